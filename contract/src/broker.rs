@@ -1,0 +1,69 @@
+//! The broker as a Rust program sees it, in process or over HTTP.
+
+use crate::{
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, EventPage, EventType, EventTypeId, GtsPattern,
+    LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId, Published, Read, Registered, Result,
+    Segments, StoredEvent, Topic, TopicChange, TopicId,
+};
+use std::pin::Pin;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A future that can be moved to another thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Everything a program can ask of the broker. Object safe: hold it as `Arc<dyn EventBroker>`.
+///
+/// An `Ok` of a writing call means the effect is durable. A refusal changed nothing.
+pub trait EventBroker: Send + Sync {
+    /// Registers a topic. The same definition again is [`Registered::Unchanged`], another one is refused.
+    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>>;
+    /// Changes what may change about a topic.
+    fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>>;
+    /// One topic.
+    fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>>;
+    /// Topics in order of their ids, those matching `pattern` if there is one, behind `after`. Internal ones are left out.
+    fn topics<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Topic>>>;
+    /// The segments that hold a topic's events, oldest first.
+    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>>;
+
+    /// Registers an event type. The same definition again is [`Registered::Unchanged`], another one is refused.
+    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>>;
+    /// One event type.
+    fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
+    /// Event types in order of their ids, those matching `pattern` if there is one, behind `after`.
+    fn event_types<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<EventType>>>;
+
+    /// Publishes one event; a repeated idempotency key gets the stored one back.
+    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>>;
+    /// Publishes several events in one atomic unit per topic, or in one altogether. `Err` means none was looked at.
+    fn publish_batch<'a>(
+        &'a self,
+        events: Vec<NewEvent>,
+        atomicity: Atomicity,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<BatchOutcome>>;
+
+    /// What is there now.
+    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>>;
+    /// What is there now, or as soon as there is something, or nothing when the time is up.
+    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>>;
+    /// All topics of the default log, in global order.
+    fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>>;
+    /// The event first stored under this id.
+    fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>>;
+    /// Where an aggregate stands (`after` and `limit` do not matter).
+    fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>>;
+    /// An aggregate's events.
+    fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>>;
+}

@@ -1,0 +1,269 @@
+//! One error for the whole broker, with one closed table of kinds.
+//!
+//! - The caller is told what to do ([`Error::detail`]); submitted values are never quoted back.
+//! - The operator's side of the story travels as [`std::error::Error::source`] and is for the log only.
+
+use crate::{AggregateSequence, Sequence};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// What every fallible call of the broker answers.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $code:literal, $status:literal, $title:literal, $retry:literal, $effect:literal;)*) => {
+        /// Every way a request can be refused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$doc])* $kind,)* }
+
+        impl Kind {
+            /// All kinds, in the order of the table.
+            pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
+
+            /// The code programs branch on.
+            #[must_use]
+            pub const fn code(self) -> &'static str { match self { $(Kind::$kind => $code,)* } }
+            /// The HTTP status.
+            #[must_use]
+            pub const fn status(self) -> u16 { match self { $(Kind::$kind => $status,)* } }
+            /// A short human title, the same for every error of the kind.
+            #[must_use]
+            pub const fn title(self) -> &'static str { match self { $(Kind::$kind => $title,)* } }
+            /// Whether the same request may succeed later.
+            #[must_use]
+            pub const fn is_retryable(self) -> bool { match self { $(Kind::$kind => $retry,)* } }
+            /// Whether something was stored all the same.
+            #[must_use]
+            pub const fn had_effect(self) -> bool { match self { $(Kind::$kind => $effect,)* } }
+        }
+    };
+}
+
+kinds! {
+    //                  code                            status  title                       retryable  had effect
+    /// An identifier is not a GTS id (or, for a filter, not a GTS pattern).
+    InvalidType         = "EVENT_BROKER_INVALID_TYPE",          400, "Invalid GTS identifier",      false, false;
+    /// `offset` is missing, negative or not an integer.
+    InvalidOffset       = "EVENT_BROKER_INVALID_OFFSET",        400, "Invalid offset",              false, false;
+    /// An event's own `sequence` is not positive or would leave a gap.
+    InvalidSequence     = "EVENT_BROKER_INVALID_SEQUENCE",      400, "Invalid sequence",            false, false;
+    /// More events or bytes than a batch may have.
+    BatchTooLarge       = "EVENT_BROKER_BATCH_TOO_LARGE",       400, "Batch too large",             false, false;
+    /// The text is not JSON, or not Unicode.
+    Malformed           = "EVENT_BROKER_MALFORMED",             400, "Malformed request",           false, false;
+    /// No credentials, or unknown ones.
+    Unauthenticated     = "EVENT_BROKER_UNAUTHENTICATED",       401, "Not authenticated",           false, false;
+    /// Known, but not allowed.
+    Forbidden           = "EVENT_BROKER_FORBIDDEN",             403, "Not allowed",                 false, false;
+    /// No such event, topic, type, consumer, …
+    NotFound            = "EVENT_BROKER_NOT_FOUND",             404, "Not found",                   false, false;
+    /// The resource does not know that method.
+    MethodNotAllowed    = "EVENT_BROKER_METHOD_NOT_ALLOWED",    405, "Method not allowed",          false, false;
+    /// No representation the caller accepts.
+    NotAcceptable       = "EVENT_BROKER_NOT_ACCEPTABLE",        406, "Not acceptable",              false, false;
+    /// An event's own `sequence` is taken.
+    SequenceExists      = "EVENT_BROKER_SEQUENCE_EXISTS",       409, "Sequence exists",             false, false;
+    /// `expectedAggregateSequence` is not the aggregate's.
+    ExpectedSequence    = "EVENT_BROKER_EXPECTED_SEQUENCE",     409, "Unexpected aggregate sequence", false, false;
+    /// Same idempotency key, other `data`, and the topic says `reject`.
+    EventIdReuse        = "EVENT_BROKER_EVENT_ID_REUSE",        409, "Idempotency key reused",      false, false;
+    /// Something else is registered under that name.
+    AlreadyExists       = "EVENT_BROKER_ALREADY_EXISTS",        409, "Already exists",              false, false;
+    /// The token no longer holds the claim.
+    ClaimLost           = "EVENT_BROKER_CLAIM_LOST",            409, "Claim lost",                  false, false;
+    /// The verb does not fit the status.
+    InvalidState        = "EVENT_BROKER_INVALID_STATE",         409, "Invalid state",               false, false;
+    /// `Idempotency-Key` seen with another body.
+    IdempotencyKeyReuse = "idempotency_key_reuse",              409, "Idempotency-Key reused",      false, false;
+    /// The first request with that `Idempotency-Key` is still running.
+    IdempotencyKeyInFlight = "idempotency_key_in_flight",       409, "Idempotency-Key in flight",   true,  false;
+    /// The asked range is gone.
+    Trimmed             = "EVENT_BROKER_TRIMMED",               410, "Trimmed",                     false, false;
+    /// One event over the limit.
+    PayloadTooLarge     = "EVENT_BROKER_PAYLOAD_TOO_LARGE",     413, "Payload too large",           false, false;
+    /// The body's media type is unknown.
+    UnsupportedMediaType = "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE", 415, "Unsupported media type",    false, false;
+    /// The request does not fit the rules: schema, unknown type, missing member, bad CEL, …
+    Validation          = "EVENT_BROKER_VALIDATION_ERROR",      422, "Validation failed",           false, false;
+    /// A sibling of its atomic unit was refused.
+    BatchAborted        = "EVENT_BROKER_BATCH_ABORTED",         424, "Batch aborted",               false, false;
+    /// A limit or the caller's rate.
+    Overloaded          = "EVENT_BROKER_OVERLOADED",            429, "Overloaded",                  true,  false;
+    /// The log is poisoned or its server unreachable. Whether the very request that broke it was kept is not known.
+    Unavailable         = "EVENT_BROKER_UNAVAILABLE",           503, "Unavailable",                 true,  false;
+    /// A projection did not get there in time; for a publish the event is stored.
+    ProjectionTimeout   = "EVENT_BROKER_PROJECTION_TIMEOUT",    504, "Projection timed out",        true,  true;
+}
+
+/// One reason among several why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// JSON pointer from the event (or the request body) to the offending member.
+    pub pointer: String,
+    /// What is wrong there, without the submitted value.
+    pub detail: String,
+}
+
+impl Violation {
+    /// A violation at `pointer`.
+    pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into() }
+    }
+}
+
+/// A refusal, or a failure, with everything the caller may know about it.
+#[derive(Debug, Clone)]
+pub struct Error {
+    kind: Kind,
+    detail: Cow<'static, str>,
+    /// Boxed so that the happy path's `Result` stays small.
+    more: Option<Box<More>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct More {
+    violations: Vec<Violation>,
+    actual: Option<AggregateSequence>,
+    earliest: Option<Sequence>,
+    retry_after_seconds: Option<u32>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this kind; `detail` says what to do about it.
+    pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), more: None }
+    }
+
+    /// A validation error at one place.
+    pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        let violation = Violation::new(pointer, detail);
+        Self::new(Kind::Validation, violation.detail.clone()).with_violations(vec![violation])
+    }
+
+    /// No such thing, or none the caller may see.
+    #[must_use]
+    pub fn not_found(what: &'static str) -> Self {
+        Self::new(Kind::NotFound, format!("No such {what}."))
+    }
+
+    /// The asked range is gone; reading can start at `earliest`.
+    #[must_use]
+    pub fn trimmed(earliest: Sequence) -> Self {
+        let mut error = Self::new(
+            Kind::Trimmed,
+            "That part of the topic has been removed by retention; start at `earliest` or later.",
+        );
+        error.more().earliest = Some(earliest);
+        error
+    }
+
+    /// The aggregate stands at `actual`, not where the caller expected it.
+    #[must_use]
+    pub fn expected_sequence(actual: AggregateSequence) -> Self {
+        let mut error = Self::new(
+            Kind::ExpectedSequence,
+            "The aggregate has moved on; read it again and decide anew. `actual` is its last aggregateSequence.",
+        );
+        error.more().actual = Some(actual);
+        error
+    }
+
+    /// The same error with every single reason.
+    #[must_use]
+    pub fn with_violations(mut self, violations: Vec<Violation>) -> Self {
+        self.more().violations = violations;
+        self
+    }
+
+    /// The same error with the operator's side of the story.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.more().source = Some(Arc::new(source));
+        self
+    }
+
+    /// The same error with the time after which trying again makes sense.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.more().retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Which row of the table this is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Every single reason, where there are several places to look at.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        self.more.as_ref().map_or(&[], |more| &more.violations)
+    }
+
+    /// Where the aggregate really stands, for [`Kind::ExpectedSequence`].
+    #[must_use]
+    pub fn actual(&self) -> Option<AggregateSequence> {
+        self.more.as_ref().and_then(|more| more.actual)
+    }
+
+    /// Where reading can start, for [`Kind::Trimmed`].
+    #[must_use]
+    pub fn earliest(&self) -> Option<Sequence> {
+        self.more.as_ref().and_then(|more| more.earliest)
+    }
+
+    /// When to try again, in seconds.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.more.as_ref().and_then(|more| more.retry_after_seconds)
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.code(), self.detail)?;
+        for violation in self.violations() {
+            write!(f, "\n  {}: {}", violation.pointer, violation.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.more.as_ref()?.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_statuses_are_errors() {
+        let mut codes: Vec<_> = Kind::ALL.iter().map(|kind| kind.code()).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), Kind::ALL.len());
+        assert!(Kind::ALL.iter().all(|kind| (400..600).contains(&kind.status())));
+    }
+
+    #[test]
+    fn a_result_stays_small() {
+        assert!(size_of::<Error>() <= 40, "{}", size_of::<Error>());
+    }
+}

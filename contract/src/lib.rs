@@ -1,0 +1,38 @@
+//! The vocabulary of the event broker: what a client, an embedder and the broker itself agree on.
+//!
+//! - One word for one idea; the type here is the wire shape, there is no second copy to map to.
+//! - Identifiers are parsed at the border: whoever holds a [`TopicId`] holds a valid one.
+//! - Numbers that mean something are types: a [`Position`] never passes for a [`Sequence`].
+//! - `data` is kept as the JSON text it arrived in, never parsed and printed again.
+//! - Every refusal is an [`Error`] of one closed table ([`Kind`]).
+//!
+//! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
+
+mod broker;
+mod duration;
+mod error;
+mod event;
+mod event_type;
+mod gts;
+mod json;
+pub mod limits;
+mod numbers;
+mod query;
+mod timestamp;
+mod topic;
+
+pub use broker::{BoxFuture, EventBroker};
+pub use duration::Span;
+pub use error::{Error, Kind, Result, Violation};
+pub use event::{
+    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, Outcome, ProducerId, Published, StoredEvent,
+};
+pub use event_type::{EventType, NewEventType, SchemaTarget};
+pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
+pub use json::{StrictJson, parse_strict};
+pub use numbers::{AggregateSequence, Offset, Position, Sequence};
+pub use query::{
+    Aggregate, AggregateEvents, AggregateRead, EventPage, Filter, LogPage, LogRead, Page, Read, Segment, Segments,
+};
+pub use timestamp::Timestamp;
+pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};

@@ -1,0 +1,44 @@
+//! Every limit with its unit. Back-pressure follows from these; nothing else bounds a request.
+
+/// Longest identifier (event type, topic, subject type, event id as text), in bytes.
+pub const ID_BYTES_MAX: usize = 512;
+/// Longest `subject` and `source`, in bytes.
+pub const SUBJECT_BYTES_MAX: usize = 1024;
+/// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id and producer id, in bytes.
+pub const LABEL_BYTES_MAX: usize = 512;
+/// Most pairs in `context`.
+pub const CONTEXT_PAIRS_MAX: usize = 64;
+/// Longest key or value in `context`, in bytes.
+pub const CONTEXT_BYTES_MAX: usize = 1024;
+/// Deepest nesting of `data`, in levels of object or array.
+pub const DATA_DEPTH_MAX: usize = 64;
+/// Largest event as it is stored, in bytes.
+pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
+/// Most events in one batch.
+pub const BATCH_EVENTS_MAX: usize = 100;
+/// Largest batch: the sum of its events' `data`, in bytes.
+pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Default and largest number of events in one answer.
+pub const READ_EVENTS_MAX: usize = 100;
+/// Most records a filtered read looks at before it answers with how far it came.
+pub const SCAN_EVENTS_MAX: usize = 100_000;
+/// Longest wait of a long poll, in seconds.
+pub const WAIT_SECONDS_MAX: u64 = 30;
+/// Longest CEL expression, in bytes.
+pub const CEL_BYTES_MAX: usize = 4096;
+/// Most errors listed for one refused event.
+pub const VIOLATIONS_MAX: usize = 100;
+/// Longest topic or event type description, in bytes.
+pub const DESCRIPTION_BYTES_MAX: usize = 2048;
+/// Largest JSON Schema, in bytes.
+pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+/// Most allowed subject types of one event type.
+pub const SUBJECT_TYPES_MAX: usize = 256;
+/// Most topics in one log.
+pub const TOPICS_MAX: usize = 10_000;
+/// Most event types in one log.
+pub const EVENT_TYPES_MAX: usize = 10_000;
+/// An idempotency key is remembered this long unless the topic says otherwise, in hours.
+pub const IDEMPOTENT_HOURS_DEFAULT: i64 = 24;
+/// The longest a topic may remember idempotency keys, in days.
+pub const IDEMPOTENT_DAYS_MAX: i64 = 90;

@@ -1,0 +1,145 @@
+//! The topic: a named append-only stream with its own order, types and retention.
+
+use crate::{Span, Timestamp, TopicId};
+use serde::{Deserialize, Serialize};
+
+/// A topic as one asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewTopic {
+    /// Its name.
+    pub id: TopicId,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How it is stored.
+    pub streaming: Streaming,
+    /// How long events are kept; absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Span>,
+    /// How long idempotency keys are remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent_retention: Option<Span>,
+    /// What happens to a repeated key with other `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_payload_mismatch: Option<PayloadMismatch>,
+    /// What retention lets go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<Cleanup>,
+    /// Hidden from ordinary callers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub internal: bool,
+}
+
+impl NewTopic {
+    /// A topic in the default log that keeps its events for ever.
+    #[must_use]
+    pub fn new(id: TopicId) -> Self {
+        Self {
+            id,
+            description: None,
+            streaming: Streaming::Enabled(true),
+            retention: None,
+            idempotent_retention: None,
+            on_payload_mismatch: None,
+            cleanup: None,
+            internal: false,
+        }
+    }
+}
+
+/// A registered topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Topic {
+    /// What was asked for.
+    #[serde(flatten)]
+    pub definition: NewTopic,
+    /// When it was registered.
+    pub created_at: Timestamp,
+}
+
+/// What may change about a topic after it was registered. Absent members stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TopicChange {
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How long events are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Span>,
+    /// How long idempotency keys are remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent_retention: Option<Span>,
+    /// What happens to a repeated key with other `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_payload_mismatch: Option<PayloadMismatch>,
+}
+
+/// How a topic is stored: `true`, or an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Streaming {
+    /// In the default log.
+    Enabled(bool),
+    /// With options of its own.
+    Options(StreamingOptions),
+}
+
+/// The object form of `streaming`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StreamingOptions {
+    /// `memory`, `file` or `database`.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub streaming_type: Option<String>,
+    /// Where another log lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// Retention as seed 000 spells it, inside `streaming`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Span>,
+}
+
+/// What happens when an idempotency key comes again with other `data`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PayloadMismatch {
+    /// It is a duplicate like any other.
+    #[default]
+    Duplicate,
+    /// A duplicate, but the answer says so.
+    Flag,
+    /// Refused.
+    Reject,
+}
+
+/// What retention lets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cleanup {
+    /// Events past their age.
+    #[default]
+    Delete,
+    /// All but the latest event of each aggregate.
+    Compact,
+}
+
+/// Whether a registration made something new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered<T> {
+    /// Made now.
+    Created(T),
+    /// The same definition was there already.
+    Unchanged(T),
+}
+
+impl<T> Registered<T> {
+    /// The thing, new or not.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Created(thing) | Self::Unchanged(thing) => thing,
+        }
+    }
+}

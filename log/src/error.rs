@@ -1,0 +1,74 @@
+//! What can go wrong in an engine.
+
+use contract::{Position, Sequence};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why an engine did not do what it was asked.
+#[derive(Debug, Clone)]
+pub enum LogError {
+    /// The tail is no longer where the caller thought; here is where it is.
+    TailMoved(Position),
+    /// The range starts in what was removed; the first sequence left is this.
+    Trimmed(Sequence),
+    /// The batch's numbers do not follow the tail. A bug of the caller.
+    Misnumbered(&'static str),
+    /// A write or sync failed: nothing more is promised until the log is opened again.
+    Poisoned(Arc<io::Error>),
+    /// Bytes on disk are not what was written.
+    Damaged(Damage),
+    /// Reading, opening or removing failed; the log itself is as it was.
+    Io(Arc<io::Error>),
+    /// Another process has the log open.
+    Locked(PathBuf),
+}
+
+/// Where bytes are not what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {}: {}", self.file.display(), self.offset, self.reason)
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TailMoved(tail) => write!(f, "the log's tail is at position {tail} now"),
+            Self::Trimmed(earliest) => write!(f, "removed; the earliest sequence left is {earliest}"),
+            Self::Misnumbered(what) => write!(f, "the batch does not follow the tail: {what}"),
+            Self::Poisoned(cause) => write!(f, "the log stopped after a failed write or sync ({cause}); open it again"),
+            Self::Damaged(damage) => write!(f, "damaged: {damage}"),
+            Self::Io(cause) => write!(f, "the log could not be read: {cause}"),
+            Self::Locked(path) => {
+                write!(f, "another process has {} open; one data folder, one broker", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Poisoned(cause) | Self::Io(cause) => Some(cause.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for LogError {
+    fn from(cause: io::Error) -> Self {
+        Self::Io(Arc::new(cause))
+    }
+}

@@ -1,0 +1,104 @@
+//! The log under the broker: records in one total order, durable when the engine says so.
+//!
+//! - Compare-and-append is the only writing verb; numbering and meaning are decided above, never here.
+//! - A record is shown to readers only once it is durable.
+//! - After a failed write or sync an engine is poisoned: it appends nothing until it is opened again.
+//! - Damage is found by checksum and named by file and offset; a damaged record is never served.
+//!
+//! What the records mean is the broker's `ledger`'s business; an engine looks at headers only to index them.
+
+mod crash;
+mod error;
+pub mod file;
+mod memory;
+mod record;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use crash::{CRASH_POINTS, crash_point};
+pub use error::{Damage, LogError};
+pub use memory::MemoryLog;
+pub use record::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+
+use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence};
+use tokio::sync::watch;
+
+/// One totally ordered log of records, durable by the time an append answers.
+///
+/// ```text
+///  position   1   2   3   4   5   6   7   8   9  10
+///            [a] [b]  ·   ·  [a] [b] [a] [a]  ?   ?
+///                     └───┘               │   └───┘ not durable: nobody sees them
+///                     removed             tail = 8
+///  topic a    1       ·   ·   4       5   6          sequences: 2 and 3 were removed
+///                             └ earliest of topic a once 1 is removed too
+/// ```
+///
+/// Positions are dense: the batch after tail `n` starts at `n + 1`. Sequences are dense per topic, aggregate sequences
+/// per aggregate; all three come in with the records, and the caller answers for them. A removed record leaves a hole;
+/// no number is used twice.
+pub trait Log: Send + Sync {
+    /// Puts `batch` behind `after`, whole or not at all, if `after` is still the tail.
+    ///
+    /// - `Ok`: durable, and visible to every reader that asks from now on.
+    /// - [`LogError::TailMoved`]: another writer was first; nothing was written.
+    /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
+    ///   reopening is not known, but if it is, it is whole.
+    /// - An empty batch is `Ok` and does nothing but compare.
+    ///
+    /// Positions in `batch` must run densely from `after + 1`, and times must not fall; anything else is
+    /// [`LogError::Misnumbered`] and writes nothing. One append at a time: a second one waits for the first.
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// Records of `range`, in its order, as many as `limit` allows but at least one if there is one.
+    ///
+    /// - Behind the tail, or in a topic or aggregate nobody wrote to: empty.
+    /// - `Topic` reading that would start inside what was removed: [`LogError::Trimmed`] with the first sequence left
+    ///   (or the one after the last removed, where none is left). Reading from `earliest - 1` works.
+    /// - `All` and `Aggregate` skip holes.
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
+
+    /// The last durable position; changes when an append becomes visible. 0 while the log is empty.
+    fn tail(&self) -> watch::Receiver<Position>;
+
+    /// The header of the one record `what` describes, `None` where there is none (or it was removed).
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>>;
+
+    /// The runs of records that hold `topic`'s events, oldest first.
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>>;
+
+    /// Lets go of `topic`'s records up to and including `through`. Durable and seen by readers on `Ok`; the space comes
+    /// back when the engine gets to it. Removing twice, or less than before, does nothing. Numbers stay taken.
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
+}
+
+/// Which records to read, and in which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// Every record behind this position, in global order.
+    All(Position),
+    /// A topic's records behind this sequence, in topic order.
+    Topic(TopicNumber, Sequence),
+    /// An aggregate's records behind this number, in aggregate order.
+    Aggregate(u128, AggregateSequence),
+}
+
+/// Where a read stops. The first record is always given, however large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Most records.
+    pub records: usize,
+    /// Most bytes of bodies.
+    pub bytes: usize,
+}
+
+/// One record, described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Find {
+    /// The first record stored under this id.
+    Id(u128),
+    /// The first record stored at or after this time (in milliseconds), of one topic or of all.
+    Time(Option<TopicNumber>, i64),
+    /// The last record of this aggregate.
+    Aggregate(u128),
+}
