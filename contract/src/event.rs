@@ -43,7 +43,7 @@ pub struct NewEvent {
     pub data_version: Option<String>,
     /// "Must become exactly this sequence."
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub sequence: Option<i64>,
     /// The aggregate's last sequence as the caller knows it; 0: it must be new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_aggregate_sequence: Option<AggregateSequence>,

@@ -2,10 +2,10 @@
 
 use crate::{EventTypeId, SubjectTypeId, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 /// An event type as one asks for it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewEventType {
     /// Its name.
@@ -24,7 +24,7 @@ pub struct NewEventType {
     pub subject_ref_template: Option<String>,
     /// JSON Schema (draft-07 or 2020-12) of the payload; absent: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_schema: Option<Box<RawValue>>,
+    pub data_schema: Option<Value>,
     /// What the schema describes; absent: told by its shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_target: Option<SchemaTarget>,
@@ -51,7 +51,7 @@ impl NewEventType {
 }
 
 /// A registered event type.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventType {
     /// What was asked for.

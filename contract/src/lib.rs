@@ -29,7 +29,7 @@ pub use event::{
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
-pub use json::{StrictJson, parse_strict};
+pub use json::{StrictJson, digest_form, parse_strict};
 pub use numbers::{AggregateSequence, Offset, Position, Sequence};
 pub use query::{
     Aggregate, AggregateEvents, AggregateRead, EventPage, Filter, LogPage, LogRead, Page, Read, Segment, Segments,

@@ -1,8 +1,7 @@
 //! Questions about stored events, and their answers.
 
 use crate::{
-    AggregateSequence, GtsPattern, Offset, Position, Sequence, StoredEvent, SubjectTypeId, Timestamp,
-    TopicId,
+    AggregateSequence, GtsPattern, Offset, Position, Sequence, StoredEvent, SubjectTypeId, Timestamp, TopicId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -169,4 +168,3 @@ pub struct Segments {
     /// The segments.
     pub segments: Vec<Segment>,
 }
-

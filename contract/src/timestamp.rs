@@ -45,11 +45,9 @@ impl FromStr for Timestamp {
         let shaped = bytes.get(10).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'T'))
             && bytes.len() <= 64
             && bytes.iter().all(|byte| byte.is_ascii_digit() || b"-+:.TtZz".contains(byte));
-        shaped
-            .then(|| text.parse().ok())
-            .flatten()
-            .map(Self)
-            .ok_or_else(|| Error::new(Kind::Validation, "A time must be RFC 3339, for example 2025-12-03T12:01:59.829Z."))
+        shaped.then(|| text.parse().ok()).flatten().map(Self).ok_or_else(|| {
+            Error::new(Kind::Validation, "A time must be RFC 3339, for example 2025-12-03T12:01:59.829Z.")
+        })
     }
 }
 
@@ -83,7 +81,15 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_rfc_3339() {
-        for text in ["", "now", "2025-12-03", "2025-12-03 12:01:59Z", "2025-12-03T12:01:59", "2025-12-03T12:01:59Z[UTC]", "2025-13-03T12:01:59Z"] {
+        for text in [
+            "",
+            "now",
+            "2025-12-03",
+            "2025-12-03 12:01:59Z",
+            "2025-12-03T12:01:59",
+            "2025-12-03T12:01:59Z[UTC]",
+            "2025-13-03T12:01:59Z",
+        ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
         }
     }

@@ -1,0 +1,27 @@
+# The menu. `make` alone lists it; CI runs `make test` too.
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint kill bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the program: target/release/event-broker
+	cargo build --release
+
+test: ## everything CI checks: lint, then all tests of all crates
+	scripts/test
+
+lint: ## format, clippy and documentation, warnings refused
+	scripts/lint
+
+kill: ## the long kill test: 200 times killed under load, nothing acknowledged lost
+	@cargo test --all-features --test it kill -- --list | grep -q ': test$$' || { echo 'no test named kill in tests/it'; exit 1; }
+	EVENT_BROKER_KILLS=200 cargo test --all-features --test it kill -- --nocapture
+
+bench: ## measure on this machine (a workspace of its own)
+	cd bench && cargo run --release
+
+clean: ## remove what was built; data folders stay
+	cargo clean
+	rm -rf bench/target

@@ -1,0 +1,122 @@
+//! Measures the broker beside the bare disk it stands on.
+//!
+//! - Every figure is taken next to one of the raw disk, in turns, and medians are compared: the disk is noisy.
+//! - Targets are marked, never asserted: the program ends well whatever the figures are.
+//! - Nothing of the engine is touched: syncs and bytes are counted at the `Disk` seam ([`counting`]).
+//!
+//! What grows with history (growth, memory, opening) is measured in child processes ([`worker`]), so that the memory
+//! of one measurement is not counted in another.
+
+mod counting;
+mod events;
+mod figures;
+mod history;
+mod load;
+mod machine;
+mod place;
+mod raw;
+mod report;
+mod sections;
+mod store;
+mod usage;
+mod worker;
+
+use clap::{Parser, Subcommand};
+use place::Place;
+use report::Report;
+use sections::Run;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Whatever went wrong; a benchmark has nobody to tell errors apart for.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// A result with any error.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Measures the event broker beside the bare disk, on this machine.
+#[derive(Parser)]
+#[command(name = "bench", after_help = "Without a section all of them run, which takes about ten minutes.")]
+struct Arguments {
+    #[command(subcommand)]
+    section: Option<Section>,
+    /// Ten times fewer events and shorter rounds: about a minute, to see that it works.
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Where the files go, on the disk to be measured; what is put there is removed at the end.
+    #[arg(long, value_name = "DIR", global = true, default_value = "target/bench-data")]
+    data: PathBuf,
+    /// Write all tables to this file too.
+    #[arg(long, value_name = "FILE", global = true)]
+    markdown: Option<PathBuf>,
+    /// The day of the run, for the heading of the file.
+    #[arg(long, value_name = "DATE", global = true)]
+    date: Option<String>,
+}
+
+#[derive(Subcommand, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// Every section.
+    All,
+    /// 1, 16 and 256 callers, single events and batches of 100, in memory and in files.
+    Publish,
+    /// From publishing to a waiting reader's hands.
+    Wake,
+    /// The cost of an event, from the first million to the tenth.
+    Growth,
+    /// RAM with ten million aggregates and as many live keys.
+    Memory,
+    /// Opening after a crash, after a clean stop, and without the state folder.
+    Open,
+    /// Sequential reading through the broker and straight from the log.
+    Read,
+    /// A broker in a process of its own, told what to do on standard input.
+    #[command(hide = true)]
+    Worker,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.section {
+        Some(Section::Worker) => worker::serve(&arguments.data),
+        section => measure(&arguments, section.unwrap_or(Section::All)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(arguments: &Arguments, section: Section) -> Outcome {
+    let place = Place::claim(&arguments.data)?;
+    let mut report = Report::begin(&machine::facts(place.folder(), arguments.date.as_deref()));
+    let mut run = Run::new(&place, arguments.quick);
+    for (name, measure) in chosen(section) {
+        report.section(name);
+        measure(&mut run, &mut report)?;
+    }
+    run.finish()?;
+    report.end();
+    match &arguments.markdown {
+        Some(file) => Ok(std::fs::write(file, report.markdown())?),
+        None => Ok(()),
+    }
+}
+
+type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
+
+/// The sections of a run, in the order that lets them share one history.
+fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
+    let all: [(Section, &'static str, Measure); 6] = [
+        (Section::Publish, "publish", sections::publish::measure),
+        (Section::Wake, "wake", sections::wake::measure),
+        (Section::Growth, "growth", sections::growth::measure),
+        (Section::Memory, "memory", sections::memory::measure),
+        (Section::Open, "open", sections::open::measure),
+        (Section::Read, "read", sections::read::measure),
+    ];
+    let wanted = all.into_iter().filter(|(known, ..)| section == Section::All || *known == section);
+    wanted.map(|(_, name, measure)| (name, measure)).collect()
+}

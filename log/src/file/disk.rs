@@ -1,0 +1,39 @@
+//! The byte seam: everything the engine does to storage, in six calls on flat file names.
+//!
+//! - Nothing is durable before `sync`: contents by `sync(Some(name))`, the coming and going of names by `sync(None)`.
+//! - A power cut may keep any part of what was not synced, sector by sector.
+//! - There is no rename; the engine orders its steps so that it needs none.
+//!
+//! The seam is this narrow so that a power cut fits in a test (`testing::fault_disk`).
+
+use std::io;
+
+/// A flat folder of files.
+pub trait Disk: Send + Sync {
+    /// Every file with its length.
+    fn list(&self) -> io::Result<Vec<(String, u64)>>;
+
+    /// Fills `buffer` from `offset` on; fewer bytes only where the file ends. `NotFound` where there is no such file.
+    fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Puts all of `bytes` at `offset`, creating the file if it is missing. What is skipped reads as zeros, and a disk
+    /// may leave zeros behind the bytes too.
+    fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts (or extends with zeros) to `length`. `NotFound` where there is no such file.
+    fn truncate(&self, name: &str, length: u64) -> io::Result<()>;
+
+    /// Makes a file's contents durable, or with `None` which names the folder holds.
+    fn sync(&self, name: Option<&str>) -> io::Result<()>;
+
+    /// Takes the file away. `NotFound` where there is no such file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// `remove`, content if the file was gone already.
+pub(crate) fn discard(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,98 @@
+//! Reading records at known places: few large reads, every checksum checked, bodies shared instead of copied.
+
+use super::Disk;
+use super::frame::{self, Flaw};
+use super::index::Place;
+use crate::{Header, Range, Record};
+use bytes::Bytes;
+use std::io;
+
+/// Places no further apart than this are read in one go: the bytes between them cost less than another call.
+const GAP_BYTES: u64 = 8 * 1024;
+
+/// The bytes at some places of one file.
+pub(crate) struct Fetched {
+    bytes: Bytes,
+    /// Where each place begins in `bytes`.
+    starts: Vec<usize>,
+}
+
+/// A run of the file that is read at once.
+struct Extent {
+    offset: u64,
+    end: u64,
+}
+
+/// Reads all of `places`, which ascend.
+pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[Place]) -> io::Result<Fetched> {
+    let mut extents: Vec<Extent> = Vec::new();
+    let mut starts = Vec::with_capacity(places.len());
+    let mut total = 0;
+    for place in places {
+        let end = place.offset + place.bytes as u64;
+        match extents.last_mut() {
+            Some(extent) if place.offset >= extent.end && place.offset - extent.end <= GAP_BYTES => {
+                total += (end - extent.end) as usize;
+                extent.end = end;
+            }
+            _ => {
+                total += place.bytes;
+                extents.push(Extent { offset: place.offset, end });
+            }
+        }
+        starts.push(total - place.bytes);
+    }
+    let mut bytes = vec![0; total];
+    let mut rest = bytes.as_mut_slice();
+    for extent in &extents {
+        let Some((target, behind)) = rest.split_at_mut_checked((extent.end - extent.offset) as usize) else { break };
+        // What lies beyond the end of the file stays zero, which is no frame.
+        disk.read(file, extent.offset, target)?;
+        rest = behind;
+    }
+    let fetched = Fetched { bytes: Bytes::from(bytes), starts };
+    let wanted = places.iter().map(|place| place.bytes).sum::<usize>();
+    Ok(if total > 2 * wanted { fetched.compacted(places, wanted) } else { fetched })
+}
+
+impl Fetched {
+    /// The same without what lies between the places: records are held on to, and would hold on to all of it.
+    fn compacted(&self, places: &[Place], wanted: usize) -> Self {
+        let mut bytes = Vec::with_capacity(wanted);
+        let mut starts = Vec::with_capacity(places.len());
+        for (number, place) in places.iter().enumerate() {
+            starts.push(bytes.len());
+            bytes.extend_from_slice(self.frame(number, place));
+        }
+        Self { bytes: Bytes::from(bytes), starts }
+    }
+
+    /// The frame at the `number`-th place, undecoded.
+    pub(crate) fn frame(&self, number: usize, place: &Place) -> &[u8] {
+        let start = self.starts.get(number).copied().unwrap_or(self.bytes.len());
+        self.bytes.get(start..start + place.bytes).unwrap_or_default()
+    }
+
+    /// The record at the `number`-th place; it must be the one `range` promises there.
+    pub(crate) fn record(&self, number: usize, place: &Place, range: Range, salt: u32) -> Result<Record, Flaw> {
+        let bytes = self.frame(number, place);
+        let frame = frame::decode(bytes, salt)?;
+        let body = bytes.get(frame.header_bytes..).unwrap_or_default();
+        frame.check(body)?;
+        if frame.bytes() != place.bytes || !is_promised(&frame.header, place.number, range) {
+            return Err(Flaw::Field);
+        }
+        Ok(Record { header: frame.header, body: self.bytes.slice_ref(body) })
+    }
+}
+
+fn is_promised(header: &Header, number: u64, range: Range) -> bool {
+    match range {
+        Range::All(_) => header.position.get() == number,
+        Range::Topic(topic, _) => header.topic == topic && header.sequence.get() == number,
+        Range::Aggregate(key, _) => header
+            .facets
+            .and_then(|facets| facets.aggregate)
+            .is_some_and(|mark| mark.key == key && mark.sequence.get() == number),
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a segment's records are: by position, by topic and sequence, by id, by aggregate.
+//!
+//! - An index is a cache of its segment: live in RAM while the segment grows, paged from its `.idx` file once sealed.
+//! - It names places; whether the bytes there are what it promises is for the reader to check.
+//! - In RAM a sealed segment costs its summary and two bytes of filter per record; the rest is read as needed.
+
+mod filter;
+mod live;
+mod paged;
+mod pages;
+mod run;
+mod summary;
+
+pub(crate) use live::LiveIndex;
+pub(crate) use paged::{PagedIndex, encode as encode_index, is_finished as index_is_finished};
+pub(crate) use summary::{Summary, TopicSummary};
+
+use super::Disk;
+use super::frame::HEADER_BYTES_MAX;
+use crate::{Limit, LogError, Range, TopicNumber};
+use std::io;
+
+/// Most bytes of one step of a read: large enough to be bound by memory, small enough not to hold much back.
+const STEP_BYTES: usize = 1024 * 1024;
+/// Most places of one step.
+const STEP_PLACES: usize = 4096;
+
+/// Where a record lies in its segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where its frame begins.
+    pub(crate) offset: u64,
+    /// How long the frame is.
+    pub(crate) bytes: usize,
+    /// Its number in the order asked for: position, sequence or aggregate sequence.
+    pub(crate) number: u64,
+}
+
+/// An order of a segment's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// All of them by position.
+    Log,
+    /// Those of one topic, by sequence.
+    Topic(TopicNumber),
+}
+
+/// Why a place could not be looked up or read.
+#[derive(Debug)]
+pub(crate) enum Miss {
+    /// The file was rewritten or dropped meanwhile: look again.
+    Gone,
+    /// The index file is not what was written: rebuild it.
+    BadIndex,
+    /// It cannot be had.
+    Failed(LogError),
+}
+
+impl From<io::Error> for Miss {
+    fn from(cause: io::Error) -> Self {
+        if cause.kind() == io::ErrorKind::NotFound { Self::Gone } else { Self::Failed(cause.into()) }
+    }
+}
+
+impl From<LogError> for Miss {
+    fn from(error: LogError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A sealed segment's index.
+#[derive(Debug)]
+pub(crate) enum Index {
+    /// Not yet written to its file, or rebuilt.
+    Live(LiveIndex),
+    /// In its file.
+    Paged(PagedIndex),
+}
+
+impl Index {
+    /// Places of `range`, in its order, for one step of a read within `limit`.
+    pub(crate) fn places(&self, disk: &dyn Disk, range: Range, limit: Limit) -> Result<Vec<Place>, Miss> {
+        match self {
+            Self::Live(index) => Ok(index.places(range, limit)),
+            Self::Paged(index) => index.places(disk, range, limit),
+        }
+    }
+
+    /// The `rank`-th place of an order, from 0.
+    pub(crate) fn nth(&self, disk: &dyn Disk, order: Order, rank: u32) -> Result<Option<Place>, Miss> {
+        match self {
+            Self::Live(index) => Ok(index.nth(order, rank)),
+            Self::Paged(index) => index.nth(disk, order, rank),
+        }
+    }
+
+    /// Offsets of the records stored under an id, oldest first.
+    pub(crate) fn ids(&self, disk: &dyn Disk, id: u128) -> Result<Vec<u64>, Miss> {
+        match self {
+            Self::Live(index) => Ok(index.ids(id)),
+            Self::Paged(index) => index.ids(disk, id),
+        }
+    }
+
+    /// Offsets of an aggregate's last records, at most `most`, newest first.
+    pub(crate) fn aggregate(&self, disk: &dyn Disk, key: u128, most: usize) -> Result<Vec<u64>, Miss> {
+        match self {
+            Self::Live(index) => Ok(index.aggregate(key, most)),
+            Self::Paged(index) => index.aggregate(disk, key, most),
+        }
+    }
+
+    /// `false` only if no record has this id.
+    pub(crate) fn may_hold_id(&self, id: u128) -> bool {
+        match self {
+            Self::Live(index) => index.holds_id(id),
+            Self::Paged(index) => index.may_hold_id(id),
+        }
+    }
+
+    /// `false` only if no record belongs to this aggregate.
+    pub(crate) fn may_hold_aggregate(&self, key: u128) -> bool {
+        match self {
+            Self::Live(index) => index.holds_aggregate(key),
+            Self::Paged(index) => index.may_hold_aggregate(key),
+        }
+    }
+}
+
+/// The places of one step, taken until the limit is reached.
+///
+/// Body sizes are not in an index, so the limit's bytes count each record at the least its body can be; the exact limit
+/// is the reader's.
+struct Plan {
+    places: Vec<Place>,
+    limit: Limit,
+    body_bytes: usize,
+    frame_bytes: usize,
+}
+
+impl Plan {
+    fn new(limit: Limit) -> Self {
+        Self { places: Vec::new(), limit, body_bytes: 0, frame_bytes: 0 }
+    }
+
+    /// How many places can be wanted at most.
+    fn places_max(limit: Limit) -> usize {
+        limit.records.clamp(1, STEP_PLACES)
+    }
+
+    /// Takes one more place; `false` if there is no room for it.
+    fn take(&mut self, place: Place) -> bool {
+        let body_bytes = self.body_bytes + place.bytes.saturating_sub(HEADER_BYTES_MAX);
+        let frame_bytes = self.frame_bytes + place.bytes;
+        let full = self.places.len() >= Self::places_max(self.limit)
+            || body_bytes > self.limit.bytes
+            || frame_bytes > STEP_BYTES;
+        if full && !self.places.is_empty() {
+            return false;
+        }
+        self.body_bytes = body_bytes;
+        self.frame_bytes = frame_bytes;
+        self.places.push(place);
+        true
+    }
+}

@@ -1,0 +1,185 @@
+//! What retention let go of, durably: the `trimmed.{number}` file.
+//!
+//! - For each topic the last sequence removed, and the positions whose segments were dropped whole.
+//! - Written whole under the next number, synced, and only then the one before is taken away: the highest valid one
+//!   counts. The first one may be torn; a later one may be too, and then the one before it is still there.
+//! - Records are hidden by it from the moment it is durable; the space comes back later.
+
+use super::names::marks_file;
+use super::{Disk, disk::discard};
+use crate::{Damage, Header, LogError, TopicNumber, crash_point};
+use bytes::{Buf, BufMut};
+use contract::{Position, Sequence};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"EVTRM\r\n\x1A";
+const VERSION: u32 = 1;
+
+/// What was let go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// The last sequence removed of each topic.
+    trimmed: BTreeMap<TopicNumber, Sequence>,
+    /// Positions of dropped segments: first and last, neither overlapping nor touching, ascending.
+    dropped: Vec<(Position, Position)>,
+}
+
+impl Marks {
+    /// The last sequence removed of a topic; 0 where none was.
+    pub(crate) fn removed_through(&self, topic: TopicNumber) -> Sequence {
+        self.trimmed.get(&topic).copied().unwrap_or_default()
+    }
+
+    /// Whether a record was removed.
+    pub(crate) fn hide(&self, header: &Header) -> bool {
+        header.sequence <= self.removed_through(header.topic)
+    }
+
+    /// Lets go of a topic's records; `None` if that is nothing new.
+    pub(crate) fn with_removed(&self, topic: TopicNumber, through: Sequence) -> Option<Self> {
+        let mut marks = self.clone();
+        marks.trimmed.insert(topic, through);
+        (through > self.removed_through(topic)).then_some(marks)
+    }
+
+    /// Lets go of the segment that stood for these positions.
+    pub(crate) fn with_dropped(&self, first: Position, last: Position) -> Self {
+        let mut marks = self.clone();
+        marks.dropped.push((first, last));
+        marks.dropped.sort_unstable();
+        let mut merged: Vec<(Position, Position)> = Vec::new();
+        for range in marks.dropped {
+            match merged.last_mut() {
+                Some(before) if range.0 <= before.1.next() => before.1 = before.1.max(range.1),
+                _ => merged.push(range),
+            }
+        }
+        marks.dropped = merged;
+        marks
+    }
+
+    /// The last position of the dropped run that `position` is in.
+    pub(crate) fn dropped_through(&self, position: Position) -> Option<Position> {
+        let run = self.dropped.iter().find(|(first, last)| (*first..=*last).contains(&position))?;
+        Some(run.1)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_slice(MAGIC);
+        out.put_u32_le(VERSION);
+        out.put_u32_le(self.trimmed.len() as u32);
+        out.put_u32_le(self.dropped.len() as u32);
+        for (topic, through) in &self.trimmed {
+            out.put_u32_le(topic.0);
+            out.put_u64_le(through.get());
+        }
+        for (first, last) in &self.dropped {
+            out.put_u64_le(first.get());
+            out.put_u64_le(last.get());
+        }
+        out.put_u32_le(crc32c::crc32c(&out));
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = bytes.strip_prefix(MAGIC)?;
+        let version = fields.try_get_u32_le().ok()?;
+        let topics = fields.try_get_u32_le().ok()?;
+        let runs = fields.try_get_u32_le().ok()?;
+        let mut marks = Self::default();
+        for _ in 0..topics {
+            let topic = TopicNumber(fields.try_get_u32_le().ok()?);
+            marks.trimmed.insert(topic, Sequence(fields.try_get_u64_le().ok()?));
+        }
+        for _ in 0..runs {
+            let first = Position(fields.try_get_u64_le().ok()?);
+            marks.dropped.push((first, Position(fields.try_get_u64_le().ok()?)));
+        }
+        let content = bytes.get(..bytes.len() - fields.len())?;
+        let intact = fields.try_get_u32_le().ok()? == crc32c::crc32c(content);
+        (intact && version == VERSION).then_some(marks)
+    }
+}
+
+/// The marks and the number of their file: who holds it may write the next.
+#[derive(Debug, Default)]
+pub(crate) struct MarksFile {
+    number: u64,
+    /// The file that holds what counts; 0 while there is none.
+    current: u64,
+}
+
+impl MarksFile {
+    /// The marks that count among the numbered files, and the numbers of the others.
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path, mut numbers: Vec<u64>) -> Result<(Self, Marks), LogError> {
+        numbers.sort_unstable();
+        let mut file = Self { number: numbers.last().copied().unwrap_or(0), current: 0 };
+        for number in numbers.iter().rev().copied() {
+            if let Some(marks) = Marks::decode(&read_all(disk, &marks_file(number))?) {
+                file.current = number;
+                return Ok((file, marks));
+            }
+        }
+        match numbers.last() {
+            // Number 1 may be torn: nothing was removed before it, and its removal was never answered.
+            None | Some(1) => Ok((file, Marks::default())),
+            Some(number) => Err(LogError::Damaged(Damage {
+                file: folder.join(marks_file(*number)),
+                offset: 0,
+                reason: "the removal marks do not match their checksum".to_owned(),
+            })),
+        }
+    }
+
+    /// Where to go on if none of the numbered files counts.
+    pub(crate) fn after(numbers: &[u64]) -> Self {
+        Self { number: numbers.iter().max().copied().unwrap_or(0), current: 0 }
+    }
+
+    /// Takes away every numbered file but the one that counts.
+    pub(crate) fn tidy(&self, disk: &dyn Disk, numbers: &[u64]) -> io::Result<()> {
+        let others = numbers.iter().filter(|number| **number != self.current);
+        others.copied().try_for_each(|number| discard(disk, &marks_file(number)))
+    }
+
+    /// Makes `marks` the ones that count. On failure the ones before still do.
+    pub(crate) fn store(&mut self, disk: &dyn Disk, marks: &Marks) -> io::Result<()> {
+        self.number += 1;
+        let name = marks_file(self.number);
+        if let Err(cause) = write_durably(disk, &name, &marks.encode()) {
+            let _ = discard(disk, &name);
+            return Err(cause);
+        }
+        let before = std::mem::replace(&mut self.current, self.number);
+        if before > 0 {
+            // The newer one counts whether or not this one is gone; opening tidies up.
+            let _ = discard(disk, &marks_file(before));
+        }
+        Ok(())
+    }
+}
+
+fn write_durably(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
+    crash_point("remove.before_mark");
+    disk.write(name, 0, bytes)?;
+    crash_point("remove.after_mark_write");
+    disk.sync(Some(name))?;
+    disk.sync(None)?;
+    crash_point("remove.after_mark_sync");
+    Ok(())
+}
+
+fn read_all(disk: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    loop {
+        let filled = disk.read(name, 0, &mut bytes)?;
+        if filled < bytes.len() {
+            bytes.truncate(filled);
+            return Ok(bytes);
+        }
+        bytes.resize(bytes.len() * 4, 0);
+    }
+}

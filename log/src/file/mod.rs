@@ -1,0 +1,238 @@
+//! The file engine: one append-only sequence of segment files in a folder. Its bytes are drawn in `docs/format.md`.
+//!
+//! - An append is one write and one sync, by one thread; nothing is shown before the sync.
+//! - A sealed segment never changes. Its index is a cache: lost or bad, it is rebuilt from the records.
+//! - Removal is a durable mark first; space comes back in the background, by dropping or rewriting whole files.
+//! - Only the end of the last append can be torn, and is cut on opening. Anything else that is wrong is damage: named,
+//!   never guessed at.
+//!
+//! ```text
+//!  append ──▶ log's thread ──▶ write, fdatasync ──▶ state (index, hot tail) ──▶ tail ──▶ answer
+//!                                     │ roll                   ▲
+//!                                     ▼                        │
+//!  remove ──▶ trimmed.n ──▶        keeper: write .idx, rewrite, drop
+//!
+//!  read ──▶ hot tail, in RAM ──else──▶ segment by segment: index ──▶ places ──▶ one large read ──▶ checked records
+//! ```
+
+mod disk;
+mod fetch;
+mod find;
+mod folder;
+mod frame;
+mod index;
+mod keeper;
+mod marks;
+mod names;
+mod read;
+mod recover;
+mod retention;
+mod rewrite;
+mod scan;
+mod segment;
+mod segments;
+mod state;
+mod tail;
+mod torn;
+mod verify;
+mod writer;
+
+pub use disk::Disk;
+pub use folder::{FolderDisk, FolderLock};
+pub use verify::{Progress, Report, verify, verify_disk};
+
+use crate::{Damage, Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use contract::{BoxFuture, Position, Segment, Sequence};
+use keeper::Chore;
+use recover::{Recovered, recover};
+use state::Shared;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use writer::Job;
+
+/// The folder of the log inside a data folder.
+const LOG_FOLDER: &str = "log";
+/// Offsets in a segment must fit in 32 bits, with the longest batch behind the longest segment.
+const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// How a log is kept.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A segment that has grown to this many bytes is sealed and the next begun. At most 1 GiB.
+    pub segment_bytes: u64,
+    /// Bytes of the last records kept in RAM for readers at the tail.
+    pub tail_cache_bytes: usize,
+    /// Cut damage out instead of refusing to open.
+    pub repair: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { segment_bytes: 64 * 1024 * 1024, tail_cache_bytes: 8 * 1024 * 1024, repair: false }
+    }
+}
+
+impl Options {
+    fn segment_bytes_clamped(&self) -> u64 {
+        self.segment_bytes.min(SEGMENT_BYTES_MAX)
+    }
+}
+
+/// A log in files. Dropping it finishes what was begun and lets go of the folder.
+pub struct FileLog {
+    shared: Arc<Shared>,
+    /// Absent only while dropping: the log's thread ends when nobody can send any more.
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    cuts: Vec<Damage>,
+    /// Let go last.
+    _lock: Option<FolderLock>,
+}
+
+impl FileLog {
+    /// Opens the log of a data folder, which belongs to this process until the log is dropped.
+    ///
+    /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged and not to be repaired.
+    pub fn open_folder(folder: &Path, options: Options) -> Result<Self, LogError> {
+        let lock = FolderLock::acquire(folder)?;
+        let disk = FolderDisk::open(&folder.join(LOG_FOLDER))?;
+        let path = disk.folder().to_path_buf();
+        Self::start(Arc::new(disk), path, options, Some(lock))
+    }
+
+    /// Opens the log on any disk. Nobody else may use it meanwhile.
+    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, LogError> {
+        Self::start(disk, PathBuf::new(), options, None)
+    }
+
+    /// What was cut off when it was opened: a torn append nobody was told of, or damage that was to be repaired.
+    #[must_use]
+    pub fn cuts(&self) -> &[Damage] {
+        &self.cuts
+    }
+
+    /// Waits until the background work asked for so far is done.
+    pub async fn settle(&self) {
+        let (done, is_done) = mpsc::channel();
+        let _ = self.shared.chores.send(Chore::Settle(done));
+        // An error says that the keeper is gone, and with it its work.
+        let _ = blocking(move || Ok(is_done.recv().is_ok())).await;
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        folder: PathBuf,
+        options: Options,
+        lock: Option<FolderLock>,
+    ) -> Result<Self, LogError> {
+        let Recovered { state, marks_file, cuts } = recover(&*disk, &folder, &options)?;
+        let (chores, keepers) = mpsc::channel();
+        let (jobs, writers) = mpsc::channel();
+        let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
+        let mut log = Self { shared, jobs: Some(jobs), threads: Vec::new(), cuts, _lock: lock };
+        let shared = Arc::clone(&log.shared);
+        log.spawn("event-broker-log", move || writer::run(shared, &writers))?;
+        let shared = Arc::clone(&log.shared);
+        log.spawn("log-keeper", move || keeper::run(shared, &keepers))?;
+        // Indexes and removals that the last run did not get to.
+        let _ = log.shared.chores.send(Chore::Tidy);
+        Ok(log)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(work)?);
+        Ok(())
+    }
+}
+
+impl Log for FileLog {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(Job { after, batch, answer }).is_ok());
+            let outcome = if sent { answered.await.ok() } else { None };
+            outcome.unwrap_or_else(|| Err(LogError::Poisoned(Arc::new(io::Error::other("the log's thread is gone")))))
+        })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            if let Some(answer) = self.shared.read_hot(range, limit) {
+                return answer;
+            }
+            let shared = Arc::clone(&self.shared);
+            blocking(move || shared.read(range, limit)).await
+        })
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.shared.tail.subscribe()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        Box::pin(async move {
+            if let Some(answer) = self.shared.find_hot(what) {
+                return Ok(answer);
+            }
+            let shared = Arc::clone(&self.shared);
+            blocking(move || shared.find(what)).await
+        })
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(blocking(move || shared.segments(topic)))
+    }
+
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(blocking(move || shared.remove(topic, through)))
+    }
+}
+
+impl Shared {
+    /// Marks records as removed, durably, and leaves giving their space back to the keeper.
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> Result<(), LogError> {
+        let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = {
+            let state = self.state();
+            // What is appended later is not meant.
+            state.marks.with_removed(topic, through.min(state.last_sequence(topic)))
+        };
+        let Some(marks) = marks else { return Ok(()) };
+        file.store(&*self.disk, &marks)?;
+        self.state_mut().marks = Arc::new(marks);
+        let _ = self.chores.send(Chore::Tidy);
+        Ok(())
+    }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // The log's thread comes first and may still seal a segment; it has no use for this message. A thread that
+            // panicked has said so.
+            let _ = thread.join();
+            let _ = self.shared.chores.send(Chore::Stop);
+        }
+    }
+}
+
+/// Does disk work where it does not hold up a runtime's tasks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
+) -> Result<T, LogError> {
+    match Handle::try_current() {
+        Ok(runtime) => {
+            let done = runtime.spawn_blocking(work).await;
+            done.unwrap_or_else(|failed| Err(io::Error::other(failed).into()))
+        }
+        Err(_) => work(),
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading pages of records: from the hot tail if they are all there, else segment by segment from the disk.
+//!
+//! - A read goes in steps: under the lock find the next segment, outside it look up places and fetch them.
+//! - A segment rewritten or dropped meanwhile is simply looked for again; its numbers are the same.
+//! - Damage ends a page early; the read that starts at the damaged record is told.
+
+use super::fetch::fetch;
+use super::index::{Index, Miss, Place};
+use super::scan;
+use super::segment::SegmentHead;
+use super::state::{Sealed, Shared, State};
+use crate::{Limit, LogError, Range, Record};
+use contract::{AggregateSequence, Position, Sequence};
+use std::io;
+use std::sync::Arc;
+
+/// How often a segment may vanish under one read before we stop believing in rewrites.
+const VANISHED_MAX: usize = 100;
+
+/// The records read so far.
+struct Page {
+    records: Vec<Record>,
+    limit: Limit,
+    bytes: usize,
+}
+
+impl Page {
+    fn new(limit: Limit) -> Self {
+        Self { records: Vec::new(), limit, bytes: 0 }
+    }
+
+    /// Takes one more record; `false` if it does not fit.
+    fn take(&mut self, record: Record) -> bool {
+        let bytes = self.bytes.saturating_add(record.body.len());
+        if !self.records.is_empty() && (self.records.len() >= self.limit.records || bytes > self.limit.bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        self.records.push(record);
+        true
+    }
+
+    /// What is left of the limit.
+    fn room(&self) -> Limit {
+        Limit {
+            records: self.limit.records.saturating_sub(self.records.len()),
+            bytes: self.limit.bytes.saturating_sub(self.bytes),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        !self.records.is_empty() && (self.room().records == 0 || self.room().bytes == 0)
+    }
+}
+
+/// Where the next records of a read lie.
+enum Source {
+    Sealed(Arc<Sealed>),
+    /// Places are looked up under the lock, since it grows.
+    Active(SegmentHead, Vec<Place>),
+}
+
+/// One read, on its way.
+struct Reading<'a> {
+    shared: &'a Shared,
+    /// What is still to be read.
+    range: Range,
+    page: Page,
+    /// Segments up to this base have nothing more.
+    done: Position,
+}
+
+impl Shared {
+    /// The page, if it can be answered without the disk.
+    pub(crate) fn read_hot(&self, range: Range, limit: Limit) -> Option<Result<Vec<Record>, LogError>> {
+        let state = self.state();
+        if let Some(error) = trimmed(&state, range) {
+            return Some(Err(error));
+        }
+        let at_end = match range {
+            Range::All(after) => after >= state.tail,
+            Range::Topic(topic, after) => after >= state.last_sequence(topic),
+            Range::Aggregate(..) => false,
+        };
+        if at_end {
+            return Some(Ok(Vec::new()));
+        }
+        let records = state.hot.range(range)?.filter(|record| !state.marks.hide(&record.header));
+        let mut page = Page::new(limit);
+        let _all = records.cloned().all(|record| page.take(record));
+        Some(Ok(page.records))
+    }
+
+    /// The page, from the disk.
+    pub(crate) fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
+        let mut reading = Reading { shared: self, range, page: Page::new(limit), done: Position::ZERO };
+        let mut vanished = 0;
+        loop {
+            match reading.step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(reading.page.records),
+                Err(Miss::Gone | Miss::BadIndex) if vanished < VANISHED_MAX => vanished += 1,
+                Err(_) if !reading.page.records.is_empty() => return Ok(reading.page.records),
+                Err(miss) => return Err(self.give_up(miss)),
+            }
+        }
+    }
+
+    /// What a reader is told when looking again does not help.
+    pub(crate) fn give_up(&self, miss: Miss) -> LogError {
+        match miss {
+            Miss::Failed(error) => error,
+            Miss::Gone | Miss::BadIndex => {
+                io::Error::new(io::ErrorKind::NotFound, "a file of the log keeps vanishing").into()
+            }
+        }
+    }
+
+    /// Rebuilds a sealed segment's index from its records; the keeper writes it down.
+    pub(crate) fn heal(&self, segment: &Arc<Sealed>) -> Result<(), Miss> {
+        let head = segment.head;
+        let live = scan::index(&*self.disk, &head)?
+            .map_err(|(offset, flaw)| LogError::Damaged(self.damage(&head.name.file(), offset, flaw)))?;
+        if let Some(summary) = live.summary() {
+            let healed = Sealed { head, summary, index: Index::Live(live) };
+            self.state_mut().replace(segment, Arc::new(healed));
+            // Without a keeper the index stays in RAM, which serves as well.
+            let _ = self.chores.send(super::keeper::Chore::Tidy);
+        }
+        Ok(())
+    }
+}
+
+impl Reading<'_> {
+    /// Reads on; `false` when the page is complete.
+    fn step(&mut self) -> Result<bool, Miss> {
+        let (source, marks) = {
+            let state = self.shared.state();
+            if let Some(error) = trimmed(&state, self.range) {
+                return Err(error.into());
+            }
+            let Some(source) = self.source(&state) else { return Ok(false) };
+            (source, Arc::clone(&state.marks))
+        };
+        let (head, places) = match &source {
+            Source::Active(head, places) => (*head, places.clone()),
+            Source::Sealed(segment) => (segment.head, self.places(segment)?),
+        };
+        let Some(last) = places.last() else {
+            self.done = head.name.base;
+            return Ok(matches!(source, Source::Sealed(_)));
+        };
+        let fetched = fetch(&*self.shared.disk, &head.name.file(), &places)?;
+        for (number, place) in places.iter().enumerate() {
+            let record = fetched
+                .record(number, place, self.range, head.salt)
+                .map_err(|flaw| LogError::Damaged(self.shared.damage(&head.name.file(), place.offset, flaw)))?;
+            if !marks.hide(&record.header) && !self.page.take(record) {
+                return Ok(false);
+            }
+        }
+        self.range = behind(self.range, last.number);
+        Ok(!self.page.is_full())
+    }
+
+    /// The oldest segment that may hold more of the range.
+    fn source(&self, state: &State) -> Option<Source> {
+        let sealed = match self.range {
+            Range::All(after) => {
+                let at = state
+                    .sealed
+                    .partition_point(|segment| segment.summary.last <= after || segment.name().base <= self.done);
+                state.sealed.get(at)
+            }
+            Range::Topic(topic, after) => {
+                let runs = state.runs(topic);
+                let at = runs.partition_point(|run| run.last <= after || run.base <= self.done);
+                runs.get(at).and_then(|run| state.sealed(run.base))
+            }
+            Range::Aggregate(key, _) => {
+                let at = state.sealed.partition_point(|segment| segment.name().base <= self.done);
+                state.sealed.iter().skip(at).find(|segment| segment.index.may_hold_aggregate(key))
+            }
+        };
+        if let Some(segment) = sealed {
+            return Some(Source::Sealed(Arc::clone(segment)));
+        }
+        let active = state.active.as_ref()?;
+        Some(Source::Active(active.head, active.index.places(self.range, self.page.room())))
+    }
+
+    fn places(&self, segment: &Arc<Sealed>) -> Result<Vec<Place>, Miss> {
+        let places = segment.index.places(&*self.shared.disk, self.range, self.page.room());
+        if matches!(places, Err(Miss::BadIndex)) {
+            self.shared.heal(segment)?;
+        }
+        places
+    }
+}
+
+/// What is left of a range once `number` was read.
+fn behind(range: Range, number: u64) -> Range {
+    match range {
+        Range::All(_) => Range::All(Position(number)),
+        Range::Topic(topic, _) => Range::Topic(topic, Sequence(number)),
+        Range::Aggregate(key, _) => Range::Aggregate(key, AggregateSequence(number)),
+    }
+}
+
+/// Whether a range begins in what was removed.
+fn trimmed(state: &State, range: Range) -> Option<LogError> {
+    let Range::Topic(topic, after) = range else { return None };
+    let removed = state.marks.removed_through(topic);
+    (after < removed).then(|| LogError::Trimmed(removed.next()))
+}

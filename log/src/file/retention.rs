@@ -1,0 +1,86 @@
+//! What to do with a sealed segment once some of its records were removed. Choosing only; the keeper does it.
+
+use super::index::{Summary, TopicSummary};
+use super::marks::Marks;
+
+/// What to do with a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Leave it.
+    Keep,
+    /// Copy what is left to a new file: at least half of the bytes come back.
+    Rewrite,
+    /// Take it away: nothing is left.
+    Drop,
+}
+
+/// What to do with a segment of which `marks` hide some records.
+pub(crate) fn choose(summary: &Summary, marks: &Marks) -> Choice {
+    let all: u64 = summary.topics.iter().map(|topic| topic.bytes).sum();
+    let removed: u64 = summary.topics.iter().map(|topic| removed_bytes(topic, marks)).sum();
+    if summary.topics.iter().all(|topic| topic.last <= marks.removed_through(topic.topic)) {
+        Choice::Drop
+    } else if removed > 0 && removed >= all.div_ceil(2) {
+        Choice::Rewrite
+    } else {
+        Choice::Keep
+    }
+}
+
+/// Bytes of a topic's removed records, taking them to be of equal size.
+fn removed_bytes(topic: &TopicSummary, marks: &Marks) -> u64 {
+    let through = marks.removed_through(topic.topic).min(topic.last);
+    let span = topic.last.get() - topic.first.get() + 1;
+    let removed = (through.get() + 1).saturating_sub(topic.first.get());
+    (u128::from(topic.bytes) * u128::from(removed) / u128::from(span)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TopicNumber;
+    use contract::{Position, Sequence};
+
+    fn topic(number: u32, first: u64, last: u64, bytes: u64) -> TopicSummary {
+        TopicSummary {
+            topic: TopicNumber(number),
+            count: (last - first + 1) as u32,
+            first: Sequence(first),
+            last: Sequence(last),
+            first_time: 0,
+            last_time: 0,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn drops_what_is_empty_and_rewrites_what_is_half_empty() {
+        let summary = Summary {
+            first: Position(100),
+            last: Position(119),
+            first_time: 0,
+            last_time: 0,
+            count: 20,
+            bytes: 2064,
+            topics: vec![topic(1, 11, 20, 1000), topic(2, 1, 10, 1000)],
+        };
+        for (removed, choice) in [
+            (&[][..], Choice::Keep),
+            (&[(1, 10)], Choice::Keep),
+            (&[(1, 19)], Choice::Keep),
+            (&[(1, 20)], Choice::Rewrite),
+            (&[(1, 15), (2, 5)], Choice::Rewrite),
+            (&[(1, 15), (2, 4)], Choice::Keep),
+            (&[(1, 99), (2, 9)], Choice::Rewrite),
+            (&[(1, 20), (2, 10)], Choice::Drop),
+            (&[(1, 99), (2, 99), (3, 5)], Choice::Drop),
+            (&[(3, 99)], Choice::Keep),
+        ] {
+            let mut marks = Marks::default();
+            for (topic, through) in removed {
+                marks = marks.with_removed(TopicNumber(*topic), Sequence(*through)).unwrap();
+            }
+            assert_eq!(choose(&summary, &marks), choice, "{removed:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Copying what is left of a sealed segment to a file of the next generation.
+//!
+//! Order: write the new file, sync it, sync the folder, show it, take the old one away, sync the folder. Up to the last
+//! step both are there, and the lower generation counts; so a power cut in between costs nothing but the work.
+
+use super::disk::discard;
+use super::fetch::fetch;
+use super::frame;
+use super::index::{Index, LiveIndex, Miss, Place};
+use super::marks::Marks;
+use super::segment::{HEAD_BYTES, Rewritten, SegmentHead};
+use super::state::{Sealed, Shared};
+use crate::{Limit, Range, crash_point};
+use contract::Sequence;
+use std::sync::Arc;
+
+const NO_LIMIT: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
+/// Bytes copied at once, unless one record is longer.
+const STEP_BYTES: usize = 1024 * 1024;
+
+/// Rewrites a segment without what `marks` hide. `None` if a record to keep is damaged: then the old file stays, so that
+/// what can still be read of it can be.
+pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> Result<Option<Arc<Sealed>>, Miss> {
+    let kept = kept_places(shared, segment, marks)?;
+    let mut head = SegmentHead { name: segment.name().next_generation(), ..segment.head };
+    let file = head.name.file();
+    discard(&*shared.disk, &file)?;
+    crash_point("rewrite.before_write");
+    let Some(live) = copy(shared, segment, &head, &kept)? else {
+        discard(&*shared.disk, &file)?;
+        return Ok(None);
+    };
+    head.rewritten = Some(Rewritten { through: segment.through(), bytes: live.bytes() });
+    shared.disk.write(&file, 0, &head.encode())?;
+    shared.disk.sync(Some(&file))?;
+    crash_point("rewrite.after_sync");
+    shared.disk.sync(None)?;
+    crash_point("rewrite.after_folder_sync");
+    let Some(summary) = live.summary() else { return Ok(None) };
+    let rewritten = Arc::new(Sealed { head, summary, index: Index::Live(live) });
+    if !shared.state_mut().replace(segment, Arc::clone(&rewritten)) {
+        return Err(Miss::Gone);
+    }
+    discard(&*shared.disk, &segment.name().file())?;
+    discard(&*shared.disk, &segment.name().index_file())?;
+    crash_point("rewrite.after_remove_old");
+    shared.disk.sync(None)?;
+    Ok(Some(rewritten))
+}
+
+/// Where the records to keep lie, in order. Taken from the index, so that damage in what goes does not matter.
+fn kept_places(shared: &Shared, segment: &Sealed, marks: &Marks) -> Result<Vec<Place>, Miss> {
+    let mut kept = Vec::new();
+    for topic in &segment.summary.topics {
+        let mut after = marks.removed_through(topic.topic);
+        loop {
+            let places = segment.index.places(&*shared.disk, Range::Topic(topic.topic, after), NO_LIMIT)?;
+            let Some(last) = places.last() else { break };
+            after = Sequence(last.number);
+            kept.extend(places);
+        }
+    }
+    kept.sort_unstable_by_key(|place| place.offset);
+    Ok(kept)
+}
+
+/// Copies frames as they are: the salt stays the same. `None` where one is not what was written.
+fn copy(shared: &Shared, segment: &Sealed, head: &SegmentHead, mut kept: &[Place]) -> Result<Option<LiveIndex>, Miss> {
+    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64, kept.len());
+    while let Some((places, rest)) = step(kept) {
+        kept = rest;
+        let fetched = fetch(&*shared.disk, &segment.name().file(), places)?;
+        let offset = live.bytes();
+        let mut out = Vec::new();
+        for (number, place) in places.iter().enumerate() {
+            let bytes = fetched.frame(number, place);
+            let Ok(frame) = frame::decode(bytes, head.salt) else { return Ok(None) };
+            let body = bytes.get(frame.header_bytes..).unwrap_or_default();
+            if frame.bytes() != bytes.len() || frame.check(body).is_err() {
+                return Ok(None);
+            }
+            out.extend_from_slice(bytes);
+            live.push(&frame.header, bytes.len());
+        }
+        shared.disk.write(&head.name.file(), offset, &out)?;
+    }
+    Ok(Some(live))
+}
+
+/// The first places, as many as are copied at once, and the rest.
+fn step(places: &[Place]) -> Option<(&[Place], &[Place])> {
+    let mut bytes = 0;
+    let fitting = places.iter().take_while(|place| {
+        bytes += place.bytes;
+        bytes <= STEP_BYTES
+    });
+    let count = fitting.count().max(1);
+    places.split_at_checked(count)
+}

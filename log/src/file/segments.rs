@@ -1,0 +1,78 @@
+//! Which segments hold a topic's records, as people and tools see them.
+
+use super::index::{Miss, TopicSummary};
+use super::segment::SegmentHead;
+use super::state::Shared;
+use crate::{Header, Limit, LogError, Range, TopicNumber};
+use contract::{Segment, Sequence, Timestamp};
+
+/// How often the list may start again because records were removed under it.
+const RETRIES_MAX: usize = 100;
+
+impl Shared {
+    /// The runs of a topic's records, oldest first, without what was removed.
+    pub(crate) fn segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, LogError> {
+        let mut retries = 0;
+        loop {
+            match self.list_segments(topic) {
+                Err(Miss::Gone | Miss::BadIndex) if retries < RETRIES_MAX => retries += 1,
+                other => return other.map_err(|miss| self.give_up(miss)),
+            }
+        }
+    }
+
+    fn list_segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, Miss> {
+        let (parts, removed) = {
+            let state = self.state();
+            let sealed = state.runs(topic).iter().filter_map(|run| state.sealed(run.base));
+            let sealed = sealed.filter_map(|segment| Some((segment.head, *segment.summary.topic(topic)?)));
+            let active = state.active.iter().filter_map(|active| Some((active.head, *active.index.topic(topic)?)));
+            (sealed.chain(active).collect::<Vec<_>>(), state.marks.removed_through(topic))
+        };
+        let mut segments = Vec::new();
+        for (head, mut summary) in parts.into_iter().filter(|(_, summary)| summary.last > removed) {
+            if summary.first <= removed {
+                let first = self.first_behind(topic, removed)?;
+                summary.count = summary.count.min((summary.last.get() - first.sequence.get() + 1) as u32);
+                (summary.first, summary.first_time) = (first.sequence, first.time);
+            }
+            segments.push(self.segment(&head, &summary));
+        }
+        Ok(segments)
+    }
+
+    fn first_behind(&self, topic: TopicNumber, removed: Sequence) -> Result<Header, Miss> {
+        match self.read(Range::Topic(topic, removed), Limit { records: 1, bytes: 0 }) {
+            Ok(records) => records.first().map(|record| record.header).ok_or(Miss::Gone),
+            // Removed meanwhile: start again.
+            Err(LogError::Trimmed(_)) => Err(Miss::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn segment(&self, head: &SegmentHead, summary: &TopicSummary) -> Segment {
+        Segment {
+            location: self.location(&head.name.file()),
+            start_sequence: summary.first,
+            start_time: Timestamp::from_millis(summary.first_time),
+            end_sequence: summary.last,
+            end_time: Timestamp::from_millis(summary.last_time),
+            amount: u64::from(summary.count),
+            created_at: Timestamp::from_millis(head.created),
+        }
+    }
+
+    /// Where a file lies, as a URL.
+    fn location(&self, file: &str) -> String {
+        let path = self.folder.join(file);
+        let mut url = String::from("file://");
+        for byte in path.as_os_str().as_encoded_bytes() {
+            if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+                url.push(char::from(*byte));
+            } else {
+                url.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        url
+    }
+}

@@ -1,0 +1,206 @@
+//! What the engine knows in RAM: the segments, the growing one, the hot tail, and what was let go.
+//!
+//! - One lock over all of it, held for memory work only, never across a disk call.
+//! - Only the log's thread changes `active`, `hot` and `tail`; only the keeper replaces or drops sealed segments.
+//! - Everything in it is durable. The tail's watch is moved after the state, so whoever is woken finds the records.
+
+use super::Options;
+use super::frame::Flaw;
+use super::index::{Index, LiveIndex, Summary};
+use super::keeper::Chore;
+use super::marks::{Marks, MarksFile};
+use super::segment::{HEAD_BYTES, SegmentHead};
+use super::tail::HotTail;
+use super::{Disk, names::SegmentName};
+use crate::{Damage, Record, TopicNumber};
+use contract::{Position, Sequence};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::watch;
+
+/// What the threads and readers of one log share.
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Where the files are, for people; empty on a disk that is no folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) options: Options,
+    state: RwLock<State>,
+    /// Held while marks are written. Taken before the state's lock, never inside it.
+    pub(crate) marks_file: Mutex<MarksFile>,
+    pub(crate) tail: watch::Sender<Position>,
+    pub(crate) chores: Sender<Chore>,
+}
+
+/// Everything behind the lock.
+pub(crate) struct State {
+    /// Sealed segments, by base.
+    pub(crate) sealed: Vec<Arc<Sealed>>,
+    /// The growing segment; absent until the first append, and behind a rewritten last segment.
+    pub(crate) active: Option<Active>,
+    /// The sealed segments of each topic.
+    runs: HashMap<TopicNumber, Vec<Run>>,
+    pub(crate) hot: HotTail,
+    pub(crate) marks: Arc<Marks>,
+    /// The last durable position, and its time.
+    pub(crate) tail: Position,
+    pub(crate) tail_time: i64,
+}
+
+/// A segment that no longer grows.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) head: SegmentHead,
+    pub(crate) summary: Summary,
+    pub(crate) index: Index,
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) head: SegmentHead,
+    pub(crate) index: LiveIndex,
+}
+
+/// Where a topic's records of one sealed segment end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) base: Position,
+    pub(crate) last: Sequence,
+    pub(crate) last_time: i64,
+}
+
+impl Sealed {
+    /// Its file.
+    pub(crate) fn name(&self) -> SegmentName {
+        self.head.name
+    }
+
+    /// The last position it stands for, removed ones included.
+    pub(crate) fn through(&self) -> Position {
+        self.head.rewritten.map_or(self.summary.last, |rewritten| rewritten.through)
+    }
+}
+
+impl Active {
+    /// A segment without records.
+    pub(crate) fn empty(head: SegmentHead, expected: usize) -> Self {
+        Self { head, index: LiveIndex::new(head.name.base, HEAD_BYTES as u64, expected) }
+    }
+}
+
+impl State {
+    /// The state behind what was found on disk.
+    pub(crate) fn new(sealed: Vec<Arc<Sealed>>, active: Option<Active>, marks: Marks, options: &Options) -> Self {
+        let (tail, tail_time) = match (&active, sealed.last()) {
+            (Some(active), _) => {
+                let before = Position(active.head.name.base.get() - 1);
+                (active.index.last().unwrap_or(before), active.index.last_time().unwrap_or(active.head.time_floor))
+            }
+            (None, Some(last)) => (last.through(), last.summary.last_time),
+            (None, None) => (Position::ZERO, i64::MIN),
+        };
+        let tail = marks.dropped_through(tail.next()).unwrap_or(tail);
+        let hot = HotTail::new(tail, options.tail_cache_bytes);
+        let mut state =
+            Self { sealed: Vec::new(), active, runs: HashMap::new(), hot, marks: Arc::new(marks), tail, tail_time };
+        sealed.into_iter().for_each(|segment| state.push_sealed(segment));
+        state
+    }
+
+    /// Adds the newest sealed segment.
+    pub(crate) fn push_sealed(&mut self, segment: Arc<Sealed>) {
+        for topic in &segment.summary.topics {
+            let run = Run { base: segment.name().base, last: topic.last, last_time: topic.last_time };
+            self.runs.entry(topic.topic).or_default().push(run);
+        }
+        self.sealed.push(segment);
+    }
+
+    /// Puts `segment` in the place of the one with its base, if that is still `expected`.
+    pub(crate) fn replace(&mut self, expected: &Arc<Sealed>, segment: Arc<Sealed>) -> bool {
+        let Some(at) = self.position_of(expected.name().base) else { return false };
+        let Some(place) = self.sealed.get_mut(at).filter(|place| Arc::ptr_eq(place, expected)) else { return false };
+        let gone = expected.summary.topics.iter().filter(|topic| segment.summary.topic(topic.topic).is_none());
+        gone.for_each(|topic| forget_run(&mut self.runs, topic.topic, expected.name().base));
+        *place = segment;
+        true
+    }
+
+    /// Forgets the sealed segment with this base.
+    pub(crate) fn drop_sealed(&mut self, base: Position) {
+        let Some(at) = self.position_of(base) else { return };
+        let segment = self.sealed.remove(at);
+        segment.summary.topics.iter().for_each(|topic| forget_run(&mut self.runs, topic.topic, base));
+    }
+
+    /// The sealed segment with this base.
+    pub(crate) fn sealed(&self, base: Position) -> Option<&Arc<Sealed>> {
+        self.position_of(base).and_then(|at| self.sealed.get(at))
+    }
+
+    /// A topic's sealed segments, oldest first.
+    pub(crate) fn runs(&self, topic: TopicNumber) -> &[Run] {
+        self.runs.get(&topic).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The last sequence a topic ever had; 0 where nobody wrote to it.
+    pub(crate) fn last_sequence(&self, topic: TopicNumber) -> Sequence {
+        let active = self.active.as_ref().and_then(|active| active.index.topic(topic)).map(|summary| summary.last);
+        let stored = active.or_else(|| self.runs(topic).last().map(|run| run.last)).unwrap_or_default();
+        stored.max(self.marks.removed_through(topic))
+    }
+
+    /// Shows a batch that has become durable. `frames` are the bytes of each on disk.
+    pub(crate) fn push_batch(&mut self, batch: Vec<Record>, frames: &[usize]) {
+        let Some(active) = &mut self.active else { return };
+        for (record, frame_bytes) in batch.into_iter().zip(frames) {
+            active.index.push(&record.header, *frame_bytes);
+            (self.tail, self.tail_time) = (record.header.position, record.header.time);
+            self.hot.push(record);
+        }
+    }
+
+    fn position_of(&self, base: Position) -> Option<usize> {
+        self.sealed.binary_search_by_key(&base, |segment| segment.name().base).ok()
+    }
+}
+
+/// A rewritten segment may have lost a topic; a dropped one has lost them all.
+fn forget_run(runs: &mut HashMap<TopicNumber, Vec<Run>>, topic: TopicNumber, base: Position) {
+    if let Some(list) = runs.get_mut(&topic) {
+        list.retain(|run| run.base != base);
+        if list.is_empty() {
+            runs.remove(&topic);
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        folder: PathBuf,
+        options: Options,
+        (state, marks_file): (State, MarksFile),
+        chores: Sender<Chore>,
+    ) -> Self {
+        let tail = watch::Sender::new(state.tail);
+        Self { disk, folder, options, state: RwLock::new(state), marks_file: Mutex::new(marks_file), tail, chores }
+    }
+
+    /// The state, to look at. A state is never left half changed, so a panic elsewhere does not spoil it.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, to change.
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Damage in one of the log's files.
+    pub(crate) fn damage(&self, file: &str, offset: u64, reason: Flaw) -> Damage {
+        Damage { file: self.folder.join(file), offset, reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,278 @@
+//! Checking a whole log without changing it: every frame, every checksum, every number, every index.
+//!
+//! - What opening would put right by itself is no damage: a torn last append, an unfinished rewrite, a missing index.
+//! - Damage does not end the walk: it goes on at the next record that can be recognised.
+
+use super::folder::{FolderDisk, FolderLock};
+use super::frame::Frame;
+use super::index::{LiveIndex, Miss, encode_index, index_is_finished};
+use super::marks::{Marks, MarksFile};
+use super::names::{FileName, SegmentName};
+use super::scan::{self, Found, Step, Walk};
+use super::segment::{HEAD_BYTES, SegmentHead};
+use super::torn::LastSegment;
+use super::{Disk, LOG_FOLDER};
+use crate::{Damage, LogError, TopicNumber};
+use contract::{Position, Sequence};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments checked.
+    pub segments: u64,
+    /// Records checked.
+    pub records: u64,
+    /// Bytes of segments checked.
+    pub bytes: u64,
+    /// What is wrong. Empty: nothing.
+    pub damages: Vec<Damage>,
+}
+
+/// How far a check has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Segments checked so far.
+    pub segments: u64,
+    /// Segments there are.
+    pub segments_total: u64,
+}
+
+/// Checks the log of a data folder that no broker has open.
+pub fn verify(folder: &Path, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+    let _lock = FolderLock::acquire(folder)?;
+    let disk = FolderDisk::open(&folder.join(LOG_FOLDER))?;
+    verify_files(&disk, disk.folder().to_path_buf(), progress)
+}
+
+/// Checks a log on any disk that nobody uses meanwhile.
+pub fn verify_disk(disk: &dyn Disk, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+    verify_files(disk, PathBuf::new(), progress)
+}
+
+fn verify_files(disk: &dyn Disk, folder: PathBuf, mut progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+    let mut segments: BTreeMap<Position, SegmentName> = BTreeMap::new();
+    let mut marks = Vec::new();
+    for (name, _) in disk.list()? {
+        match FileName::parse(&name) {
+            Some(FileName::Segment(name)) => {
+                segments.entry(name.base).and_modify(|lower| *lower = name.min(*lower)).or_insert(name);
+            }
+            Some(FileName::Marks(number)) => marks.push(number),
+            Some(FileName::Index(_)) | None => {}
+        }
+    }
+    let mut check = Check::new(disk, folder);
+    match MarksFile::load(disk, &check.folder, marks) {
+        Ok((_, marks)) => check.marks = marks,
+        Err(LogError::Damaged(damage)) => check.report.damages.push(damage),
+        Err(error) => return Err(error),
+    }
+    segments.retain(|base, _| check.marks.dropped_through(*base).is_none());
+    let segments_total = segments.len() as u64;
+    for (name, number) in segments.into_values().zip(1..) {
+        check.segment(name, number == segments_total)?;
+        progress(Progress { segments: number, segments_total });
+    }
+    Ok(check.report)
+}
+
+struct Check<'a> {
+    disk: &'a dyn Disk,
+    folder: PathBuf,
+    marks: Marks,
+    report: Report,
+    /// The position the next segment should begin with, if that can be told.
+    next: Option<Position>,
+    time: i64,
+    /// The last sequence of each topic.
+    sequences: HashMap<TopicNumber, Sequence>,
+    /// Whether records were passed over: from then on a gap in a topic is no news.
+    lost_records: bool,
+}
+
+impl<'a> Check<'a> {
+    fn new(disk: &'a dyn Disk, folder: PathBuf) -> Self {
+        let (marks, report, sequences) = (Marks::default(), Report::default(), HashMap::new());
+        Self { disk, folder, marks, report, next: Some(Position(1)), time: i64::MIN, sequences, lost_records: false }
+    }
+
+    fn segment(&mut self, name: SegmentName, is_last: bool) -> Result<(), LogError> {
+        self.report.segments += 1;
+        let Some(head) = scan::read_head(self.disk, name)? else {
+            // A last segment that is nothing but a torn head was never used.
+            if !is_last || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
+                self.damage(&name.file(), 0, "the segment's head does not match its checksum");
+                self.lost_records = true;
+                self.next = None;
+            }
+            return Ok(());
+        };
+        self.base(name);
+        let end = if is_last && head.rewritten.is_none() { self.end_of_last(head)? } else { u64::MAX };
+        let mut walk = SegmentWalk::new(head);
+        self.walk(&mut walk, end)?;
+        self.finish(&walk, is_last);
+        if walk.is_whole && !is_last {
+            self.index(&head, &walk.index)?;
+        }
+        Ok(())
+    }
+
+    /// A segment must begin where the one before it ends, or behind what was dropped there.
+    fn base(&mut self, name: SegmentName) {
+        let Some(next) = self.next else { return };
+        let next = self.marks.dropped_through(next).map_or(next, Position::next);
+        if name.base != next {
+            let reason = format!("it should begin with position {next}: a segment before it is missing");
+            self.damage(&name.file(), 0, &reason);
+            self.lost_records = true;
+        }
+    }
+
+    /// Where the last segment's whole batches end, if only a torn append follows.
+    fn end_of_last(&self, head: SegmentHead) -> io::Result<u64> {
+        let last = LastSegment::read(self.disk, head)?;
+        let torn = last.flaw.is_some() && !last.later_batch_follows;
+        Ok(if torn { last.active.index.bytes() } else { u64::MAX })
+    }
+
+    fn walk(&mut self, segment: &mut SegmentWalk, end: u64) -> io::Result<()> {
+        let mut walk = Walk::whole(self.disk, &segment.head);
+        while walk.offset() < end {
+            match walk.step()? {
+                Step::End => break,
+                Step::Frame(found) => self.record(segment, &found),
+                Step::Flaw(flaw) => {
+                    segment.lose_track();
+                    self.lost_records = true;
+                    self.damage(&segment.head.name.file(), walk.offset(), &flaw.to_string());
+                    let from = walk.offset() + 1;
+                    let Some(next) = Walk::whole(self.disk, &segment.head).search(from, |_| true)? else { break };
+                    walk.resume(next);
+                }
+            }
+        }
+        self.report.bytes += walk.offset();
+        Ok(())
+    }
+
+    fn record(&mut self, segment: &mut SegmentWalk, found: &Found) {
+        let header = found.frame.header;
+        self.report.records += 1;
+        let sequence = self.sequences.insert(header.topic, header.sequence).unwrap_or_default();
+        let lost_sequences = header.sequence.get() > sequence.get() + 1
+            && header.sequence.get() - 1 > self.marks.removed_through(header.topic).get();
+        let reason = if let Err(flaw) = found.body {
+            Some(flaw.to_string())
+        } else if let Some(reason) = segment.misplaced(&found.frame) {
+            Some(reason.to_owned())
+        } else if header.time < self.time {
+            Some("the record's time is before the one before it".to_owned())
+        } else if header.sequence <= sequence || (lost_sequences && !self.lost_records) {
+            Some(format!("sequence {} of topic {} follows {sequence}", header.sequence, header.topic.0))
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.damage(&segment.head.name.file(), found.offset, &reason);
+        }
+        self.time = self.time.max(header.time);
+        segment.pass(&found.frame);
+    }
+
+    /// What can be said only at the end of a segment.
+    fn finish(&mut self, segment: &SegmentWalk, is_last: bool) {
+        let (file, end) = (segment.head.name.file(), segment.index.bytes());
+        self.next = (!segment.lost_track).then_some(segment.next);
+        match segment.head.rewritten {
+            Some(rewritten) => {
+                self.next = Some(rewritten.through.next());
+                if segment.is_whole && rewritten.bytes != end {
+                    self.damage(&file, end, "the rewritten segment ends too early");
+                }
+            }
+            None if segment.is_whole && segment.in_batch > 0 => {
+                self.damage(&file, end, "the last batch is not complete");
+            }
+            None if segment.index.count() == 0 && segment.is_whole && !is_last => {
+                self.damage(&file, end, "a sealed segment holds no record");
+            }
+            None => {}
+        }
+    }
+
+    /// An index must be exactly what its segment would give. A missing or unfinished one will be made.
+    fn index(&mut self, head: &SegmentHead, live: &LiveIndex) -> Result<(), LogError> {
+        match index_is_finished(self.disk, head) {
+            Ok(true) => {}
+            Err(Miss::Failed(error)) => return Err(error),
+            _ => return Ok(()),
+        }
+        let file = head.name.index_file();
+        let Some(index) = encode_index(live, head) else { return Ok(()) };
+        let expected = [index.head, index.body].concat();
+        let mut stored = vec![0; expected.len() + 1];
+        let filled = self.disk.read(&file, 0, &mut stored)?;
+        let same =
+            stored.iter().take(filled).zip(&expected).take_while(|(stored, expected)| stored == expected).count();
+        if same < expected.len() || filled > expected.len() {
+            self.damage(&file, same as u64, "the index does not match its segment; it will be rebuilt when it is read");
+        }
+        Ok(())
+    }
+
+    fn damage(&mut self, file: &str, offset: u64, reason: &str) {
+        self.report.damages.push(Damage { file: self.folder.join(file), offset, reason: reason.to_owned() });
+    }
+}
+
+/// One segment, as far as it was walked.
+struct SegmentWalk {
+    head: SegmentHead,
+    index: LiveIndex,
+    /// The position that should come next.
+    next: Position,
+    /// Records of the current batch so far.
+    in_batch: u32,
+    /// Whether every frame so far was found where it should be.
+    is_whole: bool,
+    /// Whether records may have been passed over just now.
+    lost_track: bool,
+}
+
+impl SegmentWalk {
+    fn new(head: SegmentHead) -> Self {
+        let index = LiveIndex::new(head.name.base, HEAD_BYTES as u64, 0);
+        Self { head, index, next: head.name.base, in_batch: 0, is_whole: true, lost_track: false }
+    }
+
+    /// What is wrong with a frame's place.
+    fn misplaced(&self, frame: &Frame) -> Option<&'static str> {
+        let position = frame.header.position;
+        if self.head.rewritten.is_some() || self.lost_track {
+            return (position < self.next).then_some("the record's position does not follow the one before it");
+        }
+        if position != self.next {
+            Some("the record's position does not follow the one before it")
+        } else if frame.slot.index != self.in_batch {
+            Some("the record is not where it should be in its batch")
+        } else {
+            None
+        }
+    }
+
+    fn pass(&mut self, frame: &Frame) {
+        self.next = frame.header.position.next();
+        self.in_batch = if frame.slot.last || self.head.rewritten.is_some() { 0 } else { frame.slot.index + 1 };
+        self.index.push(&frame.header, frame.bytes());
+        self.lost_track = false;
+    }
+
+    fn lose_track(&mut self) {
+        self.is_whole = false;
+        self.lost_track = true;
+    }
+}

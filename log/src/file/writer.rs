@@ -1,0 +1,209 @@
+//! The log's thread: one append after the other, each one write and one sync.
+//!
+//! - Checked first, then written, synced, shown, answered; nothing is shown before it is durable.
+//! - A failed write, sync or roll poisons: what is on disk is no longer known, so nothing more is appended until the log
+//!   is opened again. Reading goes on, up to the last durable position.
+//! - Work per record is kept small: encode, checksum, push.
+
+use super::frame::{self, BODY_BYTES_MAX, Slot};
+use super::index::Index;
+use super::keeper::Chore;
+use super::names::SegmentName;
+use super::segment::SegmentHead;
+use super::state::{Active, Sealed, Shared, State};
+use crate::{Header, LogError, Record, TopicNumber, crash_point};
+use contract::{Position, Sequence};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
+
+/// Most bytes of one batch on disk; offsets in a segment must fit in 32 bits.
+const BATCH_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// A buffer that grew beyond this for one large batch is let go again.
+const BUFFER_BYTES_KEPT: usize = 8 * 1024 * 1024;
+
+/// An append waiting for its answer.
+pub(crate) struct Job {
+    pub(crate) after: Position,
+    pub(crate) batch: Vec<Record>,
+    pub(crate) answer: oneshot::Sender<Result<(), LogError>>,
+}
+
+/// Takes jobs until nobody can send any more.
+pub(crate) fn run(shared: Arc<Shared>, jobs: &Receiver<Job>) {
+    let mut writer = Writer { shared, buffer: Vec::new(), frames: Vec::new(), poison: None };
+    while let Ok(job) = jobs.recv() {
+        let outcome = writer.append(job.after, job.batch);
+        // Who gave up waiting does not want to know.
+        let _ = job.answer.send(outcome);
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    /// The batch as it goes to disk; reused.
+    buffer: Vec<u8>,
+    /// Bytes of each frame in it.
+    frames: Vec<usize>,
+    /// Why nothing more is appended.
+    poison: Option<Arc<io::Error>>,
+}
+
+impl Writer {
+    fn append(&mut self, after: Position, batch: Vec<Record>) -> Result<(), LogError> {
+        if let Some(cause) = &self.poison {
+            return Err(LogError::Poisoned(Arc::clone(cause)));
+        }
+        self.admit(after, &batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.store(batch).map_err(|cause| {
+            let cause = Arc::new(cause);
+            self.poison = Some(Arc::clone(&cause));
+            LogError::Poisoned(cause)
+        })
+    }
+
+    /// Everything that can be refused without writing.
+    fn admit(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
+        let state = self.shared.state();
+        if after != state.tail {
+            return Err(LogError::TailMoved(state.tail));
+        }
+        check_numbers(after, state.tail_time, batch)?;
+        check_sequences(batch, &state)?;
+        let too_long = batch.iter().any(|record| record.body.len() > BODY_BYTES_MAX);
+        if too_long || batch.iter().map(frame::frame_bytes).sum::<usize>() > BATCH_BYTES_MAX {
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "a body or batch is longer than a log can hold");
+            return Err(cause.into());
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, batch: Vec<Record>) -> io::Result<()> {
+        let (head, sealed) = self.segment_for(&batch)?;
+        self.encode(&batch, head.salt);
+        let offset = self.shared.state().active.as_ref().map_or(0, |active| active.index.bytes());
+        self.write(&head.name.file(), offset)?;
+        self.shared.state_mut().push_batch(batch, &self.frames);
+        let tail = self.shared.state().tail;
+        self.shared.tail.send_replace(tail);
+        crash_point("append.after_visible");
+        if sealed {
+            // Not before the batch is safe: an index can wait.
+            let _ = self.shared.chores.send(Chore::Tidy);
+        }
+        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// The one place where records become durable.
+    fn write(&self, file: &str, offset: u64) -> io::Result<()> {
+        crash_point("append.before_write");
+        self.shared.disk.write(file, offset, &self.buffer)?;
+        crash_point("append.after_write");
+        self.shared.disk.sync(Some(file))?;
+        crash_point("append.after_sync");
+        Ok(())
+    }
+
+    fn encode(&mut self, batch: &[Record], salt: u32) {
+        self.buffer.clear();
+        self.frames.clear();
+        for (record, index) in batch.iter().zip(0..) {
+            let start = self.buffer.len();
+            let last = index as usize + 1 == batch.len();
+            frame::encode(record, Slot { index, last }, salt, &mut self.buffer);
+            self.frames.push(self.buffer.len() - start);
+        }
+    }
+
+    /// The segment the batch goes to; a new one where there is none or the last is full, and whether that was sealed.
+    fn segment_for(&self, batch: &[Record]) -> io::Result<(SegmentHead, bool)> {
+        let (tail, time_floor, expected) = {
+            let state = self.shared.state();
+            let records = state.active.as_ref().map_or(0, |active| active.index.count());
+            match &state.active {
+                Some(active) if records == 0 || active.index.bytes() < self.shared.options.segment_bytes_clamped() => {
+                    return Ok((active.head, false));
+                }
+                _ => (state.tail, state.tail_time, records),
+            }
+        };
+        let name = SegmentName { base: tail.next(), generation: 1 };
+        let created = batch.first().map_or(time_floor, |record| record.header.time);
+        let head = SegmentHead { name, created, time_floor, salt: random(), rewritten: None };
+        self.create(&head)?;
+        Ok((head, self.install(Active::empty(head, expected))))
+    }
+
+    fn create(&self, head: &SegmentHead) -> io::Result<()> {
+        let (disk, file) = (&self.shared.disk, head.name.file());
+        crash_point("roll.before_create");
+        disk.write(&file, 0, &head.encode())?;
+        crash_point("roll.after_create");
+        disk.sync(Some(&file))?;
+        crash_point("roll.after_header_sync");
+        disk.sync(None)?;
+        crash_point("roll.after_folder_sync");
+        Ok(())
+    }
+
+    /// Makes `active` the growing segment; whether the one before was sealed.
+    fn install(&self, active: Active) -> bool {
+        let mut state = self.shared.state_mut();
+        let Some(full) = state.active.replace(active) else { return false };
+        let Some(summary) = full.index.summary() else { return false };
+        state.push_sealed(Arc::new(Sealed { head: full.head, summary, index: Index::Live(full.index) }));
+        true
+    }
+}
+
+fn check_numbers(after: Position, mut time: i64, batch: &[Record]) -> Result<(), LogError> {
+    let mut last = after;
+    for Record { header, .. } in batch {
+        if header.position != last.next() {
+            return Err(LogError::Misnumbered("positions must run densely from the tail"));
+        }
+        if header.time < time {
+            return Err(LogError::Misnumbered("times must not fall"));
+        }
+        (last, time) = (header.position, header.time);
+    }
+    Ok(())
+}
+
+/// Sequences are the caller's business, but an index of falling ones would lead readers astray for ever, and it counts
+/// them in 32 bits from the first of the segment.
+fn check_sequences(batch: &[Record], state: &State) -> Result<(), LogError> {
+    let mut known: HashMap<TopicNumber, (Sequence, Sequence)> = HashMap::new();
+    for run in batch.chunk_by(|one, next| one.header.topic == next.header.topic) {
+        let Some(Header { topic, sequence, .. }) = run.first().map(|record| record.header) else { continue };
+        let (first, mut last) = known.get(&topic).copied().unwrap_or_else(|| {
+            let active = state.active.as_ref().and_then(|active| active.index.topic(topic));
+            (active.map_or(sequence, |topic| topic.first), state.last_sequence(topic))
+        });
+        for Record { header, .. } in run {
+            if header.sequence <= last {
+                return Err(LogError::Misnumbered("sequences of a topic must rise"));
+            }
+            if header.sequence.get() - first.get() > u64::from(u32::MAX) {
+                return Err(LogError::Misnumbered("sequences of a topic must not leap"));
+            }
+            last = header.sequence;
+        }
+        known.insert(topic, (first, last));
+    }
+    Ok(())
+}
+
+/// Any number; only has to be unknown to who writes bodies.
+fn random() -> u32 {
+    RandomState::new().hash_one(0u8) as u32
+}

@@ -1,0 +1,392 @@
+//! A disk that fails on command: the six calls of [`Disk`] in RAM, with what a power cut would leave of them.
+//!
+//! - What was synced is durable. Of the rest a power cut keeps any part: writes sector by sector, truncations, and
+//!   the coming and going of names, each on its own.
+//! - A failed sync behaves as on Linux: some of the data may have arrived, and a second sync says nothing of the rest.
+//! - Everything follows from the seed; clones are the same disk.
+
+use super::Random;
+use crate::file::Disk;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// A call of [`Disk`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// [`Disk::list`].
+    List,
+    /// [`Disk::read`].
+    Read,
+    /// [`Disk::write`].
+    Write,
+    /// [`Disk::truncate`].
+    Truncate,
+    /// [`Disk::sync`].
+    Sync,
+    /// [`Disk::remove`].
+    Remove,
+}
+
+/// How a call goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails with this, and does nothing (a failed sync may have done part of its work).
+    Error(io::ErrorKind),
+    /// It fails because the disk is full, and does nothing.
+    Full,
+    /// A write puts down this many bytes, then fails.
+    Short(usize),
+}
+
+/// A disk in RAM that fails on command.
+#[derive(Debug, Clone, Default)]
+pub struct FaultDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    files: Vec<File>,
+    /// Which names the folder holds, and which it held when it was last synced.
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    faults: BTreeMap<(Operation, u64), Fault>,
+    /// How often each call was made.
+    calls: BTreeMap<Operation, u64>,
+    /// Calls that change something, so far, and after how many the power is off.
+    changes: u64,
+    power_off_after: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct File {
+    current: Vec<u8>,
+    durable: Vec<u8>,
+    /// Since the last sync.
+    pending: Vec<Change>,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Truncate(usize),
+}
+
+impl FaultDisk {
+    /// An empty disk without faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the `nth` call of this kind from now on (the next is 1) go wrong.
+    pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
+        let mut inner = self.lock();
+        let made = inner.calls.get(&operation).copied().unwrap_or(0);
+        inner.faults.insert((operation, made + nth), fault);
+    }
+
+    /// Lets this many more changing calls through; then every call fails, as if the power were off.
+    pub fn power_off_after(&self, changes: u64) {
+        let mut inner = self.lock();
+        inner.power_off_after = Some(inner.changes + changes);
+    }
+
+    /// Changing calls made so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// A file's bytes as they are now, synced or not.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let inner = self.lock();
+        Some(inner.files[*inner.names.get(name)?].current.clone())
+    }
+
+    /// Replaces a file's bytes, durably; the name may be new.
+    pub fn put(&self, name: &str, bytes: Vec<u8>) {
+        let mut inner = self.lock();
+        let file = inner.open(name);
+        inner.files[file] = File { durable: bytes.clone(), current: bytes, pending: Vec::new() };
+        inner.durable_names.insert(name.to_owned(), file);
+    }
+
+    /// The names there are now, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.lock().names.keys().cloned().collect()
+    }
+
+    /// A disk with the same contents, all of it durable, and no faults.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        for name in self.names() {
+            copy.put(&name, self.bytes(&name).unwrap_or_default());
+        }
+        copy
+    }
+
+    /// What a power cut now would leave: one of many possibilities, chosen by `seed`.
+    #[must_use]
+    pub fn power_cut(&self, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let inner = self.lock();
+        let names: BTreeSet<_> = inner.names.keys().chain(inner.durable_names.keys()).collect();
+        let after = Self::new();
+        for name in names {
+            let (durable, current) = (inner.durable_names.get(name), inner.names.get(name));
+            let file = if durable == current || random.once_in(2) { durable } else { current };
+            if let Some(file) = file {
+                after.put(name, inner.files[*file].after_power_cut(&mut random));
+            }
+        }
+        after
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Counts a call; the fault it meets, if any.
+    fn begin(&mut self, operation: Operation) -> io::Result<Option<Fault>> {
+        let calls = self.calls.entry(operation).or_default();
+        *calls += 1;
+        let fault = self.faults.remove(&(operation, *calls));
+        if self.power_off_after.is_some_and(|last| self.changes >= last) {
+            return Err(io::Error::other("the power is off"));
+        }
+        if !matches!(operation, Operation::List | Operation::Read) {
+            self.changes += 1;
+        }
+        match fault {
+            Some(Fault::Error(kind)) if operation != Operation::Sync => Err(kind.into()),
+            Some(Fault::Full) if operation != Operation::Sync => Err(io::ErrorKind::StorageFull.into()),
+            other => Ok(other),
+        }
+    }
+
+    fn open(&mut self, name: &str) -> usize {
+        if let Some(file) = self.names.get(name) {
+            return *file;
+        }
+        self.files.push(File::default());
+        self.names.insert(name.to_owned(), self.files.len() - 1);
+        self.files.len() - 1
+    }
+
+    fn file(&self, name: &str) -> io::Result<usize> {
+        self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl File {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        put(&mut self.current, offset, bytes);
+        self.pending.push(Change::Write(offset, bytes.to_vec()));
+    }
+
+    /// Only what is pending arrives: what a failed sync lost stays lost until it is written again.
+    fn sync(&mut self) {
+        for change in self.pending.drain(..) {
+            match change {
+                Change::Write(offset, bytes) => put(&mut self.durable, offset, &bytes),
+                Change::Truncate(length) => self.durable.resize(length, 0),
+            }
+        }
+    }
+
+    /// Some of what was pending arrives, and all of it is believed to have.
+    fn fail_sync(&mut self, random: &mut Random) {
+        self.durable = self.after_power_cut(random);
+        self.pending.clear();
+    }
+
+    fn after_power_cut(&self, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        for change in &self.pending {
+            match (random.through(3), change) {
+                (0, _) => {}
+                (1, Change::Write(offset, written)) => put(&mut bytes, *offset, written),
+                (2, Change::Write(offset, written)) => {
+                    let kept = random.through(written.len() as u64);
+                    put(&mut bytes, *offset, &written[..usize::try_from(kept).unwrap()]);
+                }
+                (_, Change::Write(offset, written)) => put_some_sectors(&mut bytes, *offset, written, random),
+                (_, Change::Truncate(length)) => bytes.resize(*length, 0),
+            }
+        }
+        bytes
+    }
+}
+
+fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[offset..end].copy_from_slice(bytes);
+}
+
+/// Any subset of the sectors a write touches; the file may have grown to its length all the same.
+fn put_some_sectors(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut Random) {
+    if random.once_in(2) {
+        file.resize(file.len().max(offset + bytes.len()), 0);
+    }
+    let mut at = offset;
+    while at < offset + bytes.len() {
+        let end = (at / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES).min(offset + bytes.len());
+        if random.once_in(2) {
+            put(file, at, &bytes[at - offset..end - offset]);
+        }
+        at = end;
+    }
+}
+
+impl Disk for FaultDisk {
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut inner = self.lock();
+        inner.begin(Operation::List)?;
+        let lengths = inner.names.iter().map(|(name, file)| (name.clone(), inner.files[*file].current.len() as u64));
+        Ok(lengths.collect())
+    }
+
+    fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut inner = self.lock();
+        inner.begin(Operation::Read)?;
+        let file = inner.file(name)?;
+        let bytes = &inner.files[file].current;
+        let bytes = &bytes[usize::try_from(offset).unwrap().min(bytes.len())..];
+        let count = bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut inner = self.lock();
+        let fault = inner.begin(Operation::Write)?;
+        let offset = usize::try_from(offset).unwrap();
+        let file = inner.open(name);
+        if let Some(Fault::Short(count)) = fault {
+            inner.files[file].write(offset, &bytes[..count.min(bytes.len())]);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        inner.files[file].write(offset, bytes);
+        Ok(())
+    }
+
+    fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.begin(Operation::Truncate)?;
+        let file = inner.file(name)?;
+        let length = usize::try_from(length).unwrap();
+        inner.files[file].current.resize(length, 0);
+        inner.files[file].pending.push(Change::Truncate(length));
+        Ok(())
+    }
+
+    fn sync(&self, name: Option<&str>) -> io::Result<()> {
+        let mut inner = self.lock();
+        let fault = inner.begin(Operation::Sync)?;
+        let mut random = Random::new(inner.changes);
+        match (name, fault) {
+            (Some(name), None) => {
+                let file = inner.file(name)?;
+                inner.files[file].sync();
+            }
+            (None, None) => inner.durable_names = inner.names.clone(),
+            (Some(name), Some(_)) => {
+                let file = inner.file(name)?;
+                inner.files[file].fail_sync(&mut random);
+                return Err(io::Error::other("the sync failed"));
+            }
+            (None, Some(_)) => return Err(io::Error::other("the sync failed")),
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.begin(Operation::Remove)?;
+        inner.file(name)?;
+        inner.names.remove(name);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> FaultDisk {
+        let disk = FaultDisk::new();
+        disk.write("a", 0, &[1; 700]).unwrap();
+        disk.sync(Some("a")).unwrap();
+        disk.sync(None).unwrap();
+        disk.write("a", 700, &[2; 2000]).unwrap();
+        disk.write("b", 0, &[3; 10]).unwrap();
+        disk
+    }
+
+    #[test]
+    fn a_power_cut_keeps_what_was_synced_and_any_part_of_the_rest() {
+        let disk = written();
+        let cuts: Vec<_> = (0..200).map(|seed| disk.power_cut(seed)).collect();
+        for cut in &cuts {
+            assert_eq!(&cut.bytes("a").unwrap()[..700], &[1; 700]);
+        }
+        let any = |check: fn(&FaultDisk) -> bool| cuts.iter().any(check);
+        assert!(any(|cut| cut.bytes("a").unwrap().len() == 700), "nothing of the write");
+        assert!(any(|cut| cut.bytes("a").unwrap().len() == 2700 && cut.bytes("a").unwrap()[700..] == [2; 2000]), "all");
+        assert!(
+            any(|cut| cut.bytes("a").unwrap().len() == 2700 && cut.bytes("a").unwrap()[1024..1536] == [0; 512]),
+            "torn"
+        );
+        assert!(any(|cut| cut.bytes("b").is_none()) && any(|cut| cut.bytes("b").is_some()), "the name");
+    }
+
+    #[test]
+    fn a_seed_repeats_itself() {
+        let disk = written();
+        for seed in 0..50 {
+            assert_eq!(disk.power_cut(seed).bytes("a"), disk.power_cut(seed).bytes("a"));
+        }
+    }
+
+    #[test]
+    fn after_a_failed_sync_the_next_one_says_nothing_of_what_was_lost() {
+        let lost = (0..20).any(|padding| {
+            let disk = FaultDisk::new();
+            (0..padding).for_each(|_| disk.write("other", 0, b"x").unwrap());
+            disk.write("a", 0, &[1; 4000]).unwrap();
+            disk.sync(None).unwrap();
+            disk.fail(Operation::Sync, 1, Fault::Error(io::ErrorKind::Other));
+            assert!(disk.sync(Some("a")).is_err());
+            assert!(disk.sync(Some("a")).is_ok());
+            disk.power_cut(1).bytes("a").unwrap() != [1; 4000]
+        });
+        assert!(lost);
+    }
+
+    #[test]
+    fn faults_strike_once_and_power_stays_off() {
+        let disk = FaultDisk::new();
+        disk.fail(Operation::Write, 2, Fault::Short(3));
+        disk.write("a", 0, b"12345").unwrap();
+        assert_eq!(disk.write("a", 5, b"67890").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(disk.bytes("a").unwrap(), b"12345678");
+        disk.write("a", 0, b"abcde").unwrap();
+        disk.power_off_after(1);
+        disk.write("a", 0, b"x").unwrap();
+        assert!(disk.write("a", 0, b"y").is_err() && disk.read("a", 0, &mut [0]).is_err());
+        assert_eq!(disk.bytes("a").unwrap(), b"xbcde678");
+    }
+}

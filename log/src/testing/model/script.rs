@@ -1,0 +1,205 @@
+//! Random commands, in the proportions that find faults: mostly good appends, and every edge now and then.
+
+use super::Model;
+use crate::testing::{NO_LIMIT, Numbering, Random, RecordSetters, record};
+use crate::{Facets, Find, Limit, Range, Record, TopicNumber};
+use contract::{AggregateSequence, Position, Sequence};
+
+/// The topics of a script. The last is never written to.
+const TOPICS: [u32; 5] = [0, 1, 2, 4_000_000_000, 77];
+
+/// One thing to ask of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// [`Log::append`](crate::Log::append).
+    Append(Position, Vec<Record>),
+    /// [`Log::read`](crate::Log::read).
+    Read(Range, Limit),
+    /// [`Log::find`](crate::Log::find).
+    Find(Find),
+    /// [`Log::segments`](crate::Log::segments).
+    Segments(TopicNumber),
+    /// [`Log::remove`](crate::Log::remove).
+    Remove(TopicNumber, Sequence),
+    /// Let go of the log and open it again.
+    Reopen,
+}
+
+/// The commands of one seed, made as the model that follows them grows.
+#[derive(Debug, Clone)]
+pub struct Script {
+    random: Random,
+    model: Model,
+    /// The numbers behind the model, as far as it was followed.
+    numbering: Numbering,
+}
+
+impl Script {
+    /// The script of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), model: Model::default(), numbering: Numbering::default() }
+    }
+
+    /// What the log should hold now.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The model, for whoever carries the commands out.
+    pub fn model_mut(&mut self) -> &mut Model {
+        &mut self.model
+    }
+
+    /// The next command.
+    pub fn command(&mut self) -> Command {
+        match self.random.through(99) {
+            0..40 => self.good_append(),
+            40..44 => self.stale_append(),
+            44..50 => self.misnumbered_append(),
+            50..72 => Command::Read(self.range(), self.limit()),
+            72..84 => Command::Find(self.what()),
+            84..88 => Command::Segments(self.topic()),
+            88..96 => self.removal(),
+            _ => Command::Reopen,
+        }
+    }
+
+    fn good_append(&mut self) -> Command {
+        let size = if self.random.once_in(10) { self.random.through(60) } else { self.random.through(6) };
+        Command::Append(self.model.tail(), self.batch(size))
+    }
+
+    /// A batch that would be right behind another tail.
+    fn stale_append(&mut self) -> Command {
+        let tail = self.model.tail().get();
+        let after = *self.random.pick(&[0, tail.saturating_sub(1), tail + 1, tail + 100]);
+        let size = self.random.through(3);
+        let mut batch = self.batch(size);
+        for (record, position) in batch.iter_mut().zip(after + 1..) {
+            record.header.position = Position(position);
+        }
+        Command::Append(Position(after), batch)
+    }
+
+    /// A batch with one wrong position or time.
+    fn misnumbered_append(&mut self) -> Command {
+        let size = self.random.through(4) + 1;
+        let mut batch = self.batch(size);
+        let wrong = &mut batch[usize::try_from(self.random.through(size - 1)).unwrap()].header;
+        if self.random.once_in(3) {
+            wrong.time -= 1_000_000;
+        } else {
+            wrong.position = Position(*self.random.pick(&[0, wrong.position.get() - 1, wrong.position.get() + 1]));
+        }
+        Command::Append(self.model.tail(), batch)
+    }
+
+    fn batch(&mut self, size: u64) -> Vec<Record> {
+        for record in &self.model.records()[usize::try_from(self.numbering.tail().get()).unwrap()..] {
+            let _ = self.numbering.number(record.clone());
+        }
+        let mut numbering = self.numbering.clone();
+        let mut time = self.model.records().last().map_or(1_764_763_200_000, |last| last.header.time);
+        let mut batch = Vec::new();
+        for _ in 0..size {
+            time += 10 * i64::from(self.random.once_in(3));
+            batch.push(numbering.number(self.draft().time(time)));
+        }
+        batch
+    }
+
+    fn draft(&mut self) -> Record {
+        let length = *self.random.pick(&[0, 1, 10, 100, 100, 1000, 5000]);
+        let body = self.random.bytes(length);
+        let draft = record(0, TOPICS[usize::try_from(self.random.through(3)).unwrap()], 0).body(body);
+        if self.random.once_in(4) {
+            return draft;
+        }
+        let (id, facets) = (self.id(), self.facets());
+        let draft = draft.id(id).facets(Some(facets));
+        let draft = if self.random.once_in(3) { draft } else { self.in_aggregate(draft) };
+        if self.random.once_in(2) { draft } else { draft.idempotency(self.random.wide(), self.random.number()) }
+    }
+
+    fn facets(&mut self) -> Facets {
+        Facets {
+            type_tag: self.random.number(),
+            subject_type_tag: self.random.number(),
+            tenant: self.random.wide(),
+            aggregate: None,
+            idempotency: None,
+        }
+    }
+
+    fn in_aggregate(&mut self, draft: Record) -> Record {
+        let key = self.aggregate_of(draft.header.topic);
+        draft.aggregate(key, 0)
+    }
+
+    /// One of three aggregates of `topic`: an aggregate lies in one topic.
+    fn aggregate_of(&mut self, topic: TopicNumber) -> u128 {
+        (u128::from(topic.0) << 96) | u128::from(self.random.through(2) + 1)
+    }
+
+    /// A new id, or now and then one that was stored before.
+    fn id(&mut self) -> u128 {
+        if self.random.once_in(6) && !self.model.records().is_empty() {
+            return self.random.pick(self.model.records()).header.id;
+        }
+        self.random.wide()
+    }
+
+    fn topic(&mut self) -> TopicNumber {
+        TopicNumber(*self.random.pick(&TOPICS))
+    }
+
+    fn range(&mut self) -> Range {
+        let topic = self.topic();
+        match self.random.through(2) {
+            0 => Range::All(Position(self.around(self.model.tail().get()))),
+            1 => Range::Topic(topic, Sequence(self.around(self.model.last(topic).get()))),
+            _ => Range::Aggregate(self.aggregate_of(topic), AggregateSequence(self.around(8))),
+        }
+    }
+
+    fn limit(&mut self) -> Limit {
+        let some = Limit {
+            records: usize::try_from(self.random.through(12)).unwrap(),
+            bytes: usize::try_from(self.random.through(8000)).unwrap(),
+        };
+        *self.random.pick(&[NO_LIMIT, some, Limit { bytes: usize::MAX, ..some }, Limit { records: usize::MAX, ..some }])
+    }
+
+    fn what(&mut self) -> Find {
+        let topic = self.topic();
+        match self.random.through(3) {
+            0 => Find::Id(self.id()),
+            1 => Find::Time(None, self.time()),
+            2 => Find::Time(Some(topic), self.time()),
+            _ => Find::Aggregate(self.aggregate_of(topic)),
+        }
+    }
+
+    /// A time at, just before or just after that of some record, or far from all.
+    fn time(&mut self) -> i64 {
+        if self.random.once_in(8) || self.model.records().is_empty() {
+            return *self.random.pick(&[i64::MIN, 0, i64::MAX]);
+        }
+        self.random.pick(self.model.records()).header.time + *self.random.pick(&[-1, 0, 0, 1])
+    }
+
+    fn removal(&mut self) -> Command {
+        let topic = self.topic();
+        let last = self.model.last(topic).get();
+        let through = if self.random.once_in(4) { self.around(last) } else { self.random.through(last) / 2 };
+        Command::Remove(topic, Sequence(through))
+    }
+
+    /// A number from 0 to `last`, or an edge.
+    fn around(&mut self, last: u64) -> u64 {
+        let inside = self.random.through(last);
+        *self.random.pick(&[0, inside, inside, inside, inside, last.saturating_sub(1), last, last + 1, u64::MAX])
+    }
+}

@@ -1,0 +1,136 @@
+//! Failing writes and syncs: nothing more is promised, everything promised is kept.
+
+use crate::support::*;
+use log::file::{FileLog, FolderLock, Options};
+use log::testing::fault_disk::{Fault, FaultDisk, Operation};
+use log::{Log, LogError};
+use std::io::ErrorKind;
+
+#[test]
+fn a_second_opener_is_locked_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = FileLog::open_folder(folder.path(), Options::default()).unwrap();
+    assert!(matches!(
+        FileLog::open_folder(folder.path(), Options::default()),
+        Err(LogError::Locked(path)) if path == folder.path()
+    ));
+    assert!(matches!(log::file::verify(folder.path(), |_| {}), Err(LogError::Locked(_))));
+    drop(first);
+    drop(FileLog::open_folder(folder.path(), Options::default()).unwrap());
+    drop(FolderLock::acquire(folder.path()).unwrap());
+}
+
+/// Faults that strike the sixth append: its write, its sync, and with tiny segments the steps of the roll before it.
+fn faults() -> Vec<(Operation, u64, Fault)> {
+    let mut faults = Vec::new();
+    for nth in 1..=3 {
+        faults.push((Operation::Write, nth, Fault::Full));
+        faults.push((Operation::Write, nth, Fault::Error(ErrorKind::Other)));
+        for bytes in [0, 1, 63, 64, 100, 511, 512, 700] {
+            faults.push((Operation::Write, nth, Fault::Short(bytes)));
+        }
+        faults.push((Operation::Sync, nth, Fault::Error(ErrorKind::Other)));
+    }
+    faults
+}
+
+#[tokio::test]
+async fn after_a_failed_append_reading_goes_on_and_reopening_shows_whole_batches() {
+    let mut poisonings = 0;
+    for segment_bytes in [HUGE, TINY] {
+        for (operation, nth, fault) in faults() {
+            let disk = FaultDisk::new();
+            let log = open(&disk, segment_bytes);
+            let batches = batches(6, 9);
+            fill(&log, &batches[..5]).await;
+            disk.fail(operation, nth, fault);
+            let mut acked = 5;
+            let context = format!("{operation:?} {nth} {fault:?} with segments of {segment_bytes}");
+            let cause = loop {
+                match append(&log, &batches[acked]).await {
+                    Ok(()) => acked += 1,
+                    Err(LogError::Poisoned(cause)) => break Some(cause),
+                    Err(other) => panic!("{context}: {other:?}"),
+                }
+                if acked == batches.len() {
+                    break None;
+                }
+            };
+            if let Some(cause) = cause {
+                poisonings += 1;
+                assert!(
+                    matches!(append(&log, &batches[acked]).await, Err(LogError::Poisoned(again)) if again.kind() == cause.kind())
+                );
+                assert!(
+                    matches!(log.append(contract::Position::ZERO, vec![]).await, Err(LogError::Poisoned(_))),
+                    "{context}"
+                );
+            }
+            assert_eq!(all(&log).await, batches[..acked].concat(), "{context}");
+            assert_eq!(tail(&log), batches[..acked].concat().len() as u64, "{context}");
+            drop(log);
+            let log = open(&disk, segment_bytes);
+            let shown = all(&log).await;
+            let whole = (acked..=(acked + 1).min(batches.len())).any(|count| shown == batches[..count].concat());
+            assert!(whole, "{context}: {acked} answered, {} records shown", shown.len());
+            drop(log);
+            // What was shown once is durable, whatever the failed sync left behind.
+            for seed in 0..4 {
+                let cut = disk.power_cut(seed);
+                assert_eq!(all(&open(&cut, segment_bytes)).await, shown, "{context}, seed {seed}");
+                assert_eq!(check(&cut).damages, []);
+            }
+        }
+    }
+    assert!(poisonings > 40, "only {poisonings} faults struck");
+}
+
+#[tokio::test]
+async fn a_failed_removal_changes_nothing_and_can_be_tried_again() {
+    for (operation, fault) in [
+        (Operation::Write, Fault::Full),
+        (Operation::Write, Fault::Short(10)),
+        (Operation::Sync, Fault::Error(ErrorKind::Other)),
+    ] {
+        let disk = FaultDisk::new();
+        let log = open(&disk, TINY);
+        let batches = batches(7, 12);
+        fill(&log, &batches).await;
+        let records = batches.concat();
+        disk.fail(operation, 1, fault);
+        assert!(matches!(remove(&log, 1, 5).await, Err(LogError::Io(_))), "{operation:?} {fault:?}");
+        assert_eq!(all(&log).await, records);
+        drop(log);
+        let log = open(&disk, TINY);
+        assert_eq!(all(&log).await, records);
+        remove(&log, 1, 5).await.unwrap();
+        let left: Vec<_> =
+            records.iter().filter(|it| it.header.topic.0 != 1 || it.header.sequence.get() > 5).cloned().collect();
+        assert_eq!(all(&log).await, left);
+        drop(log);
+        assert_eq!(all(&open(&disk, TINY)).await, left);
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_written_is_written_later() {
+    let disk = FaultDisk::new();
+    let log = open(&disk, TINY);
+    let batches = batches(8, 12);
+    let mut filled = 0;
+    while disk.bytes("00000000000000000001.1.log").is_none_or(|bytes| (bytes.len() as u64) < TINY) {
+        append(&log, &batches[filled]).await.unwrap();
+        filled += 1;
+    }
+    // The next append begins a segment: head, batch, and then the index of the full one.
+    disk.fail(Operation::Write, 3, Fault::Full);
+    append(&log, &batches[filled]).await.unwrap();
+    log.settle().await;
+    filled += 1;
+    assert_eq!((files(&disk, ".log").len(), files(&disk, ".idx").len()), (2, 0));
+    assert_eq!(all(&log).await, batches[..filled].concat());
+    fill(&log, &batches[filled..]).await;
+    assert_eq!(all(&log).await, batches.concat());
+    drop(log);
+    assert_eq!(files(&disk, ".idx").len(), files(&disk, ".log").len() - 1);
+}

@@ -1,0 +1,67 @@
+//! An index is a cache: rebuilt, it is the one that was written.
+
+use crate::support::*;
+use log::file::Disk;
+use log::testing::fault_disk::FaultDisk;
+use log::testing::{NO_LIMIT, Random};
+use log::{Find, Limit, Log, Range};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rebuilt_indexes_are_the_written_ones(seed: u64, count in 1usize..30, segment_bytes in 300u64..6000, removed in 0u64..40) {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(async {
+            let disk = FaultDisk::new();
+            let log = open(&disk, segment_bytes);
+            fill(&log, &batches(seed, count)).await;
+            remove(&log, 1, removed).await.unwrap();
+            log.settle().await;
+            let records = all(&log).await;
+            drop(log);
+            let written: Vec<_> = files(&disk, ".idx").into_iter().map(|file| (disk.bytes(&file), file)).collect();
+            for (_, file) in &written {
+                disk.remove(file).unwrap();
+            }
+            let log = open(&disk, segment_bytes);
+            log.settle().await;
+            assert_eq!(all(&log).await, records);
+            drop(log);
+            for (bytes, file) in written {
+                assert!(disk.bytes(&file) == bytes, "{file}");
+            }
+        });
+    }
+
+    /// While it grows, once sealed, and after reopening, a segment answers the same.
+    #[test]
+    fn growing_and_sealed_segments_answer_alike(seed: u64, count in 1usize..40) {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(async {
+            let (growing, sealed) = (FaultDisk::new(), FaultDisk::new());
+            let logs = [open(&growing, HUGE), open(&sealed, 2000)];
+            let batches = batches(seed, count);
+            for log in &logs {
+                fill(log, &batches).await;
+            }
+            let mut random = Random::new(seed);
+            for record in batches.concat() {
+                let limit = Limit { records: usize::try_from(random.through(8)).unwrap(), bytes: usize::try_from(random.through(900)).unwrap() };
+                let mut ranges = vec![
+                    (Range::All(record.header.position), limit),
+                    (Range::Topic(record.header.topic, record.header.sequence), limit),
+                ];
+                if let Some(mark) = record.header.facets.and_then(|facets| facets.aggregate) {
+                    ranges.push((Range::Aggregate(mark.key, mark.sequence), limit));
+                    ranges.push((Range::Aggregate(mark.key, contract::AggregateSequence::ZERO), NO_LIMIT));
+                }
+                for (range, limit) in ranges {
+                    assert_eq!(logs[0].read(range, limit).await.unwrap(), logs[1].read(range, limit).await.unwrap());
+                }
+                for what in [Find::Id(record.header.id), Find::Time(None, record.header.time), Find::Time(Some(record.header.topic), record.header.time)] {
+                    assert_eq!(logs[0].find(what).await.unwrap(), logs[1].find(what).await.unwrap());
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! Power cuts after every single change to the disk, with every kind of loss a disk may show.
+
+use crate::support::*;
+use log::Record;
+use log::testing::fault_disk::FaultDisk;
+use log::testing::{Numbering, Random};
+use std::collections::BTreeMap;
+
+/// What the caller knows when the power goes.
+#[derive(Default)]
+struct Known {
+    /// Everything that was tried, by batch; all but the last one were answered.
+    batches: Vec<Vec<Record>>,
+    answered: usize,
+    /// Removals answered, and the one that was not.
+    removed: BTreeMap<u32, u64>,
+    maybe_removed: Option<(u32, u64)>,
+    /// Whether the script came to rewriting.
+    has_rewritten: bool,
+}
+
+/// Appends, rolls, seals, removes, drops and rewrites, until the script or the power ends.
+async fn run(disk: &FaultDisk, batches: &[Vec<Record>]) -> Known {
+    let mut known = Known::default();
+    let Ok(log) = try_open(disk, TINY) else { return known };
+    for (number, batch) in batches.iter().enumerate() {
+        known.batches.push(batch.clone());
+        if append(&log, batch).await.is_err() {
+            break;
+        }
+        known.answered += 1;
+        log.settle().await;
+        if number % 4 == 3 {
+            let topic = (number as u32 / 4) % 3;
+            let so_far = batches[..=number].concat();
+            let last = so_far.iter().filter(|record| record.header.topic.0 == topic).count() as u64;
+            known.maybe_removed = Some((topic, last.saturating_sub(1)));
+            if remove(&log, topic, last.saturating_sub(1)).await.is_err() {
+                break;
+            }
+            known.removed.extend(known.maybe_removed.take());
+            log.settle().await;
+            known.has_rewritten |= !files(disk, ".2.log").is_empty();
+        }
+    }
+    drop(log);
+    known
+}
+
+impl Known {
+    /// The ways in which the log may look now.
+    fn possible(&self) -> Vec<Vec<Record>> {
+        let mut possible = Vec::new();
+        for count in self.answered..=self.batches.len() {
+            for maybe in [None, self.maybe_removed] {
+                let mut removed = self.removed.clone();
+                removed.extend(maybe);
+                let left = |record: &Record| {
+                    removed.get(&record.header.topic.0).is_none_or(|through| record.header.sequence.get() > *through)
+                };
+                possible.push(self.batches[..count].concat().into_iter().filter(left).collect());
+            }
+        }
+        possible
+    }
+
+    async fn is_kept_by(&self, disk: &FaultDisk, context: &str) -> Vec<Record> {
+        assert_eq!(check(disk).damages, [], "{context}, before opening");
+        let log = try_open(disk, TINY).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let shown = all(&log).await;
+        assert!(self.possible().contains(&shown), "{context}: {:?}", log::testing::positions(&shown));
+        let tails: Vec<_> =
+            (self.answered..=self.batches.len()).map(|count| self.batches[..count].concat().len() as u64).collect();
+        assert!(tails.contains(&tail(&log)), "{context}: the tail is {}", tail(&log));
+        log.settle().await;
+        assert_eq!(all(&log).await, shown, "{context}, once the keeper is done");
+        drop(log);
+        assert_eq!(check(disk).damages, [], "{context}, after opening");
+        shown
+    }
+}
+
+/// How many changes the script makes when nothing goes wrong.
+async fn changes(batches: &[Vec<Record>]) -> u64 {
+    let disk = FaultDisk::new();
+    let known = run(&disk, batches).await;
+    assert_eq!(known.answered, batches.len());
+    assert!(known.has_rewritten, "the script rewrites");
+    assert!(!files(&disk, ".log").iter().any(|name| name.starts_with("00000000000000000001.")), "the script drops");
+    disk.changes()
+}
+
+#[tokio::test]
+async fn nothing_answered_is_lost_wherever_the_power_goes() {
+    let batches = batches(11, 24);
+    let changes = changes(&batches).await;
+    for cut_at in 0..=changes {
+        for seed in 0..6 {
+            let disk = FaultDisk::new();
+            disk.power_off_after(cut_at);
+            let known = run(&disk, &batches).await;
+            let after = disk.power_cut(seed);
+            let context = format!("power off after {cut_at} of {changes} changes, seed {seed}");
+            let shown = known.is_kept_by(&after, &context).await;
+            let again = after.power_cut(seed);
+            assert_eq!(all(&open(&again, TINY)).await, shown, "{context}: what was shown stays");
+        }
+    }
+}
+
+#[tokio::test]
+async fn recovery_may_be_interrupted_too() {
+    let batches = batches(12, 20);
+    let changes = changes(&batches).await;
+    for cut_at in (0..=changes).step_by(3) {
+        let disk = FaultDisk::new();
+        disk.power_off_after(cut_at);
+        let known = run(&disk, &batches).await;
+        let mut disk = disk.power_cut(cut_at);
+        for interrupted_at in 0..6 {
+            disk.power_off_after(interrupted_at);
+            drop(try_open(&disk, TINY));
+            disk = disk.power_cut(interrupted_at);
+        }
+        known.is_kept_by(&disk, &format!("power off after {cut_at} of {changes} changes, then six times more")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_log_lives_through_many_power_cuts() {
+    for seed in 0..20 {
+        let (mut random, mut numbering) = (Random::new(seed), Numbering::default());
+        let mut disk = FaultDisk::new();
+        let mut records: Vec<Record> = Vec::new();
+        for generation in 0..15 {
+            let log = open(&disk, TINY);
+            disk.power_off_after(random.through(25));
+            let mut unanswered = None;
+            for _ in 0..6 {
+                let size = usize::try_from(random.through(3)).unwrap() + 1;
+                let mut next = numbering.clone();
+                let batch = batch(&mut next, &mut random, size);
+                if append(&log, &batch).await.is_err() {
+                    unanswered = Some((batch, next));
+                    break;
+                }
+                records.extend(batch);
+                numbering = next;
+            }
+            drop(log);
+            disk = disk.power_cut(random.number());
+            let shown = all(&open(&disk, TINY)).await;
+            if let Some((batch, next)) = unanswered
+                && shown.len() > records.len()
+            {
+                records.extend(batch);
+                numbering = next;
+            }
+            assert!(shown == records, "seed {seed}, generation {generation}");
+            assert_eq!(check(&disk).damages, [], "seed {seed}, generation {generation}");
+        }
+    }
+}

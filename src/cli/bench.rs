@@ -1,0 +1,220 @@
+//! `event-broker bench`: callers that publish as fast as they are answered.
+//!
+//! With `--acks` every acknowledged event is a line on standard output, written before the caller goes on: whoever kills
+//! the process knows what it had promised.
+
+use super::failed;
+use contract::{
+    Atomicity, EventBroker, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence, SubjectTypeId, TopicId,
+};
+use event_broker::{Broker, Config, Storage};
+use serde_json::value::RawValue;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Publishes made-up events into a data folder and says how fast that went.
+///
+/// Every event is validated, numbered and on disk before its caller is answered and goes on to the next one.
+#[derive(clap::Args, Clone)]
+#[command(after_help = "Examples:\n  \
+    event-broker bench --data ./data --callers 256 --events 200000\n  \
+    event-broker bench --memory --callers 16 --batch 100 --events 1000000")]
+pub(super) struct Arguments {
+    /// The data folder; made when missing.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    data: PathBuf,
+    /// Keep the log in memory instead.
+    #[arg(long)]
+    memory: bool,
+    /// How many callers publish at the same time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    callers: u32,
+    /// Events to a request; 1 publishes single events.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    batch: u32,
+    /// How many events in all.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    events: u64,
+    /// About how large each stored event is, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 450, value_parser = clap::value_parser!(u32).range(400..=900_000))]
+    bytes: u32,
+    /// How many topics they are spread over.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    topics: u32,
+    /// Seal segments at this size.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(1024..=4_000_000_000))]
+    segment_bytes: u64,
+    /// Keep only about this many events of each topic, trimming while publishing.
+    #[arg(long, value_name = "N")]
+    keep: Option<u64>,
+    /// Rows of the tables kept in RAM before they go to disk.
+    #[arg(long, value_name = "N", default_value_t = contract::limits::CHECKPOINT_ROWS_DEFAULT)]
+    checkpoint_rows: usize,
+    /// Tells the events of one run from those of another.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    run: u32,
+    /// Print a line `ack TOPIC SEQUENCE ID` for every acknowledged event.
+    #[arg(long)]
+    acks: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    runtime.block_on(async {
+        let storage = match arguments.memory {
+            true => Storage::Memory,
+            false => Storage::File { path: arguments.data.clone(), segment_bytes: arguments.segment_bytes },
+        };
+        let broker =
+            match Broker::open(Config { storage, checkpoint_rows: arguments.checkpoint_rows, ..Config::default() })
+                .await
+            {
+                Ok(broker) => Arc::new(broker),
+                Err(error) => return failed(&error),
+            };
+        let outcome = publish_all(&broker, arguments).await;
+        broker.close().await;
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error),
+        }
+    })
+}
+
+async fn publish_all(broker: &Arc<Broker>, arguments: &Arguments) -> Result<()> {
+    register(broker, arguments.topics).await?;
+    let begun = Instant::now();
+    let left = Arc::new(AtomicU64::new(arguments.events));
+    let callers: Vec<_> = (0..arguments.callers)
+        .map(|number| {
+            let caller =
+                Caller { broker: Arc::clone(broker), arguments: arguments.clone(), number, left: Arc::clone(&left) };
+            tokio::spawn(caller.publish())
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for caller in callers {
+        match caller.await {
+            Ok(outcome) => waits.append(&mut outcome?),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+    if !arguments.acks {
+        report(arguments, begun.elapsed(), waits);
+    }
+    Ok(())
+}
+
+async fn register(broker: &Broker, topics: u32) -> Result<()> {
+    for number in 0..topics {
+        broker.register_topic(NewTopic::new(topic_id(number)?)).await?;
+        let mut event_type = NewEventType::new(type_id(number)?);
+        event_type.topic = Some(topic_id(number)?);
+        event_type.data_schema = Some(serde_json::json!({
+            "type": "object",
+            "properties": {"caller": {"type": "integer"}, "count": {"type": "integer"}, "filling": {"type": "string"}},
+            "required": ["caller", "count"]
+        }));
+        broker.register_event_type(event_type).await?;
+    }
+    Ok(())
+}
+
+struct Caller {
+    broker: Arc<Broker>,
+    arguments: Arguments,
+    number: u32,
+    left: Arc<AtomicU64>,
+}
+
+impl Caller {
+    /// Publishes until the common count is used up; answers how long each request took.
+    async fn publish(self) -> Result<Vec<Duration>> {
+        let batch = u64::from(self.arguments.batch);
+        let mut waits = Vec::new();
+        let mut count = 0;
+        while self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(batch)).is_ok() {
+            let mut events = Vec::with_capacity(self.arguments.batch as usize);
+            for _ in 0..batch {
+                events.push(self.event(count)?);
+                count += 1;
+            }
+            let begun = Instant::now();
+            for outcome in self.broker.publish_batch(events, Atomicity::PerTopic, None).await? {
+                self.acknowledge(&outcome?.event);
+            }
+            waits.push(begun.elapsed());
+            self.trim(count).await?;
+        }
+        Ok(waits)
+    }
+
+    fn event(&self, count: u64) -> Result<NewEvent> {
+        let Arguments { run, bytes, topics, .. } = self.arguments;
+        let filling = "x".repeat((bytes as usize).saturating_sub(400));
+        let data = format!(r#"{{"caller":{},"count":{count},"filling":"{filling}"}}"#, self.number);
+        let data = RawValue::from_string(data)
+            .map_err(|error| contract::Error::new(contract::Kind::Malformed, error.to_string()))?;
+        let subject_type = SubjectTypeId::parse("gts.vendor.bench.caller.v1")?;
+        let mut event = NewEvent::new(type_id(self.number % topics)?, "bench", data)
+            .about(subject_type, format!("{run}-{}-{}", self.number, count % 16));
+        event.id = Some(Uuid::from_u128((u128::from(run) << 96) | (u128::from(self.number) << 64) | u128::from(count)));
+        event.tenant = Some(Uuid::from_u128(1));
+        Ok(event)
+    }
+
+    /// The first caller of each topic trims it every few hundred events.
+    async fn trim(&self, count: u64) -> Result<()> {
+        if let Some(keep) = self.arguments.keep
+            && self.number < self.arguments.topics
+            && count.is_multiple_of(200)
+        {
+            let topic = topic_id(self.number)?;
+            let tail = self.broker.read(Read::all(topic.clone()).after(Offset(u64::MAX))).await?.tail;
+            self.broker.trim(&topic, Sequence(tail.0.saturating_sub(keep))).await?;
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, event: &contract::StoredEvent) {
+        if self.arguments.acks {
+            let topic = self.number % self.arguments.topics;
+            let line = format!("ack {topic} {} {}\n", event.sequence, event.id);
+            let mut output = std::io::stdout().lock();
+            // One write a line: a reader on a pipe sees it whole, even if the process dies next.
+            let _ = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+        }
+    }
+}
+
+fn report(arguments: &Arguments, took: Duration, mut waits: Vec<Duration>) {
+    waits.sort_unstable();
+    let at = |share: f64| {
+        let index = (waits.len() as f64 * share) as usize;
+        waits.get(index.min(waits.len().saturating_sub(1))).copied().unwrap_or_default().as_secs_f64() * 1e3
+    };
+    let seconds = took.as_secs_f64();
+    println!("{} events of about {} bytes in {seconds:.2} s", arguments.events, arguments.bytes);
+    println!("  {:.0} events/s, {:.1} MiB/s", arguments.events as f64 / seconds, mebibytes(arguments) / seconds);
+    println!("  answered after {:.2} ms (median), {:.2} ms (99 %)", at(0.5), at(0.99));
+}
+
+fn mebibytes(arguments: &Arguments) -> f64 {
+    arguments.events as f64 * f64::from(arguments.bytes) / (1024.0 * 1024.0)
+}
+
+fn topic_id(number: u32) -> Result<TopicId> {
+    TopicId::parse(&format!("gts.hx.core.events.topic.v1~vendor.bench{number}.v1"))
+}
+
+fn type_id(number: u32) -> Result<contract::EventTypeId> {
+    contract::EventTypeId::parse(&format!("gts.hyperspot.core.events.type.v1~vendor.bench.counted{number}.v1"))
+}

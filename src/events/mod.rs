@@ -1,0 +1,16 @@
+//! Events: publishing and reading.
+//!
+//! - Whatever can be checked without the log is checked before the writer is bothered ([`prepare`]).
+//! - The idempotency check, the expected-sequence check and the append are one decision ([`publish`]); the idempotency
+//!   check comes first, so a retry gets its first answer.
+//! - Reading never waits for the writer: it goes to the log, up to the tail the ledger shows ([`read`]).
+
+mod fingerprint;
+mod prepare;
+mod publish;
+mod read;
+mod text;
+
+pub(crate) use prepare::Policy;
+pub(crate) use publish::{publish, publish_batch};
+pub(crate) use read::{aggregate, event, read, read_aggregate, read_log, wait};

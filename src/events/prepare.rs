@@ -1,0 +1,266 @@
+//! From a submitted event to one that only needs its numbers.
+//!
+//! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the text itself. What it
+//! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
+
+use super::{fingerprint, text};
+use crate::config::{Config, Route, Unregistered};
+use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
+use crate::types::Schemas;
+use contract::{
+    AggregateSequence, Error, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp, Violation,
+    limits, parse_strict,
+};
+use log::{IdempotencyMark, TopicNumber};
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What the configuration lets through.
+pub(crate) struct Policy {
+    pub(crate) config: Config,
+    pub(crate) schemas: Schemas,
+}
+
+/// An event that only needs its numbers.
+pub(crate) struct Prepared {
+    pub(crate) draft: EventDraft,
+    /// "Must become exactly this."
+    pub(crate) sequence: Option<Sequence>,
+    pub(crate) expected: Option<AggregateSequence>,
+    pub(crate) topic: Arc<TopicEntry>,
+    /// The definition its type had; `None` where nobody registered it.
+    pub(crate) type_defined_at: Option<Position>,
+    pub(crate) event_type: contract::EventTypeId,
+}
+
+/// A refusal, and the topic it concerns where that could be told.
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    pub(crate) topic: Option<TopicNumber>,
+}
+
+/// Checks and writes everything about `event` that does not depend on its place in the log.
+pub(crate) fn prepare(
+    policy: &Policy,
+    registry: &Registry,
+    event: &NewEvent,
+    producer: Option<&ProducerId>,
+    now: i64,
+) -> Result<Prepared, Refused> {
+    let nowhere = |error| Refused { error, topic: None };
+    check_profile(policy.config.gts_profile, event).map_err(nowhere)?;
+    let known = find_type(policy, registry, event).map_err(nowhere)?;
+    let topic = find_topic(policy, registry, event, known).map_err(nowhere)?;
+    let here = |error| Refused { error, topic: Some(topic.number) };
+    check_members(policy, event, producer).map_err(here)?;
+    check_subject(known, event).map_err(here)?;
+    let data = check_data(policy, known, event).map_err(here)?;
+    build(event, producer, known, topic, &data, now).map_err(here)
+}
+
+fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> Result<Option<&'a Arc<TypeEntry>>> {
+    let known = registry.event_type(&event.event_type);
+    if known.is_none() && policy.config.unregistered == Unregistered::Refuse {
+        return Err(Error::invalid("/type", "The event type is not registered; register it before publishing."));
+    }
+    Ok(known)
+}
+
+/// The type names the topic; else the most specific route; else the default.
+fn find_topic<'a>(
+    policy: &Policy,
+    registry: &'a Registry,
+    event: &NewEvent,
+    known: Option<&Arc<TypeEntry>>,
+) -> Result<&'a Arc<TopicEntry>> {
+    let routed = |event: &NewEvent| {
+        let id = event.event_type.as_gts();
+        let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
+        matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| route.topic.clone())
+    };
+    let resolved = known
+        .and_then(|known| known.event_type.definition.topic.clone())
+        .or_else(|| routed(event))
+        .or_else(|| policy.config.default_topic.clone())
+        .or_else(|| event.topic.clone())
+        .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
+    if event.topic.as_ref().is_some_and(|asked| *asked != resolved) {
+        return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
+    }
+    registry.topic(&resolved).ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
+}
+
+fn check_profile(profile: Profile, event: &NewEvent) -> Result<()> {
+    if profile == Profile::Relaxed {
+        return Ok(());
+    }
+    let mut ids = vec![event.event_type.as_gts()];
+    ids.extend(event.topic.as_ref().map(|id| id.as_gts()));
+    ids.extend(event.subject_type.as_ref().map(|id| id.as_gts()));
+    match ids.iter().all(|id| id.profile() == Profile::Strict) {
+        true => Ok(()),
+        false => Err(Error::new(Kind::InvalidType, "This broker takes strict GTS identifiers only.")),
+    }
+}
+
+/// Lengths, NULs, and the members that must be there.
+fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId>) -> Result<()> {
+    let mut violations = Vec::new();
+    let mut text = |pointer: &str, value: Option<&str>, bytes_max: usize| {
+        let Some(value) = value else { return };
+        if value.len() > bytes_max {
+            violations.push(Violation::new(pointer, format!("is longer than {bytes_max} bytes")));
+        }
+        if value.contains('\0') {
+            violations.push(Violation::new(pointer, "contains a NUL character"));
+        }
+    };
+    text("/source", Some(&event.source), limits::SUBJECT_BYTES_MAX);
+    text("/subject", event.subject.as_deref(), limits::SUBJECT_BYTES_MAX);
+    text("/dataVersion", event.data_version.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/traceParent", event.trace_parent.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/correlationId", event.correlation_id.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/causationId", event.causation_id.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/messageGroup", event.message_group.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/deduplicationId", event.deduplication_id.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/requestId", event.request_id.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/actor/id", event.actor.as_ref().map(|actor| actor.id.as_str()), limits::LABEL_BYTES_MAX);
+    text("", producer.map(|producer| producer.0.as_str()), limits::LABEL_BYTES_MAX);
+    for (key, value) in &event.context {
+        text("/context", Some(key), limits::CONTEXT_BYTES_MAX);
+        text("/context", Some(value), limits::CONTEXT_BYTES_MAX);
+    }
+    if event.source.is_empty() {
+        violations.push(Violation::new("/source", "must not be empty"));
+    }
+    if event.context.len() > limits::CONTEXT_PAIRS_MAX {
+        violations.push(Violation::new("/context", format!("has more than {} pairs", limits::CONTEXT_PAIRS_MAX)));
+    }
+    if event.tenant.is_none() && policy.config.tenant_required {
+        violations.push(Violation::new("/tenant", "is missing: say whose event it is"));
+    }
+    refuse(violations, "The event has members that break the rules; see `errors`.")
+}
+
+fn check_subject(known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<()> {
+    let mut violations = Vec::new();
+    let optional = known.is_none_or(|known| known.event_type.definition.subject_optional);
+    match &event.subject {
+        None if !optional => violations.push(Violation::new("/subject", "is missing: the event type requires one")),
+        Some(subject) if subject.is_empty() => violations.push(Violation::new("/subject", "must not be empty")),
+        _ => (),
+    }
+    if event.subject.is_none() && event.expected_aggregate_sequence.is_some() {
+        violations.push(Violation::new("/expectedAggregateSequence", "needs a `subject` to be expected of"));
+    }
+    let allowed = known.map_or(&[][..], |known| &known.event_type.definition.allowed_subject_types);
+    let fits = match &event.subject_type {
+        Some(subject_type) => allowed.is_empty() || allowed.contains(subject_type),
+        None => allowed.is_empty() || event.subject.is_none(),
+    };
+    if !fits {
+        violations.push(Violation::new("/subjectType", "is not one of the event type's allowed subject types"));
+    }
+    if event.sequence.is_some_and(|sequence| sequence < 1) {
+        return Err(Error::new(Kind::InvalidSequence, "An event's own `sequence` must be a positive integer."));
+    }
+    refuse(violations, "The event's subject does not fit its type; see `errors`.")
+}
+
+/// Parses `data` strictly, once, and holds it against the type's schema.
+fn check_data(policy: &Policy, known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<Value> {
+    let text = event.data.get();
+    if text.len() > limits::EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    let mut data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
+    if !data.is_object() {
+        return Err(Error::invalid("/data", "must be a JSON object"));
+    }
+    if let Some(known) = known {
+        check_version(event)?;
+        if let Some(schema) = policy.schemas.of(known)? {
+            let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
+            schema.check(event.subject.as_deref(), subject_type, &mut data).map_err(|violations| {
+                Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
+                    .with_violations(violations)
+            })?;
+        }
+    }
+    Ok(data)
+}
+
+/// A type has one schema so far, version 1.0.
+fn check_version(event: &NewEvent) -> Result<()> {
+    match event.data_version.as_deref() {
+        None | Some(SCHEMA_VERSION) => Ok(()),
+        Some(_) => Err(Error::invalid("/dataVersion", "is not a version of the event type's schema")),
+    }
+}
+
+const SCHEMA_VERSION: &str = "1.0";
+
+fn build(
+    event: &NewEvent,
+    producer: Option<&ProducerId>,
+    known: Option<&Arc<TypeEntry>>,
+    topic: &Arc<TopicEntry>,
+    data: &Value,
+    now: i64,
+) -> Result<Prepared> {
+    let topic_id = &topic.topic.definition.id;
+    let id = event.id.unwrap_or_else(Uuid::new_v4);
+    let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
+    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
+    let text = text::write(event, id, topic_id, occurred_at, version)
+        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
+    if text.bytes.len() > limits::EVENT_BYTES_MAX {
+        return Err(too_large());
+    }
+    let subject_type = event.subject_type.as_ref();
+    let draft = EventDraft {
+        topic: topic.number,
+        id: id.as_u128(),
+        type_tag: fingerprint::type_tag(&event.event_type),
+        subject_type_tag: fingerprint::subject_type_tag(subject_type),
+        tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
+        aggregate: event.subject.as_ref().map(|subject| fingerprint::aggregate(topic_id, subject_type, subject)),
+        idempotency: fingerprint::idempotency(event, topic_id, producer)
+            .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
+        text: text.bytes,
+        splice: text.splice,
+    };
+    Ok(Prepared {
+        draft,
+        sequence: event.sequence.map(|sequence| Sequence(sequence.unsigned_abs())),
+        expected: event.expected_aggregate_sequence,
+        topic: Arc::clone(topic),
+        type_defined_at: known.map(|known| known.defined_at),
+        event_type: event.event_type.clone(),
+    })
+}
+
+fn refuse(violations: Vec<Violation>, detail: &'static str) -> Result<()> {
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Validation, detail).with_violations(violations))
+}
+
+fn too_large() -> Error {
+    Error::new(
+        Kind::PayloadTooLarge,
+        format!("One event may have {} bytes; put the large part elsewhere and refer to it.", limits::EVENT_BYTES_MAX),
+    )
+}
+
+/// Pointers of the strict parser start at `data`; ours start at the event.
+fn under_data(error: Error) -> Error {
+    let violations: Vec<_> = error
+        .violations()
+        .iter()
+        .map(|violation| Violation::new(format!("/data{}", violation.pointer), violation.detail.clone()))
+        .collect();
+    if violations.is_empty() { error } else { error.with_violations(violations) }
+}

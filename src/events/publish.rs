@@ -1,0 +1,275 @@
+//! Publishing: one decision per request, one atomic unit per topic (or per request).
+//!
+//! - A unit is written whole or leaves no trace. Duplicates of what was stored before stand apart: they abort nothing
+//!   and are not undone.
+//! - What was prepared against a definition that has changed since is prepared again, not forced through.
+
+use super::prepare::{Policy, Prepared, Refused, prepare};
+use crate::clock::Clock;
+use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
+use contract::{
+    AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
+    Published, Result, StoredEvent,
+};
+use log::{Limit, Range, Record, TopicNumber};
+
+/// How often a request is prepared anew because definitions changed under it, before it is told to come back.
+const PREPARE_TRIES_MAX: usize = 8;
+
+/// Publishes one event.
+pub(crate) async fn publish(
+    ledger: &Ledger,
+    policy: &Policy,
+    clock: &dyn Clock,
+    event: NewEvent,
+    producer: Option<&ProducerId>,
+) -> Result<Published> {
+    let mut outcomes = publish_batch(ledger, policy, clock, vec![event], Atomicity::PerTopic, producer).await?;
+    outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+}
+
+/// Publishes several events; `Err` means that none was looked at.
+pub(crate) async fn publish_batch(
+    ledger: &Ledger,
+    policy: &Policy,
+    clock: &dyn Clock,
+    events: Vec<NewEvent>,
+    atomicity: Atomicity,
+    producer: Option<&ProducerId>,
+) -> Result<BatchOutcome> {
+    check_size(policy, &events)?;
+    for _ in 0..PREPARE_TRIES_MAX {
+        let registry = ledger.registry();
+        let now = clock.now();
+        let items: Vec<_> = events.iter().map(|event| prepare(policy, &registry, event, producer, now)).collect();
+        let request = Request { units: units(&items, atomicity), items };
+        if request.items.iter().all(Result::is_err) {
+            return Ok(request
+                .items
+                .into_iter()
+                .map(|item| Err(item.err().map_or_else(aborted, |r| r.error)))
+                .collect());
+        }
+        if let Decided::Items(items) = ledger.submit(request).await? {
+            return outcomes(ledger, items).await;
+        }
+    }
+    Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
+        .with_retry_after(1))
+}
+
+fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
+    let config = &policy.config;
+    if events.is_empty() {
+        return Err(Error::invalid("/events", "must hold at least one event"));
+    }
+    if events.len() > config.batch_events_max {
+        let detail = format!("A batch may hold {} events; split it.", config.batch_events_max);
+        return Err(Error::new(Kind::BatchTooLarge, detail));
+    }
+    // One event alone is measured as an event, not as a batch.
+    let bytes: usize = events.iter().map(|event| event.data.get().len()).sum();
+    if events.len() > 1 && bytes > config.batch_bytes_max {
+        let detail = format!("A batch may hold {} bytes; split it.", config.batch_bytes_max);
+        return Err(Error::new(Kind::BatchTooLarge, detail));
+    }
+    Ok(())
+}
+
+/// Which items stand or fall together, by index; each list in the order submitted.
+fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
+    if atomicity == Atomicity::All {
+        return vec![(0..items.len()).collect()];
+    }
+    let mut units: Vec<(Option<TopicNumber>, Vec<usize>)> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let topic = match item {
+            Ok(prepared) => Some(prepared.draft.topic),
+            Err(refused) => refused.topic,
+        };
+        match units.iter_mut().find(|(known, _)| topic.is_some() && *known == topic) {
+            Some((_, unit)) => unit.push(index),
+            None => units.push((topic, vec![index])),
+        }
+    }
+    units.into_iter().map(|(_, unit)| unit).collect()
+}
+
+/// A request ready to be decided.
+struct Request {
+    items: Vec<Result<Prepared, Refused>>,
+    units: Vec<Vec<usize>>,
+}
+
+enum Decided {
+    /// A definition changed since the request was prepared.
+    Stale,
+    /// One answer per item.
+    Items(Vec<Result<Stored>>),
+}
+
+/// What the decision came to for one event.
+enum Stored {
+    New(Record),
+    Before { position: Position, payload_mismatch: bool },
+}
+
+impl Command for Request {
+    type Answer = Decided;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Decided> {
+        if !self.is_fresh(decision) {
+            return Ok(Decided::Stale);
+        }
+        let mut answers: Vec<Option<Result<Stored>>> = self.items.iter().map(|_| None).collect();
+        for unit in &self.units {
+            self.decide_unit(unit, decision, &mut answers);
+        }
+        Ok(Decided::Items(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(aborted()))).collect()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.items.iter().flatten().map(|prepared| prepared.draft.text.len() + size_of::<Prepared>()).sum()
+    }
+}
+
+impl Request {
+    /// Whether everything it was prepared against is still so.
+    fn is_fresh(&self, decision: &Decision<'_>) -> bool {
+        let registry = decision.registry();
+        self.items.iter().flatten().all(|item| {
+            let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
+            let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
+            topic == Some(item.topic.defined_at) && event_type == item.type_defined_at
+        })
+    }
+
+    fn decide_unit(&self, unit: &[usize], decision: &mut Decision<'_>, answers: &mut [Option<Result<Stored>>]) {
+        let mark = decision.mark();
+        let before = decision.position();
+        let mut refused = false;
+        for &index in unit {
+            let answer = match self.items.get(index) {
+                Some(Ok(item)) if !refused => decide_event(item, decision),
+                Some(Ok(item)) => only_if_known(item, decision),
+                Some(Err(refusal)) => Err(refusal.error.clone()),
+                None => continue,
+            };
+            refused |= answer.is_err();
+            if let Some(place) = answers.get_mut(index) {
+                *place = Some(answer);
+            }
+        }
+        if refused {
+            decision.undo(mark);
+            for &index in unit {
+                if let Some(Some(answer)) = answers.get_mut(index)
+                    && answer.as_ref().is_ok_and(|stored| stored.position() > before)
+                {
+                    *answer = Err(aborted());
+                }
+            }
+        }
+    }
+}
+
+impl Stored {
+    const fn position(&self) -> Position {
+        match self {
+            Self::New(record) => record.header.position,
+            Self::Before { position, .. } => *position,
+        }
+    }
+}
+
+/// Idempotency first, then the event's own sequence, then the aggregate's; then it is stored.
+fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> {
+    if let Some(stored) = repeats(item, decision)? {
+        return Ok(stored);
+    }
+    if let Some(asked) = item.sequence {
+        let next = decision.tail(item.draft.topic).next();
+        if asked < next {
+            return Err(Error::new(Kind::SequenceExists, "That sequence is taken; leave `sequence` out to append."));
+        }
+        if asked > next {
+            return Err(Error::new(Kind::InvalidSequence, "That sequence would leave a gap in the topic."));
+        }
+    }
+    if let (Some(expected), Some(aggregate)) = (item.expected, item.draft.aggregate) {
+        let actual = decision.head(aggregate)?.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence);
+        if actual != expected {
+            return Err(Error::expected_sequence(actual));
+        }
+    }
+    Ok(Stored::New(decision.add_event(&item.draft)?))
+}
+
+/// For an event whose unit has failed already: a duplicate is still a duplicate, anything else is aborted.
+fn only_if_known(item: &Prepared, decision: &Decision<'_>) -> Result<Stored> {
+    repeats(item, decision)?.ok_or_else(aborted)
+}
+
+/// The event stored under the same idempotency key within the topic's window, if there is one.
+fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
+    let Some(mark) = item.draft.idempotency else { return Ok(None) };
+    let Some(known) = decision.remembered(mark.key)? else { return Ok(None) };
+    let Remembered { position, time, digest } = known;
+    if decision.now().saturating_sub(time) >= item.topic.idempotent_millis() {
+        return Ok(None);
+    }
+    let differs = digest != mark.digest;
+    let policy = item.topic.topic.definition.on_payload_mismatch.unwrap_or_default();
+    match policy {
+        PayloadMismatch::Reject if differs => Err(Error::new(
+            Kind::EventIdReuse,
+            "This idempotency key was used for other `data`; use a new `id` for a new event.",
+        )),
+        PayloadMismatch::Flag => Ok(Some(Stored::Before { position, payload_mismatch: differs })),
+        _ => Ok(Some(Stored::Before { position, payload_mismatch: false })),
+    }
+}
+
+fn aborted() -> Error {
+    Error::new(Kind::BatchAborted, "Another event of the same atomic unit was refused, so this one was not written.")
+}
+
+/// What the caller is told, with the stored event's text for new ones and old ones alike.
+async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Result<BatchOutcome> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(match item {
+            Ok(Stored::New(record)) => Ok(Published { event: stored_event(record), outcome: Outcome::Created }),
+            Ok(Stored::Before { position, payload_mismatch }) => first_answer(ledger, position, payload_mismatch).await,
+            Err(error) => Err(error),
+        });
+    }
+    Ok(outcomes)
+}
+
+async fn first_answer(ledger: &Ledger, position: Position, payload_mismatch: bool) -> Result<Published> {
+    let range = Range::All(Position(position.0 - 1));
+    let page = ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
+    let outcome = Outcome::Duplicate { payload_mismatch };
+    match page.into_iter().next() {
+        Some(record) if record.header.position == position => Ok(Published { event: stored_event(record), outcome }),
+        _ => Err(Error::new(
+            Kind::Trimmed,
+            "This event was stored before, and retention has removed it since; it is not stored again.",
+        )),
+    }
+}
+
+/// The contract's view of a record.
+pub(super) fn stored_event(record: Record) -> StoredEvent {
+    let header = record.header;
+    let aggregate = header.facets.and_then(|facets| facets.aggregate);
+    StoredEvent {
+        position: header.position,
+        sequence: header.sequence,
+        aggregate_sequence: aggregate.map_or(AggregateSequence::ZERO, |aggregate| aggregate.sequence),
+        id: uuid::Uuid::from_u128(header.id),
+        created_at: contract::Timestamp::from_millis(header.time),
+        text: record.body,
+    }
+}

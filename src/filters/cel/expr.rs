@@ -1,0 +1,198 @@
+//! A checked expression: every name is resolved, every pattern compiled, every size within its limit.
+
+use super::value::{Text, Value};
+use contract::Timestamp;
+use regex::Regex;
+
+/// The members of an event an expression may name.
+pub(super) const MEMBERS: [&str; 22] = [
+    "id",
+    "type",
+    "topic",
+    "sequence",
+    "aggregateSequence",
+    "position",
+    "source",
+    "subject",
+    "subjectType",
+    "tenant",
+    "dataVersion",
+    "correlationId",
+    "causationId",
+    "messageGroup",
+    "deduplicationId",
+    "requestId",
+    "actor",
+    "context",
+    "traceParent",
+    "data",
+    "occurredAt",
+    "createdAt",
+];
+
+/// The members that are instants, not texts.
+pub(super) const MOMENTS: [&str; 2] = ["occurredAt", "createdAt"];
+
+/// One node of an expression.
+#[derive(Debug)]
+pub(super) enum Expr {
+    /// A constant.
+    Literal(Literal),
+    /// The whole event.
+    Event,
+    /// A member of the event.
+    Member(&'static str),
+    /// A member of the event that is an instant.
+    Moment(&'static str),
+    /// A loop's variable: its place among the open loops, outermost first.
+    Variable(usize),
+    /// `of.name`.
+    Field(Box<Expr>, Box<str>),
+    /// `has(of.name)`.
+    Has(Box<Expr>, Box<str>),
+    /// `of[key]`.
+    Index(Box<Expr>, Box<Expr>),
+    /// `!of`.
+    Not(Box<Expr>),
+    /// `-of`.
+    Negate(Box<Expr>),
+    /// `a && b && …`; flat, so that a long one is not a deep one.
+    And(Vec<Expr>),
+    /// `a || b || …`.
+    Or(Vec<Expr>),
+    /// `condition ? then : otherwise`.
+    Choice(Box<[Expr; 3]>),
+    /// Two operands and what is done with them.
+    Binary(Operator, Box<[Expr; 2]>),
+    /// A function and its operands, the target of a method first.
+    Call(Function, Vec<Expr>),
+    /// `of.matches('literal')`.
+    Matches(Box<Expr>, Regex),
+    /// `[…]`.
+    List(Vec<Expr>),
+    /// `{…}`.
+    Map(Vec<(Expr, Expr)>),
+    /// `range.all(x, …)` and its kin.
+    Loop(Box<Loop>),
+}
+
+/// A constant; unlike a [`Value`] it can be shared between threads.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    Double(f64),
+    Text(Box<str>),
+    Time(Timestamp),
+    Type(&'static str),
+}
+
+impl Literal {
+    /// The constant as a value that borrows from it.
+    pub(super) fn value(&self) -> Value<'_> {
+        match self {
+            Literal::Null => Value::Null,
+            Literal::Bool(bool) => Value::Bool(*bool),
+            Literal::Int(int) => Value::Int(*int),
+            Literal::UInt(uint) => Value::UInt(*uint),
+            Literal::Double(double) => Value::Double(*double),
+            Literal::Text(text) => Value::Text(Text::Event(text)),
+            Literal::Time(time) => Value::Time(*time),
+            Literal::Type(name) => Value::Type(name),
+        }
+    }
+}
+
+/// What is done with two operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// Every function there is, apart from the loops, `has` and `matches`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Size,
+    Contains,
+    StartsWith,
+    EndsWith,
+    Int,
+    UInt,
+    Double,
+    String,
+    Bool,
+    Type,
+    Dyn,
+    Timestamp,
+}
+
+impl Function {
+    /// The function called `name` as a method or alone, with so many operands (a method's target among them).
+    pub(super) fn find(name: &str, is_method: bool, operands: usize) -> Option<Self> {
+        Some(match (name, is_method, operands) {
+            ("size", _, 1) => Self::Size,
+            ("contains", true, 2) => Self::Contains,
+            ("startsWith", true, 2) => Self::StartsWith,
+            ("endsWith", true, 2) => Self::EndsWith,
+            ("int", false, 1) => Self::Int,
+            ("uint", false, 1) => Self::UInt,
+            ("double", false, 1) => Self::Double,
+            ("string", false, 1) => Self::String,
+            ("bool", false, 1) => Self::Bool,
+            ("type", false, 1) => Self::Type,
+            ("dyn", false, 1) => Self::Dyn,
+            ("timestamp", false, 1) => Self::Timestamp,
+            _ => return None,
+        })
+    }
+}
+
+/// A loop over a list's items or a map's keys.
+#[derive(Debug)]
+pub(super) struct Loop {
+    /// What becomes of the items.
+    pub(super) kind: LoopKind,
+    /// What is gone through.
+    pub(super) range: Expr,
+    /// `map(x, guard, body)`: only items this is true for.
+    pub(super) guard: Option<Expr>,
+    /// Evaluated once per item.
+    pub(super) body: Expr,
+}
+
+/// What becomes of a loop's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoopKind {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+}
+
+impl LoopKind {
+    /// The loop called `name`.
+    pub(super) fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "all" => Self::All,
+            "exists" => Self::Exists,
+            "exists_one" | "existsOne" => Self::ExistsOne,
+            "map" => Self::Map,
+            "filter" => Self::Filter,
+            _ => return None,
+        })
+    }
+}

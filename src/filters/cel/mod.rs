@@ -1,0 +1,68 @@
+//! Filter expressions in CEL (the Common Expression Language), over the members of an event.
+//!
+//! - An expression is read once and then only walked; both are bounded, whoever wrote it. Reading: by the length of
+//!   the text ([`limits::CEL_BYTES_MAX`]), its parts, its nesting, its loops within loops (two), its patterns.
+//!   Walking: by a number of steps per event, after which it has failed.
+//! - Whatever cannot be answered is no match: [`Program::matches`] then gives `None`, and the caller counts it.
+//! - A refusal says what and where, by line and column; it never quotes the expression.
+//!
+//! The language is CEL without bytes, durations, messages, optionals and escaped names. What is particular here:
+//! `has(data)` asks whether the event has that member; `occurredAt` and `createdAt` are instants, which compare with
+//! each other, with `timestamp('…')` and with RFC 3339 texts; the pattern of `matches` is a literal; integers and
+//! doubles may be mixed.
+//!
+//! Why an own reader and walker, when there are crates: they have no limit of steps, recompile patterns at every event,
+//! copy the event's data, and one of them overflows the stack on thirty brackets.
+
+mod eval;
+mod expr;
+mod functions;
+mod json;
+mod names;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod token;
+mod value;
+
+use contract::{Error, Result, limits};
+use expr::Expr;
+use parse::Parsed;
+use token::Fault;
+
+/// An expression, ready to be asked about events.
+#[derive(Debug)]
+pub(super) struct Program {
+    expr: Expr,
+    /// The members it looks at; `None`: the event as a whole.
+    wanted: Option<Vec<&'static str>>,
+}
+
+impl Program {
+    /// Reads an expression.
+    pub(super) fn compile(source: &str) -> Result<Self> {
+        if source.len() > limits::CEL_BYTES_MAX {
+            let detail = format!("A CEL expression has at most {} bytes.", limits::CEL_BYTES_MAX);
+            return Err(Error::invalid(POINTER, detail));
+        }
+        let Parsed { expr, wanted } = parse::parse(source).map_err(|fault| refusal(source, fault))?;
+        Ok(Self { expr, wanted })
+    }
+
+    /// Whether it is true for the event whose JSON this is; `None` where it has no answer. Adds its work to `steps`.
+    pub(super) fn matches(&self, body: &[u8], steps: &mut u64) -> Option<bool> {
+        *steps += body.len() as u64 / 32;
+        let members = json::members(body, self.wanted.as_deref())?;
+        eval::is_true(&self.expr, &members, steps).ok()
+    }
+}
+
+/// Where a request carries the expression.
+const POINTER: &str = "/filter";
+
+fn refusal(source: &str, fault: Fault) -> Error {
+    let before = source.get(..fault.at).unwrap_or(source);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Error::invalid(POINTER, format!("The CEL expression is not valid at line {line}, column {column}: {}.", fault.why))
+}

@@ -1,0 +1,122 @@
+//! Expressions and events made to hurt.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_runaway_expression_is_refused_at_once_on_a_small_stack() {
+    let chain = |first: &str, then: &str| format!("{first}{}", then.repeat((4096 - first.len()) / then.len()));
+    let nested = |open: &str, close: &str, times| format!("{}1{}", open.repeat(times), close.repeat(times));
+    let loops = "[1,1,1,1,1,1,1,1].all(a,".to_owned() + "[1,1,1,1,1,1,1,1].all(b,[1,1,1,1,1,1,1,1].all(c,true)))";
+    let sources = [
+        chain("id", "||id"),
+        chain("1", "+1"),
+        chain("data", ".a"),
+        chain("data", "[0]"),
+        chain("data", ".size()"),
+        chain("1", "==1"),
+        chain("[1", ",1"),
+        chain("", "!"),
+        chain("", "-"),
+        chain("", "("),
+        chain("", "["),
+        chain("", "{"),
+        chain("", "{1:"),
+        chain("", "size("),
+        chain("", "true?true:"),
+        chain("", "[].all(x,"),
+        chain("", "'"),
+        chain("", "\u{0}"),
+        chain("", "?:"),
+        chain("", "ä"),
+        nested("(", ")", 40),
+        nested("[[((", "))]]", 400),
+        nested("{'a':", "}", 500),
+        loops,
+        format!("'{}' == ''", "a".repeat(5000)),
+        format!("data.a.matches('{}')", "a".repeat(600)),
+        chain("true", "&&''.matches('a')"),
+        r"data.a.matches('(\\w{100}){100}')".into(),
+        r"data.a.matches('((((a{1,100}){1,100}){1,100}){1,100})')".into(),
+        "{".repeat(63) + "?[" + &"(".repeat(11) + &"{".repeat(26) + "l\u{0}?(-",
+    ];
+    let refuse = move || {
+        for source in &sources {
+            let begun = Instant::now();
+            assert!(Program::compile(source).is_err(), "{source}");
+            assert!(begun.elapsed() < Duration::from_millis(200), "{:?} {source}", begun.elapsed());
+        }
+    };
+    std::thread::Builder::new().stack_size(512 * 1024).spawn(refuse).unwrap().join().unwrap();
+}
+
+#[test]
+fn an_expression_within_the_limits_is_taken_on_a_small_stack() {
+    let deep = |open: &str, close: &str, times| format!("{}true{}", open.repeat(times), close.repeat(times));
+    let ids: Vec<String> = (0..300).map(|n| format!("'user-{n}'")).collect();
+    let sources = [
+        deep("(", ")", 31),
+        deep("[", "]", 30),
+        deep("!(", ")", 30),
+        format!("data.userId in [{}]", ids.join(",")),
+        format!("1{} == 20", "+1".repeat(19)),
+    ];
+    let take = move || sources.iter().for_each(|source| drop(Program::compile(source).unwrap()));
+    std::thread::Builder::new().stack_size(512 * 1024).spawn(take).unwrap().join().unwrap();
+}
+
+/// An event as large as events get, and expressions as costly as they come.
+#[test]
+fn the_costliest_evaluation_ends() {
+    let ones = vec!["1"; 200_000].join(",");
+    let long = "ab".repeat(150_000);
+    let body = format!(r#"{{"data": {{"list": [{ones}], "text": "{long}", "map": {{{}}}}}}}"#, wide(20_000));
+    for source in [
+        "data.list.all(x, data.list.all(y, x == y))",
+        "data.list.all(x, !data.text.contains('bb'))",
+        "data.list.all(x, !data.text.matches('(a|ab)*c'))",
+        "data.list.all(x, data.text == data.text + '')",
+        "data.list.map(x, data.list).all(l, l.all(m, m == 1))",
+        "data.list.all(x, data.list == data.list)",
+        "data.list.all(x, !(2 in data.list))",
+        "data.list.all(x, data.map.k19999 == 1)",
+        "data.list.all(x, data.map == data.map)",
+        "data.list.all(x, size(data.text) > 0)",
+        "data.list.map(x, data.text + data.text).size() == 1",
+        "data.list.map(x, data.list + data.list).size() == 1",
+        "data.list.all(x, data.text < data.text + 'a')",
+        "data.list.all(x, double(data.text) == 1.0 || true)",
+        "data.list.filter(x, x == 1).map(y, string(y)).all(z, z == '1')",
+    ] {
+        let program = Program::compile(source).unwrap();
+        let begun = Instant::now();
+        assert_eq!(program.matches(body.as_bytes(), &mut 0), None, "{source}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?} {source}", begun.elapsed());
+    }
+}
+
+fn wide(members: usize) -> String {
+    (0..members).map(|n| format!(r#""k{n}":1"#)).collect::<Vec<_>>().join(",")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_it_panic(source in r#"[a-z0-9 .()\[\]{}'"\\?:!&|=<>+*/%,-]{0,60}|\PC{0,40}"#) {
+        if let Ok(program) = Program::compile(&source) {
+            program.matches(EVENT.as_bytes(), &mut 0);
+        }
+    }
+
+    #[test]
+    fn no_sequence_of_words_makes_it_panic(words in prop::collection::vec(prop::sample::select(vec![
+        "data", "event", "has(", "all(", ".", "x", ",", ")", "(", "[", "]", "{", "}", ":", "?", "&&", "||", "==", "in",
+        "!", "-", "1", "'a'", "size(", "matches(", "map(", "occurredAt", "true",
+    ]), 0..24)) {
+        if let Ok(program) = Program::compile(&words.join(" ")) {
+            program.matches(EVENT.as_bytes(), &mut 0);
+        }
+    }
+}

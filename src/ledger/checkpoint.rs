@@ -1,0 +1,181 @@
+//! Checkpoints: the state as of one position, on disk, so that opening reads only what came after it.
+//!
+//! - A checkpoint is a cache. Missing or damaged, the state is folded from the whole log instead.
+//! - Only what is applied, and therefore durable, goes into one. So a log that ends before its checkpoint has lost
+//!   something acknowledged, and is refused.
+//! - It is written on a thread of its own; the writer goes on deciding meanwhile.
+
+use super::Message;
+use super::registry::Registry;
+use super::rows::Remembered;
+use super::state::State;
+use super::table::{Done, Found, Tables};
+use bytes::Bytes;
+use contract::{EventType, Position, Sequence, Topic};
+use log::{Damage, Limit, Log, LogError, Range, crash_point};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc;
+
+/// Records folded since the last one that make a checkpoint due.
+const RECORDS_DUE: u64 = 2 * 1024 * 1024;
+
+/// The small part of the state, next to the tables.
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    position: Position,
+    /// CRC32C of the record at `position`: tells this log from another.
+    record_crc: u32,
+    time: i64,
+    tails: Vec<Sequence>,
+    /// In the order of their numbers, with the entry that defined each.
+    topics: Vec<(Position, Topic)>,
+    event_types: Vec<(Position, EventType)>,
+}
+
+/// The writer's side of checkpointing.
+pub(super) struct Checkpoints {
+    on_disk: bool,
+    /// Rows in RAM that make one due.
+    rows_due: usize,
+    writer: mpsc::WeakSender<Message>,
+    running: Option<JoinHandle<io::Result<Done>>>,
+    /// Where the last one was begun.
+    position: Position,
+}
+
+impl Checkpoints {
+    /// Checkpoints of a state that stands at `position`, and is on disk as far.
+    pub(super) fn new(on_disk: bool, rows_due: usize, position: Position, writer: mpsc::WeakSender<Message>) -> Self {
+        Self { on_disk, rows_due, writer, running: None, position }
+    }
+
+    /// Begins a checkpoint if one is due and none is under way.
+    pub(super) fn consider(&mut self, state: &mut State, now: i64) {
+        let rows = state.tables.heads.dirty_rows() + state.tables.keys.dirty_rows();
+        let records = state.position.0.saturating_sub(self.position.0);
+        if self.running.is_some() || (rows < self.rows_due && records < RECORDS_DUE) {
+            return;
+        }
+        if !self.on_disk {
+            // Looking at every row again is worth it only after as many new ones.
+            if records >= rows as u64 {
+                self.position = state.position;
+                state.tables.forget(expire_before(state, now));
+            }
+            return;
+        }
+        let Some(job) = freeze(state, now) else { return };
+        self.position = state.position;
+        let writer = self.writer.clone();
+        let work = move || {
+            let outcome = job.run(&crash_point);
+            if let Some(writer) = writer.upgrade() {
+                // A writer that is gone collects the outcome itself.
+                let _ = writer.blocking_send(Message::Checkpointed);
+            }
+            outcome
+        };
+        self.running = std::thread::Builder::new().name("event-broker-checkpoint".to_owned()).spawn(work).ok();
+    }
+
+    /// Takes over a checkpoint that is done. After a failed one its rows stay in RAM until the next succeeds.
+    pub(super) fn collect(&mut self, state: &mut State) {
+        if let Some(Ok(Ok(done))) = self.running.take().map(JoinHandle::join) {
+            state.tables.install(done);
+        }
+    }
+
+    /// The last checkpoint before the end, written here and now.
+    pub(super) fn last(&mut self, state: &mut State, now: i64) {
+        self.collect(state);
+        if self.on_disk
+            && self.position < state.position
+            && let Some(job) = freeze(state, now)
+            && let Ok(done) = job.run(&crash_point)
+        {
+            state.tables.install(done);
+        }
+    }
+}
+
+/// The state as of the last checkpoint in `folder`; an empty one where there is none to trust.
+pub(super) async fn load(log: &dyn Log, folder: Option<&Path>) -> Result<State, LogError> {
+    let Some(folder) = folder else { return Ok(State::new(Tables::in_memory(stamp))) };
+    let (tables, found) = Tables::open(folder, stamp)?;
+    let Found::Checkpoint(payload) = found else { return Ok(State::new(tables)) };
+    match serde_json::from_str::<Snapshot>(payload.get()) {
+        Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => Ok(snapshot.restore(tables)),
+        _ => {
+            drop(tables);
+            Ok(State::new(Tables::fresh(folder, stamp)?))
+        }
+    }
+}
+
+/// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
+async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result<bool, LogError> {
+    let tail = *log.tail().borrow();
+    if snapshot.position > tail {
+        return Err(LogError::Damaged(Damage {
+            file: folder.to_owned(),
+            offset: 0,
+            reason: format!(
+                "the checkpoint was taken at position {}, but the log ends at {tail}: acknowledged records are missing",
+                snapshot.position
+            ),
+        }));
+    }
+    let Some(before) = snapshot.position.0.checked_sub(1) else { return Ok(true) };
+    let page = log.read(Range::All(Position(before)), Limit { records: 1, bytes: 0 }).await?;
+    let record = page.first().filter(|record| record.header.position == snapshot.position);
+    Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
+}
+
+fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
+    let payload = serde_json::to_string(&Snapshot::of(state)).and_then(RawValue::from_string).ok()?;
+    let expire_before = expire_before(state, now);
+    state.tables.freeze(payload, expire_before)
+}
+
+/// Keys from before this are past every topic's window.
+fn expire_before(state: &State, now: i64) -> i64 {
+    now.saturating_sub(state.registry.longest_window_millis())
+}
+
+/// When a key's life began.
+fn stamp(row: &[u8; Remembered::BYTES]) -> i64 {
+    Remembered::decode(*row).time
+}
+
+impl Snapshot {
+    fn of(state: &State) -> Self {
+        let registry = &state.registry;
+        let numbered = (1..registry.next_topic_number()).filter_map(|n| registry.topic_numbered(log::TopicNumber(n)));
+        Self {
+            position: state.position,
+            record_crc: crc32c::crc32c(&state.last_body),
+            time: state.time,
+            tails: state.tails.clone(),
+            topics: numbered.map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
+            event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
+        }
+    }
+
+    fn restore(self, tables: Tables) -> State {
+        let mut registry = Registry::default();
+        let Self { position, time, tails, .. } = self;
+        for (number, (defined_at, topic)) in (1..).zip(self.topics) {
+            let tail = tails.get(number as usize).copied().unwrap_or_default();
+            registry.add_topic(number, topic, defined_at, tail);
+        }
+        for (defined_at, event_type) in self.event_types {
+            registry.add_type(event_type, defined_at);
+        }
+        State { position, time, registry: Arc::new(registry), tails, tables, last_body: Bytes::new() }
+    }
+}

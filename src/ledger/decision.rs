@@ -1,0 +1,312 @@
+//! A decision in the making: the durable state, plus what was decided since but is not durable yet.
+//!
+//! - Decisions see everything decided before them, durable or not; readers see only what is durable.
+//! - What a decision adds can be undone to a mark, so that an atomic unit leaves no trace when one of it is refused.
+//! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
+//!   overlay is dropped.
+
+use super::entry::Entry;
+use super::registry::Registry;
+use super::rows::{Head, Remembered};
+use super::state::State;
+use super::table::KeyMap;
+use bytes::{BufMut, Bytes, BytesMut};
+use contract::{AggregateSequence, Error, Kind, Position, Result, Sequence, Timestamp};
+use log::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+/// What a command decides on, and where it puts what it decides.
+pub struct Decision<'a> {
+    state: &'a State,
+    overlay: &'a mut Overlay,
+    now: i64,
+}
+
+/// Everything decided but not yet durable.
+#[derive(Default)]
+pub struct Overlay {
+    /// Last position decided; 0 while the overlay is empty.
+    position: Position,
+    time: i64,
+    registry: Option<Arc<Registry>>,
+    tails: HashMap<TopicNumber, Sequence>,
+    heads: KeyMap<Head>,
+    keys: KeyMap<Remembered>,
+    /// Records of the group being formed.
+    records: Vec<Record>,
+    /// Bytes of those records' bodies.
+    bytes: usize,
+    undo: Vec<Undo>,
+    /// Bodies are cut from one buffer, so that an event costs no allocation of its own.
+    buffer: BytesMut,
+    stamp: Stamp,
+}
+
+/// An event ready to be numbered.
+pub struct EventDraft {
+    /// Its topic.
+    pub topic: TopicNumber,
+    /// Its id.
+    pub id: u128,
+    /// Fingerprint of its type.
+    pub type_tag: u64,
+    /// Fingerprint of its subject type.
+    pub subject_type_tag: u64,
+    /// Its tenant, or 0.
+    pub tenant: u128,
+    /// Its aggregate, if it speaks of one.
+    pub aggregate: Option<u128>,
+    /// Its idempotency key, if it has one.
+    pub idempotency: Option<IdempotencyMark>,
+    /// Its JSON, all but the assigned members.
+    pub text: Bytes,
+    /// Where in the text the assigned members go.
+    pub splice: usize,
+}
+
+/// How far a decision had come; see [`Decision::undo`].
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    undo: usize,
+    records: usize,
+    position: Position,
+}
+
+enum Undo {
+    Tail(TopicNumber, Option<Sequence>),
+    Head(u128, Option<Head>),
+    Key(u128, Option<Remembered>),
+    Registry(Option<Arc<Registry>>),
+}
+
+impl<'a> Decision<'a> {
+    /// A decision on `state` and all that `overlay` holds, at `now`.
+    pub fn new(state: &'a State, overlay: &'a mut Overlay, now: i64) -> Self {
+        let now = now.max(state.time).max(overlay.time);
+        overlay.undo.clear();
+        Self { state, overlay, now }
+    }
+
+    /// The time of this decision, in milliseconds; never before an earlier record's.
+    #[must_use]
+    pub const fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// What is registered.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        self.overlay.registry.as_ref().unwrap_or(&self.state.registry)
+    }
+
+    /// The last position decided so far.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.overlay.position.max(self.state.position)
+    }
+
+    /// A topic's last sequence.
+    #[must_use]
+    pub fn tail(&self, topic: TopicNumber) -> Sequence {
+        self.overlay.tails.get(&topic).copied().unwrap_or_else(|| self.state.tail(topic))
+    }
+
+    /// Where an aggregate stands.
+    pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
+        match self.overlay.heads.get(&aggregate) {
+            Some(head) => Ok(Some(*head)),
+            None => self.state.head(aggregate),
+        }
+    }
+
+    /// The event stored under this idempotency key, however long ago.
+    pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
+        match self.overlay.keys.get(&key) {
+            Some(remembered) => Ok(Some(*remembered)),
+            None => self.state.remembered(key),
+        }
+    }
+
+    /// How far this decision has come.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { undo: self.overlay.undo.len(), records: self.overlay.records.len(), position: self.overlay.position }
+    }
+
+    /// Takes back everything since `mark`.
+    pub fn undo(&mut self, mark: Mark) {
+        let overlay = &mut *self.overlay;
+        for step in overlay.undo.drain(mark.undo..).rev() {
+            match step {
+                Undo::Tail(topic, before) => restore(&mut overlay.tails, topic, before),
+                Undo::Head(key, before) => restore(&mut overlay.heads, key, before),
+                Undo::Key(key, before) => restore(&mut overlay.keys, key, before),
+                Undo::Registry(before) => overlay.registry = before,
+            }
+        }
+        overlay.bytes -= overlay.records.drain(mark.records..).map(|record| record.body.len()).sum::<usize>();
+        overlay.position = mark.position;
+    }
+
+    /// Adds an event; answers its record as it will be stored.
+    pub fn add_event(&mut self, draft: &EventDraft) -> Result<Record> {
+        let position = self.position().next();
+        let sequence = self.tail(draft.topic).next();
+        let aggregate = draft.aggregate.map(|key| self.next_in_aggregate(key)).transpose()?;
+        let facets = Facets {
+            type_tag: draft.type_tag,
+            subject_type_tag: draft.subject_type_tag,
+            tenant: draft.tenant,
+            aggregate,
+            idempotency: draft.idempotency,
+        };
+        let header =
+            Header { position, topic: draft.topic, sequence, time: self.now, id: draft.id, facets: Some(facets) };
+        let body = self.overlay.assigned_text(draft, &header);
+        let record = Record { header, body };
+        self.note(&record);
+        Ok(record)
+    }
+
+    /// Adds a fact of the broker's own; answers its position.
+    pub fn add_entry(&mut self, entry: Entry) -> Result<Position> {
+        let body = serde_json::to_vec(&entry)
+            .map_err(|error| Error::new(Kind::Unavailable, "An entry could not be written.").with_source(error))?;
+        let header = Header {
+            position: self.position().next(),
+            topic: TopicNumber::LEDGER,
+            sequence: self.tail(TopicNumber::LEDGER).next(),
+            time: self.now,
+            id: 0,
+            facets: None,
+        };
+        self.note(&Record { header, body: body.into() });
+        if matches!(entry, Entry::HistoryCarried { .. } | Entry::TopicTrimmed { .. }) {
+            return Ok(header.position);
+        }
+        let mut registry = self.registry().clone();
+        registry.apply(entry, header.position);
+        let before = self.overlay.registry.replace(Arc::new(registry));
+        self.overlay.undo.push(Undo::Registry(before));
+        Ok(header.position)
+    }
+
+    fn next_in_aggregate(&self, key: u128) -> Result<AggregateMark> {
+        let last = self.head(key)?.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence);
+        Ok(AggregateMark { key, sequence: last.next() })
+    }
+
+    /// Makes the record visible to the decisions that follow.
+    fn note(&mut self, record: &Record) {
+        let Header { position, topic, sequence, time, facets, .. } = record.header;
+        let overlay = &mut *self.overlay;
+        overlay.position = position;
+        overlay.time = time;
+        overlay.undo.push(Undo::Tail(topic, overlay.tails.insert(topic, sequence)));
+        if let Some(aggregate) = facets.and_then(|facets| facets.aggregate) {
+            let head = Head { aggregate_sequence: aggregate.sequence, sequence };
+            overlay.undo.push(Undo::Head(aggregate.key, overlay.heads.insert(aggregate.key, head)));
+        }
+        if let Some(mark) = facets.and_then(|facets| facets.idempotency) {
+            let remembered = Remembered { position, time, digest: mark.digest };
+            overlay.undo.push(Undo::Key(mark.key, overlay.keys.insert(mark.key, remembered)));
+        }
+        overlay.bytes += record.body.len();
+        overlay.records.push(record.clone());
+    }
+}
+
+impl Overlay {
+    /// Bytes of the group being formed.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The records of the group being formed; a new group begins.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.bytes = 0;
+        std::mem::take(&mut self.records)
+    }
+
+    /// The record is in the state now: the overlay need not answer for it any more.
+    pub fn settled(&mut self, record: &Record) {
+        let Header { position, topic, sequence, facets, .. } = record.header;
+        if self.tails.get(&topic) == Some(&sequence) {
+            self.tails.remove(&topic);
+        }
+        let Some(facets) = facets else {
+            if self.registry.as_ref().is_some_and(|registry| registry.version() <= position) {
+                self.registry = None;
+            }
+            return;
+        };
+        if let Some(aggregate) = facets.aggregate
+            && self.heads.get(&aggregate.key).is_some_and(|head| head.sequence == sequence)
+        {
+            self.heads.remove(&aggregate.key);
+        }
+        if let Some(mark) = facets.idempotency
+            && self.keys.get(&mark.key).is_some_and(|remembered| remembered.position == position)
+        {
+            self.keys.remove(&mark.key);
+        }
+    }
+
+    /// Forgets everything that was not durable.
+    pub fn clear(&mut self) {
+        *self = Self { buffer: std::mem::take(&mut self.buffer), ..Self::default() };
+    }
+
+    /// The event's JSON with the members only the log can know.
+    fn assigned_text(&mut self, draft: &EventDraft, header: &Header) -> Bytes {
+        const ASSIGNED_BYTES: usize = 160;
+        const BUFFER_BYTES: usize = 256 * 1024;
+        let room = draft.text.len() + ASSIGNED_BYTES;
+        if self.buffer.capacity() - self.buffer.len() < room {
+            self.buffer = BytesMut::with_capacity(room.max(BUFFER_BYTES));
+        }
+        let (before, after) = draft.text.split_at(draft.splice);
+        self.buffer.put_slice(before);
+        let mut writer = (&mut self.buffer).writer();
+        let aggregate = header.facets.and_then(|facets| facets.aggregate);
+        // Writing to memory cannot fail.
+        let _ = write!(writer, ",\"sequence\":{}", header.sequence);
+        if let Some(aggregate) = aggregate {
+            let _ = write!(writer, ",\"aggregateSequence\":{}", aggregate.sequence);
+        }
+        let _ = write!(writer, ",\"position\":{},\"createdAt\":\"{}\"", header.position, self.stamp.text(header.time));
+        self.buffer.put_slice(after);
+        self.buffer.split().freeze()
+    }
+}
+
+/// The last time printed, and its text: a group's events mostly share it.
+#[derive(Default)]
+struct Stamp {
+    millis: i64,
+    text: String,
+}
+
+impl Stamp {
+    fn text(&mut self, millis: i64) -> &str {
+        if self.millis != millis || self.text.is_empty() {
+            self.millis = millis;
+            self.text = Timestamp::from_millis(millis).to_string();
+        }
+        &self.text
+    }
+}
+
+fn restore<K: Eq + std::hash::Hash, V, S: std::hash::BuildHasher>(
+    map: &mut HashMap<K, V, S>,
+    key: K,
+    before: Option<V>,
+) {
+    match before {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+}

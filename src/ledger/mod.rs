@@ -1,0 +1,226 @@
+//! The ledger: owns the order of one log and everything the broker knows from it.
+//!
+//! - One writer decides, appends, applies and answers; everyone else sends it a command and waits.
+//! - Room is asked for before work: a command waits for a permit by bytes, and is refused when none comes free.
+//! - Readers see the registry and the tails as of the last durable record, never ahead of it.
+//!
+//! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
+
+mod carried;
+mod checkpoint;
+mod command;
+mod decision;
+mod entry;
+mod fold;
+mod registry;
+mod rows;
+mod state;
+mod table;
+mod writer;
+
+pub use carried::Carried;
+pub use command::Command;
+pub use decision::{Decision, EventDraft, Mark};
+pub use entry::Entry;
+pub use registry::{Registry, TopicEntry, TypeEntry};
+pub use rows::{Head, Remembered};
+pub use state::State;
+
+use crate::clock::Clock;
+use checkpoint::Checkpoints;
+use command::{Job, Submitted};
+use contract::{Error, Kind, Position, Result};
+use decision::Overlay;
+use log::{Log, LogError, TopicNumber};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use writer::Writer;
+
+/// Bytes of commands that may wait for the writer; more wait for room, then are refused.
+const ROOM_BYTES: usize = 64 * 1024 * 1024;
+/// What a command takes of the room at least, so that many small ones are bounded too.
+const COMMAND_BYTES_MIN: usize = 512;
+/// How long a command waits for room before it is refused.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
+/// Messages that may lie in the writer's inbox.
+const INBOX_MESSAGES: usize = 16 * 1024;
+
+/// A handle to one log's writer.
+pub struct Ledger {
+    log: Arc<dyn Log>,
+    inbox: mpsc::Sender<Message>,
+    room: Arc<Semaphore>,
+    shared: Arc<Shared>,
+}
+
+/// What the writer shows to everyone.
+struct Shared {
+    registry: RwLock<Arc<Registry>>,
+    position: watch::Sender<Position>,
+    failure: watch::Sender<Option<Error>>,
+    closing: watch::Sender<bool>,
+}
+
+/// What reaches the writer.
+enum Message {
+    /// Decide this.
+    Job(Box<dyn Job>),
+    /// Look something up in the durable state.
+    Ask(Box<dyn FnOnce(&State) + Send>),
+    /// A checkpoint is done.
+    Checkpointed,
+    /// Finish what was accepted, then stop.
+    Close(oneshot::Sender<()>),
+}
+
+impl Ledger {
+    /// Opens the ledger of `log`: loads the last checkpoint from `folder` (or starts from nothing), folds what came
+    /// after it, and starts the writer. Without a folder the state lives in memory only; with one,
+    /// `checkpoint_rows` of the tables stay in RAM between checkpoints.
+    pub async fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        folder: Option<PathBuf>,
+        checkpoint_rows: usize,
+    ) -> std::result::Result<Self, LogError> {
+        let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
+        let checkpointed = state.position();
+        fold::catch_up(log.as_ref(), &mut state, |_| ()).await?;
+        let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
+        let shared = Arc::new(Shared::new(&state));
+        let writer = Writer {
+            log: Arc::clone(&log),
+            clock,
+            state,
+            overlay: Overlay::default(),
+            shared: Arc::clone(&shared),
+            checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed, inbox.downgrade()),
+            forming: Vec::new(),
+            failed: None,
+        };
+        start(writer, messages)?;
+        Ok(Self { log, inbox, room: Arc::new(Semaphore::new(ROOM_BYTES)), shared })
+    }
+
+    /// Has `command` decided in the log's order; answers once that is durable.
+    pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
+        let bytes = command.bytes().clamp(COMMAND_BYTES_MIN, ROOM_BYTES);
+        let room = Arc::clone(&self.room).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT, room).await else {
+            return Err(Error::new(Kind::Overloaded, "The broker has more to write than it can; try again shortly.")
+                .with_retry_after(1));
+        };
+        let (reply, answer) = oneshot::channel();
+        let job = Submitted { command, reply, answer: None, _room: room };
+        self.send(Message::Job(Box::new(job))).await?;
+        answer.await.map_err(|_| self.gone())?
+    }
+
+    /// Looks something up in the durable state.
+    pub async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&State) -> T + Send + 'static) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let ask = Box::new(move |state: &State| {
+            let _ = reply.send(question(state));
+        });
+        self.send(Message::Ask(ask)).await?;
+        answer.await.map_err(|_| self.gone())
+    }
+
+    /// What is registered, as of the last durable record.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.shared.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The last position folded and shown.
+    #[must_use]
+    pub fn position(&self) -> watch::Receiver<Position> {
+        self.shared.position.subscribe()
+    }
+
+    /// Why nothing is promised any more, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.failure.borrow().clone()
+    }
+
+    /// The log itself, for reading.
+    #[must_use]
+    pub fn log(&self) -> &dyn Log {
+        self.log.as_ref()
+    }
+
+    /// Turns true when the broker closes: whoever waits for events goes home.
+    #[must_use]
+    pub fn closing(&self) -> watch::Receiver<bool> {
+        self.shared.closing.subscribe()
+    }
+
+    /// Answers what was accepted, leaves a checkpoint and stops the writer.
+    pub async fn close(&self) {
+        self.shared.closing.send_replace(true);
+        let (reply, closed) = oneshot::channel();
+        if self.inbox.send(Message::Close(reply)).await.is_ok() {
+            let _ = closed.await;
+        }
+    }
+
+    async fn send(&self, message: Message) -> Result<()> {
+        self.inbox.send(message).await.map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> Error {
+        self.failure().unwrap_or_else(|| Error::new(Kind::Unavailable, "The broker is closed.").with_retry_after(5))
+    }
+}
+
+impl Shared {
+    fn new(state: &State) -> Self {
+        let shared = Self {
+            registry: RwLock::new(Arc::clone(state.registry())),
+            position: watch::Sender::new(state.position()),
+            failure: watch::Sender::new(None),
+            closing: watch::Sender::new(false),
+        };
+        shared.show(state, state.registry().topics().map(|topic| topic.number));
+        shared
+    }
+
+    /// Shows what became durable: first the registry, then the tails, so that whoever is woken finds its topic.
+    fn show(&self, state: &State, topics: impl Iterator<Item = TopicNumber>) {
+        let registry = state.registry();
+        if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
+            *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(registry);
+        }
+        for number in topics {
+            if let Some(topic) = registry.topic_numbered(number) {
+                let tail = state.tail(number);
+                topic.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
+            }
+        }
+        self.position.send_replace(state.position());
+    }
+
+    fn report_failure(&self, error: &Error) {
+        self.failure.send_replace(Some(error.clone()));
+    }
+}
+
+/// Runs the writer on a thread of its own, so that neither a slow disk nor a busy runtime holds up the other.
+fn start(writer: Writer, messages: mpsc::Receiver<Message>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new()
+        .name("event-broker-writer".to_owned())
+        .spawn(move || runtime.block_on(writer.run(messages)))?;
+    Ok(())
+}
+
+/// The error a reader gets for an engine's refusal.
+pub fn read_failed(error: LogError) -> Error {
+    match error {
+        LogError::Trimmed(earliest) => Error::trimmed(earliest),
+        other => writer::unavailable(other),
+    }
+}

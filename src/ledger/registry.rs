@@ -1,0 +1,154 @@
+//! What is registered: topics and event types. Small, immutable once published, shared by everyone.
+//!
+//! - A change makes a new registry; whoever holds the old one keeps a consistent view.
+//! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
+
+use super::entry::Entry;
+use contract::{EventType, EventTypeId, Position, Sequence, Span, Topic, TopicId, limits};
+use log::TopicNumber;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Topics and event types as of one position.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    /// The entry that changed it last.
+    version: Position,
+    /// By number; topic `n` stands at `n - 1`.
+    topics: Vec<Arc<TopicEntry>>,
+    numbers: BTreeMap<TopicId, TopicNumber>,
+    types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
+}
+
+/// A registered topic with what the broker knows of it.
+#[derive(Debug)]
+pub struct TopicEntry {
+    /// Its number in the log.
+    pub number: TopicNumber,
+    /// Its definition.
+    pub topic: Topic,
+    /// The entry that defined it so.
+    pub defined_at: Position,
+    /// Its last durable sequence; waiting readers watch it.
+    pub tail: watch::Sender<Sequence>,
+}
+
+/// A registered event type.
+#[derive(Debug)]
+pub struct TypeEntry {
+    /// Its definition.
+    pub event_type: EventType,
+    /// The entry that defined it so.
+    pub defined_at: Position,
+}
+
+impl TopicEntry {
+    /// How long its idempotency keys live, in milliseconds.
+    #[must_use]
+    pub fn idempotent_millis(&self) -> i64 {
+        let default = limits::IDEMPOTENT_HOURS_DEFAULT * 3_600_000;
+        self.topic.definition.idempotent_retention.as_ref().map_or(default, Span::millis)
+    }
+
+    /// Its last durable sequence.
+    #[must_use]
+    pub fn tail(&self) -> Sequence {
+        *self.tail.borrow()
+    }
+}
+
+impl Registry {
+    /// The entry that changed it last.
+    #[must_use]
+    pub const fn version(&self) -> Position {
+        self.version
+    }
+
+    /// One topic.
+    #[must_use]
+    pub fn topic(&self, id: &TopicId) -> Option<&Arc<TopicEntry>> {
+        self.topic_numbered(*self.numbers.get(id)?)
+    }
+
+    /// The topic with this number.
+    #[must_use]
+    pub fn topic_numbered(&self, number: TopicNumber) -> Option<&Arc<TopicEntry>> {
+        self.topics.get((number.0 as usize).checked_sub(1)?)
+    }
+
+    /// All topics in order of their ids.
+    pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicEntry>> {
+        self.numbers.values().filter_map(|number| self.topic_numbered(*number))
+    }
+
+    /// How many topics there are.
+    #[must_use]
+    pub fn topic_count(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// The number the next topic gets.
+    #[must_use]
+    pub fn next_topic_number(&self) -> u32 {
+        u32::try_from(self.topics.len() + 1).unwrap_or(u32::MAX)
+    }
+
+    /// One event type; with or without the trailing `~`.
+    #[must_use]
+    pub fn event_type(&self, id: &EventTypeId) -> Option<&Arc<TypeEntry>> {
+        self.types.get(id)
+    }
+
+    /// All event types in order of their ids.
+    pub fn event_types(&self) -> impl Iterator<Item = &Arc<TypeEntry>> {
+        self.types.values()
+    }
+
+    /// How many event types there are.
+    #[must_use]
+    pub fn event_type_count(&self) -> usize {
+        self.types.len()
+    }
+
+    /// The longest any topic remembers idempotency keys, in milliseconds.
+    #[must_use]
+    pub fn longest_window_millis(&self) -> i64 {
+        self.topics.iter().map(|topic| topic.idempotent_millis()).max().unwrap_or(0)
+    }
+
+    /// Takes in one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
+    pub fn apply(&mut self, entry: Entry, position: Position) {
+        self.version = position;
+        match entry {
+            Entry::HistoryCarried { .. } | Entry::TopicTrimmed { .. } => (),
+            Entry::TopicRegistered { number, topic } => self.add_topic(number, topic, position, Sequence::ZERO),
+            Entry::TopicChanged { topic } => self.change_topic(topic, position),
+            Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
+        }
+    }
+
+    /// Adds a topic that stands at `tail`.
+    pub(super) fn add_topic(&mut self, number: u32, topic: Topic, defined_at: Position, tail: Sequence) {
+        let number = TopicNumber(number);
+        self.version = self.version.max(defined_at);
+        self.numbers.insert(topic.definition.id.clone(), number);
+        self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail: watch::Sender::new(tail) }));
+    }
+
+    fn change_topic(&mut self, topic: Topic, defined_at: Position) {
+        let number = self.numbers.get(&topic.definition.id).copied().unwrap_or_default();
+        if let Some(known) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
+            // The watch moves over: readers waiting on the old definition must still be woken.
+            let tail = known.tail.clone();
+            *known = Arc::new(TopicEntry { number, topic, defined_at, tail });
+        }
+    }
+
+    /// Adds an event type.
+    pub(super) fn add_type(&mut self, event_type: EventType, defined_at: Position) {
+        let id = event_type.definition.id.clone();
+        self.version = self.version.max(defined_at);
+        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at }));
+    }
+}

@@ -1,0 +1,141 @@
+//! The fold: what the log amounts to, record by record.
+//!
+//! - `apply` is total: whatever was once decided can be folded, for ever.
+//! - State only ever holds what is durable; what is still being written is [`super::decision`]'s overlay.
+//! - State is a cache with a position. It can be stored, dropped and rebuilt.
+
+use super::carried::Carried;
+use super::entry::Entry;
+use super::registry::Registry;
+use super::rows::{Head, Remembered};
+use super::table::Tables;
+use bytes::Bytes;
+use contract::{Error, Kind, Position, Result, Sequence};
+use log::{Facets, Header, Record, TopicNumber};
+use std::io;
+use std::sync::Arc;
+
+/// What the log amounts to, through one position.
+pub struct State {
+    /// Folded through here.
+    pub(super) position: Position,
+    /// The last record's time, in milliseconds.
+    pub(super) time: i64,
+    pub(super) registry: Arc<Registry>,
+    /// Last sequence by topic number; 0 is the ledger's own.
+    pub(super) tails: Vec<Sequence>,
+    pub(super) tables: Tables,
+    /// The last record's body: a checkpoint is known by it.
+    pub(super) last_body: Bytes,
+}
+
+impl State {
+    /// Nothing has happened yet.
+    pub fn new(tables: Tables) -> Self {
+        Self {
+            position: Position::ZERO,
+            time: 0,
+            registry: Arc::default(),
+            tails: Vec::new(),
+            tables,
+            last_body: Bytes::new(),
+        }
+    }
+
+    /// Folded through here.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// What is registered.
+    #[must_use]
+    pub const fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// A topic's last sequence.
+    #[must_use]
+    pub fn tail(&self, topic: TopicNumber) -> Sequence {
+        self.tails.get(topic.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Where an aggregate stands.
+    pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
+        let row = self.tables.heads.get(aggregate).map_err(table_failed)?;
+        Ok(row.map(Head::decode))
+    }
+
+    /// The event stored under this idempotency key, however long ago.
+    pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
+        let row = self.tables.keys.get(key).map_err(table_failed)?;
+        Ok(row.map(Remembered::decode))
+    }
+
+    /// Takes in the next record.
+    pub fn apply(&mut self, record: &Record) {
+        let Header { position, topic, sequence, time, .. } = record.header;
+        self.position = position;
+        self.time = self.time.max(time);
+        self.last_body = record.body.clone();
+        self.set_tail(topic, sequence);
+        match &record.header.facets {
+            Some(facets) => self.apply_event(&record.header, facets),
+            None => self.apply_entry(record),
+        }
+    }
+
+    fn apply_event(&mut self, header: &Header, facets: &Facets) {
+        if let Some(aggregate) = facets.aggregate {
+            let head = Head { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
+            self.tables.heads.put(aggregate.key, head.encode());
+        }
+        if let Some(mark) = facets.idempotency {
+            let row = Remembered { position: header.position, time: header.time, digest: mark.digest };
+            self.tables.keys.put(mark.key, row.encode());
+        }
+    }
+
+    fn apply_entry(&mut self, record: &Record) {
+        // An entry of a kind this version does not know was written by a newer one: it changes nothing here.
+        match serde_json::from_slice::<Entry>(&record.body) {
+            Ok(Entry::HistoryCarried { carried }) => self.apply_carried(carried),
+            Ok(Entry::TopicTrimmed { number, through }) => {
+                let topic = TopicNumber(number);
+                self.set_tail(topic, through.max(self.tail(topic)));
+            }
+            Ok(entry) => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
+            Err(_) => (),
+        }
+    }
+
+    /// Rows of removed events; where the events themselves were folded, the tables know as much or more.
+    fn apply_carried(&mut self, carried: Carried) {
+        for (key, head) in carried.heads {
+            if self.head(key).ok().flatten().is_none_or(|known| known.sequence < head.sequence) {
+                self.tables.heads.put(key, head.encode());
+            }
+        }
+        for (key, remembered) in carried.keys {
+            if self.remembered(key).ok().flatten().is_none_or(|known| known.position < remembered.position) {
+                self.tables.keys.put(key, remembered.encode());
+            }
+        }
+    }
+
+    fn set_tail(&mut self, topic: TopicNumber, sequence: Sequence) {
+        let index = topic.0 as usize;
+        if self.tails.len() <= index {
+            self.tails.resize(index + 1, Sequence::ZERO);
+        }
+        if let Some(tail) = self.tails.get_mut(index) {
+            *tail = sequence;
+        }
+    }
+}
+
+fn table_failed(cause: io::Error) -> Error {
+    Error::new(Kind::Unavailable, "The broker's own tables cannot be read; it rebuilds them when it is opened again.")
+        .with_source(cause)
+        .with_retry_after(5)
+}

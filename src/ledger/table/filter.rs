@@ -1,0 +1,120 @@
+//! A blocked Bloom filter: tells most lookups that a run does not hold their key, at the cost of one cache line.
+//!
+//! - Never says no to a key that was added.
+//! - Keys are uniform, so their bits are used as they are: the high half chooses the block, six bits of the low half
+//!   per word choose a bit in each of the block's eight words.
+//! - A block is a range of keys: adding in key order walks the filter from front to back, and two neighbours can be
+//!   or-ed into one when the filter turns out too large.
+
+use std::io::{self, Read};
+
+/// Bytes of one block: a cache line.
+pub(super) const BLOCK_BYTES: u64 = 64;
+
+/// Room per key. With eight bits set per key, about one stranger in 200 is let through.
+const BITS_PER_KEY: u64 = 12;
+/// A new filter can be halved this often.
+const HALVINGS: u32 = 4;
+
+type Block = [u64; 8];
+
+/// The filter of one run.
+#[derive(Debug)]
+pub(super) struct Filter {
+    blocks: Vec<Block>,
+}
+
+/// What a filter asks of a key, worked out once for all runs.
+#[derive(Debug)]
+pub(super) struct Probe {
+    high: u64,
+    bits: Block,
+}
+
+impl Probe {
+    /// The probe of `key`.
+    pub(super) fn of(key: u128) -> Self {
+        let (high, low) = ((key >> 64) as u64, key as u64);
+        Self { high, bits: std::array::from_fn(|word| 1 << (low >> (6 * word) & 63)) }
+    }
+
+    fn block(&self, blocks: usize) -> usize {
+        ((u128::from(self.high) * blocks as u128) >> 64) as usize
+    }
+}
+
+impl Filter {
+    /// An empty filter with room for `keys`.
+    pub(super) fn with_room(keys: u64) -> Self {
+        let blocks = blocks_for(keys).next_multiple_of(1 << HALVINGS);
+        Self { blocks: vec![Block::default(); blocks as usize] }
+    }
+
+    /// Adds a key.
+    pub(super) fn add(&mut self, probe: &Probe) {
+        let number = probe.block(self.blocks.len());
+        if let Some(block) = self.blocks.get_mut(number) {
+            or(block, &probe.bits);
+        }
+    }
+
+    /// Whether the key may have been added; no is certain.
+    pub(super) fn may_hold(&self, probe: &Probe) -> bool {
+        let Some(block) = self.blocks.get(probe.block(self.blocks.len())) else { return false };
+        // All eight words, without a branch for each.
+        block.iter().zip(&probe.bits).fold(0, |missing, (word, bit)| missing | (bit & !word)) == 0
+    }
+
+    /// Gives back the room that `keys` do not need: fewer came than were expected.
+    pub(super) fn shrink_to(&mut self, keys: u64) {
+        while self.blocks.len().is_multiple_of(2) && self.blocks.len() as u64 / 2 >= blocks_for(keys) {
+            let halved = self.blocks.as_chunks::<2>().0.iter().map(|[left, right]| {
+                let mut both = *left;
+                or(&mut both, right);
+                both
+            });
+            self.blocks = halved.collect();
+        }
+    }
+
+    /// How many blocks there are.
+    pub(super) fn len(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// The bytes on disk, block by block: words in order, each little-endian.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = [u8; BLOCK_BYTES as usize]> {
+        self.blocks.iter().map(|block| {
+            let mut bytes = [0; BLOCK_BYTES as usize];
+            for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(block) {
+                *to = word.to_le_bytes();
+            }
+            bytes
+        })
+    }
+
+    /// Reads back what [`bytes`](Self::bytes) gave.
+    pub(super) fn read(from: &mut impl Read, blocks: u64) -> io::Result<Self> {
+        let mut filter = Self { blocks: Vec::with_capacity(blocks as usize) };
+        for _ in 0..blocks {
+            let mut bytes = [0; BLOCK_BYTES as usize];
+            from.read_exact(&mut bytes)?;
+            let mut block = Block::default();
+            for (word, from) in block.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*from);
+            }
+            filter.blocks.push(block);
+        }
+        Ok(filter)
+    }
+}
+
+fn blocks_for(keys: u64) -> u64 {
+    (keys * BITS_PER_KEY).div_ceil(8 * BLOCK_BYTES).max(1)
+}
+
+fn or(block: &mut Block, bits: &Block) {
+    for (word, bit) in block.iter_mut().zip(bits) {
+        *word |= bit;
+    }
+}

@@ -1,0 +1,100 @@
+//! The manifest: which runs make up the checkpoint in force, and the caller's payload.
+//!
+//! ```json
+//! { "version": 1, "crc32c": 305419896,
+//!   "body": { "number": 7, "heads": [{ "number": 7, "bytes": 4182, "crc32c": 1 }], "keys": [], "payload": {} } }
+//! ```
+//!
+//! - `crc32c` is of the body's text, exactly as it stands in the file.
+//! - Runs are listed newest first; `number` names the file (`heads-7.run`), `crc32c` is the one its footer ends with.
+//! - Written beside the old one and renamed over it: a reader finds one or the other, whole.
+
+use super::folder::{Folder, at, damaged};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+
+const VERSION: u32 = 1;
+
+/// One checkpoint. The payload may be large: it is borrowed to be written, owned when read.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest<Payload> {
+    /// The checkpoint's number; the next has a greater one.
+    pub(super) number: u64,
+    /// The runs of the aggregate heads.
+    pub(super) heads: Vec<Entry>,
+    /// The runs of the idempotency window.
+    pub(super) keys: Vec<Entry>,
+    /// What the caller keeps beside the rows, as text that is not looked into here.
+    pub(super) payload: Payload,
+}
+
+/// One run, and how to know it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    /// The checkpoint that wrote it.
+    pub(super) number: u64,
+    /// The length of the file.
+    pub(super) bytes: u64,
+    /// The checksum of header and footer.
+    pub(super) crc32c: u32,
+}
+
+/// What is in the file: the body under its checksum.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed<'a> {
+    version: u32,
+    crc32c: u32,
+    #[serde(borrow)]
+    body: &'a RawValue,
+}
+
+impl Manifest<Box<RawValue>> {
+    /// Reads the manifest in force, if there is one.
+    pub(super) fn read(folder: &Folder) -> io::Result<Option<Self>> {
+        let path = folder.manifest();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(at(&path)(why)),
+        };
+        let unreadable = |why: serde_json::Error| damaged(&path, &why.to_string());
+        let sealed: Sealed<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        if sealed.version != VERSION {
+            return Err(damaged(&path, &format!("its version is {}, not {VERSION}", sealed.version)));
+        }
+        if sealed.crc32c != crc32c::crc32c(sealed.body.get().as_bytes()) {
+            return Err(damaged(&path, "its checksum does not fit"));
+        }
+        serde_json::from_str(sealed.body.get()).map(Some).map_err(unreadable)
+    }
+
+    /// Leaves no manifest in force.
+    pub(super) fn remove(folder: &Folder) -> io::Result<()> {
+        match fs::remove_file(folder.manifest()) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(at(&folder.manifest())(why)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Manifest<&RawValue> {
+    /// Writes the manifest beside the one in force, durably.
+    pub(super) fn write(&self, folder: &Folder) -> io::Result<()> {
+        let body = serde_json::value::to_raw_value(self)?;
+        let crc32c = crc32c::crc32c(body.get().as_bytes());
+        let path = folder.next_manifest();
+        let mut file = BufWriter::new(File::create(&path).map_err(at(&path))?);
+        serde_json::to_writer(&mut file, &Sealed { version: VERSION, crc32c, body: &body })?;
+        file.flush().and_then(|()| file.get_ref().sync_all()).map_err(at(&path))
+    }
+
+    /// Puts the manifest last written in force. Durable after the folder's sync.
+    pub(super) fn rename(folder: &Folder) -> io::Result<()> {
+        fs::rename(folder.next_manifest(), folder.manifest()).map_err(at(&folder.manifest()))
+    }
+}

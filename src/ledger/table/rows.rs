@@ -1,0 +1,39 @@
+//! Rows in RAM: a hash map whose keys are hashes already.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// One row, where it travels alone.
+pub(super) type Row<const V: usize> = (u128, [u8; V]);
+
+/// A map by uniform keys.
+pub(crate) type KeyMap<T> = HashMap<u128, T, BuildHasherDefault<LowHalf>>;
+
+/// Rows by key, in no order.
+pub(super) type Rows<const V: usize> = KeyMap<[u8; V]>;
+
+/// The rows in the order of their keys.
+pub(super) fn sorted<const V: usize>(rows: &Rows<V>) -> Vec<Row<V>> {
+    let mut sorted: Vec<_> = rows.iter().map(|(key, value)| (*key, *value)).collect();
+    sorted.sort_unstable_by_key(|(key, _)| *key);
+    sorted
+}
+
+/// Takes the low half of a uniform key for its hash.
+#[derive(Debug, Default)]
+pub(crate) struct LowHalf(u64);
+
+impl Hasher for LowHalf {
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+
+    /// A `u128` hashes itself by `write_u128`; this is for completeness.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,72 @@
+//! Which runs a checkpoint merges and which it drops. Only the choice: `job` carries it out.
+//!
+//! - Runs of similar size gather until a tier is full and become one run of the next tier, so a row is written about
+//!   once per tier, and a table of 10 million rows has at most a dozen runs.
+//! - Always the newest runs are merged and the oldest dropped: those that stay keep their order of age.
+
+/// How runs are tiered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Policy {
+    /// How many runs of one tier become one of the next.
+    pub(super) factor: u64,
+    /// Runs of fewer than `factor` times this many rows are all of the lowest tier: merging them costs next to nothing.
+    pub(super) small_rows: u64,
+    /// How many filters a lookup asks at most.
+    pub(super) runs_max: usize,
+}
+
+/// What the choice depends on, of one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// How many rows it has.
+    pub(super) rows: u64,
+    /// The greatest stamp of its rows.
+    pub(super) max_stamp: i64,
+}
+
+/// What to do with the runs of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// So many of the newest are merged with the new rows.
+    pub(super) merge: usize,
+    /// So many of the oldest have nothing but expired rows, and go unread.
+    pub(super) drop: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { factor: 4, small_rows: 1 << 16, runs_max: 12 }
+    }
+}
+
+impl Policy {
+    /// Chooses for a checkpoint of `new_rows`, given the runs from newest to oldest.
+    pub(super) fn choose(&self, new_rows: u64, runs: &[Shape], expire_before: i64) -> Choice {
+        // Only from the oldest on: a younger expired run may be hiding older rows that are not.
+        let drop = runs.iter().rev().take_while(|run| run.max_stamp < expire_before).count();
+        let kept = runs.get(..runs.len() - drop).unwrap_or_default();
+        if new_rows == 0 {
+            return Choice { merge: 0, drop };
+        }
+        let crowded = (kept.len() + 1).saturating_sub(self.runs_max);
+        Choice { merge: self.full_tiers(new_rows, kept).max(crowded), drop }
+    }
+
+    /// How many of the newest runs are in tiers that the new rows fill up, one after the other.
+    fn full_tiers(&self, new_rows: u64, runs: &[Shape]) -> usize {
+        let (mut rows, mut merge) = (new_rows, 0);
+        loop {
+            let rest = runs.iter().skip(merge).map(|run| run.rows);
+            let peers: Vec<u64> = rest.take_while(|peer| self.tier(*peer) <= self.tier(rows)).collect();
+            if (peers.len() as u64 + 1) < self.factor {
+                return merge;
+            }
+            merge += peers.len();
+            rows += peers.iter().sum::<u64>();
+        }
+    }
+
+    fn tier(&self, rows: u64) -> u32 {
+        (rows / self.small_rows).max(1).ilog(self.factor)
+    }
+}

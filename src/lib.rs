@@ -1,0 +1,22 @@
+//! The event broker: typed events, published, numbered, kept durably in order, read and replayed.
+//!
+//! - One log; everything that happens is a record appended to it, and all state is a fold of it.
+//! - `decide` and `apply` are pure; only the writer of the [`ledger`] does I/O.
+//! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
+//! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
+//!
+//! Rooms: [`Broker`] is the door; `topics`, `types` and `events` hold the verbs; `filters` says which events a reader
+//! wants; `ledger` owns order and state. HTTP and SQL live elsewhere.
+
+mod broker;
+mod clock;
+mod config;
+mod events;
+pub mod filters;
+pub mod ledger;
+mod topics;
+mod types;
+
+pub use broker::{Broker, OpenError};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use config::{Config, Route, Storage, Unregistered};

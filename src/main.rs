@@ -1,0 +1,7 @@
+//! The `event-broker` program: parses the command line and hands over.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

@@ -1,0 +1,137 @@
+//! Retention: letting go of events past their topic's age, without losing what numbering and deduplication rest on.
+//!
+//! - The log is the truth, so what must outlive an event is written to the log before the event goes: the head of every
+//!   aggregate that goes wholly, and every idempotency key that still lives.
+//! - Trimming is idempotent. Cut short anywhere, it is simply done again.
+
+use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
+use contract::{Result, Sequence, Span, Streaming};
+use log::{Find, Limit, LogError, Range, Record};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// How many events are looked at for one carrying entry.
+const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
+
+/// Removes what is past its age at `now` from every topic; answers how many sequences went.
+pub(crate) async fn expire(ledger: &Ledger, now: i64) -> Result<u64> {
+    let mut removed = 0;
+    for topic in ledger.registry().topics() {
+        let Some(age) = age_millis(topic) else { continue };
+        let first_kept = ledger.log().find(Find::Time(Some(topic.number), now.saturating_sub(age)));
+        let through = match first_kept.await.map_err(read_failed)? {
+            Some(header) => Sequence(header.sequence.0 - 1),
+            None => topic.tail(),
+        };
+        removed += trim(ledger, topic, through).await?;
+    }
+    Ok(removed)
+}
+
+/// Removes a topic's events up to and including `through`; answers how many sequences went.
+pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequence) -> Result<u64> {
+    let through = through.min(topic.tail());
+    let Some(earliest) = earliest(ledger, topic).await?.filter(|earliest| *earliest <= through) else { return Ok(0) };
+    let mut after = Sequence(earliest.0 - 1);
+    while after < through {
+        let page = ledger.log().read(Range::Topic(topic.number, after), PAGE).await.map_err(read_failed)?;
+        let Some(last) = page.last().map(|record| record.header.sequence) else { break };
+        ledger.submit(Carry::new(topic, through, &page)).await?;
+        after = last;
+    }
+    ledger.submit(Trimmed { topic: Arc::clone(topic), through }).await?;
+    ledger.log().remove(topic.number, through).await.map_err(read_failed)?;
+    Ok(through.0 + 1 - earliest.0)
+}
+
+/// The first sequence still there; `None` where nothing is.
+async fn earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Option<Sequence>> {
+    match ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+        Ok(page) => Ok(page.first().map(|record| record.header.sequence)),
+        Err(LogError::Trimmed(earliest)) if earliest <= topic.tail() => Ok(Some(earliest)),
+        Err(LogError::Trimmed(_)) => Ok(None),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+/// Seed 000 spells retention inside `streaming`; the topic's own member wins.
+fn age_millis(topic: &TopicEntry) -> Option<i64> {
+    let definition = &topic.topic.definition;
+    let inner = match &definition.streaming {
+        Streaming::Options(options) => options.retention.as_ref(),
+        Streaming::Enabled(_) => None,
+    };
+    definition.retention.as_ref().or(inner).map(Span::millis)
+}
+
+/// Writes down what must outlive a page of events.
+struct Carry {
+    topic: Arc<TopicEntry>,
+    through: Sequence,
+    aggregates: HashSet<u128>,
+    keys: Vec<u128>,
+}
+
+impl Carry {
+    fn new(topic: &Arc<TopicEntry>, through: Sequence, page: &[Record]) -> Self {
+        let going = page.iter().filter(|record| record.header.sequence <= through);
+        let facets: Vec<_> = going.filter_map(|record| record.header.facets).collect();
+        Self {
+            topic: Arc::clone(topic),
+            through,
+            aggregates: facets.iter().filter_map(|facets| Some(facets.aggregate?.key)).collect(),
+            keys: facets.iter().filter_map(|facets| Some(facets.idempotency?.key)).collect(),
+        }
+    }
+}
+
+impl Command for Carry {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let mut carried = Carried::default();
+        for &key in &self.aggregates {
+            if let Some(head) = decision.head(key)?
+                && head.sequence <= self.through
+            {
+                carried.heads.push((key, head));
+            }
+        }
+        for &key in &self.keys {
+            if let Some(remembered) = decision.remembered(key)?
+                && decision.now() - remembered.time < self.topic.idempotent_millis()
+            {
+                carried.keys.push((key, remembered));
+            }
+        }
+        // Sets have no order of their own; entries are the same for the same decision.
+        carried.heads.sort_unstable_by_key(|(key, _)| *key);
+        if !carried.heads.is_empty() || !carried.keys.is_empty() {
+            decision.add_entry(Entry::HistoryCarried { carried })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        (self.aggregates.len() + self.keys.len()) * 128
+    }
+}
+
+/// Writes down that a topic's beginning goes.
+struct Trimmed {
+    topic: Arc<TopicEntry>,
+    through: Sequence,
+}
+
+impl Command for Trimmed {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.add_entry(Entry::TopicTrimmed { number: self.topic.number.0, through: self.through })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,24 @@
+//! The one integration-test binary: the broker as a program sees it, on every engine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod scenario;
+
+mod batches;
+mod concurrency;
+mod faults;
+mod idempotency;
+mod kill;
+mod limits;
+mod model;
+mod publishing;
+mod reading;
+mod registry;
+mod retention;
+mod tidy;

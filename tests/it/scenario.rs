@@ -1,0 +1,463 @@
+//! The scenario language: a test is a text, one command a line, what must come of it behind `->`.
+//!
+//! The same text runs on every engine. Names are short (`orders`, `placed`, `order`) and stand for GTS ids.
+//!
+//! ```text
+//! topic orders retention=P1D                      -> created
+//! type placed topic=orders subjects=order         -> created
+//! publish placed a id=1                           -> created 1 aggregate 1
+//! batch placed a ; placed b                       -> created 2 aggregate 2 | created 3 aggregate 1
+//! read orders after=1                             -> 2 3 next 3 tail 3
+//! reopen      crash      rebuild                  close and open; open a copy taken now; open without the tables
+//! advance 90000                                   milliseconds on the clock
+//! ```
+
+use contract::{
+    AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
+    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Result, Sequence, SubjectTypeId, TopicChange,
+    TopicId,
+};
+use event_broker::{Broker, Config, ManualClock, Storage};
+use log::{Log, MemoryLog};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Runs a scenario on every engine.
+pub(crate) fn check(text: &str) {
+    check_with(&Config::default(), text);
+}
+
+/// Runs a scenario on every engine, with a configuration of its own.
+pub(crate) fn check_with(config: &Config, text: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for engine in [Engine::Memory, Engine::File] {
+        runtime.block_on(async {
+            let mut world = World::new(engine, config.clone()).await;
+            for (number, line) in text.lines().enumerate() {
+                world.run(number + 1, line).await;
+            }
+        });
+    }
+}
+
+pub(crate) fn topic_id(name: &str) -> TopicId {
+    if name == "default" {
+        return "gts.hx.core.events.topic.v1~".parse().unwrap();
+    }
+    format!("gts.hx.core.events.topic.v1~vendor.{name}.v1").parse().unwrap()
+}
+
+pub(crate) fn type_id(name: &str) -> String {
+    format!("gts.hyperspot.core.events.type.v1~vendor.app.{name}.v1")
+}
+
+pub(crate) fn subject_type_id(name: &str) -> SubjectTypeId {
+    format!("gts.vendor.app.{name}.v1").parse().unwrap()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Engine {
+    Memory,
+    File,
+}
+
+struct World {
+    engine: Engine,
+    config: Config,
+    clock: Arc<ManualClock>,
+    memory: Arc<MemoryLog>,
+    folder: TempDir,
+    broker: Option<Broker>,
+}
+
+/// A line's words: what stands alone, and `name=value`.
+struct Words<'a> {
+    plain: Vec<&'a str>,
+    named: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> Words<'a> {
+    fn of(text: &'a str) -> Self {
+        let (mut plain, mut named) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some((name, value)) => named.entry(name).or_default().push(value),
+                None => plain.push(word),
+            }
+        }
+        Self { plain, named }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.named.get(name)?.first().copied()
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.named.get(name).cloned().unwrap_or_default().into_iter()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name).map(|value| value.parse().unwrap())
+    }
+}
+
+impl World {
+    async fn new(engine: Engine, config: Config) -> Self {
+        let mut world = Self {
+            engine,
+            config,
+            clock: Arc::new(ManualClock::at(1_764_763_200_000)),
+            memory: Arc::new(MemoryLog::new()),
+            folder: TempDir::new().unwrap(),
+            broker: None,
+        };
+        world.open().await;
+        world
+    }
+
+    async fn open(&mut self) {
+        let clock = self.clock.clone();
+        let broker = match self.engine {
+            Engine::Memory => {
+                let log: Arc<dyn Log> = self.memory.clone();
+                Broker::on_log(self.config.clone(), log, None, clock).await
+            }
+            Engine::File => {
+                let path = self.folder.path().to_owned();
+                // Small segments, so that every scenario crosses a few.
+                let config = Config { storage: Storage::File { path, segment_bytes: 2000 }, ..self.config.clone() };
+                Broker::open_at(config, clock).await
+            }
+        };
+        self.broker = Some(broker.unwrap());
+    }
+
+    fn broker(&self) -> &Broker {
+        self.broker.as_ref().unwrap()
+    }
+
+    async fn run(&mut self, number: usize, line: &str) {
+        let (command, expected) = line.split_once("->").unwrap_or((line, ""));
+        let (verb, rest) = command.trim().split_once(' ').unwrap_or((command.trim(), ""));
+        let answer = match verb {
+            "" => return,
+            "reopen" | "crash" | "rebuild" => self.reopen(verb).await,
+            "advance" => {
+                self.clock.advance(rest.trim().parse().unwrap());
+                String::new()
+            }
+            _ => self.ask(verb, rest).await.unwrap_or_else(|error| describe(&error)),
+        };
+        let (answer, expected) = (squeeze(&answer), squeeze(expected));
+        assert_eq!(answer, expected, "on {:?}, line {number}: {}", self.engine, line.trim());
+    }
+
+    async fn ask(&self, verb: &str, rest: &str) -> Result<String> {
+        let words = Words::of(rest);
+        match verb {
+            "topic" => self.topic(&words).await,
+            "change" => self.change(&words).await,
+            "type" => self.event_type(&words, rest).await,
+            "publish" => self.publish(rest).await,
+            "batch" => self.batch(rest, Atomicity::PerTopic).await,
+            "batch-all" => self.batch(rest, Atomicity::All).await,
+            "read" => self.read(&words, rest).await,
+            "log" => self.log(&words).await,
+            "event" => self.event(&words).await,
+            "aggregate" => self.aggregate(&words).await,
+            "history" => self.history(&words).await,
+            "topics" => self.topics(&words).await,
+            "types" => self.types(&words).await,
+            "segments" => self.segments(&words).await,
+            "expire" => Ok(format!("removed {}", self.broker().expire().await?)),
+            "trim" => {
+                let through = Sequence(words.plain[1].parse().unwrap());
+                Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))
+            }
+            _ => panic!("unknown verb {verb}"),
+        }
+    }
+
+    async fn reopen(&mut self, how: &str) -> String {
+        let before = self.broker.take().unwrap();
+        match (how, self.engine) {
+            ("crash", Engine::File) => {
+                // What a process killed now would leave behind.
+                let copy = TempDir::new().unwrap();
+                copy_folder(self.folder.path(), copy.path());
+                drop(before);
+                self.folder = copy;
+            }
+            _ => {
+                before.close().await;
+                drop(before);
+            }
+        }
+        let state = self.folder.path().join("state");
+        if how == "rebuild" && state.exists() {
+            std::fs::remove_dir_all(state).unwrap();
+        }
+        self.open().await;
+        String::new()
+    }
+
+    async fn topic(&self, words: &Words<'_>) -> Result<String> {
+        let mut topic = NewTopic::new(topic_id(words.plain[0]));
+        topic.description = words.get("description").map(str::to_owned);
+        topic.retention = words.get("retention").map(str::parse).transpose()?;
+        topic.idempotent_retention = words.get("window").map(str::parse).transpose()?;
+        topic.on_payload_mismatch =
+            words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
+        topic.internal = words.plain.contains(&"internal");
+        if let Some(streaming) = words.get("streaming") {
+            topic.streaming = serde_json::from_str(streaming).unwrap();
+        }
+        Ok(registered(&self.broker().register_topic(topic).await?))
+    }
+
+    async fn change(&self, words: &Words<'_>) -> Result<String> {
+        let change = TopicChange {
+            description: words.get("description").map(str::to_owned),
+            retention: words.get("retention").map(str::parse).transpose()?,
+            idempotent_retention: words.get("window").map(str::parse).transpose()?,
+            on_payload_mismatch: None,
+        };
+        let topic = self.broker().change_topic(&topic_id(words.plain[0]), change).await?;
+        Ok(topic.definition.description.unwrap_or_default())
+    }
+
+    async fn event_type(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+        let mut event_type = NewEventType::new(type_id(words.plain[0]).parse().unwrap());
+        event_type.topic = words.get("topic").map(topic_id);
+        event_type.allowed_subject_types = words.all("subjects").map(subject_type_id).collect();
+        event_type.subject_optional = words.plain.contains(&"subject-optional");
+        event_type.data_schema = json_after(rest, "schema=").map(|text| serde_json::from_str(text).unwrap());
+        Ok(registered(&self.broker().register_event_type(event_type).await?))
+    }
+
+    async fn publish(&self, rest: &str) -> Result<String> {
+        let (event, producer) = new_event(rest);
+        Ok(published(&self.broker().publish(event, producer.as_ref()).await?))
+    }
+
+    async fn batch(&self, rest: &str, atomicity: Atomicity) -> Result<String> {
+        let events = rest.split(';').filter(|part| !part.trim().is_empty()).map(|part| new_event(part).0).collect();
+        let outcomes = self.broker().publish_batch(events, atomicity, None).await?;
+        let texts: Vec<_> = outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Ok(outcome) => published(outcome),
+                Err(error) => describe(error),
+            })
+            .collect();
+        Ok(texts.join(" | "))
+    }
+
+    async fn read(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+        let read = Read {
+            topic: topic_id(words.plain[0]),
+            offset: Offset(words.number("after").unwrap_or(0)),
+            limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
+            filter: filter(words, rest)?,
+        };
+        let page = match words.number("wait") {
+            Some(millis) => self.broker().wait(read, std::time::Duration::from_millis(millis)).await?,
+            None => self.broker().read(read).await?,
+        };
+        let items: Vec<_> = page.items.iter().map(|event| event.sequence.to_string()).collect();
+        Ok(format!("{} next {} tail {}", items.join(" "), page.next_offset, page.tail))
+    }
+
+    async fn log(&self, words: &Words<'_>) -> Result<String> {
+        let read = LogRead {
+            after: Position(words.number("after").unwrap_or(0)),
+            limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
+            filter: Filter::default(),
+        };
+        let page = self.broker().read_log(read).await?;
+        let items = page.items.iter().map(|event| {
+            let topic = event.event().unwrap().topic;
+            let name = topic.as_str().rsplit('~').next().unwrap().split('.').nth(1).unwrap_or("default").to_owned();
+            format!("{name}/{}", event.sequence)
+        });
+        Ok(items.collect::<Vec<_>>().join(" "))
+    }
+
+    async fn event(&self, words: &Words<'_>) -> Result<String> {
+        let event = self.broker().event(Uuid::from_u128(words.plain[0].parse().unwrap())).await?;
+        Ok(format!("{} {}", event.sequence, event.event()?.data.get()))
+    }
+
+    fn aggregate_read(words: &Words<'_>) -> AggregateRead {
+        AggregateRead {
+            topic: topic_id(words.plain[0]),
+            subject_type: subject_type_id(words.get("of").unwrap_or("order")),
+            subject: words.plain[1].to_owned(),
+            after: AggregateSequence(words.number("after").unwrap_or(0)),
+            limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
+        }
+    }
+
+    async fn aggregate(&self, words: &Words<'_>) -> Result<String> {
+        let aggregate = self.broker().aggregate(Self::aggregate_read(words)).await?;
+        let last = if aggregate.last_event.is_some() { "there" } else { "gone" };
+        Ok(format!("{} at {} {last}", aggregate.aggregate_sequence, aggregate.sequence))
+    }
+
+    async fn history(&self, words: &Words<'_>) -> Result<String> {
+        let events = self.broker().read_aggregate(Self::aggregate_read(words)).await?;
+        let items: Vec<_> =
+            events.items.iter().map(|event| format!("{}@{}", event.aggregate_sequence, event.sequence)).collect();
+        Ok(format!("{} next {} of {}", items.join(" "), events.next_after, events.aggregate_sequence))
+    }
+
+    async fn topics(&self, words: &Words<'_>) -> Result<String> {
+        let pattern = words.get("pattern").map(str::parse).transpose()?;
+        let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
+        let page = self.broker().topics(pattern.as_ref(), words.get("after"), limit).await?;
+        let names: Vec<_> = page.items.iter().map(|topic| topic.definition.id.as_str()).collect();
+        Ok(format!("{} {}", names.join(" "), page.next.map_or("end", |_| "more")))
+    }
+
+    async fn types(&self, words: &Words<'_>) -> Result<String> {
+        let pattern = words.get("pattern").map(str::parse).transpose()?;
+        let page = self.broker().event_types(pattern.as_ref(), None, 100).await?;
+        let names: Vec<_> = page.items.iter().map(|known| known.definition.id.as_str()).collect();
+        Ok(names.join(" "))
+    }
+
+    /// First and last sequence of the whole, checked to be seamless.
+    async fn segments(&self, words: &Words<'_>) -> Result<String> {
+        let segments = self.broker().segments(&topic_id(words.plain[0])).await?.segments;
+        for pair in segments.windows(2) {
+            assert_eq!(pair[0].end_sequence.next(), pair[1].start_sequence);
+        }
+        let amount: u64 = segments.iter().map(|segment| segment.amount).sum();
+        match (segments.first(), segments.last()) {
+            (Some(first), Some(last)) => {
+                Ok(format!("{} to {} amount {amount}", first.start_sequence, last.end_sequence))
+            }
+            _ => Ok("none".to_owned()),
+        }
+    }
+}
+
+/// `TYPE SUBJECT|- name=value…`; the tenant is 1 unless given, `tenant=-` is none.
+fn new_event(text: &str) -> (NewEvent, Option<ProducerId>) {
+    let words = Words::of(text);
+    let data = json_after(text, "data=").unwrap_or("{}");
+    let data = RawValue::from_string(data.to_owned()).unwrap();
+    let mut event =
+        NewEvent::new(type_id(words.plain[0]).parse().unwrap(), words.get("source").unwrap_or("test"), data);
+    let subject = words.plain.get(1).copied().filter(|subject| *subject != "-");
+    event.subject = subject.map(str::to_owned);
+    event.subject_type =
+        subject.and_then(|_| Some(words.get("of").unwrap_or("order")).filter(|of| *of != "-")).map(subject_type_id);
+    event.tenant = Some(words.get("tenant").unwrap_or("1"))
+        .filter(|tenant| *tenant != "-")
+        .map(|tenant| Uuid::from_u128(tenant.parse().unwrap()));
+    event.id = words.get("id").map(|id| Uuid::from_u128(id.parse().unwrap()));
+    event.topic = words.get("topic").map(topic_id);
+    event.occurred_at = words.get("at").map(|time| time.parse().unwrap());
+    event.sequence = words.get("sequence").map(|sequence| sequence.parse().unwrap());
+    event.expected_aggregate_sequence = words.number("expected").map(AggregateSequence);
+    event.deduplication_id = words.get("dedup").map(str::to_owned);
+    event.correlation_id = words.get("correlation").map(str::to_owned);
+    event.data_version = words.get("version").map(str::to_owned);
+    for pair in words.all("context") {
+        let (key, value) = pair.split_once(':').unwrap();
+        event.context.insert(key.to_owned(), value.to_owned());
+    }
+    (event, words.get("producer").map(|producer| ProducerId(producer.to_owned())))
+}
+
+fn filter(words: &Words<'_>, rest: &str) -> Result<Filter> {
+    let strings = |name: &str| words.all(name).map(str::to_owned).collect::<Vec<_>>();
+    Ok(Filter {
+        types: words.all("type").map(str::parse).collect::<Result<_>>()?,
+        subject_types: words.all("subject-type").map(str::parse).collect::<Result<_>>()?,
+        subjects: strings("subject"),
+        tenants: words.all("tenant").map(|tenant| Uuid::from_u128(tenant.parse().unwrap())).collect(),
+        sources: strings("source"),
+        correlation_ids: strings("correlation"),
+        context: words
+            .all("context")
+            .map(|pair| pair.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned())).unwrap())
+            .collect(),
+        occurred_from: words.get("from").map(str::parse).transpose()?,
+        occurred_to: words.get("to").map(str::parse).transpose()?,
+        cel: rest.split_once("cel=").map(|(_, cel)| cel.trim().to_owned()),
+    })
+}
+
+/// The JSON object that follows `marker`; must be written without blanks, or come last.
+fn json_after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
+    let (_, behind) = text.split_once(marker)?;
+    let mut depth = 0;
+    for (index, letter) in behind.char_indices() {
+        match letter {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            _ => (),
+        }
+        if depth == 0 {
+            return Some(&behind[..index + letter.len_utf8()]);
+        }
+    }
+    Some(behind.trim())
+}
+
+fn registered<T>(outcome: &Registered<T>) -> String {
+    match outcome {
+        Registered::Created(_) => "created".to_owned(),
+        Registered::Unchanged(_) => "unchanged".to_owned(),
+    }
+}
+
+fn published(outcome: &Published) -> String {
+    let event = &outcome.event;
+    let parsed = event.event().unwrap();
+    assert_eq!((parsed.sequence, parsed.position, parsed.id), (event.sequence, event.position, event.id));
+    match outcome.outcome {
+        Outcome::Created if event.aggregate_sequence.0 == 0 => format!("created {}", event.sequence),
+        Outcome::Created => format!("created {} aggregate {}", event.sequence, event.aggregate_sequence),
+        Outcome::Duplicate { payload_mismatch: false } => format!("duplicate {}", event.sequence),
+        Outcome::Duplicate { payload_mismatch: true } => format!("mismatch {}", event.sequence),
+    }
+}
+
+/// The code without its prefix, then pointers, then the numbers it carries.
+pub(crate) fn describe(error: &Error) -> String {
+    let mut text = error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned();
+    for violation in error.violations().iter().filter(|violation| !violation.pointer.is_empty()) {
+        text += &format!(" {}", violation.pointer);
+    }
+    if let Some(actual) = error.actual() {
+        text += &format!(" actual {actual}");
+    }
+    if let Some(earliest) = error.earliest() {
+        text += &format!(" earliest {earliest}");
+    }
+    text
+}
+
+fn squeeze(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

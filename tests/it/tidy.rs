@@ -1,0 +1,289 @@
+//! Tidy: the repository checks itself.
+//!
+//! - Files are read as text ([`text`]). Nothing is built, nothing outside the repository is looked at.
+//! - A check that fails names every place and says what to do about it.
+//! - What must not be written anywhere is put together from pieces here, or this file would find itself.
+
+mod text;
+
+use std::collections::BTreeSet;
+use text::{TextFile, between, code, dependencies, functions, has_word, headings, links, numbered, paths, repository};
+
+const FILE_LINES_MAX: usize = 450;
+const FUNCTION_LINES_MAX: usize = 80;
+
+/// The rooms of `src`, floor by floor. A room mentions its own floor and those below, never one above.
+const FLOORS: [&[&str]; 6] = [
+    &["clock"],
+    &["ledger"],
+    &["config", "filters", "topics", "types", "events"],
+    &["broker"],
+    &["cli"],
+    &["lib", "main"],
+];
+/// Rooms below this floor see no HTTP, no SQL and no command line.
+const OUTER_FLOOR: usize = 4;
+/// What only the rooms from that floor on may mention.
+const OUTER_CRATES: &str = "async_nats axum axum_core clap http http_body hyper postgres reqwest rusqlite sqlx \
+    tokio_postgres tower tower_http";
+
+/// All the contract is made of.
+const CONTRACT_DEPENDENCIES: &str = "bytes gts-id jiff serde serde_json uuid";
+/// What it never mentions: storage, the broker, a runtime, the world outside.
+const NOT_FOR_THE_CONTRACT: &str = "async_std event_broker futures log rustix smol tokio std::env std::fs std::net \
+    std::process std::thread std::time::Instant std::time::SystemTime";
+
+const DECISION_HEADINGS: [&str; 4] = ["Situation", "Choice", "Price", "What would change our mind"];
+
+// The dependency rule: main → rest/cli/console → domain modules → ledger → log → contract.
+
+#[test]
+fn every_room_stands_on_a_floor() {
+    let files = repository();
+    let there: BTreeSet<&str> = files.iter().filter_map(TextFile::room).collect();
+    let listed: BTreeSet<&str> = FLOORS.iter().flat_map(|rooms| rooms.iter().copied()).collect();
+    let found: Vec<_> = there.symmetric_difference(&listed).map(|room| format!("src/{room}")).collect();
+    refuse(&found, "FLOORS in tests/it/tidy.rs lists exactly the rooms of src: say where the new one stands.");
+}
+
+#[test]
+fn a_room_mentions_only_its_own_floor_and_those_below() {
+    let mut found = Vec::new();
+    for file in repository().iter().filter(|file| floor(file).is_some_and(|floor| floor < FLOORS.len() - 1)) {
+        for (line, path) in paths(&file.text) {
+            let inside = file.resolve(&path);
+            let Some(named) = inside.first() else { continue };
+            if floor_of(named) > floor(file) {
+                found.push(format!("{}:{line}: `{path}` is on a floor above", file.path));
+            }
+            if path.starts_with("crate::") && named.starts_with(char::is_uppercase) {
+                found.push(format!("{}:{line}: `{path}` hides its room; write `crate::<room>::{named}`", file.path));
+            }
+        }
+    }
+    refuse(&found, "Turn the dependency round: pass a value in, or move what both rooms need to the lower one.");
+}
+
+#[test]
+fn the_rooms_inside_know_nothing_of_http_sql_or_the_command_line() {
+    let files = repository();
+    let inner = files.iter().filter(|file| floor(file).is_some_and(|floor| floor < OUTER_FLOOR));
+    refuse(&mentions(inner, OUTER_CRATES), "Do this in an outer room (src/cli, src/rest) or in an engine's own crate.");
+}
+
+#[test]
+fn the_contract_rests_on_its_own_vocabulary_only() {
+    let files = repository();
+    let mut found = mentions(under(&files, "contract/src/"), NOT_FOR_THE_CONTRACT);
+    for (line, name) in dependencies(&named(&files, "contract/Cargo.toml").text) {
+        if !CONTRACT_DEPENDENCIES.split(' ').any(|allowed| allowed == name) {
+            found.push(format!("contract/Cargo.toml:{line}: {name}"));
+        }
+    }
+    refuse(&found, "The contract is plain types, for clients too: keep I/O, runtimes and storage out of it.");
+}
+
+#[test]
+fn the_log_knows_nothing_of_the_broker_above_it() {
+    let files = repository();
+    let manifest = named(&files, "log/Cargo.toml");
+    let mut found = mentions(under(&files, "log/"), "event_broker");
+    let is_broker = |line: &str| {
+        let key = line.split(['.', ' ', '=']).next();
+        key == Some("event-broker") || line.contains("\"event-broker\"") || line.contains("\"..\"")
+    };
+    found.extend(manifest.places(numbered(&manifest.text), is_broker));
+    refuse(&found, "An engine stores records and knows no meaning: move this up into src/ledger or a domain room.");
+}
+
+#[test]
+fn only_the_command_line_prints() {
+    let speaking = ["print!", "println!", "eprint!", "eprintln!", "dbg!", "stdout()", "stderr()"];
+    let speaks = |line: &str| speaking.iter().any(|needle| has_word(line, needle));
+    let files = repository();
+    let silent = files.iter().filter(|file| file.is_source() && !matches!(file.room(), Some("cli" | "main")));
+    let found: Vec<_> = silent.flat_map(|file| file.places(code(&file.text), speaks)).collect();
+    refuse(&found, "Return a value or an error; src/cli and src/main.rs say it to people.");
+}
+
+#[test]
+fn the_ledger_the_log_and_the_contract_read_no_clock() {
+    let clocks = ["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"];
+    let reads_one = |line: &str| clocks.iter().any(|clock| has_word(line, clock));
+    let files = repository();
+    let inner = files.iter().filter(|file| file.is_source() && matches!(file.room(), None | Some("ledger")));
+    let found: Vec<_> = inner.flat_map(|file| file.places(code(&file.text), reads_one)).collect();
+    refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
+}
+
+// How files read.
+
+#[test]
+fn every_source_file_opens_with_what_it_is() {
+    let files = repository();
+    let bare = files.iter().filter(|file| file.is_rust() && !file.text.starts_with("//! "));
+    let found: Vec<_> = bare.map(|file| format!("{}:1", file.path)).collect();
+    refuse(&found, "Open the file with `//! ` and what it is, its invariants, and what it leaves to others.");
+}
+
+#[test]
+fn source_files_stay_short() {
+    let mut found = Vec::new();
+    for file in repository().iter().filter(|file| file.is_measured()) {
+        let lines = file.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            found.push(format!("{}: {lines} lines", file.path));
+        }
+    }
+    refuse(&found, "Over 450 lines a file is usually looking for its second name: split it by what its parts are.");
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut found = Vec::new();
+    for file in repository().iter().filter(|file| file.is_measured()) {
+        for (line, lines, head) in functions(&file.text) {
+            if lines > FUNCTION_LINES_MAX {
+                found.push(format!("{}:{line}: {lines} lines: {head}", file.path));
+            }
+        }
+    }
+    refuse(&found, "Over 80 lines a function is usually missing a noun: name its steps and call them.");
+}
+
+#[test]
+fn nothing_is_left_unfinished_and_no_test_is_ignored() {
+    let marks = [["to", "do!"], ["unimpl", "emented!"], ["FIX", "ME"], ["XX", "X"], ["#[ig", "nore"]];
+    let marks = marks.map(|mark| mark.concat());
+    let is_marked = |line: &str| marks.iter().any(|mark| has_word(line, mark));
+    let files = repository();
+    let rust = files.iter().filter(|file| file.is_rust());
+    let found: Vec<_> = rust.flat_map(|file| file.places(numbered(&file.text), is_marked)).collect();
+    refuse(&found, "Finish it, delete it, or write an issue; a test runs or is not there.");
+}
+
+#[test]
+fn no_test_sleeps() {
+    let needle = ["sle", "ep("].concat();
+    let mut found = Vec::new();
+    for file in repository().iter().filter(|file| file.is_rust()) {
+        let first = if file.is_test() { Some(1) } else { line_of(&file.text, "#[cfg(test)]") };
+        let Some(first) = first else { continue };
+        let tests = code(&file.text).filter(|(number, _)| *number >= first);
+        found.extend(file.places(tests, |line| has_word(line, &needle)));
+    }
+    refuse(&found, "Wait on the tail, a channel or a child's end instead, or move the clock.");
+}
+
+// What must not be in a public repository.
+
+#[test]
+fn no_file_names_a_path_of_one_machine() {
+    let folders = ["work", "root", "farm", "home"].map(|folder| format!("/{folder}/"));
+    let begins_there = |line: &str, at: usize| !line[..at].ends_with(|c: char| c.is_ascii_alphabetic());
+    let names_one = |line: &str| {
+        let mut found = folders.iter().flat_map(|folder| line.match_indices(folder));
+        found.any(|(at, _)| begins_there(line, at))
+    };
+    let found: Vec<_> = repository().iter().flat_map(|file| file.places(numbered(&file.text), names_one)).collect();
+    refuse(&found, "Write a path relative to the repository, or make it a setting.");
+}
+
+#[test]
+fn no_file_names_a_package_registry() {
+    let hosts = [["crates", ".io"], ["npm", "js."], ["pypi", ".org"], ["python", "hosted"], ["replace", "-with"]];
+    let hosts = hosts.map(|host| host.concat());
+    let names_one = |line: &str| hosts.iter().any(|host| line.contains(host));
+    let found: Vec<_> = repository().iter().flat_map(|file| file.places(numbered(&file.text), names_one)).collect();
+    refuse(&found, "Where packages come from is the builder's setting, not the repository's: leave it out.");
+}
+
+// What stands in two places.
+
+#[test]
+fn crash_points_are_listed_where_they_are_met_and_met_where_they_are_listed() {
+    let files = repository();
+    let list = between(&named(&files, "log/src/crash.rs").text, "CRASH_POINTS: &[&str] = &[", "];").next();
+    let listed: BTreeSet<&str> = list.into_iter().flat_map(|list| between(list, "\"", "\"")).collect();
+    assert!(!listed.is_empty(), "log/src/crash.rs lists no crash points: has CRASH_POINTS changed its form?");
+    let sources = files.iter().filter(|file| file.is_source() && file.path != "log/src/crash.rs");
+    let met: BTreeSet<&str> = sources.flat_map(|file| between(&file.text, "crash_point(\"", "\")")).collect();
+    let mut found: Vec<_> = listed.difference(&met).map(|name| format!("{name}: listed, never met")).collect();
+    found.extend(met.difference(&listed).map(|name| format!("{name}: met, not listed")));
+    refuse(&found, "CRASH_POINTS in log/src/crash.rs and the calls `crash_point(\"<name>\")` name the same points.");
+}
+
+#[test]
+fn every_decision_has_its_four_headings_and_is_in_the_list() {
+    let files = repository();
+    let list = named(&files, "docs/decisions/README.md");
+    let mut found = Vec::new();
+    for file in under(&files, "docs/decisions/").filter(|file| file.path != list.path) {
+        let headings: Vec<_> = headings(&file.text).collect();
+        for missing in DECISION_HEADINGS.iter().filter(|heading| !headings.contains(heading)) {
+            found.push(format!("{}: add the heading `## {missing}`", file.path));
+        }
+        let name = file.path.trim_start_matches("docs/decisions/");
+        if !links(&list.text).any(|(_, target)| target == name) {
+            found.push(format!("{}: add a line with a link to {name}", list.path));
+        }
+    }
+    refuse(&found, "A decision is half a page under four headings, found from docs/decisions/README.md.");
+}
+
+#[test]
+fn links_between_the_markdown_files_resolve() {
+    let files = repository();
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.is_markdown()) {
+        // A colon: an address elsewhere.
+        for (line, target) in links(&file.text).filter(|(_, target)| !target.contains(':')) {
+            if !text::resolves(&files, file, target) {
+                found.push(format!("{}:{line}: {target}", file.path));
+            }
+        }
+    }
+    refuse(
+        &found,
+        "Mend the link (relative to its file; `#` and a heading in lower case), or write what it points to.",
+    );
+}
+
+/// Fails with every place and what to do about it.
+fn refuse(found: &[String], advice: &str) {
+    assert!(found.is_empty(), "\n{advice}\n  {}\n", found.join("\n  "));
+}
+
+fn named<'a>(files: &'a [TextFile], path: &str) -> &'a TextFile {
+    let file = files.iter().find(|file| file.path == path);
+    file.unwrap_or_else(|| panic!("{path} is missing, and this test reads it: write it, or name its new place here"))
+}
+
+fn under<'a>(files: &'a [TextFile], folder: &str) -> impl Iterator<Item = &'a TextFile> {
+    files.iter().filter(move |file| file.path.starts_with(folder))
+}
+
+fn floor(file: &TextFile) -> Option<usize> {
+    floor_of(file.room()?)
+}
+
+fn floor_of(room: &str) -> Option<usize> {
+    FLOORS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// The first line that begins with `needle`.
+fn line_of(text: &str, needle: &str) -> Option<usize> {
+    numbered(text).find(|(_, line)| line.trim_start().starts_with(needle)).map(|(number, _)| number)
+}
+
+/// Where `files` mention one of `names`, crates or paths into them with spaces between.
+fn mentions<'a>(files: impl Iterator<Item = &'a TextFile>, names: &str) -> Vec<String> {
+    let is_in =
+        |path: &str, name: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let mut found = Vec::new();
+    for file in files.filter(|file| file.is_rust()) {
+        let paths = paths(&file.text).into_iter().filter(|(_, path)| names.split(' ').any(|name| is_in(path, name)));
+        found.extend(paths.map(|(line, path)| format!("{}:{line}: `{path}`", file.path)));
+    }
+    found
+}
