@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Storage};
-use crate::events::{self, Policy};
+use crate::events::{self, Policy, Reader};
 use crate::ledger::Ledger;
 use crate::types::Schemas;
 use crate::{topics, types};
@@ -16,6 +16,7 @@ use log::{Log, LogError, MemoryLog};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ pub struct Broker {
     policy: Policy,
     clock: Arc<dyn Clock>,
     log_kind: &'static str,
+    filter_failures: AtomicU64,
 }
 
 /// Why a broker did not open.
@@ -67,7 +69,7 @@ impl Broker {
         };
         let ledger = Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?;
         let policy = Policy { config, schemas: Schemas::default() };
-        let broker = Self { ledger, policy, clock, log_kind };
+        let broker = Self { ledger, policy, clock, log_kind, filter_failures: AtomicU64::new(0) };
         broker.declare().await?;
         Ok(broker)
     }
@@ -81,6 +83,12 @@ impl Broker {
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.ledger.failure()
+    }
+
+    /// How often a CEL filter had no answer for an event since the broker was opened.
+    #[must_use]
+    pub fn filter_failures(&self) -> u64 {
+        self.filter_failures.load(Ordering::Relaxed)
     }
 
     /// Removes what is past its topic's retention now; answers how many sequences went.
@@ -121,6 +129,11 @@ impl Broker {
         }
         topics::register(&self.ledger, self.log_kind, declared.clone()).await?;
         Ok(())
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        let limit_max = self.policy.config.read_events_max;
+        Reader { ledger: &self.ledger, limit_max, filter_failures: &self.filter_failures }
     }
 
     fn check_page(&self, limit: usize) -> Result<()> {
@@ -196,27 +209,27 @@ impl EventBroker for Broker {
     }
 
     fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { events::read(&self.ledger, self.policy.config.read_events_max, &read).await })
+        Box::pin(async move { self.reader().read(&read).await })
     }
 
     fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { events::wait(&self.ledger, self.policy.config.read_events_max, &read, timeout).await })
+        Box::pin(async move { self.reader().wait(&read, timeout).await })
     }
 
     fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
-        Box::pin(async move { events::read_log(&self.ledger, self.policy.config.read_events_max, &read).await })
+        Box::pin(async move { self.reader().read_log(&read).await })
     }
 
     fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
-        Box::pin(events::event(&self.ledger, id))
+        Box::pin(async move { self.reader().event(id).await })
     }
 
     fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
-        Box::pin(async move { events::aggregate(&self.ledger, &read).await })
+        Box::pin(async move { self.reader().aggregate(&read).await })
     }
 
     fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
-        Box::pin(async move { events::read_aggregate(&self.ledger, self.policy.config.read_events_max, &read).await })
+        Box::pin(async move { self.reader().read_aggregate(&read).await })
     }
 }
 

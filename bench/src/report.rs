@@ -36,7 +36,7 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |column| self.lines().filter_map(|line| line.get(column).map(|cell| cell.chars().count())).max();
+        let width = |column: usize| self.lines().filter_map(|line| line.get(column).map(|cell| cell.chars().count())).max();
         (0..self.columns.len()).map(|column| width(column).unwrap_or(0)).collect()
     }
 

@@ -41,13 +41,15 @@ pub trait Log: Send + Sync {
     /// Puts `batch` behind `after`, whole or not at all, if `after` is still the tail.
     ///
     /// - `Ok`: durable, and visible to every reader that asks from now on.
-    /// - [`LogError::TailMoved`]: another writer was first; nothing was written.
+    /// - [`LogError::TailMoved`]: another writer was first; nothing was written. Told before anything else is checked.
     /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
     ///   reopening is not known, but if it is, it is whole.
-    /// - An empty batch is `Ok` and does nothing but compare.
+    /// - An empty batch is `Ok` and does nothing but compare; it wakes nobody.
     ///
-    /// Positions in `batch` must run densely from `after + 1`, and times must not fall; anything else is
-    /// [`LogError::Misnumbered`] and writes nothing. One append at a time: a second one waits for the first.
+    /// Positions in `batch` must run densely from `after + 1`, and times must not fall behind the last record ever stored
+    /// (removed or not); anything else is [`LogError::Misnumbered`] and writes nothing. Sequences are the caller's word.
+    /// An aggregate's records all lie in one topic. One append at a time: a second one waits for the first. An append
+    /// whose future is dropped may still happen.
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>>;
 
     /// Records of `range`, in its order, as many as `limit` allows but at least one if there is one.
@@ -56,19 +58,21 @@ pub trait Log: Send + Sync {
     /// - `Topic` reading that would start inside what was removed: [`LogError::Trimmed`] with the first sequence left
     ///   (or the one after the last removed, where none is left). Reading from `earliest - 1` works.
     /// - `All` and `Aggregate` skip holes.
+    /// - Limits are exact: a read does not stop early because a file ends.
     fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
 
     /// The last durable position; changes when an append becomes visible. 0 while the log is empty.
     fn tail(&self) -> watch::Receiver<Position>;
 
-    /// The header of the one record `what` describes, `None` where there is none (or it was removed).
+    /// The header of the one record `what` describes among those not removed, `None` where there is none. Id 0 is no id.
     fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>>;
 
-    /// The runs of records that hold `topic`'s events, oldest first.
+    /// The runs of records that hold `topic`'s events, oldest first, without what was removed.
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>>;
 
     /// Lets go of `topic`'s records up to and including `through`. Durable and seen by readers on `Ok`; the space comes
-    /// back when the engine gets to it. Removing twice, or less than before, does nothing. Numbers stay taken.
+    /// back when the engine gets to it. Removing twice, or less than before, or from a topic nobody wrote to, does nothing;
+    /// removing more than there is removes what there is. Numbers stay taken.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
 }
 
@@ -83,7 +87,7 @@ pub enum Range {
     Aggregate(u128, AggregateSequence),
 }
 
-/// Where a read stops. The first record is always given, however large.
+/// Where a read stops. The first record is always given, however large, and even if `records` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Most records.

@@ -7,150 +7,171 @@
 use super::fingerprint;
 use super::publish::stored_event;
 use crate::filters::{self, Compiled, FilterFailures};
-use crate::ledger::{Ledger, TopicEntry, read_failed};
+use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, LogPage, LogRead, Offset, Read,
-    Result, Sequence, StoredEvent, limits,
+    Result, Sequence, StoredEvent, TopicId, limits,
 };
-use log::{Find, Limit, Range, Record};
+use log::{Find, Limit, LogError, Range, Record, TopicNumber};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 /// Most bytes of events in one answer; the first event is always given.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most steps of CEL in one answer; about a tenth of a second of work.
+const CEL_STEPS_MAX: u64 = 4_000_000;
 /// How much a filtered read takes from the log at a time.
 const SCAN: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
 
-/// What is there now.
-pub(crate) async fn read(ledger: &Ledger, limit_max: usize, read: &Read) -> Result<EventPage> {
-    let topic = find_topic(ledger, read)?;
-    check_limit(read.limit, limit_max)?;
-    let filter = filters::compile(&read.filter)?;
-    scan_topic(ledger, &topic, read.offset, read.limit, &filter).await
+/// Reads on behalf of callers.
+pub(crate) struct Reader<'a> {
+    pub(crate) ledger: &'a Ledger,
+    /// Most events in one answer.
+    pub(crate) limit_max: usize,
+    /// CEL expressions that had no answer for an event.
+    pub(crate) filter_failures: &'a AtomicU64,
 }
 
-/// What is there now, or as soon as there is something, or nothing when the time is up.
-pub(crate) async fn wait(ledger: &Ledger, limit_max: usize, read: &Read, timeout: Duration) -> Result<EventPage> {
-    if timeout > Duration::from_secs(limits::WAIT_SECONDS_MAX) {
-        let detail = format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX);
-        return Err(Error::invalid("/timeout", detail));
+impl Reader<'_> {
+    /// What is there now.
+    pub(crate) async fn read(&self, read: &Read) -> Result<EventPage> {
+        let topic = self.find_topic(&read.topic)?;
+        self.check_limit(read.limit)?;
+        let filter = filters::compile(&read.filter)?;
+        self.scan_topic(&topic, read.offset, read.limit, &filter).await
     }
-    let topic = find_topic(ledger, read)?;
-    check_limit(read.limit, limit_max)?;
-    let filter = filters::compile(&read.filter)?;
-    let deadline = tokio::time::Instant::now() + timeout;
-    let mut tail = topic.tail.subscribe();
-    let mut offset = read.offset;
-    loop {
-        tail.borrow_and_update();
-        let page = scan_topic(ledger, &topic, offset, read.limit, &filter).await?;
-        offset = page.next_offset;
-        if !page.items.is_empty() {
-            return Ok(page);
+
+    /// What is there now, or as soon as there is something, or nothing when the time is up.
+    pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
+        if timeout > Duration::from_secs(limits::WAIT_SECONDS_MAX) {
+            let detail = format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX);
+            return Err(Error::invalid("/timeout", detail));
         }
-        let caught_up = offset >= page.tail;
-        if caught_up && !moves_past(ledger, &mut tail, offset, deadline).await {
-            return Ok(EventPage { tail: topic.tail().into(), ..page });
+        let topic = self.find_topic(&read.topic)?;
+        self.check_limit(read.limit)?;
+        let filter = filters::compile(&read.filter)?;
+        let deadline = tokio::time::Instant::now() + timeout;
+        let mut tail = topic.tail.subscribe();
+        let mut offset = read.offset;
+        loop {
+            let page = self.scan_topic(&topic, offset, read.limit, &filter).await?;
+            offset = page.next_offset;
+            if !page.items.is_empty() {
+                return Ok(page);
+            }
+            let caught_up = offset >= page.tail;
+            if caught_up && !moves_past(self.ledger, &mut tail, offset, deadline).await {
+                return Ok(EventPage { tail: topic.tail().into(), ..page });
+            }
+            if !caught_up && tokio::time::Instant::now() >= deadline {
+                return Ok(page);
+            }
         }
-        if tokio::time::Instant::now() >= deadline && !caught_up {
-            return Ok(page);
+    }
+
+    /// All topics of the log, in global order.
+    pub(crate) async fn read_log(&self, read: &LogRead) -> Result<LogPage> {
+        self.check_limit(read.limit)?;
+        let filter = filters::compile(&read.filter)?;
+        let tail = *self.ledger.position().borrow();
+        let mut scan = Scan::new(&filter, read.limit);
+        let mut after = read.after;
+        while after < tail && scan.wants_more() {
+            let page = self.ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
+            // Nothing left below the tail: what was there has been removed.
+            after = scan.take(page, |record| record.header.position).await.unwrap_or(tail);
+        }
+        self.count(&scan);
+        Ok(LogPage { items: scan.items, next_position: after, tail })
+    }
+
+    /// The event first stored under this id.
+    pub(crate) async fn event(&self, id: Uuid) -> Result<StoredEvent> {
+        let header = self.ledger.log().find(Find::Id(id.as_u128())).await.map_err(read_failed)?;
+        let header = header.ok_or_else(|| Error::not_found("event"))?;
+        self.at(header.topic, header.sequence).await?.ok_or_else(|| Error::not_found("event"))
+    }
+
+    /// Where an aggregate stands.
+    pub(crate) async fn aggregate(&self, read: &AggregateRead) -> Result<Aggregate> {
+        let topic = self.find_topic(&read.topic)?;
+        let head = self.head(read).await?.ok_or_else(|| Error::not_found("aggregate"))?;
+        let last_event = self.at(topic.number, head.sequence).await?;
+        Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
+    }
+
+    /// An aggregate's events.
+    pub(crate) async fn read_aggregate(&self, read: &AggregateRead) -> Result<AggregateEvents> {
+        self.find_topic(&read.topic)?;
+        self.check_limit(read.limit)?;
+        let head = self.head(read).await?;
+        let range = Range::Aggregate(key_of(read), read.after);
+        let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
+        let page = self.ledger.log().read(range, limit).await.map_err(read_failed)?;
+        let items: Vec<_> = page.into_iter().map(stored_event).collect();
+        Ok(AggregateEvents {
+            next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
+            aggregate_sequence: head.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence),
+            items,
+        })
+    }
+
+    fn find_topic(&self, id: &TopicId) -> Result<Arc<TopicEntry>> {
+        self.ledger.registry().topic(id).cloned().ok_or_else(|| Error::not_found("topic"))
+    }
+
+    fn check_limit(&self, limit: usize) -> Result<()> {
+        match (1..=self.limit_max).contains(&limit) {
+            true => Ok(()),
+            false => Err(Error::invalid("/limit", format!("must be between 1 and {}", self.limit_max))),
         }
     }
-}
 
-/// All topics of the log, in global order.
-pub(crate) async fn read_log(ledger: &Ledger, limit_max: usize, read: &LogRead) -> Result<LogPage> {
-    check_limit(read.limit, limit_max)?;
-    let filter = filters::compile(&read.filter)?;
-    let tail = *ledger.position().borrow();
-    let mut scan = Scan::new(&filter, read.limit);
-    let mut after = read.after;
-    while after < tail && scan.wants_more() {
-        let page = ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
-        // Nothing left below the tail: what was there has been removed.
-        let Some(last) = page.last().map(|record| record.header.position) else {
-            after = tail;
-            break;
-        };
-        after = scan.take(page, |record| record.header.position).unwrap_or(last);
+    async fn head(&self, read: &AggregateRead) -> Result<Option<Head>> {
+        let key = key_of(read);
+        self.ledger.ask(move |state| state.head(key)).await?
     }
-    Ok(LogPage { items: scan.items, next_position: after, tail })
-}
 
-/// The event first stored under this id.
-pub(crate) async fn event(ledger: &Ledger, id: Uuid) -> Result<StoredEvent> {
-    let header = ledger.log().find(Find::Id(id.as_u128())).await.map_err(read_failed)?;
-    let header = header.ok_or_else(|| Error::not_found("event"))?;
-    let range = Range::Topic(header.topic, Sequence(header.sequence.0 - 1));
-    let page = ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
-    page.into_iter().next().map(stored_event).ok_or_else(|| Error::not_found("event"))
-}
+    /// The event at one place; `None` once retention has removed it.
+    async fn at(&self, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
+        let range = Range::Topic(topic, Sequence(sequence.0 - 1));
+        match self.ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+            Ok(page) => Ok(page.into_iter().next().map(stored_event)),
+            Err(LogError::Trimmed(_)) => Ok(None),
+            Err(error) => Err(read_failed(error)),
+        }
+    }
 
-/// Where an aggregate stands.
-pub(crate) async fn aggregate(ledger: &Ledger, read: &AggregateRead) -> Result<Aggregate> {
-    let topic = topic_of(ledger, read)?;
-    let key = fingerprint::aggregate(&read.topic, Some(&read.subject_type), &read.subject);
-    let head = ledger.ask(move |state| state.head(key)).await??;
-    let head = head.ok_or_else(|| Error::not_found("aggregate"))?;
-    let range = Range::Topic(topic.number, Sequence(head.sequence.0 - 1));
-    let last_event = match ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await {
-        Ok(page) => page.into_iter().next().map(stored_event),
-        Err(log::LogError::Trimmed(_)) => None,
-        Err(error) => return Err(read_failed(error)),
-    };
-    Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
-}
+    async fn scan_topic(
+        &self,
+        topic: &TopicEntry,
+        offset: Offset,
+        limit: usize,
+        filter: &Compiled,
+    ) -> Result<EventPage> {
+        let tail = Offset::from(topic.tail());
+        let mut scan = Scan::new(filter, limit);
+        let mut after = offset;
+        while after < tail && scan.wants_more() {
+            let range = Range::Topic(topic.number, after.into());
+            let page = self.ledger.log().read(range, scan.next_limit()).await.map_err(read_failed)?;
+            let Some(reached) = scan.take(page, |record| record.header.sequence).await else { break };
+            after = reached.into();
+        }
+        self.count(&scan);
+        Ok(EventPage { items: scan.items, next_offset: after, tail })
+    }
 
-/// An aggregate's events.
-pub(crate) async fn read_aggregate(ledger: &Ledger, limit_max: usize, read: &AggregateRead) -> Result<AggregateEvents> {
-    topic_of(ledger, read)?;
-    check_limit(read.limit, limit_max)?;
-    let key = fingerprint::aggregate(&read.topic, Some(&read.subject_type), &read.subject);
-    let head = ledger.ask(move |state| state.head(key)).await??;
-    let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
-    let page = ledger.log().read(Range::Aggregate(key, read.after), limit).await.map_err(read_failed)?;
-    let items: Vec<_> = page.into_iter().map(stored_event).collect();
-    Ok(AggregateEvents {
-        next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
-        aggregate_sequence: head.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence),
-        items,
-    })
-}
-
-fn find_topic(ledger: &Ledger, read: &Read) -> Result<Arc<TopicEntry>> {
-    ledger.registry().topic(&read.topic).cloned().ok_or_else(|| Error::not_found("topic"))
-}
-
-fn topic_of(ledger: &Ledger, read: &AggregateRead) -> Result<Arc<TopicEntry>> {
-    ledger.registry().topic(&read.topic).cloned().ok_or_else(|| Error::not_found("topic"))
-}
-
-fn check_limit(limit: usize, limit_max: usize) -> Result<()> {
-    match (1..=limit_max).contains(&limit) {
-        true => Ok(()),
-        false => Err(Error::invalid("/limit", format!("must be between 1 and {limit_max}"))),
+    fn count(&self, scan: &Scan<'_>) {
+        self.filter_failures.fetch_add(scan.failures.count(), Ordering::Relaxed);
     }
 }
 
-async fn scan_topic(
-    ledger: &Ledger,
-    topic: &TopicEntry,
-    offset: Offset,
-    limit: usize,
-    filter: &Compiled,
-) -> Result<EventPage> {
-    let tail = Offset::from(topic.tail());
-    let mut scan = Scan::new(filter, limit);
-    let mut after = offset;
-    while after < tail && scan.wants_more() {
-        let range = Range::Topic(topic.number, after.into());
-        let page = ledger.log().read(range, scan.next_limit()).await.map_err(read_failed)?;
-        let Some(last) = page.last().map(|record| record.header.sequence) else { break };
-        after = scan.take(page, |record| record.header.sequence).unwrap_or(last).into();
-    }
-    Ok(EventPage { items: scan.items, next_offset: after, tail })
+fn key_of(read: &AggregateRead) -> u128 {
+    fingerprint::aggregate(&read.topic, Some(&read.subject_type), &read.subject)
 }
 
 /// Waits until the topic goes past `offset`; `false` when the time is up or the broker closes first.
@@ -175,15 +196,19 @@ struct Scan<'a> {
     looked_at: usize,
     bytes: usize,
     items: Vec<StoredEvent>,
+    failures: FilterFailures,
 }
 
 impl<'a> Scan<'a> {
     fn new(filter: &'a Compiled, limit: usize) -> Self {
-        Self { filter, limit, looked_at: 0, bytes: 0, items: Vec::new() }
+        Self { filter, limit, looked_at: 0, bytes: 0, items: Vec::new(), failures: FilterFailures::default() }
     }
 
     fn wants_more(&self) -> bool {
-        self.items.len() < self.limit && self.looked_at < limits::SCAN_EVENTS_MAX && self.bytes < ANSWER_BYTES_MAX
+        self.items.len() < self.limit
+            && self.looked_at < limits::SCAN_EVENTS_MAX
+            && self.bytes < ANSWER_BYTES_MAX
+            && self.failures.steps() < CEL_STEPS_MAX
     }
 
     /// Without a filter every record is an item, so no more than the limit is read.
@@ -194,22 +219,25 @@ impl<'a> Scan<'a> {
         SCAN
     }
 
-    /// Takes the matching events of a page; answers where it stopped, if that was before the page's end.
-    fn take<N>(&mut self, page: Vec<Record>, number: impl Fn(&Record) -> N) -> Option<N> {
-        let mut failures = FilterFailures::default();
-        let mut stopped = None;
+    /// Takes the matching events of a page; answers the number of the last record it looked at.
+    async fn take<N>(&mut self, page: Vec<Record>, number: impl Fn(&Record) -> N) -> Option<N> {
+        if !self.filter.is_empty() {
+            // Filtering is work: others on this thread get their turn between pages.
+            tokio::task::yield_now().await;
+        }
+        let mut reached = None;
         for record in page {
             if !self.wants_more() {
-                return stopped;
+                break;
             }
             self.looked_at += 1;
-            stopped = Some(number(&record));
+            reached = Some(number(&record));
             let is_event = record.header.facets.is_some();
-            if is_event && (self.filter.is_empty() || self.filter.matches(&record, &mut failures)) {
+            if is_event && (self.filter.is_empty() || self.filter.matches(&record, &mut self.failures)) {
                 self.bytes += record.body.len();
                 self.items.push(stored_event(record));
             }
         }
-        stopped
+        reached
     }
 }

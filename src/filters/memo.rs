@@ -49,6 +49,7 @@ mod tests {
             (0x1111_0000, false, true, 1),
             (0x2222_0002, false, false, 2),
             (0x2222_0002, true, false, 2),
+            (0x1111_0000, false, true, 2),
             (0x3333_0000, false, false, 3), // takes the slot of the first
             (0x1111_0000, true, true, 4),
             (0, true, true, 5), // no tag, no memory

@@ -24,6 +24,7 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub(crate) struct Schema {
     validator: Validator,
+    /// What it describes.
     target: SchemaTarget,
     /// How often one place of an event is looked at.
     reach: usize,
@@ -43,12 +44,6 @@ impl Schema {
         let reach = reach::reach(&schema).ok_or_else(|| refused("", "its references and alternatives multiply"))?;
         let validator = options(draft).build(&schema).map_err(|error| not_a_schema(&error))?;
         Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach })
-    }
-
-    /// What it describes.
-    #[must_use]
-    pub(crate) fn target(&self) -> SchemaTarget {
-        self.target
     }
 
     /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from

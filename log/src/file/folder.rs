@@ -38,12 +38,7 @@ struct Handle {
 impl FolderDisk {
     /// Opens a folder, creating it (durably) if it is missing.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        if !folder.is_dir() {
-            fs::create_dir_all(folder)?;
-            if let Some(parent) = folder.parent() {
-                File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()?;
-            }
-        }
+        create_durably(folder)?;
         Ok(Self { folder: folder.canonicalize()?, handles: RwLock::default() })
     }
 
@@ -146,6 +141,20 @@ impl Disk for FolderDisk {
     }
 }
 
+/// Creates a folder and those above it; what is written into it must not vanish with its name.
+fn create_durably(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(Path::new(""));
+    create_durably(parent)?;
+    match fs::create_dir(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
+        _ => {}
+    }
+    File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()
+}
+
 /// A data folder held by this process; let go when dropped.
 #[derive(Debug)]
 pub struct FolderLock {
@@ -158,7 +167,7 @@ impl FolderLock {
 
     /// Takes the folder, creating it if it is missing. [`LogError::Locked`] if another process (or this one) has it.
     pub fn acquire(folder: &Path) -> Result<Self, LogError> {
-        fs::create_dir_all(folder)?;
+        create_durably(folder)?;
         let path = folder.join(Self::FILE);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {

@@ -48,8 +48,9 @@ impl Page {
         }
     }
 
+    /// Whether nothing more can fit. Bytes do not tell: an empty body always does.
     fn is_full(&self) -> bool {
-        !self.records.is_empty() && (self.room().records == 0 || self.room().bytes == 0)
+        !self.records.is_empty() && self.room().records == 0
     }
 }
 

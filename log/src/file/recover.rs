@@ -126,7 +126,7 @@ impl Recovery<'_> {
             }
             self.disk.truncate(&file, last.active.index.bytes())?;
         }
-        torn::store_again(self.disk, &file, last.last_batch_at..last.active.index.bytes())?;
+        torn::store_again(self.disk, &last)?;
         Ok(last.active)
     }
 

@@ -66,7 +66,7 @@ fn kept_places(shared: &Shared, segment: &Sealed, marks: &Marks) -> Result<Vec<P
 
 /// Copies frames as they are: the salt stays the same. `None` where one is not what was written.
 fn copy(shared: &Shared, segment: &Sealed, head: &SegmentHead, mut kept: &[Place]) -> Result<Option<LiveIndex>, Miss> {
-    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64, kept.len());
+    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
     while let Some((places, rest)) = step(kept) {
         kept = rest;
         let fetched = fetch(&*shared.disk, &segment.name().file(), places)?;

@@ -72,7 +72,7 @@ pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Re
 /// Indexes a sealed segment by its headers; the place of what is no frame, if there is such. Bodies are left for their
 /// readers to check: a bad one spoils only itself.
 pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, Flaw)>> {
-    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64, 0);
+    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
     let mut walk = Walk::headers(disk, head);
     loop {
         match walk.step()? {

@@ -85,8 +85,8 @@ impl Sealed {
 
 impl Active {
     /// A segment without records.
-    pub(crate) fn empty(head: SegmentHead, expected: usize) -> Self {
-        Self { head, index: LiveIndex::new(head.name.base, HEAD_BYTES as u64, expected) }
+    pub(crate) fn empty(head: SegmentHead) -> Self {
+        Self { head, index: LiveIndex::new(head.name.base, HEAD_BYTES as u64) }
     }
 }
 

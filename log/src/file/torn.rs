@@ -7,7 +7,6 @@ use super::segment::{HEAD_BYTES, SegmentHead};
 use super::state::Active;
 use contract::Position;
 use std::io;
-use std::ops::Range;
 
 /// What the last segment holds.
 pub(crate) struct LastSegment {
@@ -25,7 +24,7 @@ pub(crate) struct LastSegment {
 impl LastSegment {
     /// Walks the segment, body checksums and all.
     pub(crate) fn read(disk: &dyn Disk, head: SegmentHead) -> io::Result<Self> {
-        let active = Active::empty(head, 0);
+        let active = Active::empty(head);
         let mut last = Self { head, active, last_batch_at: HEAD_BYTES as u64, flaw: None, later_batch_follows: false };
         let mut walk = Walk::whole(disk, &head);
         let mut batch = Vec::new();
@@ -89,11 +88,13 @@ impl LastSegment {
 
 /// Writes the last batch over itself and syncs. A process that was killed may have left it unsynced; one whose sync
 /// failed may have left it in memory, marked clean, and never on the disk. Readers see it from now on, so it must be.
-pub(crate) fn store_again(disk: &dyn Disk, file: &str, batch: Range<u64>) -> io::Result<()> {
-    let mut bytes = vec![0; (batch.end - batch.start) as usize];
-    let filled = disk.read(file, batch.start, &mut bytes)?;
-    if filled == bytes.len() && filled > 0 {
-        disk.write(file, batch.start, &bytes)?;
+/// Of a first batch, or none, the same is true of the segment's head.
+pub(crate) fn store_again(disk: &dyn Disk, last: &LastSegment) -> io::Result<()> {
+    let (file, end) = (last.head.name.file(), last.active.index.bytes());
+    let start = if last.last_batch_at == HEAD_BYTES as u64 { 0 } else { last.last_batch_at };
+    let mut bytes = vec![0; (end - start) as usize];
+    if disk.read(&file, start, &mut bytes)? == bytes.len() {
+        disk.write(&file, start, &bytes)?;
     }
-    disk.sync(Some(file))
+    disk.sync(Some(&file))
 }

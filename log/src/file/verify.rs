@@ -42,8 +42,11 @@ pub struct Progress {
 
 /// Checks the log of a data folder that no broker has open.
 pub fn verify(folder: &Path, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+    let log_folder = folder.join(LOG_FOLDER);
+    // Before taking the lock, which would create the folder.
+    log_folder.metadata()?;
     let _lock = FolderLock::acquire(folder)?;
-    let disk = FolderDisk::open(&folder.join(LOG_FOLDER))?;
+    let disk = FolderDisk::open(&log_folder)?;
     verify_files(&disk, disk.folder().to_path_buf(), progress)
 }
 
@@ -216,9 +219,9 @@ impl<'a> Check<'a> {
         let expected = [index.head, index.body].concat();
         let mut stored = vec![0; expected.len() + 1];
         let filled = self.disk.read(&file, 0, &mut stored)?;
-        let same =
-            stored.iter().take(filled).zip(&expected).take_while(|(stored, expected)| stored == expected).count();
-        if same < expected.len() || filled > expected.len() {
+        stored.truncate(filled);
+        if stored != expected {
+            let same = stored.iter().zip(&expected).take_while(|(stored, expected)| stored == expected).count();
             self.damage(&file, same as u64, "the index does not match its segment; it will be rebuilt when it is read");
         }
         Ok(())
@@ -245,7 +248,7 @@ struct SegmentWalk {
 
 impl SegmentWalk {
     fn new(head: SegmentHead) -> Self {
-        let index = LiveIndex::new(head.name.base, HEAD_BYTES as u64, 0);
+        let index = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
         Self { head, index, next: head.name.base, in_batch: 0, is_whole: true, lost_track: false }
     }
 

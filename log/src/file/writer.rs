@@ -126,21 +126,21 @@ impl Writer {
 
     /// The segment the batch goes to; a new one where there is none or the last is full, and whether that was sealed.
     fn segment_for(&self, batch: &[Record]) -> io::Result<(SegmentHead, bool)> {
-        let (tail, time_floor, expected) = {
+        let (tail, time_floor) = {
             let state = self.shared.state();
-            let records = state.active.as_ref().map_or(0, |active| active.index.count());
-            match &state.active {
-                Some(active) if records == 0 || active.index.bytes() < self.shared.options.segment_bytes_clamped() => {
-                    return Ok((active.head, false));
-                }
-                _ => (state.tail, state.tail_time, records),
+            let has_room = |active: &&Active| {
+                active.index.count() == 0 || active.index.bytes() < self.shared.options.segment_bytes_clamped()
+            };
+            if let Some(active) = state.active.as_ref().filter(has_room) {
+                return Ok((active.head, false));
             }
+            (state.tail, state.tail_time)
         };
         let name = SegmentName { base: tail.next(), generation: 1 };
         let created = batch.first().map_or(time_floor, |record| record.header.time);
         let head = SegmentHead { name, created, time_floor, salt: random(), rewritten: None };
         self.create(&head)?;
-        Ok((head, self.install(Active::empty(head, expected))))
+        Ok((head, self.install(head)))
     }
 
     fn create(&self, head: &SegmentHead) -> io::Result<()> {
@@ -155,10 +155,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes `active` the growing segment; whether the one before was sealed.
-    fn install(&self, active: Active) -> bool {
+    /// Makes the segment the growing one; whether the one before was sealed.
+    fn install(&self, head: SegmentHead) -> bool {
+        let mut next = Active::empty(head);
         let mut state = self.shared.state_mut();
-        let Some(full) = state.active.replace(active) else { return false };
+        if let Some(full) = &state.active {
+            next.index = next.index.with_room_of(&full.index);
+        }
+        let Some(full) = state.active.replace(next) else { return false };
         let Some(summary) = full.index.summary() else { return false };
         state.push_sealed(Arc::new(Sealed { head: full.head, summary, index: Index::Live(full.index) }));
         true

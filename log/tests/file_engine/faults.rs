@@ -3,7 +3,8 @@
 use crate::support::*;
 use log::file::{FileLog, FolderLock, Options};
 use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::{Log, LogError};
+use log::testing::{Numbering, Random};
+use log::{Log, LogError, Record};
 use std::io::ErrorKind;
 
 #[test]
@@ -18,6 +19,29 @@ fn a_second_opener_is_locked_out() {
     drop(first);
     drop(FileLog::open_folder(folder.path(), Options::default()).unwrap());
     drop(FolderLock::acquire(folder.path()).unwrap());
+}
+
+#[test]
+fn checking_a_folder_that_is_not_there_does_not_make_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("mistyped");
+    assert!(matches!(log::file::verify(&missing, |_| {}), Err(LogError::Io(_))));
+    assert!(!missing.exists());
+}
+
+#[tokio::test]
+async fn a_folder_is_made_with_those_above_it_and_keeps_what_is_put_into_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let nested = folder.path().join("a/b c/d");
+    let batches = batches(10, 6);
+    let log = FileLog::open_folder(&nested, options(TINY)).unwrap();
+    fill(&log, &batches).await;
+    let segment = &log.segments(log::TopicNumber(1)).await.unwrap()[0];
+    assert!(segment.location.starts_with("file:///") && segment.location.contains("/a/b%20c/d/log/"), "{segment:?}");
+    drop(log);
+    let report = log::file::verify(&nested, |_| {}).unwrap();
+    assert_eq!((report.records, report.damages), (batches.concat().len() as u64, vec![]));
+    assert_eq!(all(&FileLog::open_folder(&nested, options(TINY)).unwrap()).await, batches.concat());
 }
 
 /// Faults that strike the sixth append: its write, its sync, and with tiny segments the steps of the roll before it.
@@ -73,16 +97,22 @@ async fn after_a_failed_append_reading_goes_on_and_reopening_shows_whole_batches
             let shown = all(&log).await;
             let whole = (acked..=(acked + 1).min(batches.len())).any(|count| shown == batches[..count].concat());
             assert!(whole, "{context}: {acked} answered, {} records shown", shown.len());
-            drop(log);
-            // What was shown once is durable, whatever the failed sync left behind.
-            for seed in 0..4 {
-                let cut = disk.power_cut(seed);
-                assert_eq!(all(&open(&cut, segment_bytes)).await, shown, "{context}, seed {seed}");
-                assert_eq!(check(&cut).damages, []);
-            }
+            // What was shown once is durable, whatever the failed sync left behind; so is what is built upon it.
+            assert_survives_power_cuts(&disk, segment_bytes, &shown, &context).await;
+            let next = batch(&mut Numbering::behind(&shown), &mut Random::new(1), 2);
+            append(&log, &next).await.unwrap();
+            assert_survives_power_cuts(&disk, segment_bytes, &[shown, next].concat(), &context).await;
         }
     }
     assert!(poisonings > 40, "only {poisonings} faults struck");
+}
+
+async fn assert_survives_power_cuts(disk: &FaultDisk, segment_bytes: u64, shown: &[Record], context: &str) {
+    for seed in 0..4 {
+        let cut = disk.power_cut(seed);
+        assert_eq!(all(&open(&cut, segment_bytes)).await, shown, "{context}, seed {seed}");
+        assert_eq!(check(&cut).damages, []);
+    }
 }
 
 #[tokio::test]

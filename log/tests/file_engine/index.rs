@@ -3,9 +3,24 @@
 use crate::support::*;
 use log::file::Disk;
 use log::testing::fault_disk::FaultDisk;
-use log::testing::{NO_LIMIT, Random};
+use log::testing::{NO_LIMIT, Numbering, Random, RecordSetters};
 use log::{Find, Limit, Log, Range};
 use proptest::prelude::*;
+
+/// The bytes of a page are used up, and the next segment begins with a record that needs none.
+#[tokio::test]
+async fn an_empty_body_still_fits_a_page_without_room() {
+    let disk = FaultDisk::new();
+    let log = open(&disk, 1);
+    let mut numbering = Numbering::default();
+    let records: Vec<_> = ["ten bytes.", "", "", "x"].map(|body| numbering.entry(1).body(body)).to_vec();
+    for record in &records {
+        append(&log, std::slice::from_ref(record)).await.unwrap();
+    }
+    assert_eq!(files(&disk, ".log").len(), 4);
+    let page = log.read(Range::All(contract::Position::ZERO), Limit { records: 9, bytes: 10 }).await.unwrap();
+    assert_eq!(page, records[..3]);
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]

@@ -91,7 +91,7 @@ impl<'t> Walk<'t> {
             }
             Expr::Matches(of, pattern) => {
                 let Value::Text(text) = self.value(of)? else { return Err(Failure::Failed) };
-
+                self.steps.take(text.len())?;
                 Ok(Value::Bool(pattern.is_match(&text)))
             }
             Expr::List(items) => {

@@ -267,6 +267,18 @@ fn a_refusal_points_at_the_filter_and_quotes_nothing() {
 }
 
 #[test]
+fn only_the_members_an_expression_names_are_read() {
+    for (source, wanted) in [
+        ("source == 'a' && event.source == 'b' && has(data)", Some(vec!["source", "data"])),
+        ("true", Some(vec![])),
+        ("event['source'] == 'a' && source == 'a'", None),
+        ("'source' in event", None),
+    ] {
+        assert_eq!(Program::compile(source).unwrap().wanted, wanted, "{source}");
+    }
+}
+
+#[test]
 fn a_body_that_is_no_event_has_no_answer() {
     let program = Program::compile("data.a == 1 || true").unwrap();
     for body in [&b""[..], b"{", b"[]", b"\xff", b"{\"data\": 1e999}", b"{} x"] {

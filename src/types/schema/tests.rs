@@ -54,7 +54,7 @@ fn the_schema_of_the_seed_describes_the_event() {
             schema["$schema"] = json!(draft);
         }
         let schema = Schema::compile(&schema.to_string(), None).unwrap();
-        assert_eq!(schema.target(), SchemaTarget::Event);
+        assert_eq!(schema.target, SchemaTarget::Event);
         for (subject, data, expected) in [
             (Some(uuid), json!({"userId": "u", "email": "a@b.example"}), ""),
             (Some("nope"), json!({"userId": "u", "email": "a@b.example"}), "/subject must have the format 'uuid'"),
@@ -83,7 +83,7 @@ fn a_schema_says_what_it_describes_by_declaring_data_or_outright() {
         (json!({}), None, SchemaTarget::Data),
         (json!(true), None, SchemaTarget::Data),
     ] {
-        assert_eq!(Schema::compile(&schema.to_string(), target).unwrap().target(), expected, "{schema}");
+        assert_eq!(Schema::compile(&schema.to_string(), target).unwrap().target, expected, "{schema}");
     }
 }
 

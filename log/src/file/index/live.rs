@@ -40,20 +40,28 @@ struct LiveTopic {
 }
 
 impl LiveIndex {
-    /// An empty index of a segment whose first frame will stand at `start`, with room for `expected` records: growing a
-    /// map of a hundred thousand ids takes milliseconds, and appends would wait for it.
-    pub(crate) fn new(base: Position, start: u64, expected: usize) -> Self {
+    /// An empty index of a segment whose first frame will stand at `start`.
+    pub(crate) fn new(base: Position, start: u64) -> Self {
         Self {
             base,
             bytes: start,
             first_time: 0,
             last_time: 0,
-            records: Vec::with_capacity(expected),
+            records: Vec::new(),
             topics: HashMap::new(),
-            ids: HashMap::with_capacity(expected),
+            ids: HashMap::new(),
             repeated_ids: Vec::new(),
             aggregates: HashMap::new(),
         }
+    }
+
+    /// The same with as much room as `other` took: growing a map of a hundred thousand ids takes milliseconds, and
+    /// appends would wait for it.
+    pub(crate) fn with_room_of(mut self, other: &Self) -> Self {
+        self.records.reserve(other.records.len());
+        self.ids.reserve(other.ids.len());
+        self.aggregates.reserve(other.aggregates.len());
+        self
     }
 
     /// Adds the record whose frame of `frame_bytes` stands behind the last one.

@@ -60,7 +60,12 @@ impl PageWriter {
 
     /// Adds a run of bytes.
     pub(super) fn stream(&mut self, bytes: &[u8]) -> Section {
-        self.section(bytes.iter().map(|byte| [*byte]))
+        let section = Section { page: self.next_page, count: bytes.len() as u32, entry_bytes: 1 };
+        for part in bytes.chunks(PAYLOAD_BYTES) {
+            self.bytes.extend_from_slice(part);
+            self.finish_page();
+        }
+        section
     }
 
     /// The pages.
@@ -70,7 +75,8 @@ impl PageWriter {
 
     fn finish_page(&mut self) {
         let start = self.bytes.len() / PAGE_BYTES * PAGE_BYTES;
-        self.bytes.resize(start + PAYLOAD_BYTES, 0);
+        let padding = start + PAYLOAD_BYTES - self.bytes.len();
+        self.bytes.extend_from_slice([0; PAYLOAD_BYTES].get(..padding).unwrap_or_default());
         let checksum = self.bytes.get(start..).map_or(0, |payload| crc32c::crc32c_append(self.next_page, payload));
         self.bytes.extend_from_slice(&checksum.to_le_bytes());
         self.next_page += 1;
