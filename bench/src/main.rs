@@ -69,6 +69,8 @@ enum Section {
     Open,
     /// Sequential reading through the broker and straight from the log.
     Read,
+    /// Publishing in one way only, for a profiler.
+    Alone(sections::publish::Alone),
     /// A broker in a process of its own, told what to do on standard input.
     #[command(hide = true)]
     Worker,
@@ -78,6 +80,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.section {
         Some(Section::Worker) => worker::serve(&arguments.data),
+        Some(Section::Alone(alone)) => {
+            Place::claim(&arguments.data).and_then(|place| sections::publish::alone(&place, alone))
+        }
         section => measure(&arguments, section.unwrap_or(Section::All)),
     };
     match outcome {

@@ -36,7 +36,8 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |column: usize| self.lines().filter_map(|line| line.get(column).map(|cell| cell.chars().count())).max();
+        let width =
+            |column: usize| self.lines().filter_map(|line| line.get(column).map(|cell| cell.chars().count())).max();
         (0..self.columns.len()).map(|column| width(column).unwrap_or(0)).collect()
     }
 
@@ -49,7 +50,8 @@ impl Table {
         padded.collect::<Vec<_>>().join(between)
     }
 
-    fn print(&self) {
+    /// To standard output.
+    pub(crate) fn print(&self) {
         let widths = self.widths();
         println!("\n{}", self.title);
         for line in self.lines() {
@@ -131,9 +133,6 @@ mod tests {
         table.note("on foot");
         let mut out = String::new();
         table.markdown(&mut out);
-        assert_eq!(
-            out,
-            "\n**Speed**\n\n| what    | per second |\n|---|---:|\n| walking |          1 |\n\n- on foot\n"
-        );
+        assert_eq!(out, "\n**Speed**\n\n| what    | per second |\n|---|---:|\n| walking |          1 |\n\n- on foot\n");
     }
 }

@@ -5,7 +5,8 @@
 
 use super::failed;
 use contract::{
-    Atomicity, EventBroker, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence, SubjectTypeId, TopicId,
+    Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence,
+    SubjectTypeId, TopicId,
 };
 use event_broker::{Broker, Config, Storage};
 use serde_json::value::RawValue;
@@ -93,13 +94,19 @@ async fn publish_all(broker: &Arc<Broker>, arguments: &Arguments) -> Result<()> 
     register(broker, arguments.topics).await?;
     let begun = Instant::now();
     let left = Arc::new(AtomicU64::new(arguments.events));
-    let callers: Vec<_> = (0..arguments.callers)
-        .map(|number| {
-            let caller =
-                Caller { broker: Arc::clone(broker), arguments: arguments.clone(), number, left: Arc::clone(&left) };
-            tokio::spawn(caller.publish())
-        })
-        .collect();
+    let mut callers = Vec::new();
+    for number in 0..arguments.callers {
+        let caller = Caller {
+            broker: Arc::clone(broker),
+            arguments: arguments.clone(),
+            number,
+            left: Arc::clone(&left),
+            event_type: type_id(number % arguments.topics)?,
+            subject_type: SubjectTypeId::parse("gts.vendor.bench.caller.v1")?,
+            filling: "x".repeat((arguments.bytes as usize).saturating_sub(400)),
+        };
+        callers.push(tokio::spawn(caller.publish()));
+    }
     let mut waits = Vec::new();
     for caller in callers {
         match caller.await {
@@ -133,6 +140,9 @@ struct Caller {
     arguments: Arguments,
     number: u32,
     left: Arc<AtomicU64>,
+    event_type: EventTypeId,
+    subject_type: SubjectTypeId,
+    filling: String,
 }
 
 impl Caller {
@@ -158,14 +168,12 @@ impl Caller {
     }
 
     fn event(&self, count: u64) -> Result<NewEvent> {
-        let Arguments { run, bytes, topics, .. } = self.arguments;
-        let filling = "x".repeat((bytes as usize).saturating_sub(400));
-        let data = format!(r#"{{"caller":{},"count":{count},"filling":"{filling}"}}"#, self.number);
+        let run = self.arguments.run;
+        let data = format!(r#"{{"caller":{},"count":{count},"filling":"{}"}}"#, self.number, self.filling);
         let data = RawValue::from_string(data)
             .map_err(|error| contract::Error::new(contract::Kind::Malformed, error.to_string()))?;
-        let subject_type = SubjectTypeId::parse("gts.vendor.bench.caller.v1")?;
-        let mut event = NewEvent::new(type_id(self.number % topics)?, "bench", data)
-            .about(subject_type, format!("{run}-{}-{}", self.number, count % 16));
+        let mut event = NewEvent::new(self.event_type.clone(), "bench", data)
+            .about(self.subject_type.clone(), format!("{run}-{}-{}", self.number, count % 16));
         event.id = Some(Uuid::from_u128((u128::from(run) << 96) | (u128::from(self.number) << 64) | u128::from(count)));
         event.tenant = Some(Uuid::from_u128(1));
         Ok(event)
@@ -215,6 +223,6 @@ fn topic_id(number: u32) -> Result<TopicId> {
     TopicId::parse(&format!("gts.hx.core.events.topic.v1~vendor.bench{number}.v1"))
 }
 
-fn type_id(number: u32) -> Result<contract::EventTypeId> {
-    contract::EventTypeId::parse(&format!("gts.hyperspot.core.events.type.v1~vendor.bench.counted{number}.v1"))
+fn type_id(number: u32) -> Result<EventTypeId> {
+    EventTypeId::parse(&format!("gts.hyperspot.core.events.type.v1~vendor.bench.counted{number}.v1"))
 }

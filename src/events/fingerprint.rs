@@ -1,9 +1,12 @@
 //! Fingerprints: fixed-size names for things whose own names are long.
 //!
 //! BLAKE3, cut short. Nobody can make two things share one on purpose, so a fingerprint stands for the thing itself.
-//! Parts are length-prefixed: no two different lists of parts are the same bytes.
+//! Parts are of fixed size or length-prefixed: no two different lists of parts are the same bytes. Topics go in by their
+//! number in the log, types by their tag.
 
-use contract::{EventTypeId, NewEvent, ProducerId, SubjectTypeId, TopicId, digest_form};
+use crate::ledger::tag;
+use contract::{EventTypeId, NewEvent, ProducerId, SubjectTypeId, digest_form};
+use log::TopicNumber;
 use serde_json::Value;
 
 /// The event type's tag in a record's header.
@@ -16,27 +19,32 @@ pub(crate) fn subject_type_tag(id: Option<&SubjectTypeId>) -> u64 {
     id.map_or(0, |id| tag(id.key()))
 }
 
-/// The aggregate (topic, subject type, subject).
-pub(crate) fn aggregate(topic: &TopicId, subject_type: Option<&SubjectTypeId>, subject: &str) -> u128 {
-    Parts::new("aggregate").text(topic.as_str()).optional(subject_type.map(SubjectTypeId::key)).text(subject).finish()
+/// The aggregate: a subject of one type (by its tag) in one topic.
+pub(crate) fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
+    Parts::new(b"aggregate").number(topic.0.into()).number(subject_type_tag).bytes(subject.as_bytes()).finish()
 }
 
 /// What makes two submissions one; `None` where nothing the caller sent can.
-pub(crate) fn idempotency(event: &NewEvent, topic: &TopicId, producer: Option<&ProducerId>) -> Option<u128> {
-    let tenant = event.tenant.map_or([0; 16], |tenant| *tenant.as_bytes());
+pub(crate) fn idempotency(
+    event: &NewEvent,
+    topic: TopicNumber,
+    type_tag: u64,
+    producer: Option<&ProducerId>,
+) -> Option<u128> {
+    let tenant = event.tenant.unwrap_or_default();
     if let Some(deduplication_id) = &event.deduplication_id {
-        return Some(Parts::new("deduplication").text(deduplication_id).text(topic.as_str()).bytes(&tenant).finish());
+        let parts = Parts::new(b"deduplication").number(topic.0.into()).bytes(tenant.as_bytes());
+        return Some(parts.bytes(deduplication_id.as_bytes()).finish());
     }
     let occurred_at = event.occurred_at.map(|time| time.nanos().to_le_bytes());
+    let parts = Parts::new(b"event").number(topic.0.into()).number(type_tag);
     Some(
-        Parts::new("event")
+        parts
             .bytes(event.id?.as_bytes())
-            .text(topic.as_str())
-            .text(event.event_type.key())
-            .bytes(&tenant)
-            .optional(event.subject.as_deref())
-            .bytes(occurred_at.as_ref().map_or(&[], |nanos| nanos.as_slice()))
-            .optional(producer.map(|producer| producer.0.as_str()))
+            .bytes(tenant.as_bytes())
+            .optional(occurred_at.as_ref().map(|nanos| nanos.as_slice()))
+            .optional(event.subject.as_deref().map(str::as_bytes))
+            .optional(producer.map(|producer| producer.0.as_bytes()))
             .finish(),
     )
 }
@@ -45,43 +53,41 @@ pub(crate) fn idempotency(event: &NewEvent, topic: &TopicId, producer: Option<&P
 pub(crate) fn data(value: &Value) -> u64 {
     let mut form = Vec::with_capacity(512);
     digest_form(value, &mut form);
-    first_word(blake3::hash(&form).as_bytes())
+    blake3::hash(&form).as_bytes().as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-fn tag(key: &str) -> u64 {
-    first_word(blake3::hash(key.as_bytes()).as_bytes())
-}
-
-fn first_word(hash: &[u8; 32]) -> u64 {
-    hash.as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-struct Parts(blake3::Hasher);
+/// Parts gathered into one buffer: hashing it at once is cheaper than hashing piece by piece.
+struct Parts(Vec<u8>);
 
 impl Parts {
-    fn new(of: &str) -> Self {
-        Self(blake3::Hasher::new()).text(of)
+    fn new(of: &[u8]) -> Self {
+        let mut parts = Vec::with_capacity(192);
+        parts.extend_from_slice(of);
+        Self(parts)
     }
 
-    fn bytes(mut self, part: &[u8]) -> Self {
-        self.0.update(&(part.len() as u64).to_le_bytes()).update(part);
+    fn number(mut self, part: u64) -> Self {
+        self.0.extend_from_slice(&part.to_le_bytes());
         self
     }
 
-    fn text(self, part: &str) -> Self {
-        self.bytes(part.as_bytes())
+    fn bytes(mut self, part: &[u8]) -> Self {
+        self = self.number(part.len() as u64);
+        self.0.extend_from_slice(part);
+        self
     }
 
     /// An absent part differs from an empty one.
-    fn optional(self, part: Option<&str>) -> Self {
+    fn optional(mut self, part: Option<&[u8]>) -> Self {
+        self.0.push(part.is_some().into());
         match part {
-            Some(part) => self.bytes(&[1]).text(part),
-            None => self.bytes(&[0]),
+            Some(part) => self.bytes(part),
+            None => self,
         }
     }
 
     fn finish(self) -> u128 {
-        let hash = self.0.finalize();
+        let hash = blake3::hash(&self.0);
         hash.as_bytes().as_chunks::<16>().0.first().map_or(0, |half| u128::from_le_bytes(*half))
     }
 }
@@ -101,13 +107,16 @@ mod tests {
         event
     }
 
+    fn key_of(event: &NewEvent, producer: Option<&ProducerId>) -> Option<u128> {
+        idempotency(event, TopicNumber(1), type_tag(&event.event_type), producer)
+    }
+
     #[test]
     fn every_member_of_the_key_counts_and_no_other() {
-        let topic: TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
         let key = |change: &dyn Fn(&mut NewEvent)| {
             let mut changed = event();
             change(&mut changed);
-            idempotency(&changed, &topic, None)
+            key_of(&changed, None)
         };
         let base = key(&|_| ());
         assert_eq!(key(&|e| e.source = "elsewhere".to_owned()), base);
@@ -124,17 +133,28 @@ mod tests {
         for (index, change) in other.iter().enumerate() {
             assert_ne!(key(change), base, "member {index}");
         }
-        assert_ne!(idempotency(&event(), &topic, Some(&ProducerId("p".to_owned()))), base);
+        assert_ne!(key_of(&event(), Some(&ProducerId("p".to_owned()))), base);
+        assert_ne!(idempotency(&event(), TopicNumber(2), type_tag(&event().event_type), None), base);
         assert_eq!(key(&|e| e.id = None), None);
     }
 
     #[test]
+    fn aggregates_differ_by_topic_type_and_subject() {
+        let base = aggregate(TopicNumber(1), 7, "a");
+        assert_eq!(aggregate(TopicNumber(1), 7, "a"), base);
+        for other in
+            [aggregate(TopicNumber(2), 7, "a"), aggregate(TopicNumber(1), 8, "a"), aggregate(TopicNumber(1), 7, "b")]
+        {
+            assert_ne!(other, base);
+        }
+    }
+
+    #[test]
     fn times_compare_as_instants() {
-        let topic: TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
         let at = |text: &str| {
             let mut event = event();
             event.occurred_at = Some(text.parse().unwrap());
-            idempotency(&event, &topic, None)
+            key_of(&event, None)
         };
         assert_eq!(at("2025-12-03T12:00:00Z"), at("2025-12-03T14:00:00.000+02:00"));
         assert_ne!(at("2025-12-03T12:00:00Z"), at("2025-12-03T12:00:00.000001Z"));
@@ -142,13 +162,12 @@ mod tests {
 
     #[test]
     fn a_deduplication_id_stands_in_for_the_whole_key() {
-        let topic: TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
         let with = |id: u128, subject: &str| {
             let mut event = event();
             event.deduplication_id = Some("once".to_owned());
             event.id = Some(Uuid::from_u128(id));
             event.subject = Some(subject.to_owned());
-            idempotency(&event, &topic, Some(&ProducerId(id.to_string())))
+            key_of(&event, Some(&ProducerId(id.to_string())))
         };
         assert_eq!(with(1, "a"), with(2, "b"));
     }

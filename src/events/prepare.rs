@@ -218,15 +218,16 @@ fn build(
     if text.bytes.len() > limits::EVENT_BYTES_MAX {
         return Err(too_large());
     }
-    let subject_type = event.subject_type.as_ref();
+    let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
+    let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let draft = EventDraft {
         topic: topic.number,
         id: id.as_u128(),
-        type_tag: fingerprint::type_tag(&event.event_type),
-        subject_type_tag: fingerprint::subject_type_tag(subject_type),
+        type_tag,
+        subject_type_tag,
         tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
-        aggregate: event.subject.as_ref().map(|subject| fingerprint::aggregate(topic_id, subject_type, subject)),
-        idempotency: fingerprint::idempotency(event, topic_id, producer)
+        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate(topic.number, subject_type_tag, it)),
+        idempotency: fingerprint::idempotency(event, topic.number, type_tag, producer)
             .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
         text: text.bytes,
         splice: text.splice,

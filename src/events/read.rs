@@ -98,17 +98,18 @@ impl Reader<'_> {
     /// Where an aggregate stands.
     pub(crate) async fn aggregate(&self, read: &AggregateRead) -> Result<Aggregate> {
         let topic = self.find_topic(&read.topic)?;
-        let head = self.head(read).await?.ok_or_else(|| Error::not_found("aggregate"))?;
+        let head = self.head(key_of(&topic, read)).await?.ok_or_else(|| Error::not_found("aggregate"))?;
         let last_event = self.at(topic.number, head.sequence).await?;
         Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
     }
 
     /// An aggregate's events.
     pub(crate) async fn read_aggregate(&self, read: &AggregateRead) -> Result<AggregateEvents> {
-        self.find_topic(&read.topic)?;
+        let topic = self.find_topic(&read.topic)?;
         self.check_limit(read.limit)?;
-        let head = self.head(read).await?;
-        let range = Range::Aggregate(key_of(read), read.after);
+        let key = key_of(&topic, read);
+        let head = self.head(key).await?;
+        let range = Range::Aggregate(key, read.after);
         let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
         let page = self.ledger.log().read(range, limit).await.map_err(read_failed)?;
         let items: Vec<_> = page.into_iter().map(stored_event).collect();
@@ -130,8 +131,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn head(&self, read: &AggregateRead) -> Result<Option<Head>> {
-        let key = key_of(read);
+    async fn head(&self, key: u128) -> Result<Option<Head>> {
         self.ledger.ask(move |state| state.head(key)).await?
     }
 
@@ -170,8 +170,8 @@ impl Reader<'_> {
     }
 }
 
-fn key_of(read: &AggregateRead) -> u128 {
-    fingerprint::aggregate(&read.topic, Some(&read.subject_type), &read.subject)
+fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
+    fingerprint::aggregate(topic.number, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
 }
 
 /// Waits until the topic goes past `offset`; `false` when the time is up or the broker closes first.

@@ -16,6 +16,7 @@ mod registry;
 mod rows;
 mod state;
 mod table;
+mod tag;
 mod writer;
 
 pub use carried::Carried;
@@ -25,6 +26,7 @@ pub use entry::Entry;
 pub use registry::{Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
 pub use state::State;
+pub use tag::tag;
 
 use crate::clock::Clock;
 use checkpoint::Checkpoints;

@@ -4,6 +4,7 @@
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
 use super::entry::Entry;
+use super::tag::tag;
 use contract::{EventType, EventTypeId, Position, Sequence, Span, Topic, TopicId, limits};
 use log::TopicNumber;
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub struct TypeEntry {
     pub event_type: EventType,
     /// The entry that defined it so.
     pub defined_at: Position,
+    /// Its tag in records' headers.
+    pub tag: u64,
 }
 
 impl TopicEntry {
@@ -149,6 +152,7 @@ impl Registry {
     pub(super) fn add_type(&mut self, event_type: EventType, defined_at: Position) {
         let id = event_type.definition.id.clone();
         self.version = self.version.max(defined_at);
-        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at }));
+        let tag = tag(id.key());
+        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at, tag }));
     }
 }

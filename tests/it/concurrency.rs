@@ -106,7 +106,7 @@ async fn a_thousand_waiting_readers_all_get_the_next_event() {
         .collect();
     let stored = broker.publish(event("a"), None).await.unwrap().event;
     for reader in readers {
-        assert_eq!(reader.await.unwrap().items, [stored.clone()]);
+        assert_eq!(reader.await.unwrap().items, std::slice::from_ref(&stored));
     }
 }
 

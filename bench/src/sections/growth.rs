@@ -15,9 +15,19 @@ const FLAT: f64 = 1.2;
 pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let events = run.count(EVENTS);
     let history = run.history(events)?;
-    let mut table = Table::new(format!("{CALLERS} callers, batches of {BATCH}, every event of a new aggregate"), [
-        "events", "events/s", "CPU us/event", "disk MiB/s", "events/sync", "synced raw MiB/s", "disk of it", "RSS MiB",
-    ]);
+    let mut table = Table::new(
+        format!("{CALLERS} callers, batches of {BATCH}, every event of a new aggregate"),
+        [
+            "events",
+            "events/s",
+            "CPU us/event",
+            "disk MiB/s",
+            "events/sync",
+            "synced raw MiB/s",
+            "disk of it",
+            "RSS MiB",
+        ],
+    );
     for (number, step) in history.steps.iter().enumerate() {
         let upto = events / history.steps.len() as u64 * (number as u64 + 1);
         table.row(row(format!("to {}", whole(upto as f64)), step));
@@ -34,7 +44,12 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let measured = format!("x {growth:.2} (old aggregates: x {:.2})", again.done.cpu_micros() / first(&history.steps));
     report.target("CPU per event, last three tenths against first three", "x 1.2 at most", measured, growth <= FLAT);
     let slower = self::growth(&history.steps, |done| done.seconds / done.events as f64);
-    report.target("time per event, last three tenths against first three", "x 1.2 at most", format!("x {slower:.2}"), slower <= FLAT);
+    report.target(
+        "time per event, last three tenths against first three",
+        "x 1.2 at most",
+        format!("x {slower:.2}"),
+        slower <= FLAT,
+    );
     Ok(())
 }
 

@@ -12,9 +12,10 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let (place, crashes, raw_time) = (run.place, run.rounds(), run.raw_time());
     let (small, large) = (run.count(growth::EVENTS) / 10, run.count(growth::EVENTS));
     let mut samples = Samples::default();
-    let mut table = Table::new("Opening in a new process; seconds until it can publish", [
-        "", "seconds", "CPU s", "RSS MiB", "peak MiB", "then closing, s", "reading its files, s", "log GiB",
-    ]);
+    let mut table = Table::new(
+        "Opening in a new process; seconds until it can publish",
+        ["", "seconds", "CPU s", "RSS MiB", "peak MiB", "then closing, s", "reading its files, s", "log GiB"],
+    );
     samples.take(place, raw_time)?;
     let mut history = History::build(place, "small", small)?;
     opening(&mut history, &mut table, crashes)?;

@@ -5,6 +5,7 @@ use crate::Outcome;
 use crate::events::{self, Aggregates};
 use crate::figures::{fine, kibibytes, mebibytes, median, millis_at, percent, whole};
 use crate::load::{Done, Load, Until};
+use crate::place::{Place, remove};
 use crate::raw::{self, Samples, Shape, SyncLoop};
 use crate::report::{Report, Table};
 use crate::store::Store;
@@ -50,6 +51,40 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     Ok(())
 }
 
+/// One way alone, for as long as a profiler wants.
+#[derive(clap::Args, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alone {
+    /// How many publish at the same time.
+    #[arg(long, default_value_t = 16)]
+    callers: u64,
+    /// Events to a request.
+    #[arg(long, default_value_t = 100)]
+    batch: u64,
+    /// How long.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// In memory instead of in files.
+    #[arg(long)]
+    memory: bool,
+}
+
+/// Publishes in one way only, without a look at the bare disk.
+pub(crate) fn alone(place: &Place, alone: Alone) -> Outcome {
+    let runtime = runtime()?;
+    let folder = place.fresh("alone")?;
+    let store = match alone.memory {
+        true => runtime.block_on(Store::memory())?,
+        false => runtime.block_on(Store::files(&folder))?,
+    };
+    let mut case = Case { callers: alone.callers, batch: alone.batch, rounds: Vec::new(), bare: Vec::new() };
+    case.publish(&runtime, &store, Duration::from_secs(alone.seconds))?;
+    runtime.block_on(store.close());
+    let cases = [case];
+    speeds("Publishing", &cases)?.print();
+    groups(&cases).print();
+    Ok(())
+}
+
 fn in_memory(run: &Run<'_>, runtime: &Runtime, callers: u64, batch: u64) -> Outcome<Case> {
     let store = runtime.block_on(Store::memory())?;
     let mut case = Case { callers, batch, rounds: Vec::new(), bare: Vec::new() };
@@ -73,7 +108,7 @@ fn in_files(run: &Run<'_>, runtime: &Runtime, callers: u64, batch: u64) -> Outco
         });
     }
     runtime.block_on(store.close());
-    crate::place::remove(&folder)?;
+    remove(&folder)?;
     Ok(case)
 }
 
@@ -90,9 +125,10 @@ impl Case {
     }
 
     fn name(&self) -> String {
+        let callers = if self.callers == 1 { "1 caller".to_owned() } else { format!("{} callers", self.callers) };
         match self.batch {
-            1 => format!("{} callers, single", self.callers),
-            batch => format!("{} callers, batches of {batch}", self.callers),
+            1 => format!("{callers}, single"),
+            batch => format!("{callers}, batches of {batch}"),
         }
     }
 
@@ -118,7 +154,8 @@ fn speeds(title: &str, cases: &[Case]) -> Outcome<Table> {
         ]);
     }
     let text = median(cases.iter().map(|case| case.median(|done| done.text_bytes as f64 / done.events as f64)));
-    table.note(format!("an event's JSON is about {text:.0} bytes as stored; 100 000 aggregates; every event has an id"));
+    table
+        .note(format!("an event's JSON is about {text:.0} bytes as stored; 100 000 aggregates; every event has an id"));
     let making = fine(events::making_seconds()?);
     table.note(format!("processor time includes making the events: {making} s per million"));
     Ok(table)
@@ -165,9 +202,10 @@ fn sync_rates(cases: &[Case]) -> Table {
 
 fn bandwidths(cases: &[Case]) -> Table {
     let title = "Bandwidth, beside bare sequential writing";
-    let mut table = Table::new(title, [
-        "", "disk MiB/s", "synced raw", "disk of it", "text of it", "unsynced raw", "disk of it", "text of it",
-    ]);
+    let mut table = Table::new(
+        title,
+        ["", "disk MiB/s", "synced raw", "disk of it", "text of it", "unsynced raw", "disk of it", "text of it"],
+    );
     for case in cases {
         let (disk, text) = (case.median(Done::disk_bytes_per_second), case.median(Done::text_bytes_per_second));
         let synced = case.bare(|bare| bare.growing.bytes_per_second);

@@ -63,7 +63,10 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 fn show(report: &mut Report, passes: &[Vec<Pass>; 3], files: f64) {
     let title = "Sequential reading, one reader, warm cache";
     let mut table = Table::new(title, ["", "text GiB/s", "events/s", "CPU us/event", "text GiB read"]);
-    for (name, passes) in ["broker.read, pages of 100", "log.read(All), pages of 1 MiB", "log.read(Topic), pages of 1 MiB"].iter().zip(passes)
+    for (name, passes) in
+        ["broker.read, pages of 100", "log.read(All), pages of 1 MiB", "log.read(Topic), pages of 1 MiB"]
+            .iter()
+            .zip(passes)
     {
         let figure = |figure: fn(&Pass) -> f64| median(passes.iter().map(figure));
         let speed = figure(|pass| pass.text_bytes as f64 / pass.seconds);
