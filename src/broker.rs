@@ -22,7 +22,8 @@ use uuid::Uuid;
 
 /// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
 pub struct Broker {
-    ledger: Ledger,
+    /// Shared with the retention chore, which ends when this is gone.
+    ledger: Arc<Ledger>,
     policy: Policy,
     clock: Arc<dyn Clock>,
     log_kind: &'static str,
@@ -67,7 +68,9 @@ impl Broker {
             Storage::Memory => "memory",
             Storage::File { .. } => "file",
         };
-        let ledger = Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?;
+        let ledger = Arc::new(Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?);
+        let every = Duration::from_secs(config.retention_check_seconds);
+        tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every));
         let policy = Policy { config, schemas: Schemas::default() };
         let broker = Self { ledger, policy, clock, log_kind, filter_failures: AtomicU64::new(0) };
         broker.declare().await?;
@@ -135,14 +138,6 @@ impl Broker {
         let limit_max = self.policy.config.read_events_max;
         Reader { ledger: &self.ledger, limit_max, filter_failures: &self.filter_failures }
     }
-
-    fn check_page(&self, limit: usize) -> Result<()> {
-        let limit_max = self.policy.config.read_events_max;
-        match (1..=limit_max).contains(&limit) {
-            true => Ok(()),
-            false => Err(Error::invalid("/limit", format!("must be between 1 and {limit_max}"))),
-        }
-    }
 }
 
 impl EventBroker for Broker {
@@ -165,7 +160,7 @@ impl EventBroker for Broker {
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
         Box::pin(async move {
-            self.check_page(limit)?;
+            self.reader().check_limit(limit)?;
             Ok(topics::list(&self.ledger.registry(), pattern, after, limit))
         })
     }
@@ -189,7 +184,7 @@ impl EventBroker for Broker {
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
-            self.check_page(limit)?;
+            self.reader().check_limit(limit)?;
             Ok(types::list(&self.ledger.registry(), pattern, after, limit))
         })
     }

@@ -32,6 +32,8 @@ pub struct Config {
     pub batch_bytes_max: usize,
     /// Rows of the tables kept in RAM before they go to disk.
     pub checkpoint_rows: usize,
+    /// How often events past their topic's retention are looked for, in seconds.
+    pub retention_check_seconds: u64,
 }
 
 /// Where a log lies.
@@ -105,6 +107,7 @@ impl Default for Config {
             batch_events_max: limits::BATCH_EVENTS_MAX,
             batch_bytes_max: limits::BATCH_BYTES_MAX,
             checkpoint_rows: limits::CHECKPOINT_ROWS_DEFAULT,
+            retention_check_seconds: limits::RETENTION_CHECK_SECONDS_DEFAULT,
         }
     }
 }

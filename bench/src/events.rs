@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.orders.v1";
-const EVENT_TYPE: &str = "gts.vendor.shop.order_placed.v1";
-const SUBJECT_TYPE: &str = "gts.vendor.shop.order.v1";
+const TOPIC: &str = "gts.hx.core.events.topic.v1~acme.orders.v1";
+const EVENT_TYPE: &str = "gts.acme.shop.order_placed.v1";
+const SUBJECT_TYPE: &str = "gts.acme.shop.order.v1";
 
 /// Which aggregates the events speak of.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -44,8 +44,8 @@ impl Maker {
             Aggregates::Distinct => number,
             Aggregates::Among(count) => mixed(number) % count,
         };
-        let (customer, amount) = (number % 10_007, number % 997);
-        let data = format!(r#"{{"customer":"c-{customer}","amount":{amount}.95,"currency":"EUR"}}"#);
+        let (by, amount) = (number % 10_007, number % 997);
+        let data = format!(r#"{{"by":{by},"amount":{amount}.95,"currency":"EUR"}}"#);
         let mut event = NewEvent::new(self.event_type.clone(), "shop", RawValue::from_string(data)?)
             .about(self.subject_type.clone(), subject.to_string());
         event.id = Some(Uuid::from_u64_pair(mixed(number), mixed(!number)));
@@ -66,11 +66,11 @@ pub(crate) async fn register(broker: &Broker) -> Outcome {
     event_type.data_schema = Some(serde_json::json!({
         "type": "object",
         "properties": {
-            "customer": {"type": "string", "maxLength": 40},
+            "by": {"type": "integer", "minimum": 0},
             "amount": {"type": "number", "minimum": 0},
             "currency": {"enum": ["EUR", "USD", "GBP"]}
         },
-        "required": ["customer", "amount", "currency"]
+        "required": ["by", "amount", "currency"]
     }));
     broker.register_event_type(event_type).await?;
     Ok(())

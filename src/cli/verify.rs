@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Walks a log and checks every checksum, number and index. Changes nothing.
 ///
-/// Exit code 0: all is well. 1: damage, each named with file, offset and reason.
+/// Exit code 0: all is well. 1: damage, each named with file, offset and reason. 2: there is no log to check.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  event-broker verify --data ./data")]
 pub(super) struct Arguments {
@@ -20,6 +20,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    if !arguments.data.join(file::LOG_FOLDER).is_dir() {
+        eprintln!("event-broker: there is no log in {}; name the data folder with --data", arguments.data.display());
+        return ExitCode::from(2);
+    }
     let progress = |done: file::Progress| {
         if !arguments.quiet {
             eprint!("\rchecked {} of {} segments", done.segments, done.segments_total);

@@ -124,7 +124,8 @@ impl Reader<'_> {
         self.ledger.registry().topic(id).cloned().ok_or_else(|| Error::not_found("topic"))
     }
 
-    fn check_limit(&self, limit: usize) -> Result<()> {
+    /// A page's limit must be one a caller may ask for.
+    pub(crate) fn check_limit(&self, limit: usize) -> Result<()> {
         match (1..=self.limit_max).contains(&limit) {
             true => Ok(()),
             false => Err(Error::invalid("/limit", format!("must be between 1 and {}", self.limit_max))),

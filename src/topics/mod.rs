@@ -5,7 +5,7 @@
 
 mod retention;
 
-pub(crate) use retention::{expire, trim};
+pub(crate) use retention::{expire, keep_expiring, trim};
 
 use crate::ledger::{Command, Decision, Entry, Ledger, Registry, read_failed};
 use contract::{

@@ -1,6 +1,10 @@
 //! Retention: what goes, what stays true of it, and what readers are told.
 
-use crate::scenario::check;
+use crate::scenario::{check, subject_type_id, topic_id, type_id};
+use contract::{EventBroker, Kind, NewEvent, NewEventType, NewTopic, Read};
+use event_broker::{Broker, Config, ManualClock};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn events_past_their_age_go_and_readers_are_told() {
@@ -73,4 +77,31 @@ fn trimming_by_hand_goes_no_further_than_the_tail() {
         read default after=2                        -> 3 next 3 tail 3
     ",
     );
+}
+
+#[tokio::test]
+async fn a_running_broker_expires_by_itself() {
+    let clock = Arc::new(ManualClock::at(1_764_763_200_000));
+    let config = Config { retention_check_seconds: 0, ..Config::default() };
+    let broker = Broker::open_at(config, clock.clone()).await.unwrap();
+    let mut topic = NewTopic::new(topic_id("brief"));
+    topic.retention = Some("PT1H".parse().unwrap());
+    broker.register_topic(topic).await.unwrap();
+    let mut placed = NewEventType::new(type_id("placed").parse().unwrap());
+    placed.topic = Some(topic_id("brief"));
+    broker.register_event_type(placed.clone()).await.unwrap();
+    let data = serde_json::value::to_raw_value(&serde_json::json!({})).unwrap();
+    let mut event = NewEvent::new(placed.id, "test", data).about(subject_type_id("order"), "a");
+    event.tenant = Some(uuid::Uuid::from_u128(1));
+    broker.publish(event, None).await.unwrap();
+    assert_eq!(broker.read(Read::all(topic_id("brief"))).await.unwrap().items.len(), 1);
+    clock.advance(3_600_001);
+    let gone = async {
+        while broker.read(Read::all(topic_id("brief"))).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the chore runs");
+    let error = broker.read(Read::all(topic_id("brief"))).await.unwrap_err();
+    assert_eq!((error.kind(), error.earliest().unwrap().0), (Kind::Trimmed, 2));
 }

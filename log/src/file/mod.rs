@@ -56,7 +56,7 @@ use tokio::sync::{oneshot, watch};
 use writer::Job;
 
 /// The folder of the log inside a data folder.
-const LOG_FOLDER: &str = "log";
+pub const LOG_FOLDER: &str = "log";
 /// Offsets in a segment must fit in 32 bits, with the longest batch behind the longest segment.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 

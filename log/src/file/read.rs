@@ -214,3 +214,23 @@ fn trimmed(state: &State, range: Range) -> Option<LogError> {
     let removed = state.marks.removed_through(topic);
     (after < removed).then(|| LogError::Trimmed(removed.next()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{FileLog, Options};
+    use crate::testing::fault_disk::FaultDisk;
+    use crate::testing::{NO_LIMIT, Numbering};
+    use crate::{Log, TopicNumber};
+
+    /// The hot tail is asked first and would have said so; a removal may come between the two.
+    #[tokio::test]
+    async fn a_disk_read_that_begins_in_what_was_just_removed_is_told() {
+        let log = FileLog::open(Arc::new(FaultDisk::new()), Options::default()).unwrap();
+        log.append(Position::ZERO, Numbering::default().entries(&[1, 1, 1])).await.unwrap();
+        log.remove(TopicNumber(1), Sequence(2)).await.unwrap();
+        let read = |after| log.shared.read(Range::Topic(TopicNumber(1), Sequence(after)), NO_LIMIT);
+        assert!(matches!(read(1), Err(LogError::Trimmed(Sequence(3)))));
+        assert_eq!(read(2).unwrap().len(), 1);
+    }
+}
