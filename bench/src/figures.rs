@@ -77,7 +77,7 @@ mod tests {
     fn numbers_are_printed_for_people() {
         assert_eq!(whole(1_234_567.4), "1 234 567");
         assert_eq!(whole(-12.0), "-12");
-        assert_eq!(fine(3.14159), "3.14");
+        assert_eq!(fine(2.34567), "2.35");
         assert_eq!(fine(1234.5), "1 234");
         assert_eq!(percent(0.874), "87 %");
     }

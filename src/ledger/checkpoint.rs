@@ -10,7 +10,6 @@ use super::registry::Registry;
 use super::rows::Remembered;
 use super::state::State;
 use super::table::{Done, Found, Tables};
-use bytes::Bytes;
 use contract::{EventType, Position, Sequence, Topic};
 use log::{Damage, Limit, Log, LogError, Range, crash_point};
 use serde::{Deserialize, Serialize};
@@ -112,9 +111,14 @@ pub(super) async fn load(log: &dyn Log, folder: Option<&Path>) -> Result<State, 
         Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => Ok(snapshot.restore(tables)),
         _ => {
             drop(tables);
-            Ok(State::new(Tables::fresh(folder, stamp)?))
+            Ok(start_over(folder)?)
         }
     }
+}
+
+/// An empty state, whatever the folder holds: the way out when the tables turn out to be unreadable.
+pub(super) fn start_over(folder: &Path) -> io::Result<State> {
+    Ok(State::new(Tables::fresh(folder, stamp)?))
 }
 
 /// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
@@ -176,6 +180,6 @@ impl Snapshot {
         for (defined_at, event_type) in self.event_types {
             registry.add_type(event_type, defined_at);
         }
-        State { position, time, registry: Arc::new(registry), tails, tables, last_body: Bytes::new() }
+        State { position, time, registry: Arc::new(registry), tails, ..State::new(tables) }
     }
 }

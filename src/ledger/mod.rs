@@ -88,8 +88,14 @@ impl Ledger {
         checkpoint_rows: usize,
     ) -> std::result::Result<Self, LogError> {
         let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
-        let checkpointed = state.position();
+        let mut checkpointed = state.position();
         fold::catch_up(log.as_ref(), &mut state, |_| ()).await?;
+        if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
+            drop(state);
+            state = checkpoint::start_over(folder)?;
+            checkpointed = Position::ZERO;
+            fold::catch_up(log.as_ref(), &mut state, |_| ()).await?;
+        }
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
         let shared = Arc::new(Shared::new(&state));
         let writer = Writer {

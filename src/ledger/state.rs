@@ -13,7 +13,7 @@ use bytes::Bytes;
 use contract::{Error, Kind, Position, Result, Sequence};
 use log::{Facets, Header, Record, TopicNumber};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What the log amounts to, through one position.
 pub struct State {
@@ -27,6 +27,8 @@ pub struct State {
     pub(super) tables: Tables,
     /// The last record's body: a checkpoint is known by it.
     pub(super) last_body: Bytes,
+    /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
+    pub(super) table_failure: OnceLock<Error>,
 }
 
 impl State {
@@ -39,6 +41,7 @@ impl State {
             tails: Vec::new(),
             tables,
             last_body: Bytes::new(),
+            table_failure: OnceLock::new(),
         }
     }
 
@@ -62,13 +65,13 @@ impl State {
 
     /// Where an aggregate stands.
     pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
-        let row = self.tables.heads.get(aggregate).map_err(table_failed)?;
+        let row = self.tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;
         Ok(row.map(Head::decode))
     }
 
     /// The event stored under this idempotency key, however long ago.
     pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
-        let row = self.tables.keys.get(key).map_err(table_failed)?;
+        let row = self.tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
         Ok(row.map(Remembered::decode))
     }
 
@@ -123,6 +126,12 @@ impl State {
         }
     }
 
+    fn table_failed(&self, cause: io::Error) -> Error {
+        let detail = "The broker's own tables cannot be read; it rebuilds them from the log when it is opened again.";
+        let error = Error::new(Kind::Unavailable, detail).with_source(cause).with_retry_after(5);
+        self.table_failure.get_or_init(|| error).clone()
+    }
+
     fn set_tail(&mut self, topic: TopicNumber, sequence: Sequence) {
         let index = topic.0 as usize;
         if self.tails.len() <= index {
@@ -132,10 +141,4 @@ impl State {
             *tail = sequence;
         }
     }
-}
-
-fn table_failed(cause: io::Error) -> Error {
-    Error::new(Kind::Unavailable, "The broker's own tables cannot be read; it rebuilds them when it is opened again.")
-        .with_source(cause)
-        .with_retry_after(5)
 }

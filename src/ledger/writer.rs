@@ -100,6 +100,12 @@ impl Writer {
         }
         job.decide(&mut Decision::new(&self.state, &mut self.overlay, now));
         self.forming.push(job);
+        if let Some(error) = self.state.table_failure.get().cloned() {
+            self.checkpoints.collect(&mut self.state);
+            // If even that fails, the next opening meets the same damage and says the same.
+            let _ = self.state.tables.condemn();
+            self.fail(error, Vec::new());
+        }
     }
 
     /// Sends the group being formed on its way. A group that wrote nothing is answered at once: nothing it could rest
@@ -141,7 +147,9 @@ impl Writer {
                 self.apply(&records);
                 let next = self.start_append().await;
                 jobs.into_iter().for_each(|job| job.answer(Ok(())));
-                self.checkpoints.consider(&mut self.state, self.clock.now());
+                if self.failed.is_none() {
+                    self.checkpoints.consider(&mut self.state, self.clock.now());
+                }
                 next
             }
             Err(LogError::TailMoved(_)) => {
@@ -149,7 +157,7 @@ impl Writer {
                 None
             }
             Err(error) => {
-                self.fail(error, jobs);
+                self.fail(unavailable(error), jobs);
                 None
             }
         }
@@ -173,7 +181,7 @@ impl Writer {
                 let now = self.clock.now();
                 jobs.into_iter().for_each(|job| self.decide(job, now));
             }
-            Err(error) => self.fail(error, jobs),
+            Err(error) => self.fail(unavailable(error), jobs),
         }
     }
 
@@ -184,7 +192,8 @@ impl Writer {
             return;
         }
         if !log_is_open {
-            return self.fail(LogError::Io(Arc::new(std::io::Error::other("the engine has stopped"))), Vec::new());
+            let stopped = LogError::Io(Arc::new(std::io::Error::other("the engine has stopped")));
+            return self.fail(unavailable(stopped), Vec::new());
         }
         let jobs = std::mem::take(&mut self.forming);
         self.decide_anew(jobs).await;
@@ -205,8 +214,8 @@ impl Writer {
         Ok(())
     }
 
-    fn fail(&mut self, error: LogError, jobs: Vec<Box<dyn Job>>) {
-        let error = unavailable(error);
+    /// Refuses these commands, those of the group being formed, and all that will come.
+    fn fail(&mut self, error: Error, jobs: Vec<Box<dyn Job>>) {
         self.overlay.clear();
         self.shared.report_failure(&error);
         for job in jobs.into_iter().chain(std::mem::take(&mut self.forming)) {

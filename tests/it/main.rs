@@ -21,4 +21,5 @@ mod publishing;
 mod reading;
 mod registry;
 mod retention;
+mod tables;
 mod tidy;

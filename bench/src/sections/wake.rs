@@ -47,14 +47,12 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 }
 
 fn add_rounds(table: &mut Table, engine: &str, rounds: &[Round]) {
-    let figures: [(&str, fn(&Round) -> f64); 3] = [
-        ("call to answer", |round| round.call_to_answer),
-        ("call to receipt", |round| round.call_to_receipt),
-        ("answer to receipt", |round| round.answer_to_receipt),
-    ];
-    for (name, figure) in figures {
+    let mut add = |name: &str, figure: fn(&Round) -> f64| {
         add(table, &format!("{engine}: {name}"), rounds.iter().map(figure).collect());
-    }
+    };
+    add("call to answer", |round| round.call_to_answer);
+    add("call to receipt", |round| round.call_to_receipt);
+    add("answer to receipt", |round| round.answer_to_receipt);
 }
 
 fn add(table: &mut Table, name: &str, mut samples: Vec<f64>) {

@@ -1,7 +1,7 @@
 //! The real disk: one folder, and the lock that gives it to one process.
 //!
 //! - Small appends write zeros ahead of themselves, so that the next ones change no file length and their sync needs no
-//!   journal commit (on ext4 that halves the time of a small sync; see `docs/format.md`). Trailing zeros mean nothing.
+//!   journal commit (measured in `docs/format.md`). Trailing zeros mean nothing.
 //! - Handles stay open between calls; `remove` lets go of one.
 
 use super::Disk;

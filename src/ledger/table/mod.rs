@@ -129,6 +129,11 @@ impl Tables {
         self.keys.active.retain(|_, row| stamp(row) >= expire_before);
     }
 
+    /// Takes the checkpoint on disk out of force: opening finds nothing then, and refolds. No job may be running.
+    pub fn condemn(&mut self) -> io::Result<()> {
+        self.shared.as_ref().map_or(Ok(()), |shared| Manifest::remove(&shared.folder))
+    }
+
     /// Begins a checkpoint of all rows put so far; `payload` must speak of the same moment. The job belongs on a
     /// background thread, its outcome back here in [`install`](Self::install).
     ///
