@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// A [`FolderDisk`] with counters.
 pub(crate) struct CountingDisk {
@@ -19,6 +20,7 @@ pub(crate) struct CountingDisk {
 pub(crate) struct Counters {
     syncs: AtomicU64,
     bytes: AtomicU64,
+    nanos: AtomicU64,
 }
 
 /// What was counted in some stretch of time.
@@ -28,11 +30,23 @@ pub(crate) struct Counts {
     pub(crate) syncs: u64,
     /// Bytes the engine asked to be written to segments.
     pub(crate) bytes: u64,
+    /// How long the log's thread was in those writes and syncs, in nanoseconds.
+    pub(crate) nanos: u64,
 }
 
 impl CountingDisk {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self { inner: FolderDisk::open(folder)?, counters: Arc::default() })
+    }
+
+    /// Does something to a segment, counting it and its time.
+    fn counted<T>(&self, counter: &AtomicU64, amount: u64, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let outcome = work();
+        counter.fetch_add(amount, Ordering::Relaxed);
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.nanos.fetch_add(nanos, Ordering::Relaxed);
+        outcome
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
@@ -43,14 +57,15 @@ impl CountingDisk {
 impl Counters {
     /// Everything so far.
     pub(crate) fn total(&self) -> Counts {
-        Counts { syncs: self.syncs.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts { syncs: load(&self.syncs), bytes: load(&self.bytes), nanos: load(&self.nanos) }
     }
 }
 
 impl Counts {
     /// What came after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
-        Self { syncs: self.syncs - earlier.syncs, bytes: self.bytes - earlier.bytes }
+        Self { syncs: self.syncs - earlier.syncs, bytes: self.bytes - earlier.bytes, nanos: self.nanos - earlier.nanos }
     }
 }
 
@@ -68,10 +83,8 @@ impl Disk for CountingDisk {
     }
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if is_segment(name) {
-            self.counters.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        }
-        self.inner.write(name, offset, bytes)
+        let write = || self.inner.write(name, offset, bytes);
+        if is_segment(name) { self.counted(&self.counters.bytes, bytes.len() as u64, write) } else { write() }
     }
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
@@ -79,10 +92,8 @@ impl Disk for CountingDisk {
     }
 
     fn sync(&self, name: Option<&str>) -> io::Result<()> {
-        if name.is_some_and(is_segment) {
-            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        }
-        self.inner.sync(name)
+        let sync = || self.inner.sync(name);
+        if name.is_some_and(is_segment) { self.counted(&self.counters.syncs, 1, sync) } else { sync() }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -104,6 +115,8 @@ mod tests {
         disk.sync(Some("a.idx")).unwrap();
         disk.sync(None).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(disk.counters().total(), Counts { syncs: 1, bytes: 4 });
+        let Counts { syncs, bytes, nanos } = disk.counters().total();
+        assert_eq!((syncs, bytes), (1, 4));
+        assert!(nanos > 0);
     }
 }

@@ -72,6 +72,16 @@ impl Done {
         self.counts.bytes as f64 / self.counts.syncs.max(1) as f64
     }
 
+    /// Part of the time in which the log's thread was writing or syncing.
+    pub(crate) fn disk_busy(&self) -> f64 {
+        self.counts.nanos as f64 / 1e9 / self.seconds
+    }
+
+    /// How long writing and syncing a group took, in milliseconds.
+    pub(crate) fn millis_per_sync(&self) -> f64 {
+        self.counts.nanos as f64 / 1e6 / self.counts.syncs.max(1) as f64
+    }
+
     /// Processor time of one event, in microseconds; also seconds for a million.
     pub(crate) fn cpu_micros(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.events.max(1) as f64

@@ -48,8 +48,9 @@ pub trait Log: Send + Sync {
     ///
     /// Positions in `batch` must run densely from `after + 1`, and times must not fall behind the last record ever stored
     /// (removed or not); anything else is [`LogError::Misnumbered`] and writes nothing. Sequences are the caller's word.
-    /// An aggregate's records all lie in one topic. One append at a time: a second one waits for the first. An append
-    /// whose future is dropped may still happen.
+    /// An aggregate's records all lie in one topic. One append at a time: a second one waits for the first. The
+    /// thread that polls may be held up by the disk; give it one of its own. An append whose future is dropped may still
+    /// happen.
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>>;
 
     /// Records of `range`, in its order, as many as `limit` allows but at least one if there is one.

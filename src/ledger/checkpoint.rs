@@ -55,7 +55,7 @@ impl Checkpoints {
 
     /// Begins a checkpoint if one is due and none is under way.
     pub(super) fn consider(&mut self, state: &mut State, now: i64) {
-        let rows = state.tables.heads.dirty_rows() + state.tables.keys.dirty_rows();
+        let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
         if self.running.is_some() || (rows < self.rows_due && records < RECORDS_DUE) {
             return;
@@ -92,14 +92,18 @@ impl Checkpoints {
     /// The last checkpoint before the end, written here and now.
     pub(super) fn last(&mut self, state: &mut State, now: i64) {
         self.collect(state);
-        if self.on_disk
-            && self.position < state.position
-            && let Some(job) = freeze(state, now)
-            && let Ok(done) = job.run(&crash_point)
-        {
-            state.tables.install(done);
+        if self.on_disk && self.position < state.position {
+            write_now(state, now);
         }
     }
+}
+
+/// Writes a checkpoint here and now; whether that worked. Without a folder it does not.
+pub(super) fn write_now(state: &mut State, now: i64) -> bool {
+    let done = freeze(state, now).map(|job| job.run(&crash_point));
+    let Some(Ok(done)) = done else { return false };
+    state.tables.install(done);
+    true
 }
 
 /// The state as of the last checkpoint in `folder`; an empty one where there is none to trust.

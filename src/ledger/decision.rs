@@ -34,10 +34,8 @@ pub struct Overlay {
     tails: HashMap<TopicNumber, Sequence>,
     heads: KeyMap<Head>,
     keys: KeyMap<Remembered>,
-    /// Records of the group being formed.
+    /// Records decided and not handed over yet.
     records: Vec<Record>,
-    /// Bytes of those records' bodies.
-    bytes: usize,
     undo: Vec<Undo>,
     /// Bodies are cut from one buffer, so that an event costs no allocation of its own.
     buffer: BytesMut,
@@ -146,7 +144,7 @@ impl<'a> Decision<'a> {
                 Undo::Registry(before) => overlay.registry = before,
             }
         }
-        overlay.bytes -= overlay.records.drain(mark.records..).map(|record| record.body.len()).sum::<usize>();
+        overlay.records.truncate(mark.records);
         overlay.position = mark.position;
     }
 
@@ -213,21 +211,19 @@ impl<'a> Decision<'a> {
             let remembered = Remembered { position, time, digest: mark.digest };
             overlay.undo.push(Undo::Key(mark.key, overlay.keys.insert(mark.key, remembered)));
         }
-        overlay.bytes += record.body.len();
         overlay.records.push(record.clone());
     }
 }
 
 impl Overlay {
-    /// Bytes of the group being formed.
+    /// How many records were decided and not handed over yet.
     #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
+    pub const fn records(&self) -> usize {
+        self.records.len()
     }
 
-    /// The records of the group being formed; a new group begins.
+    /// The records decided since this was last asked.
     pub fn take_records(&mut self) -> Vec<Record> {
-        self.bytes = 0;
         std::mem::take(&mut self.records)
     }
 

@@ -6,6 +6,7 @@
 //!
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
 
+mod appender;
 mod carried;
 mod checkpoint;
 mod command;
@@ -29,11 +30,13 @@ pub use state::State;
 pub use tag::tag;
 
 use crate::clock::Clock;
+use appender::Appender;
 use checkpoint::Checkpoints;
 use command::{Job, Submitted};
 use contract::{Error, Kind, Position, Result};
 use decision::Overlay;
 use log::{Log, LogError, TopicNumber};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -88,13 +91,11 @@ impl Ledger {
         checkpoint_rows: usize,
     ) -> std::result::Result<Self, LogError> {
         let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
-        let mut checkpointed = state.position();
-        fold::catch_up(log.as_ref(), &mut state, |_| ()).await?;
+        let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
         if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
             drop(state);
             state = checkpoint::start_over(folder)?;
-            checkpointed = Position::ZERO;
-            fold::catch_up(log.as_ref(), &mut state, |_| ()).await?;
+            checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
         }
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
         let shared = Arc::new(Shared::new(&state));
@@ -103,9 +104,10 @@ impl Ledger {
             clock,
             state,
             overlay: Overlay::default(),
+            appender: Appender::start(Arc::clone(&log))?,
             shared: Arc::clone(&shared),
             checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed, inbox.downgrade()),
-            forming: Vec::new(),
+            waiting: VecDeque::new(),
             failed: None,
         };
         start(writer, messages)?;
@@ -214,6 +216,23 @@ impl Shared {
     fn report_failure(&self, error: &Error) {
         self.failure.send_replace(Some(error.clone()));
     }
+}
+
+/// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
+async fn fold_all(
+    log: &dyn Log,
+    state: &mut State,
+    checkpoint_rows: usize,
+    clock: &dyn Clock,
+) -> std::result::Result<Position, LogError> {
+    let mut on_disk = state.position();
+    fold::catch_up(log, state, |state, _| {
+        if state.dirty_rows() >= checkpoint_rows && checkpoint::write_now(state, clock.now()) {
+            on_disk = state.position();
+        }
+    })
+    .await?;
+    Ok(on_disk)
 }
 
 /// Runs the writer on a thread of its own, so that neither a slow disk nor a busy runtime holds up the other.

@@ -63,6 +63,12 @@ impl State {
         self.tails.get(topic.0 as usize).copied().unwrap_or_default()
     }
 
+    /// Rows of the tables that are in RAM alone.
+    #[must_use]
+    pub fn dirty_rows(&self) -> usize {
+        self.tables.heads.dirty_rows() + self.tables.keys.dirty_rows()
+    }
+
     /// Where an aggregate stands.
     pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
         let row = self.tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;

@@ -1,70 +1,61 @@
 //! The writer: the one task that owns the order of the log.
 //!
 //! ```text
-//!   commands ──▶ decide ──▶ group being formed ──▶ append ──▶ apply ──▶ answer
-//!                  ▲             (overlay)        (1 in flight)  │
-//!                  └──────────── state ◀─────────────────────────┘
+//!   commands ──▶ decide ──▶ gathering ──▶ append ──▶ apply ──▶ answer
+//!                  ▲        (overlay)    (appender)    │
+//!                  └────────── state ◀─────────────────┘
 //! ```
 //!
-//! - While one group is being made durable the next one is decided; it is appended the moment the first is done.
-//! - Every answer of a group, refusals included, is given after its append: a refusal may rest on what the group wrote.
+//! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
+//! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
 //! - When another process was faster, the overlay is dropped, the log is read, and the same commands are decided anew.
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
+use super::appender::{Appended, Appender};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
 use super::decision::{Decision, Overlay};
 use super::state::State;
 use super::{Message, Shared, fold};
 use crate::clock::Clock;
-use contract::{BoxFuture, Error, Kind, Position};
+use contract::{Error, Kind, Position};
 use log::{Log, LogError, Record, TopicNumber};
-use std::pin::Pin;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Poll;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Largest group, in bytes of bodies; what comes later waits for the next one.
-const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
+const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most commands taken from the queue at once.
-const TAKE_MAX: usize = 1024;
+const TAKE_MAX: usize = 128;
+/// This many decided records are handed over, so that an idle disk need not wait for the rest.
+const HAND_OVER_RECORDS: usize = 64;
 
 pub(super) struct Writer {
     pub(super) log: Arc<dyn Log>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) state: State,
     pub(super) overlay: Overlay,
+    pub(super) appender: Appender,
     pub(super) shared: Arc<Shared>,
     pub(super) checkpoints: Checkpoints,
-    /// Jobs decided into the group being formed, in order.
-    pub(super) forming: Vec<Box<dyn Job>>,
+    /// Decided jobs, each with the position that must be durable before its answer is true.
+    pub(super) waiting: VecDeque<(Position, Box<dyn Job>)>,
     /// Why nothing is promised any more.
     pub(super) failed: Option<Error>,
-}
-
-/// A group on its way to the disk.
-struct InFlight {
-    jobs: Vec<Box<dyn Job>>,
-    records: Vec<Record>,
-    append: BoxFuture<'static, Result<(), LogError>>,
 }
 
 impl Writer {
     /// Works until every handle to the ledger is gone, or until it is closed.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut tail = self.log.tail();
-        let mut in_flight: Option<InFlight> = None;
         let mut taken = Vec::with_capacity(TAKE_MAX);
         let closing = loop {
-            if in_flight.is_none() {
-                in_flight = self.start_append().await;
-            }
-            let has_room = self.overlay.bytes() < GROUP_BYTES_MAX;
+            let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
+            let is_idle = self.waiting.is_empty();
             tokio::select! {
                 biased;
-                durable = finished(&mut in_flight), if in_flight.is_some() => {
-                    in_flight = self.complete(in_flight.take(), durable).await;
-                }
+                Some(appended) = self.appender.appended.recv() => self.settle(appended).await,
                 count = inbox.recv_many(&mut taken, TAKE_MAX), if has_room => {
                     if count == 0 {
                         break None;
@@ -73,10 +64,10 @@ impl Writer {
                         break Some(closing);
                     }
                 }
-                moved = tail.changed(), if in_flight.is_none() => self.follow(moved.is_ok(), &tail).await,
+                moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
             }
         };
-        self.finish(in_flight, closing).await;
+        self.finish(closing).await;
     }
 
     /// Handles what was waiting; answers whom to tell if one of them was the order to close.
@@ -90,7 +81,11 @@ impl Writer {
                 Message::Checkpointed => self.checkpoints.collect(&mut self.state),
                 Message::Close(reply) => closing = Some(reply),
             }
+            if self.overlay.records() >= HAND_OVER_RECORDS {
+                self.hand_over();
+            }
         }
+        self.hand_over();
         closing
     }
 
@@ -98,68 +93,40 @@ impl Writer {
         if let Some(error) = &self.failed {
             return job.answer(Err(error.clone()));
         }
-        job.decide(&mut Decision::new(&self.state, &mut self.overlay, now));
-        self.forming.push(job);
-        if let Some(error) = self.state.table_failure.get().cloned() {
-            self.checkpoints.collect(&mut self.state);
-            // If even that fails, the next opening meets the same damage and says the same.
-            let _ = self.state.tables.condemn();
-            self.fail(error, Vec::new());
+        let mut decision = Decision::new(&self.state, &mut self.overlay, now);
+        job.decide(&mut decision);
+        let rests_on = decision.position();
+        self.waiting.push_back((rests_on, job));
+        match self.state.table_failure.get().cloned() {
+            Some(error) => self.give_up_tables(error),
+            None => self.answer_durable(),
         }
     }
 
-    /// Sends the group being formed on its way. A group that wrote nothing is answered at once: nothing it could rest
-    /// on is in flight.
-    async fn start_append(&mut self) -> Option<InFlight> {
-        if self.forming.is_empty() {
-            return None;
-        }
-        let jobs = std::mem::take(&mut self.forming);
-        let records = self.overlay.take_records();
-        let Some(first) = records.first() else {
-            jobs.into_iter().for_each(|job| job.answer(Ok(())));
-            return None;
-        };
-        let after = Position(first.header.position.0 - 1);
-        let log = Arc::clone(&self.log);
-        let batch = records.clone();
-        let mut append: BoxFuture<'static, _> = Box::pin(async move { log.append(after, batch).await });
-        // The first poll hands the batch to the engine, before anybody is answered.
-        let mut early = None;
-        std::future::poll_fn(|context| {
-            if let Poll::Ready(result) = append.as_mut().poll(context) {
-                early = Some(result);
-            }
-            Poll::Ready(())
-        })
-        .await;
-        if let Some(result) = early {
-            append = Box::pin(std::future::ready(result));
-        }
-        Some(InFlight { jobs, records, append })
+    /// Nothing can be decided on half a memory: the tables are left to be rebuilt by the next opening.
+    fn give_up_tables(&mut self, error: Error) {
+        self.checkpoints.collect(&mut self.state);
+        // If even that fails, the next opening meets the same damage and says the same.
+        let _ = self.state.tables.condemn();
+        self.fail(error);
     }
 
-    /// The group's append is over: apply it, send the next one, then answer.
-    async fn complete(&mut self, group: Option<InFlight>, durable: Result<(), LogError>) -> Option<InFlight> {
-        let InFlight { jobs, records, .. } = group?;
-        match durable {
+    fn hand_over(&mut self) {
+        self.appender.add(self.overlay.take_records());
+    }
+
+    /// A batch's append is over.
+    async fn settle(&mut self, appended: Appended) {
+        match appended.outcome {
             Ok(()) => {
-                self.apply(&records);
-                let next = self.start_append().await;
-                jobs.into_iter().for_each(|job| job.answer(Ok(())));
+                self.apply(&appended.records);
+                self.answer_durable();
                 if self.failed.is_none() {
                     self.checkpoints.consider(&mut self.state, self.clock.now());
                 }
-                next
             }
-            Err(LogError::TailMoved(_)) => {
-                self.decide_anew(jobs).await;
-                None
-            }
-            Err(error) => {
-                self.fail(unavailable(error), jobs);
-                None
-            }
+            Err(LogError::TailMoved(_)) => self.decide_anew().await,
+            Err(error) => self.fail(unavailable(error)),
         }
     }
 
@@ -169,43 +136,51 @@ impl Writer {
             self.state.apply(record);
             self.overlay.settled(record);
         }
-        self.shared.show(&self.state, records.iter().map(|record| record.header.topic));
+        let topics = records.chunk_by(|one, next| one.header.topic == next.header.topic);
+        self.shared.show(&self.state, topics.filter_map(|run| run.first()).map(|record| record.header.topic));
     }
 
-    /// Another process was faster: read what it wrote, and decide the same commands on that.
-    async fn decide_anew(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        self.overlay.clear();
-        jobs.append(&mut self.forming);
-        match self.catch_up().await {
-            Ok(()) => {
-                let now = self.clock.now();
-                jobs.into_iter().for_each(|job| self.decide(job, now));
-            }
-            Err(error) => self.fail(unavailable(error), jobs),
+    fn answer_durable(&mut self) {
+        let durable = self.state.position();
+        while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| *rests_on <= durable) {
+            job.answer(Ok(()));
         }
     }
 
-    /// The tail moved while this process wrote nothing: somebody else did.
+    /// Another process was faster: read what it wrote, and decide the same commands on that.
+    async fn decide_anew(&mut self) {
+        self.overlay.clear();
+        self.appender.start_over();
+        if let Err(error) = self.catch_up().await {
+            return self.fail(unavailable(error));
+        }
+        let now = self.clock.now();
+        for (_, job) in std::mem::take(&mut self.waiting) {
+            self.decide(job, now);
+        }
+        self.hand_over();
+    }
+
+    /// The tail moved while nothing of this process was on its way: somebody else wrote.
     async fn follow(&mut self, log_is_open: bool, tail: &watch::Receiver<Position>) {
         let moved = *tail.borrow() > self.state.position();
-        if self.failed.is_some() || !moved {
+        if self.failed.is_some() || (log_is_open && !moved) {
             return;
         }
         if !log_is_open {
             let stopped = LogError::Io(Arc::new(std::io::Error::other("the engine has stopped")));
-            return self.fail(unavailable(stopped), Vec::new());
+            return self.fail(unavailable(stopped));
         }
-        let jobs = std::mem::take(&mut self.forming);
-        self.decide_anew(jobs).await;
+        self.decide_anew().await;
     }
 
     async fn catch_up(&mut self) -> Result<(), LogError> {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
-        fold::catch_up(self.log.as_ref(), &mut self.state, |record| {
-            if !topics.contains(&record.header.topic) {
-                topics.push(record.header.topic);
-            }
+        fold::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
+            topics.extend(page.iter().map(|record| record.header.topic));
+            topics.sort_unstable();
+            topics.dedup();
         })
         .await?;
         if self.state.position() > before {
@@ -214,28 +189,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses these commands, those of the group being formed, and all that will come.
-    fn fail(&mut self, error: Error, jobs: Vec<Box<dyn Job>>) {
+    /// Refuses everything that waits, and all that will come.
+    fn fail(&mut self, error: Error) {
         self.overlay.clear();
         self.shared.report_failure(&error);
-        for job in jobs.into_iter().chain(std::mem::take(&mut self.forming)) {
+        for (_, job) in std::mem::take(&mut self.waiting) {
             job.answer(Err(error.clone()));
         }
         self.failed = Some(error);
     }
 
     /// Completes what was accepted, leaves a checkpoint, and tells who asked for the end.
-    async fn finish(mut self, mut in_flight: Option<InFlight>, closing: Option<oneshot::Sender<()>>) {
-        loop {
-            if in_flight.is_none() {
-                in_flight = self.start_append().await;
+    async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
+        while !self.waiting.is_empty() {
+            match self.appender.appended.recv().await {
+                Some(appended) => self.settle(appended).await,
+                None => break,
             }
-            if in_flight.is_none() {
-                break;
-            }
-            let durable = finished(&mut in_flight).await;
-            in_flight = self.complete(in_flight.take(), durable).await;
         }
+        self.appender.close();
         if self.failed.is_none() {
             self.checkpoints.last(&mut self.state, self.clock.now());
         }
@@ -243,13 +215,6 @@ impl Writer {
         if let Some(reply) = closing {
             let _ = reply.send(());
         }
-    }
-}
-
-async fn finished(in_flight: &mut Option<InFlight>) -> Result<(), LogError> {
-    match in_flight {
-        Some(group) => Pin::new(&mut group.append).await,
-        None => std::future::pending().await,
     }
 }
 

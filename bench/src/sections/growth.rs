@@ -23,6 +23,8 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
             "CPU us/event",
             "disk MiB/s",
             "events/sync",
+            "ms/sync",
+            "disk busy",
             "synced raw MiB/s",
             "disk of it",
             "RSS MiB",
@@ -53,7 +55,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     Ok(())
 }
 
-fn row(name: String, step: &Step) -> [String; 8] {
+fn row(name: String, step: &Step) -> [String; 10] {
     let Step { done, memory, raw_bytes_per_second } = step;
     [
         name,
@@ -61,6 +63,8 @@ fn row(name: String, step: &Step) -> [String; 8] {
         fine(done.cpu_micros()),
         mebibytes(done.disk_bytes_per_second()),
         fine(done.events_per_sync()),
+        fine(done.millis_per_sync()),
+        percent(done.disk_busy()),
         mebibytes(*raw_bytes_per_second),
         percent(done.disk_bytes_per_second() / raw_bytes_per_second),
         mebibytes(memory.rss_bytes as f64),

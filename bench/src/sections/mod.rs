@@ -32,12 +32,12 @@ impl<'a> Run<'a> {
 
     /// How often things are measured in turns.
     pub(crate) fn rounds(&self) -> usize {
-        if self.quick { 1 } else { 3 }
+        if self.quick { 1 } else { 5 }
     }
 
     /// How long one measurement of the bare disk takes.
     pub(crate) fn raw_time(&self) -> Duration {
-        Duration::from_millis(if self.quick { 200 } else { 500 })
+        Duration::from_millis(if self.quick { 200 } else { 300 })
     }
 
     /// The common history, of at least `events`; published when it is first asked for.

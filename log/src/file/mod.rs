@@ -48,12 +48,12 @@ use recover::{Recovered, recover};
 use state::Shared;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, PoisonError};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
-use writer::Job;
+use tokio::sync::watch;
+use writer::Writer;
 
 /// The folder of the log inside a data folder.
 pub const LOG_FOLDER: &str = "log";
@@ -86,9 +86,10 @@ impl Options {
 /// A log in files. Dropping it finishes what was begun and lets go of the folder.
 pub struct FileLog {
     shared: Arc<Shared>,
-    /// Absent only while dropping: the log's thread ends when nobody can send any more.
-    jobs: Option<Sender<Job>>,
-    threads: Vec<JoinHandle<()>>,
+    /// One append at a time.
+    writer: Mutex<Writer>,
+    /// The keeper's.
+    thread: Option<JoinHandle<()>>,
     cuts: Vec<Damage>,
     /// Let go last.
     _lock: Option<FolderLock>,
@@ -132,32 +133,21 @@ impl FileLog {
     ) -> Result<Self, LogError> {
         let Recovered { state, marks_file, cuts } = recover(&*disk, &folder, &options)?;
         let (chores, keepers) = mpsc::channel();
-        let (jobs, writers) = mpsc::channel();
         let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
-        let mut log = Self { shared, jobs: Some(jobs), threads: Vec::new(), cuts, _lock: lock };
-        let shared = Arc::clone(&log.shared);
-        log.spawn("event-broker-log", move || writer::run(shared, &writers))?;
-        let shared = Arc::clone(&log.shared);
-        log.spawn("log-keeper", move || keeper::run(shared, &keepers))?;
+        let keeping = Arc::clone(&shared);
+        let keeper = thread::Builder::new().name("log-keeper".to_owned());
+        let thread = Some(keeper.spawn(move || keeper::run(keeping, &keepers))?);
         // Indexes and removals that the last run did not get to.
-        let _ = log.shared.chores.send(Chore::Tidy);
-        Ok(log)
-    }
-
-    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(work)?);
-        Ok(())
+        let _ = shared.chores.send(Chore::Tidy);
+        let writer = Mutex::new(Writer::new(Arc::clone(&shared)));
+        Ok(Self { shared, writer, thread, cuts, _lock: lock })
     }
 }
 
 impl Log for FileLog {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(Job { after, batch, answer }).is_ok());
-            let outcome = if sent { answered.await.ok() } else { None };
-            outcome.unwrap_or_else(|| Err(LogError::Poisoned(Arc::new(io::Error::other("the log's thread is gone")))))
-        })
+        // Here and now, on the thread that polls: handing it to another thread would leave the disk idle twice a batch.
+        Box::pin(async move { self.writer.lock().unwrap_or_else(PoisonError::into_inner).append(after, batch) })
     }
 
     fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
@@ -214,12 +204,10 @@ impl Shared {
 
 impl Drop for FileLog {
     fn drop(&mut self) {
-        self.jobs = None;
-        for thread in self.threads.drain(..) {
-            // The log's thread comes first and may still seal a segment; it has no use for this message. A thread that
-            // panicked has said so.
+        let _ = self.shared.chores.send(Chore::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
             let _ = thread.join();
-            let _ = self.shared.chores.send(Chore::Stop);
         }
     }
 }

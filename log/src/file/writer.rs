@@ -1,4 +1,4 @@
-//! The log's thread: one append after the other, each one write and one sync.
+//! Appending: one batch after the other, each one write and one sync.
 //!
 //! - Checked first, then written, synced, shown, answered; nothing is shown before it is durable.
 //! - A failed write, sync or roll poisons: what is on disk is no longer known, so nothing more is appended until the log
@@ -17,32 +17,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use tokio::sync::oneshot;
 
 /// Most bytes of one batch on disk; offsets in a segment must fit in 32 bits.
 const BATCH_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// A buffer that grew beyond this for one large batch is let go again.
 const BUFFER_BYTES_KEPT: usize = 8 * 1024 * 1024;
 
-/// An append waiting for its answer.
-pub(crate) struct Job {
-    pub(crate) after: Position,
-    pub(crate) batch: Vec<Record>,
-    pub(crate) answer: oneshot::Sender<Result<(), LogError>>,
-}
-
-/// Takes jobs until nobody can send any more.
-pub(crate) fn run(shared: Arc<Shared>, jobs: &Receiver<Job>) {
-    let mut writer = Writer { shared, buffer: Vec::new(), frames: Vec::new(), poison: None };
-    while let Ok(job) = jobs.recv() {
-        let outcome = writer.append(job.after, job.batch);
-        // Who gave up waiting does not want to know.
-        let _ = job.answer.send(outcome);
-    }
-}
-
-struct Writer {
+/// The one who appends.
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     /// The batch as it goes to disk; reused.
     buffer: Vec<u8>,
@@ -53,7 +35,12 @@ struct Writer {
 }
 
 impl Writer {
-    fn append(&mut self, after: Position, batch: Vec<Record>) -> Result<(), LogError> {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, buffer: Vec::new(), frames: Vec::new(), poison: None }
+    }
+
+    /// Checks the batch against the tail, then makes it durable and shows it.
+    pub(crate) fn append(&mut self, after: Position, batch: Vec<Record>) -> Result<(), LogError> {
         if let Some(cause) = &self.poison {
             return Err(LogError::Poisoned(Arc::clone(cause)));
         }
