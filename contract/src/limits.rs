@@ -39,7 +39,7 @@ pub const TOPICS_MAX: usize = 10_000;
 /// Most event types in one log.
 pub const EVENT_TYPES_MAX: usize = 10_000;
 /// Rows of the broker's tables kept in RAM before they go to disk.
-pub const CHECKPOINT_ROWS_DEFAULT: usize = 512 * 1024;
+pub const CHECKPOINT_ROWS_DEFAULT: usize = 2 * 1024 * 1024;
 /// How often events past their topic's retention are looked for, in seconds.
 pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
 /// An idempotency key is remembered this long unless the topic says otherwise, in hours.

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
 /// Records folded since the last one that make a checkpoint due.
-const RECORDS_DUE: u64 = 2 * 1024 * 1024;
+const RECORDS_DUE: u64 = 4 * 1024 * 1024;
 
 /// The small part of the state, next to the tables.
 #[derive(Serialize, Deserialize)]

@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use writer::Writer;
 
 /// Bytes of commands that may wait for the writer; more wait for room, then are refused.
@@ -116,12 +116,7 @@ impl Ledger {
 
     /// Has `command` decided in the log's order; answers once that is durable.
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
-        let bytes = command.bytes().clamp(COMMAND_BYTES_MIN, ROOM_BYTES);
-        let room = Arc::clone(&self.room).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT, room).await else {
-            return Err(Error::new(Kind::Overloaded, "The broker has more to write than it can; try again shortly.")
-                .with_retry_after(1));
-        };
+        let room = self.room_for(command.bytes()).await?;
         let (reply, answer) = oneshot::channel();
         let job = Submitted { command, reply, answer: None, _room: room };
         self.send(Message::Job(Box::new(job))).await?;
@@ -175,6 +170,20 @@ impl Ledger {
         if self.inbox.send(Message::Close(reply)).await.is_ok() {
             let _ = closed.await;
         }
+    }
+
+    /// Room in the queue for a command of this size: now, or soon, or not at all.
+    async fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes.clamp(COMMAND_BYTES_MIN, ROOM_BYTES)).unwrap_or(u32::MAX);
+        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) {
+            return Ok(room);
+        }
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes);
+        let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT, room).await else {
+            let detail = "The broker has more to write than it can; try again shortly.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(1));
+        };
+        Ok(room)
     }
 
     async fn send(&self, message: Message) -> Result<()> {

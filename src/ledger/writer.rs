@@ -52,10 +52,10 @@ impl Writer {
         let mut taken = Vec::with_capacity(TAKE_MAX);
         let closing = loop {
             let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
-            let is_idle = self.waiting.is_empty();
+            let is_idle = self.waiting.is_empty() && self.failed.is_none();
             tokio::select! {
                 biased;
-                Some(appended) = self.appender.appended.recv() => self.settle(appended).await,
+                appended = self.appender.appended.recv(), if self.failed.is_none() => self.settle(appended).await,
                 count = inbox.recv_many(&mut taken, TAKE_MAX), if has_room => {
                     if count == 0 {
                         break None;
@@ -115,15 +115,16 @@ impl Writer {
         self.appender.add(self.overlay.take_records());
     }
 
-    /// A batch's append is over.
-    async fn settle(&mut self, appended: Appended) {
-        match appended.outcome {
+    /// A batch's append is over; nothing is appended any more where there is none.
+    async fn settle(&mut self, appended: Option<Appended>) {
+        let Some(Appended { records, outcome }) = appended else {
+            return self.fail(unavailable(stopped()));
+        };
+        match outcome {
             Ok(()) => {
-                self.apply(&appended.records);
+                self.apply(&records);
                 self.answer_durable();
-                if self.failed.is_none() {
-                    self.checkpoints.consider(&mut self.state, self.clock.now());
-                }
+                self.checkpoints.consider(&mut self.state, self.clock.now());
             }
             Err(LogError::TailMoved(_)) => self.decide_anew().await,
             Err(error) => self.fail(unavailable(error)),
@@ -164,14 +165,11 @@ impl Writer {
     /// The tail moved while nothing of this process was on its way: somebody else wrote.
     async fn follow(&mut self, log_is_open: bool, tail: &watch::Receiver<Position>) {
         let moved = *tail.borrow() > self.state.position();
-        if self.failed.is_some() || (log_is_open && !moved) {
-            return;
+        match log_is_open {
+            false => self.fail(unavailable(stopped())),
+            true if moved => self.decide_anew().await,
+            true => (),
         }
-        if !log_is_open {
-            let stopped = LogError::Io(Arc::new(std::io::Error::other("the engine has stopped")));
-            return self.fail(unavailable(stopped));
-        }
-        self.decide_anew().await;
     }
 
     async fn catch_up(&mut self) -> Result<(), LogError> {
@@ -202,10 +200,8 @@ impl Writer {
     /// Completes what was accepted, leaves a checkpoint, and tells who asked for the end.
     async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
         while !self.waiting.is_empty() {
-            match self.appender.appended.recv().await {
-                Some(appended) => self.settle(appended).await,
-                None => break,
-            }
+            let appended = self.appender.appended.recv().await;
+            self.settle(appended).await;
         }
         self.appender.close();
         if self.failed.is_none() {
@@ -216,6 +212,10 @@ impl Writer {
             let _ = reply.send(());
         }
     }
+}
+
+fn stopped() -> LogError {
+    LogError::Io(Arc::new(std::io::Error::other("the engine has stopped")))
 }
 
 /// What a caller is told of an engine's failure; the failure itself is for the log.

@@ -13,6 +13,7 @@ mod scenario;
 mod batches;
 mod concurrency;
 mod faults;
+mod fixtures;
 mod idempotency;
 mod kill;
 mod limits;
