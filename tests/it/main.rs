@@ -18,6 +18,7 @@ mod idempotency;
 mod kill;
 mod limits;
 mod model;
+mod overload;
 mod publishing;
 mod reading;
 mod registry;

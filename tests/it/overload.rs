@@ -1,0 +1,90 @@
+//! Overload: a disk that does not keep up fills the queue, and the queue has an end.
+
+use crate::scenario::{subject_type_id, type_id};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position, Segment, Sequence};
+use event_broker::{Broker, Config, SystemClock};
+use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use serde_json::value::RawValue;
+use std::sync::{Arc, Condvar, Mutex};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// A log whose appends stand still while the gate is shut.
+struct Gated {
+    log: MemoryLog,
+    open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gated {
+    fn set(&self, open: bool) {
+        *self.open.lock().unwrap() = open;
+        self.changed.notify_all();
+    }
+}
+
+impl Log for Gated {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            drop(self.changed.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
+            self.log.append(after, batch).await
+        })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        self.log.read(range, limit)
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.log.tail()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        self.log.find(what)
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        self.log.segments(topic)
+    }
+
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        self.log.remove(topic, through)
+    }
+}
+
+fn event(filling: &str) -> NewEvent {
+    let data = RawValue::from_string(format!(r#"{{"x":"{filling}"}}"#)).unwrap();
+    let mut event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data);
+    event.tenant = Some(Uuid::from_u128(1));
+    event.about(subject_type_id("order"), "a")
+}
+
+/// The clock is paused: it jumps ahead whenever everybody waits, so nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_and_recovers_by_itself() {
+    let log = Arc::new(Gated { log: MemoryLog::new(), open: Mutex::new(true), changed: Condvar::new() });
+    let broker = Broker::on_log(Config::default(), log.clone(), None, Arc::new(SystemClock)).await.unwrap();
+    let broker = Arc::new(broker);
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    log.set(false);
+    let filling = "x".repeat(1_000_000);
+    let mut callers: Vec<_> = (0..80)
+        .map(|_| {
+            let (broker, event) = (broker.clone(), event(&filling));
+            tokio::spawn(async move { broker.publish(event, None).await })
+        })
+        .collect();
+    // Room is given in the order it is asked for, so the last one finds none.
+    let error = callers.pop().unwrap().await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.retry_after_seconds()), (Kind::Overloaded, Some(1)));
+    log.set(true);
+    let mut stored = 0;
+    for caller in callers {
+        match caller.await.unwrap() {
+            Ok(_) => stored += 1,
+            Err(error) => assert_eq!(error.kind(), Kind::Overloaded),
+        }
+    }
+    assert!((60..=68).contains(&stored), "{stored} found room");
+    broker.publish(event("after"), None).await.unwrap();
+}
