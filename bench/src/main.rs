@@ -63,6 +63,8 @@ enum Section {
     All,
     /// 1, 16 and 256 callers, single events and batches of 100, in memory and in files.
     Publish,
+    /// The file engine alone, without a broker above it.
+    Append,
     /// From publishing to a waiting reader's hands.
     Wake,
     /// The cost of an event, from the first million to the tenth.
@@ -118,8 +120,9 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let all: [(Section, &'static str, Measure); 6] = [
+    let all: [(Section, &'static str, Measure); 7] = [
         (Section::Publish, "publish", sections::publish::measure),
+        (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
         (Section::Growth, "growth", sections::growth::measure),
         (Section::Memory, "memory", sections::memory::measure),

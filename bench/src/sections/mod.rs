@@ -1,5 +1,6 @@
 //! The sections of the benchmark; each measures, prints its tables, and marks its targets.
 
+pub(crate) mod append;
 pub(crate) mod growth;
 pub(crate) mod memory;
 pub(crate) mod open;
