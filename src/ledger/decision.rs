@@ -259,7 +259,7 @@ impl Overlay {
     /// The event's JSON with the members only the log can know.
     fn assigned_text(&mut self, draft: &EventDraft, header: &Header) -> Bytes {
         const ASSIGNED_BYTES: usize = 160;
-        const BUFFER_BYTES: usize = 256 * 1024;
+        const BUFFER_BYTES: usize = 64 * 1024;
         let room = draft.text.len() + ASSIGNED_BYTES;
         if self.buffer.capacity() - self.buffer.len() < room {
             self.buffer = BytesMut::with_capacity(room.max(BUFFER_BYTES));

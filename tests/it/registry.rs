@@ -87,9 +87,7 @@ fn declared_topics_types_and_routes_are_there_from_the_start() {
         routes: vec![
             Route { pattern: "gts.hyperspot.*".parse().unwrap(), topic: topic_id("orders") },
             Route {
-                pattern: "gts.hyperspot.core.events.type.v1~vendor.app.s*"
-                    .parse()
-                    .unwrap_or("gts.hyperspot.core.events.type.v1~vendor.app.*".parse().unwrap()),
+                pattern: "gts.hyperspot.core.events.type.v1~vendor.app.*".parse().unwrap(),
                 topic: topic_id("others"),
             },
         ],
