@@ -139,6 +139,17 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
+impl<T> Page<T> {
+    /// The first `limit` rows; the last one's `cursor` is where the next page begins, if there is more.
+    pub fn of(rows: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -> String) -> Self {
+        let mut items: Vec<_> = rows.take(limit.saturating_add(1)).collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(cursor);
+        Self { items, next }
+    }
+}
+
 /// A run of a topic's records in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -45,11 +45,7 @@ pub(crate) fn list(
         };
         !internal && after.is_none_or(|after| id.as_str() > after) && pattern.is_none_or(fits)
     });
-    let mut items: Vec<_> = matching.take(limit + 1).map(|known| known.topic.clone()).collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(|last| last.definition.id.as_str().to_owned());
-    Page { items, next }
+    Page::of(matching.map(|known| known.topic.clone()), limit, |last| last.definition.id.to_string())
 }
 
 /// The segments that hold a topic's events.

@@ -55,11 +55,7 @@ pub(crate) fn list(
         let id = &known.event_type.definition.id;
         after.is_none_or(|after| id.key() > after) && pattern.is_none_or(|pattern| pattern.matches(id.as_gts()))
     });
-    let mut items: Vec<_> = matching.take(limit + 1).map(|known| known.event_type.clone()).collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(|last| last.definition.id.key().to_owned());
-    Page { items, next }
+    Page::of(matching.map(|known| known.event_type.clone()), limit, |last| last.definition.id.key().to_owned())
 }
 
 fn check(event_type: &NewEventType) -> Result<()> {
