@@ -14,7 +14,7 @@ const WRITTEN_AT: &str = "2026-11-15T22:48:00Z";
 /// A copy of a fixture: opening writes to it.
 fn fixture(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
-    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name), folder.path());
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name), folder.path()).unwrap();
     folder
 }
 

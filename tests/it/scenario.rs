@@ -21,7 +21,8 @@ use event_broker::{Broker, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -187,8 +188,7 @@ impl World {
         match (how, self.engine) {
             ("crash", Engine::File) => {
                 // What a process killed now would leave behind.
-                let copy = TempDir::new().unwrap();
-                copy_folder(self.folder.path(), copy.path());
+                let copy = image_of(self.folder.path());
                 drop(before);
                 self.folder = copy;
             }
@@ -449,15 +449,42 @@ fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-pub(crate) fn copy_folder(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir_all(&target).unwrap();
-            copy_folder(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
+/// A copy of a live folder as it was at one moment, which is what a killed process leaves behind: files that come and
+/// go while it is made (the log gives space back in the background) would make it one of no moment at all.
+fn image_of(folder: &Path) -> TempDir {
+    for _ in 0..1000 {
+        let copy = TempDir::new().unwrap();
+        let before = files_in(folder);
+        if before.is_ok() && copy_folder(folder, copy.path()).is_ok() && files_in(folder).ok() == before.ok() {
+            return copy;
         }
     }
+    panic!("{} does not come to rest", folder.display());
+}
+
+/// Every file below a folder with its length.
+fn files_in(folder: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.append(&mut files_in(&entry.path())?),
+            false => drop(files.insert(entry.path(), entry.metadata()?.len())),
+        }
+    }
+    Ok(files)
+}
+
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            std::fs::create_dir_all(&target)?;
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
