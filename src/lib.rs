@@ -14,6 +14,7 @@ mod config;
 mod events;
 pub mod filters;
 pub mod ledger;
+pub mod rest;
 mod topics;
 mod types;
 

@@ -4,12 +4,12 @@
 //!   and are not undone.
 //! - What was prepared against a definition that has changed since is prepared again, not forced through.
 
-use super::prepare::{Policy, Prepared, Refused, prepare};
+use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
-    Published, Result, StoredEvent,
+    Published, Result, StoredEvent, Unread,
 };
 use log::{Limit, Range, Record, TopicNumber};
 
@@ -24,7 +24,7 @@ pub(crate) async fn publish(
     event: NewEvent,
     producer: Option<&ProducerId>,
 ) -> Result<Published> {
-    let mut outcomes = publish_batch(ledger, policy, clock, vec![event], Atomicity::PerTopic, producer).await?;
+    let mut outcomes = publish_batch(ledger, policy, clock, vec![Ok(event)], Atomicity::PerTopic, producer).await?;
     outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn publish_batch(
     ledger: &Ledger,
     policy: &Policy,
     clock: &dyn Clock,
-    events: Vec<NewEvent>,
+    events: Vec<Result<NewEvent, Unread>>,
     atomicity: Atomicity,
     producer: Option<&ProducerId>,
 ) -> Result<BatchOutcome> {
@@ -41,7 +41,11 @@ pub(crate) async fn publish_batch(
     for _ in 0..PREPARE_TRIES_MAX {
         let registry = ledger.registry();
         let now = clock.now();
-        let items: Vec<_> = events.iter().map(|event| prepare(policy, &registry, event, producer, now)).collect();
+        let prepared = |event: &Result<NewEvent, Unread>| match event {
+            Ok(event) => prepare(policy, &registry, event, producer, now),
+            Err(unread) => Err(refuse_unread(policy, &registry, unread)),
+        };
+        let items: Vec<_> = events.iter().map(prepared).collect();
         let request = Request { units: units(&items, atomicity), items };
         if request.items.iter().all(Result::is_err) {
             return Ok(request
@@ -58,7 +62,7 @@ pub(crate) async fn publish_batch(
         .with_retry_after(1))
 }
 
-fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
+fn check_size(policy: &Policy, events: &[Result<NewEvent, Unread>]) -> Result<()> {
     let config = &policy.config;
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
@@ -68,7 +72,7 @@ fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
         return Err(Error::new(Kind::BatchTooLarge, detail));
     }
     // One event alone is measured as an event, not as a batch.
-    let bytes: usize = events.iter().map(|event| event.data.get().len()).sum();
+    let bytes: usize = events.iter().flatten().map(|event| event.data.get().len()).sum();
     if events.len() > 1 && bytes > config.batch_bytes_max {
         let detail = format!("A batch may hold {} bytes; split it.", config.batch_bytes_max);
         return Err(Error::new(Kind::BatchTooLarge, detail));
@@ -78,8 +82,10 @@ fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
 
 /// Which items stand or fall together, by index; each list in the order submitted.
 fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
-    if atomicity == Atomicity::All {
-        return vec![(0..items.len()).collect()];
+    match atomicity {
+        Atomicity::All => return vec![(0..items.len()).collect()],
+        Atomicity::Each => return (0..items.len()).map(|index| vec![index]).collect(),
+        Atomicity::PerTopic => (),
     }
     let mut units: Vec<(Option<TopicNumber>, Vec<usize>)> = Vec::new();
     for (index, item) in items.iter().enumerate() {

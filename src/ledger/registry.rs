@@ -81,7 +81,7 @@ impl Registry {
     }
 
     /// All topics in order of their ids.
-    pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicEntry>> {
+    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<TopicEntry>> {
         self.numbers.values().filter_map(|number| self.topic_numbered(*number))
     }
 
@@ -104,7 +104,7 @@ impl Registry {
     }
 
     /// All event types in order of their ids.
-    pub fn event_types(&self) -> impl Iterator<Item = &Arc<TypeEntry>> {
+    pub fn event_types(&self) -> impl DoubleEndedIterator<Item = &Arc<TypeEntry>> {
         self.types.values()
     }
 

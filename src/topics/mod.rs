@@ -9,8 +9,8 @@ pub(crate) use retention::{expire, keep_expiring, trim};
 
 use crate::ledger::{Command, Decision, Entry, Ledger, Registry, read_failed};
 use contract::{
-    Cleanup, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Streaming, Timestamp, Topic,
-    TopicChange, TopicId, Violation, limits,
+    Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Streaming, Timestamp,
+    Topic, TopicChange, TopicId, Violation, limits,
 };
 
 /// Registers a topic in a log of this kind (`memory`, `file`, …).
@@ -30,11 +30,11 @@ pub(crate) fn get(registry: &Registry, id: &TopicId) -> Result<Topic> {
     Ok(known.topic.clone())
 }
 
-/// Topics in order of their ids, behind `after`; internal ones are left out.
+/// Topics in order of their ids, the page at `cursor`; internal ones are left out.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&GtsPattern>,
-    after: Option<&str>,
+    cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<Topic> {
     let matching = registry.topics().filter(|known| {
@@ -43,9 +43,9 @@ pub(crate) fn list(
             true => pattern.as_str() == id.as_str(),
             false => pattern.matches(id.as_gts()),
         };
-        !internal && after.is_none_or(|after| id.as_str() > after) && pattern.is_none_or(fits)
+        !internal && pattern.is_none_or(fits)
     });
-    Page::of(matching.map(|known| known.topic.clone()), limit, |last| last.definition.id.to_string())
+    Page::of(matching.map(|known| known.topic.clone()), cursor, limit, |last| last.definition.id.to_string())
 }
 
 /// The segments that hold a topic's events.

@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 6] = [
     &["ledger"],
     &["config", "filters", "topics", "types", "events"],
     &["broker"],
-    &["cli"],
+    &["rest", "cli"],
     &["lib", "main"],
 ];
 /// Rooms below this floor see no HTTP, no SQL and no command line.
