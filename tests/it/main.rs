@@ -14,6 +14,7 @@ mod batches;
 mod concurrency;
 mod faults;
 mod fixtures;
+mod http;
 mod idempotency;
 mod kill;
 mod limits;

@@ -1,0 +1,145 @@
+//! The real program over HTTP, as a user runs it.
+
+mod limits;
+mod restart;
+mod waiting;
+
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+
+pub(crate) const TOPIC: &str = "gts.hx.core.events.topic.v1~";
+pub(crate) const CREATED: &str = "gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_created.v1";
+pub(crate) const TENANT: &str = "a1b2c3d4-e5f6-7890-abcd-ef1234567890";
+
+/// A running `event-broker serve` with a folder of its own; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+    folder: Option<TempDir>,
+    pub(crate) client: Client,
+}
+
+impl Server {
+    /// On a new folder.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self::start_in(folder, arguments)
+    }
+
+    /// On a folder there is.
+    pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
+        let client = client();
+        let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.path())
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(File::create(folder.path().with_extension("log")).unwrap())
+            .spawn()
+            .unwrap();
+        // From here on the program is ended with the value, whatever happens.
+        let mut server = Self { child, url: String::new(), folder: Some(folder), client };
+        server.url = server.greeting();
+        server
+    }
+
+    /// The address it says it listens on.
+    fn greeting(&mut self) -> String {
+        let mut lines = BufReader::new(self.child.stdout.take().unwrap()).lines();
+        let line = lines.next().expect("the server ended before it listened").unwrap();
+        // Whatever else it prints must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
+    }
+
+    /// Where its log lies.
+    pub(crate) fn data(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        answer(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
+        answer(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Asks it to stop, as a supervisor does.
+    pub(crate) fn terminate(&self) {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end; answers how it ended, and its folder.
+    pub(crate) fn wait(mut self) -> (ExitStatus, TempDir) {
+        let status = self.child.wait().unwrap();
+        (status, self.folder.take().unwrap())
+    }
+
+    /// Ends it without a word.
+    pub(crate) fn kill(mut self) -> TempDir {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.folder.take().unwrap()
+    }
+
+    /// Registers an event type that takes any object.
+    pub(crate) async fn register(&self, id: &str) {
+        let (status, answer) = self.post("/v1/event-types", &json!({"id": id})).await;
+        assert!(status.is_success(), "{answer}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_file(folder.path().with_extension("log"));
+        }
+    }
+}
+
+pub(crate) fn client() -> Client {
+    // The second test to get here finds it done.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().build().unwrap()
+}
+
+/// The status and the JSON of an answer; null where there is no body.
+pub(crate) async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or(Value::String(text)) };
+    (status, body)
+}
+
+/// An event of `event_type` about `subject`.
+pub(crate) fn event(event_type: &str, subject: &str) -> Value {
+    json!({"type": event_type, "source": "test", "subject": subject, "tenant": TENANT, "data": {"n": 1}})
+}
+
+/// Checks that an answer is a problem document of this code.
+pub(crate) fn expect_problem((status, body): (StatusCode, Value), expected: u16, code: &str) -> Value {
+    assert_eq!((status.as_u16(), body["status"].as_u64()), (expected, Some(u64::from(expected))), "{body}");
+    assert_eq!(body["type"], format!("https://errors.hyperspot.com/{code}"), "{body}");
+    for member in ["title", "detail", "instance", "traceId"] {
+        assert!(body[member].as_str().is_some_and(|text| !text.is_empty()), "no {member}: {body}");
+    }
+    body
+}

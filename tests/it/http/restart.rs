@@ -1,0 +1,74 @@
+//! Ending: what was acknowledged is there, what waits is answered, and the exit is a clean one.
+
+use super::{CREATED, Server, TOPIC, event};
+use reqwest::Method;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_under_load_keeps_every_acknowledged_event() {
+    const CLIENTS: usize = 64;
+    let server = Server::start(&[]);
+    server.register(CREATED).await;
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let publishers: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (url, acknowledged) = (format!("{}/v1/events", server.url), Arc::clone(&acknowledged));
+            let http = super::client();
+            tokio::spawn(async move {
+                let mut kept = Vec::new();
+                loop {
+                    let body = event(CREATED, &format!("client-{client}"));
+                    match http.post(&url).json(&body).send().await {
+                        Ok(response) if response.status() == 201 => {
+                            let stored: serde_json::Value = response.json().await.unwrap();
+                            kept.push(stored["id"].as_str().unwrap().to_owned());
+                            acknowledged.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(response) => {
+                            assert_eq!(response.status(), 503);
+                            return kept;
+                        }
+                        // A refused or closed connection is a clear refusal too: nothing of the answer was sent.
+                        Err(error) => {
+                            assert!(error.is_connect() || error.is_request(), "{error:?}");
+                            return kept;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    while acknowledged.load(Ordering::Relaxed) < 2000 {
+        tokio::task::yield_now().await;
+    }
+    server.terminate();
+    let mut kept = Vec::new();
+    for publisher in publishers {
+        kept.extend(publisher.await.unwrap());
+    }
+    let (status, folder) = server.wait();
+    assert!(status.success(), "{status}");
+    let server = Server::start_in(folder, &[]);
+    for id in &kept {
+        assert_eq!(server.get(&format!("/v1/events/{id}")).await.0, 200, "{id} is gone");
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_poll_is_answered_when_the_server_drains() {
+    let server = Server::start(&[]);
+    server.register(CREATED).await;
+    let request = server.request(Method::GET, &format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=30"));
+    let stream = server.request(Method::GET, &format!("/v1/events:stream?topic={TOPIC}")).send().await.unwrap();
+    let poll = tokio::spawn(async move { super::answer(request).await });
+    // A second request on its own connection, answered: the poll before it is in the server's hands by now, or is
+    // refused with the connection, which the unwrap would tell.
+    assert_eq!(server.get("/readyz").await.0, 200);
+    server.terminate();
+    let (status, page) = poll.await.unwrap();
+    assert_eq!((status.as_u16(), page["items"].as_array().map(Vec::len)), (200, Some(0)));
+    let rest = stream.text().await.unwrap();
+    assert!(rest.starts_with(": from 0"), "{rest}");
+    assert!(server.wait().0.success());
+}
