@@ -31,6 +31,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Most events in one answer.
     pub(crate) limit_max: usize,
+    /// The longest a read may wait.
+    pub(crate) wait_max: Duration,
     /// CEL expressions that had no answer for an event.
     pub(crate) filter_failures: &'a AtomicU64,
 }
@@ -46,8 +48,8 @@ impl Reader<'_> {
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
-        if timeout > Duration::from_secs(limits::WAIT_SECONDS_MAX) {
-            let detail = format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX);
+        if timeout > self.wait_max {
+            let detail = format!("must be between 0 and {} seconds", self.wait_max.as_secs());
             return Err(Error::invalid("/timeout", detail));
         }
         let topic = self.find_topic(&read.topic)?;
