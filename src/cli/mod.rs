@@ -1,8 +1,10 @@
-//! The subcommands. Each works on a data folder; exit codes mean something: 0 well, 1 not well, 2 misused.
+//! The subcommands. Exit codes mean something: 0 well, 1 not well, 2 misused.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its streams")]
 
 mod bench;
+mod config;
+mod settings;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -16,6 +18,7 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "Examples:\n  \
     event-broker bench --data ./data --callers 64 --events 100000\n  \
+    event-broker config --config config/quickstart.yaml\n  \
     event-broker verify --data ./data"
 )]
 struct Arguments {
@@ -27,6 +30,7 @@ struct Arguments {
 enum Command {
     /// Walks a log and checks every checksum, number and index.
     Verify(verify::Arguments),
+    Config(config::Arguments),
     /// Publishes made-up events into a data folder and says how fast that went.
     Bench(bench::Arguments),
 }
@@ -35,6 +39,7 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     match Arguments::parse().command {
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Whether a key takes what is written; else what it takes.
 pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
-    let refusal = || Err(format!("expects {}, found {}", key.expects, found(&node.value)));
+    let refusal = || Err(format!("expected {}, found {}", key.expects, found(&node.value)));
     match (key.expects, &node.value) {
         (_, Value::Nothing) if key.optional => Ok(()),
         (Expects::Flag, Value::Flag(_)) => Ok(()),
@@ -23,14 +23,16 @@ pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
         },
         (Expects::Word(words), Value::Text(text)) => fits_words(key, words, text),
         (Expects::Text(_), Value::Text(text)) if text.trim().is_empty() => {
-            Err(format!("expects {}, found an empty text", key.expects))
+            Err(format!("expected {}, found an empty text", key.expects))
         }
         (Expects::Text(_), Value::Text(_)) => Ok(()),
-        (Expects::Text(_) | Expects::Word(_), Value::Flag(_) | Value::Number(_)) => {
-            Err(format!("expects {}, found {}; put text that looks like one in quotes", key.expects, found(&node.value)))
-        }
+        (Expects::Text(_) | Expects::Word(_), Value::Flag(_) | Value::Number(_)) => Err(format!(
+            "expected {}, found {}; text stands in quotes where it looks like one",
+            key.expects,
+            node.value.name()
+        )),
         (Expects::Texts(_), Value::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
-            Some(odd) => Err(format!("expects {}, found {odd} in the list", key.expects)),
+            Some(odd) => Err(format!("expected {}, found {odd} in the list", key.expects)),
             None => Ok(()),
         },
         (Expects::Items(_), Value::List(_)) => Ok(()),
@@ -40,13 +42,13 @@ pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
 
 fn fits_words(key: &Key, words: &'static [&'static str], text: &str) -> Result<(), String> {
     if key.name == "storage.type" && text == "database" {
-        return Err("`database` (PostgreSQL) comes in a later version; use `file` or `memory`".to_owned());
+        return Err("cannot be `database` yet: PostgreSQL comes in a later version; use `file` or `memory`".to_owned());
     }
     if words.contains(&text) {
         return Ok(());
     }
     let meant = nearest(text, words.iter().copied()).unwrap_or_default();
-    Err(format!("expects {}; did you mean `{meant}`?", key.expects))
+    Err(format!("expected {}; did you mean `{meant}`?", key.expects))
 }
 
 /// Numbers are told, since no number is a secret; text is not.
@@ -81,7 +83,8 @@ pub(super) fn follow(config: &mut Config, sources: &Sources) {
 pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &str, detail: String| wrong.push((key.to_owned(), detail));
-    let above = |what: u64, key: &str, max: u64| format!("is {what}, above `{key}`, which is {max} ({})", sources.of(key));
+    let above =
+        |what: u64, key: &str, max: u64| format!("is {what}, above `{key}`, which is {max} ({})", sources.of(key));
     let Config { polling, consumer, server, batch, .. } = config;
     if polling.default_timeout_secs > polling.max_timeout_secs {
         let detail = above(polling.default_timeout_secs, "polling.max_timeout_secs", polling.max_timeout_secs);
@@ -165,7 +168,7 @@ fn odd_level(level: &str) -> Option<String> {
             return None;
         }
         let meant = nearest(level, LEVELS.into_iter()).unwrap_or_default();
-        Some(format!("expects {}, or levels by target; did you mean `{meant}`?", LEVELS.join(", ")))
+        Some(format!("expected {}, or levels by target; did you mean `{meant}`?", LEVELS.join(", ")))
     })
 }
 
@@ -177,5 +180,5 @@ fn odd_origin(origin: &str, count: usize) -> Option<&'static str> {
     let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
     let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
     (host.is_empty() || !host.chars().all(is_host))
-        .then_some("expects a scheme and a host without a path, such as `https://example.com`")
+        .then_some("expected a scheme and a host without a path, such as `https://example.com`")
 }

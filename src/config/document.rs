@@ -6,7 +6,7 @@
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
-use serde_saphyr::{Location, Options, Spanned};
+use serde_saphyr::{Error, Location, Options, Spanned};
 use std::fmt;
 
 /// Most events of the parser that aliases may unfold to.
@@ -51,7 +51,11 @@ pub(super) struct Unreadable {
 pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().filter(|place| *place != Location::UNKNOWN).map(|place| place.line());
-        Unreadable { line, reason: one_line(&error.to_string()) }
+        let reason = match error.without_snippet() {
+            Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` stands here a second time"),
+            other => one_line(&other.to_string()),
+        };
+        Unreadable { line, reason }
     })
 }
 

@@ -24,7 +24,8 @@ pub const KEYS: &[Key] = &[
         "storage.retention_days",
         number("days", 1, 36_500),
         "How long events stay in topics that name no retention. Absent: for ever.",
-    ).optional(),
+    )
+    .optional(),
     key(
         "storage.locations",
         Expects::Texts("folders"),
@@ -126,7 +127,8 @@ pub const KEYS: &[Key] = &[
         "default_topic",
         Expects::Text("a GTS identifier"),
         "Where all other events go; registered at start. `null`: nowhere, they must name their topic.",
-    ).optional(),
+    )
+    .optional(),
     key(
         "maintenance.retention_check_secs",
         number("seconds", 1, 86_400),

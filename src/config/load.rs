@@ -141,7 +141,7 @@ impl Layers {
                 self.add_text(&path, &value, &Source::Environment { variable });
             } else {
                 let meant = nearest_known(&path).map(keys::variable).unwrap_or_default();
-                self.refuse(&variable, "", format!("sets no known key; did you mean `{meant}`?"));
+                self.refuse(&variable, "", format!("unknown key; did you mean `{meant}`?"));
             }
         }
     }
@@ -176,7 +176,7 @@ impl Layers {
         match &node.value {
             _ if !path.is_empty() && !keys::is_section(path) => {
                 let meant = nearest_known(path).unwrap_or_default();
-                self.refuse(&source, path, format!("is not a known key; did you mean `{meant}`?"));
+                self.refuse(&source, path, format!("unknown key; did you mean `{meant}`?"));
             }
             Value::Nothing => (),
             Value::Map(members) => {
@@ -185,7 +185,7 @@ impl Layers {
                 }
             }
             other => {
-                let detail = format!("is a section with keys of its own, found {}", other.name());
+                let detail = format!("expected a map of keys, found {}", other.name());
                 self.refuse(&source, if path.is_empty() { MODULE } else { path }, detail);
             }
         }
@@ -195,7 +195,7 @@ impl Layers {
         let name = &member.name;
         let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if name.contains('.') {
-            let detail = "is not a known key; write each level of a key's path on a line of its own".to_owned();
+            let detail = "unknown key; write each level of a key's path as a map of its own".to_owned();
             return self.refuse(&origin.at(member.line), &below, detail);
         }
         self.walk(&below, member.line, &member.node, origin);
@@ -240,7 +240,11 @@ impl Layers {
         }
         serde_path_to_error::deserialize(tree).map_err(|error| {
             let path = error.path().to_string();
-            Problem { place: self.sources.of(&path).to_string(), detail: explain(&error.into_inner().to_string()), key: path }
+            Problem {
+                place: self.sources.of(&path).to_string(),
+                detail: explain(&error.into_inner().to_string()),
+                key: path,
+            }
         })
     }
 }
@@ -259,18 +263,25 @@ fn nearest_known(path: &str) -> Option<&'static str> {
     nearest_path(path, KEYS.iter().map(|key| key.name).chain(keys::sections()))
 }
 
-/// What serde says of a declared topic, type or route, in our words where it has a name wrong.
+/// What serde says, in our words where it speaks of Rust.
 fn explain(said: &str) -> String {
     let mut quoted = said.split('`').skip(1).step_by(2);
     if said.starts_with("unknown field") {
         let written = quoted.next().unwrap_or_default();
         let meant = nearest(written, quoted).unwrap_or_default();
-        return format!("is not a known member; did you mean `{meant}`?");
+        return format!("unknown member; did you mean `{meant}`?");
     }
     if said.contains("untagged enum Streaming") {
         return "expected true, or a map of `type`, `location` and `retention`".to_owned();
     }
-    said.to_owned()
+    if said.contains("socket address") {
+        return "expected an address and a port, such as 127.0.0.1:8087 or [::1]:8087; names are not looked up"
+            .to_owned();
+    }
+    match said.split_once(", expected struct ") {
+        Some(_) => "expected a map of members, as in the API".to_owned(),
+        None => said.to_owned(),
+    }
 }
 
 impl fmt::Display for LoadError {
@@ -286,7 +297,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.is_empty() {
             true => write!(f, "{}: {}", self.place, self.detail),
-            false => write!(f, "{}: `{}` {}", self.place, self.key, self.detail),
+            false => write!(f, "{}: {}: {}", self.place, self.key, self.detail),
         }
     }
 }

@@ -123,11 +123,7 @@ pub struct Consumer {
 
 impl Default for Consumer {
     fn default() -> Self {
-        Self {
-            default_limit: limits::READ_EVENTS_MAX,
-            max_limit: limits::READ_EVENTS_MAX,
-            session_timeout_secs: 30,
-        }
+        Self { default_limit: limits::READ_EVENTS_MAX, max_limit: limits::READ_EVENTS_MAX, session_timeout_secs: 30 }
     }
 }
 

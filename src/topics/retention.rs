@@ -19,12 +19,7 @@ const EVERY_MIN: Duration = Duration::from_millis(10);
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
 /// The chore: expires now and then until the ledger is gone or closes. A tick that fails is simply tried again.
-pub(crate) async fn keep_expiring(
-    ledger: Weak<Ledger>,
-    clock: Arc<dyn Clock>,
-    every: Duration,
-    default: Option<i64>,
-) {
+pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
     let Some(mut closing) = ledger.upgrade().map(|ledger| ledger.closing()) else { return };
     let every = every.max(EVERY_MIN);
     loop {
