@@ -9,6 +9,10 @@ use serde_json::Number;
 use serde_saphyr::{Error, Location, Options, Spanned};
 use std::fmt;
 
+/// Deepest nesting: a schema as deep as the broker takes one, and the keys above it.
+const DEPTH_MAX: usize = contract::limits::DATA_DEPTH_MAX + 8;
+/// The parser recurses, and a level takes some 40 KiB of stack in a debug build; callers may have less than it needs.
+const STACK_BYTES: usize = 16 * 1024 * 1024;
 /// Most events of the parser that aliases may unfold to.
 const ALIAS_EVENTS_MAX: usize = 100_000;
 
@@ -47,12 +51,22 @@ pub(super) struct Unreadable {
     pub(super) reason: String,
 }
 
-/// Reads one document.
+/// Reads one document, on a stack of its own.
 pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
+    let failed = |reason: String| Unreadable { line: None, reason };
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(text));
+        let reader = reader.map_err(|error| failed(error.to_string()))?;
+        reader.join().unwrap_or_else(|_| Err(failed("the parser failed".to_owned())))
+    })
+}
+
+fn read(text: &str) -> Result<Node, Unreadable> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().filter(|place| *place != Location::UNKNOWN).map(|place| place.line());
         let reason = match error.without_snippet() {
             Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` stands here a second time"),
+            Error::MultipleDocuments { .. } => "a second document begins here; a configuration is one".to_owned(),
             other => one_line(&other.to_string()),
         };
         Unreadable { line, reason }
@@ -116,6 +130,7 @@ fn options() -> Options {
         strict_booleans: true,
         reject_unsupported_tags: true,
         with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIAS_EVENTS_MAX },
     }
 }

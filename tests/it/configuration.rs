@@ -166,6 +166,7 @@ fn yaml_has_no_traps() {
         .zip('a'..)
         .map(|(name, below)| format!("{name}: &{name} [{}]\n", vec![format!("*{below}"); 9].join(",")))
         .collect();
+    let nested = |depth| format!("topics: {}{}", "[".repeat(depth), "]".repeat(depth));
     for (keys, expected) in [
         ("server: {insecure: yes}", "FILE:3: server.insecure: expected true or false, found text"),
         ("server: {insecure: on}", "FILE:3: server.insecure: expected true or false, found text"),
@@ -176,13 +177,23 @@ fn yaml_has_no_traps() {
         ),
         (&format!("a: &a [x]\n{bomb}"), "alias replay limit exceeded"),
         (&"[".repeat(5000), "recursion limit exceeded"),
-        (&format!("topics: {}{}", "[".repeat(80), "]".repeat(80)), "FILE:3: not readable as YAML: "),
-        ("\tbatch: {}", "FILE:3: not readable as YAML: "),
+        (&nested(73), "FILE:3: not readable as YAML: budget breached: Depth"),
+        (&nested(65), "FILE:3: topics[0][0]: invalid type"),
         ("batch: !custom {}", "FILE:3: not readable as YAML: unsupported tag"),
-        ("---\nbatch: {}", "FILE:"),
     ] {
         let refusal = load_file(keys).unwrap_err();
         assert!(refusal.contains(expected), "{keys}: {refusal}");
+    }
+    for (text, expected) in [
+        ("modules:\n\tevent_broker: {}", "FILE:2: not readable as YAML: tabs disallowed"),
+        (
+            "modules: {event_broker: {}}\n---\nmodules: {event_broker: {}}",
+            "FILE:3: not readable as YAML: a second document",
+        ),
+        ("modules: {event_broker: {batch: {max_size: 5}", "FILE:1: not readable as YAML: "),
+    ] {
+        let refusal = load_text(text, &[], Vec::new()).unwrap_err();
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
     }
     let shared = load_file("server: {body_timeout_secs: &t 9, header_timeout_secs: *t}").unwrap().config.server;
     assert_eq!((shared.body_timeout_secs, shared.header_timeout_secs), (9, 9));
