@@ -146,13 +146,13 @@ impl Layers {
         }
     }
 
-    /// A value given as text. Where the key wants text it is taken as it is, else read as YAML.
+    /// A value given as text: read as YAML, but where the key wants text it is taken as it is unless it is quoted.
     fn add_text(&mut self, path: &str, value: &str, origin: &Source) {
         let key = Key::named(path);
         let wants_text = key.is_some_and(|key| matches!(key.expects, Expects::Text(_) | Expects::Word(_)));
         let optional = key.is_some_and(|key| key.optional);
         let node = match document::parse(value) {
-            Ok(node) if !wants_text || matches!(node.value, Value::Text(_)) => node,
+            Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, Value::Text(_))) => node,
             Ok(node) if optional && matches!(node.value, Value::Nothing) => node,
             _ if wants_text => Node::text(value),
             Ok(node) => node,

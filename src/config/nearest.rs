@@ -77,6 +77,8 @@ mod tests {
         assert_eq!(nearest_path("max_limit", known()), Some("consumer.max_limit"));
         assert_eq!(nearest_path("polling.max_limit", known()), Some("consumer.max_limit"));
         assert_eq!(nearest_path("polling.max_timeout", known()), Some("polling.max_timeout_secs"));
+        let twins = || ["types.profile", "gts.profile", "topics.profile"].into_iter();
+        assert_eq!(nearest_path("gtx.profile", twins()), Some("gts.profile"));
         assert_eq!(nearest("anything", std::iter::empty()), None);
     }
 }

@@ -92,6 +92,16 @@ fn the_environment_takes_yaml_and_a_key_beats_its_section() {
 }
 
 #[test]
+fn text_of_the_environment_is_taken_as_it_is_but_for_quotes() {
+    for (value, path) in
+        [("a #b", "a #b"), ("a: b", "a: b"), ("@a", "@a"), ("'a'", "a"), (r#""\u0061 b""#, "a b"), ("'a", "'a")]
+    {
+        let loaded = load_layers("", &[("EVENT_BROKER__STORAGE__PATH", value)], Vec::new()).unwrap();
+        assert_eq!(loaded.config.storage.path, PathBuf::from(path), "{value}");
+    }
+}
+
+#[test]
 fn unknown_keys_are_refused_with_their_place_and_the_nearest_known_one() {
     for (keys, expected) in [
         ("storage:\n  pth: x", "FILE:4: storage.pth: unknown key; did you mean `storage.path`?"),
@@ -290,9 +300,11 @@ fn the_list_of_keys_is_what_a_configuration_has_and_what_the_docs_list() {
 fn limits_of_the_configuration_are_the_brokers() {
     let config = load_file("consumer: {max_limit: 2}\nbatch: {max_size: 2, max_payload_bytes: 1024}").unwrap().config;
     assert_eq!(config.consumer.default_limit, 2, "a default nobody set follows its maximum");
+    let large = format!(r#"placed a data={{"x":"{}"}}"#, "y".repeat(600));
     check_with(
         &config,
-        "
+        &format!(
+            "
         type placed                        -> created
         publish placed a                   -> created 1 aggregate 1
         publish placed b                   -> created 2 aggregate 1
@@ -300,7 +312,10 @@ fn limits_of_the_configuration_are_the_brokers() {
         read default limit=3               -> VALIDATION_ERROR /limit
         batch placed a ; placed b          -> created 3 aggregate 2 | created 4 aggregate 2
         batch placed a ; placed b ; placed c -> BATCH_TOO_LARGE
-    ",
+        batch {large} ; {large}            -> BATCH_TOO_LARGE
+        publish {large}                    -> created 5 aggregate 3
+    "
+        ),
     );
 }
 

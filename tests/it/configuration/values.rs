@@ -120,6 +120,10 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "polling: {max_timeout_secs: -1}",
             "FILE:3: polling.max_timeout_secs: expected a whole number of seconds from 1 to 3600, found -1",
         ),
+        (
+            "batch:\n  max_size:",
+            "FILE:4: batch.max_size: expected a whole number of events from 1 to 10000, found nothing",
+        ),
         ("server: {listen: 8087}", "FILE:3: server.listen: expected an address and a port, found a number"),
         (
             "server: {listen: 'localhost:8087'}",
