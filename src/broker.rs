@@ -1,7 +1,7 @@
 //! The broker in process: one door to topics, types and events, over one log.
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Storage};
+use crate::config::{Config, Engine};
 use crate::events::{self, Policy, Reader};
 use crate::ledger::Ledger;
 use crate::types::Schemas;
@@ -37,7 +37,12 @@ pub enum OpenError {
     /// The log could not be opened or read.
     Log(LogError),
     /// What the configuration declares was refused.
-    Declared(Error),
+    Declared {
+        /// Where it stands in the configuration: `topics[2]`.
+        path: String,
+        /// Why.
+        error: Error,
+    },
 }
 
 impl Broker {
@@ -48,12 +53,13 @@ impl Broker {
 
     /// The same with a clock of the caller's.
     pub async fn open_at(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        match config.storage.clone() {
-            Storage::Memory => Self::on_log(config, Arc::new(MemoryLog::new()), None, clock).await,
-            Storage::File { path, segment_bytes } => {
-                let options = Options { segment_bytes, ..Options::default() };
-                let log = FileLog::open_folder(&path, options)?;
-                Self::on_log(config, Arc::new(log), Some(path.join("state")), clock).await
+        match config.storage.engine {
+            Engine::Memory => Self::on_log(config, Arc::new(MemoryLog::new()), None, clock).await,
+            Engine::File => {
+                let options = Options { segment_bytes: config.storage.segment_bytes, ..Options::default() };
+                let log = FileLog::open_folder(&config.storage.path, options)?;
+                let state = config.storage.path.join("state");
+                Self::on_log(config, Arc::new(log), Some(state), clock).await
             }
         }
     }
@@ -65,13 +71,12 @@ impl Broker {
         state: Option<PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let log_kind = match config.storage {
-            Storage::Memory => "memory",
-            Storage::File { .. } => "file",
-        };
-        let ledger = Arc::new(Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?);
-        let every = Duration::from_secs(config.retention_check_seconds);
-        tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every));
+        let log_kind = config.storage.engine.name();
+        let rows = config.maintenance.checkpoint_rows;
+        let ledger = Arc::new(Ledger::open(log, Arc::clone(&clock), state, rows).await?);
+        let every = Duration::from_secs(config.maintenance.retention_check_secs);
+        let age = config.storage.retention_millis();
+        tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every, age));
         let policy = Policy { config, schemas: Schemas::default() };
         let broker = Self { ledger, policy, clock, log_kind, filter_failures: AtomicU64::new(0) };
         broker.declare().await?;
@@ -97,7 +102,7 @@ impl Broker {
 
     /// Removes what is past its topic's retention now; answers how many sequences went.
     pub async fn expire(&self) -> Result<u64> {
-        topics::expire(&self.ledger, self.clock.now()).await
+        topics::expire(&self.ledger, self.clock.now(), self.policy.config.storage.retention_millis()).await
     }
 
     /// Removes a topic's events up to and including `through`; answers how many sequences went.
@@ -121,23 +126,25 @@ impl Broker {
     /// Most events and rows in one answer.
     #[must_use]
     pub const fn limit_max(&self) -> usize {
-        self.policy.config.read_events_max
+        self.policy.config.consumer.max_limit
     }
 
     /// Registers what the configuration declares. A declared topic that exists is changed to what is declared, where
     /// that may change.
     async fn declare(&self) -> Result<(), OpenError> {
         let config = &self.policy.config;
-        for topic in &config.topics {
-            self.declare_topic(topic).await?;
+        for (index, topic) in config.topics.iter().enumerate() {
+            self.declare_topic(topic).await.map_err(|error| OpenError::declared(format!("topics[{index}]"), error))?;
         }
         if let Some(id) = &config.default_topic
             && self.ledger.registry().topic(id).is_none()
         {
-            topics::register(&self.ledger, self.log_kind, NewTopic::new(id.clone())).await?;
+            let registered = topics::register(&self.ledger, self.log_kind, NewTopic::new(id.clone())).await;
+            registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
-        for event_type in &config.event_types {
-            types::register(&self.ledger, event_type.clone()).await?;
+        for (index, event_type) in config.event_types.iter().enumerate() {
+            let registered = types::register(&self.ledger, event_type.clone()).await;
+            registered.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
     }
@@ -153,8 +160,13 @@ impl Broker {
     }
 
     fn reader(&self) -> Reader<'_> {
-        let limit_max = self.policy.config.read_events_max;
-        Reader { ledger: &self.ledger, limit_max, filter_failures: &self.filter_failures }
+        let config = &self.policy.config;
+        Reader {
+            ledger: &self.ledger,
+            limit_max: config.consumer.max_limit,
+            wait_max: Duration::from_secs(config.polling.max_timeout_secs),
+            filter_failures: &self.filter_failures,
+        }
     }
 }
 
@@ -255,9 +267,9 @@ impl From<LogError> for OpenError {
     }
 }
 
-impl From<Error> for OpenError {
-    fn from(error: Error) -> Self {
-        Self::Declared(error)
+impl OpenError {
+    const fn declared(path: String, error: Error) -> Self {
+        Self::Declared { path, error }
     }
 }
 
@@ -265,8 +277,8 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Log(error) => error.fmt(f),
-            Self::Declared(error) if error.kind() == Kind::Unavailable => error.fmt(f),
-            Self::Declared(error) => write!(f, "what the configuration declares was refused: {error}"),
+            Self::Declared { error, .. } if error.kind() == Kind::Unavailable => error.fmt(f),
+            Self::Declared { path, error } => write!(f, "`{path}` of the configuration was refused: {error}"),
         }
     }
 }
@@ -275,7 +287,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Log(error) => Some(error),
-            Self::Declared(error) => Some(error),
+            Self::Declared { error, .. } => Some(error),
         }
     }
 }

@@ -10,7 +10,7 @@
 
 mod broker;
 mod clock;
-mod config;
+pub mod config;
 mod events;
 pub mod filters;
 pub mod ledger;

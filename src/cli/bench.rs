@@ -8,7 +8,7 @@ use contract::{
     Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence,
     SubjectTypeId, TopicId,
 };
-use event_broker::{Broker, Config, Storage};
+use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::io::Write;
 use std::path::PathBuf;
@@ -70,17 +70,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return failed(&error),
     };
     runtime.block_on(async {
-        let storage = match arguments.memory {
-            true => Storage::Memory,
-            false => Storage::File { path: arguments.data.clone(), segment_bytes: arguments.segment_bytes },
+        let broker = match Broker::open(configuration(arguments)).await {
+            Ok(broker) => Arc::new(broker),
+            Err(error) => return failed(&error),
         };
-        let broker =
-            match Broker::open(Config { storage, checkpoint_rows: arguments.checkpoint_rows, ..Config::default() })
-                .await
-            {
-                Ok(broker) => Arc::new(broker),
-                Err(error) => return failed(&error),
-            };
         let outcome = publish_all(&broker, arguments).await;
         broker.close().await;
         match outcome {
@@ -88,6 +81,16 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             Err(error) => failed(&error),
         }
     })
+}
+
+fn configuration(arguments: &Arguments) -> Config {
+    let mut config = match arguments.memory {
+        true => Config::default(),
+        false => Config::folder(&arguments.data),
+    };
+    config.storage.segment_bytes = arguments.segment_bytes;
+    config.maintenance.checkpoint_rows = arguments.checkpoint_rows;
+    config
 }
 
 async fn publish_all(broker: &Arc<Broker>, arguments: &Arguments) -> Result<()> {

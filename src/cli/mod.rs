@@ -1,10 +1,12 @@
-//! The subcommands. Each works on a data folder; exit codes mean something: 0 well, 1 not well, 2 misused.
+//! The subcommands. Exit codes mean something: 0 well, 1 not well, 2 misused.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its streams")]
 
 mod bench;
+mod config;
 mod logging;
 mod serve;
+mod settings;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -18,6 +20,7 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "Examples:\n  \
     event-broker bench --data ./data --callers 64 --events 100000\n  \
+    event-broker config --config config/quickstart.yaml\n  \
     event-broker verify --data ./data"
 )]
 struct Arguments {
@@ -27,10 +30,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the broker: HTTP on the outside, the log on the inside.
     Serve(serve::Arguments),
     /// Walks a log and checks every checksum, number and index.
     Verify(verify::Arguments),
+    Config(config::Arguments),
     /// Publishes made-up events into a data folder and says how fast that went.
     Bench(bench::Arguments),
 }
@@ -40,6 +43,7 @@ pub(crate) fn run() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }
 }

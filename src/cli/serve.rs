@@ -1,57 +1,81 @@
-//! `event-broker serve`: opens the log, listens, and drains on SIGTERM.
+//! `event-broker serve`: opens the log, listens, and drains when it is asked to stop.
 
+use super::settings::Settings;
 use super::{failed, logging};
-use event_broker::{Broker, Config, Storage, rest};
+use event_broker::config::{Config, Loaded};
+use event_broker::{Broker, OpenError, rest};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Runs the broker: HTTP on the outside, the log on the inside.
+///
+/// Without arguments it listens on 127.0.0.1:8087 and keeps its log in ./data. When it is ready it prints
+/// `listening on http://HOST:PORT`. SIGTERM and Ctrl-C drain it: nothing new is taken, open polls and streams end, what
+/// is in flight is answered, and it exits with 0.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker serve\n  \
+    event-broker serve --listen 127.0.0.1:0 --data /var/lib/events\n  \
+    event-broker serve --config config/quickstart.yaml\n  \
+    EVENT_BROKER__LOGGING__FORMAT=json event-broker serve --storage memory\n\n\
+    Try it:\n  \
+    curl http://127.0.0.1:8087/v1/topics\n  \
+    open http://127.0.0.1:8087/docs")]
 pub(super) struct Arguments {
-    /// Address to listen on; port 0 picks a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8087")]
-    listen: SocketAddr,
-    /// Folder of the log; made when missing.
-    #[arg(long, value_name = "DIR", default_value = "./data")]
-    data: PathBuf,
-    /// Where the log is kept: `file` or `memory`.
-    #[arg(long, default_value = "file")]
-    storage: String,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    if let Err(error) = logging::start("info", logging::Format::Text) {
+    let loaded = match arguments.settings.load() {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            error.problems.iter().for_each(|problem| eprintln!("event-broker: {problem}"));
+            return ExitCode::from(2);
+        }
+    };
+    if let Err(error) = logging::start(&loaded.config.logging) {
         return failed(&std::io::Error::other(error));
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
-    };
-    runtime.block_on(serve(arguments))
+    loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(serve(loaded)),
+        Err(error) => failed(&error),
+    }
 }
 
-async fn serve(arguments: &Arguments) -> ExitCode {
-    let mut config = Config::default();
-    if arguments.storage == "file" {
-        config.storage = Storage::folder(&arguments.data);
+async fn serve(loaded: Loaded) -> ExitCode {
+    let Loaded { config, sources, .. } = loaded;
+    if let Err(reason) = check_exposure(config.server.listen, config.server.insecure) {
+        return failed(&std::io::Error::other(reason));
     }
+    // Listened for from here on: a signal during a long opening is not lost.
+    let stop = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(terminate), Ok(interrupt)) => stopped(terminate, interrupt),
+        (Err(error), _) | (_, Err(error)) => return failed(&error),
+    };
+    let (listen, options) = (config.server.listen, options(&config));
     let broker = match Broker::open(config).await {
         Ok(broker) => Arc::new(broker),
+        Err(OpenError::Declared { path, error }) => {
+            let place = sources.of(&path);
+            return failed(&std::io::Error::other(format!("{place}: {path}: {error}")));
+        }
         Err(error) => return failed(&error),
     };
-    let listener = match TcpListener::bind(arguments.listen).await {
+    let listener = match TcpListener::bind(listen).await {
         Ok(listener) => listener,
-        Err(error) => return failed(&error),
+        Err(error) => return failed(&std::io::Error::other(format!("cannot listen on {listen}: {error}"))),
     };
     match listener.local_addr() {
         Ok(address) => println!("listening on http://{address}"),
         Err(error) => return failed(&error),
     }
-    let outcome = rest::serve(listener, Arc::clone(&broker), rest::Options::default(), stopped()).await;
-    if let Err(cut_off) = outcome {
+    if let Err(cut_off) = rest::serve(listener, Arc::clone(&broker), options, stop).await {
         tracing::warn!(cut_off, "connections did not finish in time");
     }
     broker.close().await;
@@ -59,15 +83,40 @@ async fn serve(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Ends when somebody asks the process to stop.
-async fn stopped() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
+/// Nobody is asked for a name yet, so nobody outside this machine is let in unless the operator says so.
+fn check_exposure(listen: SocketAddr, insecure: bool) -> Result<(), String> {
+    if listen.ip().is_loopback() || insecure {
+        return Ok(());
+    }
+    Err(format!(
+        "refusing to listen on {listen}: no authentication is configured, and anybody who reaches this address could \
+        read and write everything. Listen on 127.0.0.1, or say --insecure if the network in front of it is trusted."
+    ))
+}
+
+async fn stopped(mut terminate: Signal, mut interrupt: Signal) {
     tokio::select! {
         _ = terminate.recv() => (),
         _ = interrupt.recv() => (),
     }
     tracing::info!("draining");
+}
+
+fn options(config: &Config) -> rest::Options {
+    let server = &config.server;
+    rest::Options {
+        connections_max: server.max_connections,
+        header_timeout: Duration::from_secs(server.header_timeout_secs),
+        body_timeout: Duration::from_secs(server.body_timeout_secs),
+        write_timeout: Duration::from_secs(server.write_timeout_secs),
+        request_timeout: Duration::from_secs(server.request_timeout_secs),
+        header_bytes_max: server.max_header_bytes,
+        inflight_bytes_max: server.max_inflight_bytes,
+        drain_timeout: Duration::from_secs(server.drain_timeout_secs),
+        batch_bytes_max: config.batch.max_payload_bytes,
+        limit_default: config.consumer.default_limit,
+        wait_default: Duration::from_secs(config.polling.default_timeout_secs),
+        allowed_origins: server.cors.allowed_origins.clone(),
+        compression: server.compression,
+    }
 }

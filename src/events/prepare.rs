@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     now: i64,
 ) -> Result<Prepared, Refused> {
     let nowhere = |error| Refused { error, topic: None };
-    check_profile(policy.config.gts_profile, event).map_err(nowhere)?;
+    check_profile(policy.config.gts.profile, event).map_err(nowhere)?;
     let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
     let topic = find_topic(policy, registry, &event.event_type, event.topic.as_ref(), known).map_err(nowhere)?;
     let here = |error| Refused { error, topic: Some(topic.number) };
@@ -74,7 +74,7 @@ fn find_type<'a>(
     event_type: &EventTypeId,
 ) -> Result<Option<&'a Arc<TypeEntry>>> {
     let known = registry.event_type(event_type);
-    if known.is_none() && policy.config.unregistered == Unregistered::Refuse {
+    if known.is_none() && policy.config.types.unregistered == Unregistered::Refuse {
         return Err(Error::invalid("/type", "The event type is not registered; register it before publishing."));
     }
     Ok(known)
@@ -151,7 +151,7 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
     if event.context.len() > limits::CONTEXT_PAIRS_MAX {
         violations.push(Violation::new("/context", format!("has more than {} pairs", limits::CONTEXT_PAIRS_MAX)));
     }
-    if event.tenant.is_none() && policy.config.tenant_required {
+    if event.tenant.is_none() && policy.config.tenant.required {
         violations.push(Violation::new("/tenant", "is missing: say whose event it is"));
     }
     refuse(violations, "The event has members that break the rules; see `errors`.")

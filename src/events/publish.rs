@@ -67,14 +67,14 @@ fn check_size(policy: &Policy, events: &[Result<NewEvent, Unread>]) -> Result<()
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
     }
-    if events.len() > config.batch_events_max {
-        let detail = format!("A batch may hold {} events; split it.", config.batch_events_max);
+    if events.len() > config.batch.max_size {
+        let detail = format!("A batch may hold {} events; split it.", config.batch.max_size);
         return Err(Error::new(Kind::BatchTooLarge, detail));
     }
     // One event alone is measured as an event, not as a batch.
     let bytes: usize = events.iter().flatten().map(|event| event.data.get().len()).sum();
-    if events.len() > 1 && bytes > config.batch_bytes_max {
-        let detail = format!("A batch may hold {} bytes; split it.", config.batch_bytes_max);
+    if events.len() > 1 && bytes > config.batch.max_payload_bytes {
+        let detail = format!("A batch may hold {} bytes; split it.", config.batch.max_payload_bytes);
         return Err(Error::new(Kind::BatchTooLarge, detail));
     }
     Ok(())

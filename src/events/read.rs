@@ -31,6 +31,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Most events in one answer.
     pub(crate) limit_max: usize,
+    /// The longest a read may wait.
+    pub(crate) wait_max: Duration,
     /// CEL expressions that had no answer for an event.
     pub(crate) filter_failures: &'a AtomicU64,
 }
@@ -46,7 +48,7 @@ impl Reader<'_> {
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
-        check_timeout(timeout)?;
+        self.check_timeout(timeout)?;
         let topic = self.find_topic(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
@@ -87,7 +89,7 @@ impl Reader<'_> {
 
     /// All topics of the log: what is there now, or as soon as there is something.
     pub(crate) async fn wait_log(&self, read: &LogRead, timeout: Duration) -> Result<LogPage> {
-        check_timeout(timeout)?;
+        self.check_timeout(timeout)?;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut tail = self.ledger.position();
         let mut read = read.clone();
@@ -148,6 +150,15 @@ impl Reader<'_> {
         }
     }
 
+    fn check_timeout(&self, timeout: Duration) -> Result<()> {
+        match timeout <= self.wait_max {
+            true => Ok(()),
+            false => {
+                Err(Error::invalid("/timeout", format!("must be between 0 and {} seconds", self.wait_max.as_secs())))
+            }
+        }
+    }
+
     async fn head(&self, key: u128) -> Result<Option<Head>> {
         self.ledger.ask(move |state| state.head(key)).await?
     }
@@ -189,13 +200,6 @@ impl Reader<'_> {
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
     fingerprint::aggregate(topic.number, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
-}
-
-fn check_timeout(timeout: Duration) -> Result<()> {
-    if timeout <= Duration::from_secs(limits::WAIT_SECONDS_MAX) {
-        return Ok(());
-    }
-    Err(Error::invalid("/timeout", format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX)))
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.

@@ -19,7 +19,7 @@ const EVERY_MIN: Duration = Duration::from_millis(10);
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
 /// The chore: expires now and then until the ledger is gone or closes. A tick that fails is simply tried again.
-pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration) {
+pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
     let Some(mut closing) = ledger.upgrade().map(|ledger| ledger.closing()) else { return };
     let every = every.max(EVERY_MIN);
     loop {
@@ -28,7 +28,7 @@ pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, e
             _ = closing.wait_for(|closing| *closing) => return,
         }
         let Some(ledger) = ledger.upgrade() else { return };
-        let _ = expire(&ledger, clock.now()).await;
+        let _ = expire(&ledger, clock.now(), default).await;
     }
 }
 
@@ -38,11 +38,12 @@ fn jittered(every: Duration) -> Duration {
     every + every * share / 2560
 }
 
-/// Removes what is past its age at `now` from every topic; answers how many sequences went.
-pub(crate) async fn expire(ledger: &Ledger, now: i64) -> Result<u64> {
+/// Removes what is past its age at `now` from every topic; answers how many sequences went. Topics that name no
+/// retention keep their events for `default` milliseconds, or for ever.
+pub(crate) async fn expire(ledger: &Ledger, now: i64, default: Option<i64>) -> Result<u64> {
     let mut removed = 0;
     for topic in ledger.registry().topics() {
-        let Some(age) = age_millis(topic) else { continue };
+        let Some(age) = age_millis(topic).or(default) else { continue };
         let first_kept = ledger.log().find(Find::Time(Some(topic.number), now.saturating_sub(age)));
         let through = match first_kept.await.map_err(read_failed)? {
             Some(header) => Sequence(header.sequence.0 - 1),

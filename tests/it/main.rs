@@ -12,6 +12,7 @@ mod scenario;
 
 mod batches;
 mod concurrency;
+mod configuration;
 mod faults;
 mod fixtures;
 mod http;

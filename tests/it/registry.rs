@@ -2,6 +2,7 @@
 
 use crate::scenario::{check, check_with, topic_id, type_id};
 use contract::{NewEventType, NewTopic};
+use event_broker::config::Types;
 use event_broker::{Config, Route, Unregistered};
 
 #[test]
@@ -110,7 +111,7 @@ fn declared_topics_types_and_routes_are_there_from_the_start() {
 #[test]
 fn unregistered_types_are_refused_unless_the_configuration_lets_them_through() {
     check("publish placed a -> VALIDATION_ERROR /type");
-    let config = Config { unregistered: Unregistered::Accept, ..Config::default() };
+    let config = Config { types: Types { unregistered: Unregistered::Accept }, ..Config::default() };
     check_with(
         &config,
         "

@@ -82,7 +82,8 @@ fn trimming_by_hand_goes_no_further_than_the_tail() {
 #[tokio::test]
 async fn a_running_broker_expires_by_itself() {
     let clock = Arc::new(ManualClock::at(1_764_763_200_000));
-    let config = Config { retention_check_seconds: 0, ..Config::default() };
+    let mut config = Config::default();
+    config.maintenance.retention_check_secs = 0;
     let broker = Broker::open_at(config, clock.clone()).await.unwrap();
     let mut topic = NewTopic::new(topic_id("brief"));
     topic.retention = Some("PT1H".parse().unwrap());

@@ -128,9 +128,10 @@ impl World {
                 Broker::on_log(self.config.clone(), log, None, clock).await
             }
             Engine::File => {
-                let path = self.folder.path().to_owned();
+                let mut config = self.config.clone();
+                let retention_days = config.storage.retention_days;
                 // Small segments, so that every scenario crosses a few.
-                let config = Config { storage: Storage::File { path, segment_bytes: 2000 }, ..self.config.clone() };
+                config.storage = Storage { segment_bytes: 2000, retention_days, ..Storage::folder(self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
         };

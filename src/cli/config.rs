@@ -1,0 +1,89 @@
+//! `event-broker config`: what is in force, and where each value came from.
+
+use super::settings::Settings;
+use comfy_table::{Table, presets};
+use event_broker::config::{Loaded, keys};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Prints the configuration in force, and where each value came from.
+///
+/// Values come from four layers: built-in defaults, the file named with --config, environment variables and flags.
+/// Each beats those before it. A key of the file such as `polling.max_timeout_secs` is the variable
+/// `EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS`; its value is written as in YAML.
+///
+/// Exit code 0: the configuration is good. 2: it is not; each reason is told with its place.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker config --config config/quickstart.yaml\n  \
+    EVENT_BROKER__BATCH__MAX_SIZE=50 event-broker config --json\n  \
+    event-broker config --keys")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Print JSON: `config` as it is in force, `sources` by key, and `notes`.
+    #[arg(long)]
+    json: bool,
+    /// Print every key with what it takes and means, as a Markdown table, and nothing else.
+    #[arg(long, conflicts_with = "json")]
+    keys: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    if arguments.keys {
+        return say(&keys::table());
+    }
+    let loaded = match arguments.settings.load() {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            for problem in &error.problems {
+                eprintln!("event-broker: {problem}");
+            }
+            return ExitCode::from(2);
+        }
+    };
+    match arguments.json {
+        true => say(&for_programs(&loaded)),
+        false => say(&for_people(&loaded)),
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn say(text: &str) -> ExitCode {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn for_programs(loaded: &Loaded) -> String {
+    let sources: BTreeMap<_, _> = loaded.sources.iter().collect();
+    let answer = json!({"config": loaded.config, "sources": sources, "notes": loaded.notes});
+    format!("{answer:#}\n")
+}
+
+fn for_people(loaded: &Loaded) -> String {
+    let values = serde_json::to_value(&loaded.config).unwrap_or_default();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["KEY", "VALUE", "SOURCE"]);
+    for (key, source) in loaded.sources.iter() {
+        let value = values.pointer(&format!("/{}", key.replace('.', "/"))).unwrap_or(&Value::Null);
+        table.add_row([key.to_owned(), shown(value), source.to_string()]);
+    }
+    let mut text = format!("{}\n", table.trim_fmt());
+    for note in &loaded.notes {
+        let _ = writeln!(text, "\nnote: {note}");
+    }
+    text
+}
+
+/// A value in a cell. Declared things are counted; `--json` has them whole.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().any(Value::is_object) => format!("{} declared", items.len()),
+        other => other.to_string(),
+    }
+}

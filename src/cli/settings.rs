@@ -1,0 +1,55 @@
+//! The settings that several subcommands take: a file, the environment, and flags above both.
+
+use event_broker::config::{self, Flag, LoadError, Loaded};
+use std::path::PathBuf;
+
+/// Where the configuration comes from. Flags beat the environment, the environment beats the file.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// The YAML file with the configuration, below `modules.event_broker`; none is read unless it is named.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the server listens (`server.listen`); port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Keep the log in this folder (`storage.path`, and `storage.type: file` unless `--storage` says otherwise).
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What keeps the log (`storage.type`): file or memory.
+    #[arg(long, value_name = "ENGINE")]
+    storage: Option<String>,
+    /// Listen beyond loopback without authentication (`server.insecure`).
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl Settings {
+    /// The configuration in force.
+    pub(super) fn load(&self) -> Result<Loaded, LoadError> {
+        // A variable that is not Unicode is refused by what it sets, not by a panic here.
+        let environment = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        config::load(self.config.as_deref(), environment, self.flags())
+    }
+
+    fn flags(&self) -> Vec<Flag> {
+        let mut flags = Vec::new();
+        let mut set = |flag, key, value: String| flags.push(Flag { flag, key, value });
+        if let Some(listen) = &self.listen {
+            set("--listen", "server.listen", listen.clone());
+        }
+        if let Some(data) = &self.data {
+            set("--data", "storage.path", data.to_string_lossy().into_owned());
+            set("--data", "storage.type", "file".to_owned());
+        }
+        if let Some(storage) = &self.storage {
+            let is_database = storage.starts_with("postgres://") || storage.starts_with("postgresql://");
+            let engine = if is_database { "database" } else { storage };
+            set("--storage", "storage.type", engine.to_owned());
+        }
+        if self.insecure {
+            set("--insecure", "server.insecure", "true".to_owned());
+        }
+        flags
+    }
+}

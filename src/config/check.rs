@@ -1,0 +1,184 @@
+//! Whether values are ones a broker can work with: each by itself, and together.
+//!
+//! - What is written for a key must be of its type and within its bounds ([`fits`]).
+//! - What is in force together must make sense together ([`values`]).
+//! - A default that nobody set follows its maximum down ([`follow`]); one that was set never changes silently.
+
+use super::document::{Node, Value};
+use super::keys::{Expects, Key};
+use super::nearest::nearest;
+use super::{Config, Engine, Sources};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Whether a key takes what is written; else what it takes.
+pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
+    let refusal = || Err(format!("expected {}, found {}", key.expects, found(&node.value)));
+    match (key.expects, &node.value) {
+        (_, Value::Nothing) if key.optional => Ok(()),
+        (Expects::Flag, Value::Flag(_)) => Ok(()),
+        (Expects::Number { min, max, .. }, Value::Number(number)) => match number.as_u64() {
+            Some(number) if (min..=max).contains(&number) => Ok(()),
+            _ => refusal(),
+        },
+        (Expects::Word(words), Value::Text(text)) => fits_words(key, words, text),
+        (Expects::Text(_), Value::Text(text)) if text.trim().is_empty() => {
+            Err(format!("expected {}, found an empty text", key.expects))
+        }
+        (Expects::Text(_), Value::Text(_)) => Ok(()),
+        (Expects::Text(_) | Expects::Word(_), Value::Flag(_) | Value::Number(_)) => Err(format!(
+            "expected {}, found {}; text stands in quotes where it looks like one",
+            key.expects,
+            node.value.name()
+        )),
+        (Expects::Texts(_), Value::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
+            Some(odd) => Err(format!("expected {}, found {odd} in the list", key.expects)),
+            None => Ok(()),
+        },
+        (Expects::Items(_), Value::List(_)) => Ok(()),
+        _ => refusal(),
+    }
+}
+
+fn fits_words(key: &Key, words: &'static [&'static str], text: &str) -> Result<(), String> {
+    if key.name == "storage.type" && text == "database" {
+        return Err("cannot be `database` yet: PostgreSQL comes in a later version; use `file` or `memory`".to_owned());
+    }
+    if words.contains(&text) {
+        return Ok(());
+    }
+    let meant = nearest(text, words.iter().copied()).unwrap_or_default();
+    Err(format!("expected {}; did you mean `{meant}`?", key.expects))
+}
+
+/// Numbers are told, since no number is a secret; text is not.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        other => other.name().to_owned(),
+    }
+}
+
+/// What is wrong with a member of a list of texts, if something is.
+fn odd_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) if text.trim().is_empty() => Some("an empty text".to_owned()),
+        Value::Text(_) => None,
+        other => Some(found(other)),
+    }
+}
+
+/// Lowers the defaults that nobody set to the maxima that somebody did.
+pub(super) fn follow(config: &mut Config, sources: &Sources) {
+    let (polling, consumer) = (&mut config.polling, &mut config.consumer);
+    if sources.is_default("polling.default_timeout_secs") {
+        polling.default_timeout_secs = polling.default_timeout_secs.min(polling.max_timeout_secs);
+    }
+    if sources.is_default("consumer.default_limit") {
+        consumer.default_limit = consumer.default_limit.min(consumer.max_limit);
+    }
+}
+
+/// What is wrong with the values that are in force together: the key to blame, and why.
+pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)> {
+    let mut wrong = Vec::new();
+    let mut refuse = |key: &str, detail: String| wrong.push((key.to_owned(), detail));
+    let above =
+        |what: u64, key: &str, max: u64| format!("is {what}, above `{key}`, which is {max} ({})", sources.of(key));
+    let Config { polling, consumer, server, batch, .. } = config;
+    if polling.default_timeout_secs > polling.max_timeout_secs {
+        let detail = above(polling.default_timeout_secs, "polling.max_timeout_secs", polling.max_timeout_secs);
+        refuse("polling.default_timeout_secs", detail);
+    }
+    if consumer.default_limit > consumer.max_limit {
+        let detail = above(consumer.default_limit as u64, "consumer.max_limit", consumer.max_limit as u64);
+        refuse("consumer.default_limit", detail);
+    }
+    if batch.max_payload_bytes > server.max_inflight_bytes {
+        let max = server.max_inflight_bytes as u64;
+        refuse("batch.max_payload_bytes", above(batch.max_payload_bytes as u64, "server.max_inflight_bytes", max));
+    }
+    if let Some(detail) = odd_level(&config.logging.level) {
+        refuse("logging.level", detail);
+    }
+    for (index, origin) in server.cors.allowed_origins.iter().enumerate() {
+        if let Some(detail) = odd_origin(origin, server.cors.allowed_origins.len()) {
+            refuse(&format!("server.cors.allowed_origins[{index}]"), detail.to_owned());
+        }
+    }
+    folders(config, &mut refuse);
+    repeated(config, &mut refuse);
+    wrong
+}
+
+/// The log's folder can be one, and topics' own folders are elsewhere.
+fn folders(config: &Config, refuse: &mut impl FnMut(&str, String)) {
+    let storage = &config.storage;
+    if storage.engine == Engine::File
+        && let Some(detail) = unusable(&storage.path)
+    {
+        refuse("storage.path", detail);
+    }
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for (index, location) in storage.locations.iter().enumerate() {
+        let key = format!("storage.locations[{index}]");
+        if absolute(location).starts_with(absolute(&storage.path)) {
+            refuse(&key, "must lie outside `storage.path`".to_owned());
+        } else if storage.locations.iter().take(index).any(|earlier| absolute(earlier) == absolute(location)) {
+            refuse(&key, "stands in the list twice".to_owned());
+        } else if let Some(detail) = unusable(location) {
+            refuse(&key, detail);
+        }
+    }
+}
+
+/// Why a path cannot be a folder, if that can be seen already. A missing one is made later.
+fn unusable(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some("is not a folder".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(format!("cannot be used: {error}")),
+    }
+}
+
+/// Nothing is declared twice.
+fn repeated(config: &Config, refuse: &mut impl FnMut(&str, String)) {
+    for (index, topic) in config.topics.iter().enumerate() {
+        if config.topics.iter().take(index).any(|earlier| earlier.id == topic.id) {
+            refuse(&format!("topics[{index}].id"), "is declared twice".to_owned());
+        }
+    }
+    for (index, event_type) in config.event_types.iter().enumerate() {
+        if config.event_types.iter().take(index).any(|earlier| earlier.id == event_type.id) {
+            refuse(&format!("event_types[{index}].id"), "is declared twice".to_owned());
+        }
+    }
+}
+
+/// A level, or levels by target.
+fn odd_level(level: &str) -> Option<String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_target = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-'))
+    };
+    level.split(',').map(str::trim).find_map(|directive| {
+        let (target, level) = directive.rsplit_once('=').unwrap_or(("all", directive));
+        if LEVELS.contains(&level) && is_target(target) {
+            return None;
+        }
+        let meant = nearest(level, LEVELS.into_iter()).unwrap_or_default();
+        Some(format!("expected {}, or levels by target; did you mean `{meant}`?", LEVELS.join(", ")))
+    })
+}
+
+/// A scheme, a host and perhaps a port: what a browser sends as `Origin`.
+fn odd_origin(origin: &str, count: usize) -> Option<&'static str> {
+    if origin == "*" {
+        return (count > 1).then_some("`*` lets all origins, so it stands alone");
+    }
+    let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
+    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    (host.is_empty() || !host.chars().all(is_host))
+        .then_some("expected a scheme and a host without a path, such as `https://example.com`")
+}

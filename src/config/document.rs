@@ -1,0 +1,203 @@
+//! A YAML document as a tree in which every node knows its line.
+//!
+//! - `yes`, `on` and the like are text: only `true` and `false` are booleans.
+//! - Nesting, size and what aliases unfold to are bounded; a name that stands twice is refused.
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
+use serde_saphyr::{Error, Location, Options, Spanned};
+use std::fmt;
+
+/// Deepest nesting: a schema as deep as the broker takes one, and the keys above it.
+const DEPTH_MAX: usize = contract::limits::DATA_DEPTH_MAX + 8;
+/// The parser recurses, and a level takes some 40 KiB of stack in a debug build; callers may have less than it needs.
+const STACK_BYTES: usize = 16 * 1024 * 1024;
+/// Most events of the parser that aliases may unfold to.
+const ALIAS_EVENTS_MAX: usize = 100_000;
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    /// The line it is used at, from 1.
+    pub(super) line: u64,
+    pub(super) value: Value,
+}
+
+/// A value as YAML has them.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Nothing,
+    Flag(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Member>),
+}
+
+/// A named value of a map.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    /// The line its name stands at.
+    pub(super) line: u64,
+    pub(super) name: String,
+    pub(super) node: Node,
+}
+
+/// Why a text is no document, and at which line where that is known.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) line: Option<u64>,
+    pub(super) reason: String,
+}
+
+/// Reads one document, on a stack of its own.
+pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
+    let failed = |reason: String| Unreadable { line: None, reason };
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(text));
+        let reader = reader.map_err(|error| failed(error.to_string()))?;
+        reader.join().unwrap_or_else(|_| Err(failed("the parser failed".to_owned())))
+    })
+}
+
+fn read(text: &str) -> Result<Node, Unreadable> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let line = error.location().filter(|place| *place != Location::UNKNOWN).map(|place| place.line());
+        let reason = match error.without_snippet() {
+            Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` stands here a second time"),
+            Error::MultipleDocuments { .. } => "a second document begins here; a configuration is one".to_owned(),
+            other => one_line(&other.to_string()),
+        };
+        Unreadable { line, reason }
+    })
+}
+
+impl Node {
+    /// A text that came from elsewhere than a document.
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self { line: 0, value: Value::Text(text.into()) }
+    }
+
+    /// The member of this name, if this is a map that has one.
+    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+        match &self.value {
+            Value::Map(members) => members.iter().find(|member| member.name == name),
+            _ => None,
+        }
+    }
+
+    /// The line of the deepest node on this way that is there, if any of it is.
+    pub(super) fn line_at<'a>(&self, mut way: impl Iterator<Item = &'a str>) -> Option<u64> {
+        let step = way.next()?;
+        let (line, node) = match &self.value {
+            Value::Map(_) => self.member(step).map(|member| (member.line, &member.node))?,
+            Value::List(items) => items.get(step.parse::<usize>().ok()?).map(|item| (item.line, item))?,
+            _ => return None,
+        };
+        Some(node.line_at(way).unwrap_or(line))
+    }
+
+    /// The same value as JSON.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Nothing => serde_json::Value::Null,
+            Value::Flag(flag) => (*flag).into(),
+            Value::Number(number) => number.clone().into(),
+            Value::Text(text) => text.clone().into(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(members) => members.iter().map(|it| (it.name.clone(), it.node.to_json())).collect(),
+        }
+    }
+}
+
+impl Value {
+    /// What it is, for people.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Flag(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+        }
+    }
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIAS_EVENTS_MAX },
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Self { line: spanned.referenced.line(), value: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Nothing)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Flag(flag))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
+        Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("the number is not finite"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map: Vec<Member> = Vec::new();
+        while let Some((name, node)) = members.next_entry::<Spanned<String>, Node>()? {
+            map.push(Member { line: name.referenced.line(), name: name.value, node });
+        }
+        Ok(Value::Map(map))
+    }
+}

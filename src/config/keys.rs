@@ -1,0 +1,253 @@
+//! Every key of the configuration: its name, what it takes, and what it is for.
+//!
+//! - [`KEYS`] is the one list. The loader refuses what is not in it, and [`table`] writes the docs from it.
+//! - A key is named by its path below `modules.event_broker`, with dots. In the environment it is the same path in
+//!   capitals behind `EVENT_BROKER`, with two underscores before each level.
+
+use super::Config;
+use std::fmt::{self, Write};
+
+/// Every key, in the order of the docs.
+pub const KEYS: &[Key] = &[
+    key(
+        "storage.type",
+        Expects::Word(&["memory", "file", "database"]),
+        "What keeps the log. `database` (PostgreSQL) comes in a later version and is refused until then.",
+    ),
+    key(
+        "storage.path",
+        Expects::Text("a folder"),
+        "The folder of the file engine, from where the program is started; made when missing.",
+    ),
+    key("storage.segment_bytes", number("bytes", 1024, 4_000_000_000), "Files of the log are sealed at this size."),
+    key(
+        "storage.retention_days",
+        number("days", 1, 36_500),
+        "How long events stay in topics that name no retention. Absent: for ever.",
+    )
+    .optional(),
+    key(
+        "storage.locations",
+        Expects::Texts("folders"),
+        "Folders outside `storage.path` where topics may have a log of their own.",
+    ),
+    key("batch.max_size", number("events", 1, 10_000), "Most events in one batch."),
+    key("batch.max_payload_bytes", number("bytes", 1024, 32 * 1024 * 1024), "Largest batch: the body of the request."),
+    key(
+        "polling.default_timeout_secs",
+        number("seconds", 0, 3600),
+        "How long a poll waits that names no `timeout`. Left alone, it follows `polling.max_timeout_secs` \
+         down.",
+    ),
+    key("polling.max_timeout_secs", number("seconds", 1, 3600), "The longest `timeout` a poll may name."),
+    key(
+        "polling.poll_interval_ms",
+        number("milliseconds", 1, 3_600_000),
+        "Without effect: a poll is woken by the append itself, never by an interval. Taken so that files \
+         written for it load.",
+    ),
+    key(
+        "consumer.default_limit",
+        number("events", 1, 10_000),
+        "Events in an answer to a request that names no `limit`. Left alone, it follows `consumer.max_limit` \
+         down.",
+    ),
+    key("consumer.max_limit", number("events", 1, 10_000), "The largest `limit` a request may name."),
+    key(
+        "consumer.session_timeout_secs",
+        number("seconds", 1, 86_400),
+        "How long a consumer lives without polling, unless it says otherwise.",
+    ),
+    key(
+        "server.listen",
+        Expects::Text("an address and a port"),
+        "Where the server listens, as `127.0.0.1:8087` or `[::1]:8087`. Port 0 takes a free one.",
+    ),
+    key("server.insecure", Expects::Flag, "Listen beyond loopback without authentication."),
+    key("server.max_connections", number("connections", 1, 1_000_000), "Most open connections; more are turned away."),
+    key(
+        "server.header_timeout_secs",
+        number("seconds", 1, 3600),
+        "How long the head of a request may take, from the end of the last one on; a connection may idle this long.",
+    ),
+    key("server.body_timeout_secs", number("seconds", 1, 3600), "The longest wait between two pieces of a body."),
+    key(
+        "server.request_timeout_secs",
+        number("seconds", 1, 3600),
+        "How long a request may take altogether; not for polls and streams.",
+    ),
+    key(
+        "server.write_timeout_secs",
+        number("seconds", 1, 86_400),
+        "How long a client may take nothing of what is sent to it.",
+    ),
+    key("server.max_header_bytes", number("bytes", 8192, 1024 * 1024), "The largest head of a request."),
+    key(
+        "server.max_inflight_bytes",
+        number("bytes", 2 * 1024 * 1024, 1 << 40),
+        "Bytes of request bodies held at the same time, over all connections.",
+    ),
+    key(
+        "server.drain_timeout_secs",
+        number("seconds", 0, 3600),
+        "How long a stopping server waits for what is in flight.",
+    ),
+    key(
+        "server.cors.allowed_origins",
+        Expects::Texts("origins"),
+        "Web pages that may call the server, as `https://example.com`; `\"*\"` alone lets all.",
+    ),
+    key("server.compression", Expects::Flag, "Compress answers for clients that take it."),
+    key(
+        "logging.level",
+        Expects::Text("a level"),
+        "`off`, `error`, `warn`, `info`, `debug` or `trace`, or levels by target: `info,event_broker=debug`.",
+    ),
+    key("logging.format", Expects::Word(&["text", "json"]), "How log lines are written."),
+    key(
+        "types.unregistered",
+        Expects::Word(&["refuse", "accept"]),
+        "What happens to events of types nobody registered; accepted ones are stored without validation.",
+    ),
+    key("gts.profile", Expects::Word(&["relaxed", "strict"]), "How strict GTS identifiers are."),
+    key("tenant.required", Expects::Flag, "Whether an event must name its tenant."),
+    key("topics", Expects::Items("topics"), "Topics registered at start, members as in the API."),
+    key("event_types", Expects::Items("event types"), "Event types registered at start, members as in the API."),
+    key(
+        "routes",
+        Expects::Items("routes"),
+        "Where events go whose type names no topic: `{type, topic}`, `type` a GTS pattern; the most specific \
+         wins.",
+    ),
+    key(
+        "default_topic",
+        Expects::Text("a GTS identifier"),
+        "Where all other events go; registered at start. `null`: nowhere, they must name their topic.",
+    )
+    .optional(),
+    key(
+        "maintenance.retention_check_secs",
+        number("seconds", 1, 86_400),
+        "How often events past their retention are looked for.",
+    ),
+    key(
+        "maintenance.checkpoint_rows",
+        number("rows", 1000, 100_000_000),
+        "Rows of the broker's tables kept in RAM before they go to disk.",
+    ),
+];
+
+/// The start of every key's environment variable.
+pub const ENVIRONMENT_PREFIX: &str = "EVENT_BROKER__";
+
+/// One key of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its path below `modules.event_broker`.
+    pub name: &'static str,
+    /// What it takes.
+    pub expects: Expects,
+    /// Whether `null` is a value: none.
+    pub optional: bool,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy)]
+pub enum Expects {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number within bounds, both of them allowed.
+    Number {
+        /// What it counts.
+        unit: &'static str,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// Text that is what this says.
+    Text(&'static str),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of texts that are what this says.
+    Texts(&'static str),
+    /// A list of objects.
+    Items(&'static str),
+}
+
+impl Key {
+    /// The key of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The environment variable that sets it.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        variable(self.name)
+    }
+
+    const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+/// The environment variable that sets a key or a whole section.
+#[must_use]
+pub fn variable(name: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", name.to_ascii_uppercase().replace('.', "__"))
+}
+
+/// Whether there are keys below this path.
+#[must_use]
+pub fn is_section(path: &str) -> bool {
+    KEYS.iter().any(|key| key.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The paths that have keys below them.
+pub(super) fn sections() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().flat_map(|key| key.name.match_indices('.').filter_map(|(at, _)| key.name.get(..at)))
+}
+
+/// The keys as a Markdown table, for the docs.
+#[must_use]
+pub fn table() -> String {
+    let defaults = serde_json::to_value(Config::folder("./data")).unwrap_or_default();
+    let mut table = String::from("| key | takes | default | meaning |\n|---|---|---|---|\n");
+    for Key { name, expects, about, .. } in KEYS {
+        let default = match defaults.pointer(&format!("/{}", name.replace('.', "/"))) {
+            None | Some(serde_json::Value::Null) => "none".to_owned(),
+            Some(serde_json::Value::String(text)) => format!("`{text}`"),
+            Some(value) => format!("`{value}`"),
+        };
+        let _ = writeln!(table, "| `{name}` | {expects} | {default} | {about} |");
+    }
+    table
+}
+
+impl fmt::Display for Expects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("true or false"),
+            Self::Number { unit, min, max } => write!(f, "a whole number of {unit} from {min} to {max}"),
+            Self::Text(what) => f.write_str(what),
+            Self::Word(words) => match words.split_last() {
+                Some((last, rest)) if !rest.is_empty() => write!(f, "{} or {last}", rest.join(", ")),
+                _ => f.write_str(&words.concat()),
+            },
+            Self::Texts(what) | Self::Items(what) => write!(f, "a list of {what}"),
+        }
+    }
+}
+
+const fn key(name: &'static str, expects: Expects, about: &'static str) -> Key {
+    Key { name, expects, optional: false, about }
+}
+
+const fn number(unit: &'static str, min: u64, max: u64) -> Expects {
+    Expects::Number { unit, min, max }
+}

@@ -1,0 +1,307 @@
+//! From layers of settings to the configuration in force.
+//!
+//! - Weakest first: built-in defaults, the file, the environment, flags. A key is replaced whole, lists too.
+//! - Every setting is held against [`keys`] where it stands, so that a refusal can name its place.
+//! - All that is wrong is told at once, as far as it can be told.
+
+use super::document::{self, Node, Value};
+use super::keys::{self, ENVIRONMENT_PREFIX, Expects, KEYS, Key};
+use super::nearest::{nearest, nearest_path};
+use super::sources::{Setting, Source, Sources};
+use super::{Config, check};
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the keys stand in the file.
+const MODULES: &str = "modules";
+const MODULE: &str = "event_broker";
+/// The largest file, in bytes.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The folder the program keeps its log in when nobody names another.
+const DATA_FOLDER: &str = "./data";
+
+/// What is in force, and why.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What is in force.
+    pub config: Config,
+    /// Where each value came from.
+    pub sources: Sources,
+    /// What an operator should know although nothing is wrong.
+    pub notes: Vec<String>,
+}
+
+/// A setting of the command line.
+#[derive(Debug, Clone)]
+pub struct Flag {
+    /// The flag as people type it: `--listen`.
+    pub flag: &'static str,
+    /// The key it sets: `server.listen`.
+    pub key: &'static str,
+    /// The value, as it would stand in the environment.
+    pub value: String,
+}
+
+/// Why a configuration was refused: everything that is wrong with it.
+#[derive(Debug, Clone)]
+pub struct LoadError {
+    /// At least one, in the order of the layers.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// Where it stands: a file, with its line where that is known, a variable, a flag.
+    pub place: String,
+    /// The key or what stands inside it; empty where it concerns no key.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub detail: String,
+}
+
+/// Loads the configuration. No file is read unless one is named; the environment comes in as a value.
+pub fn load(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: Vec<Flag>,
+) -> Result<Loaded, LoadError> {
+    let mut layers = Layers::default();
+    if let Some(file) = file {
+        layers.add_file(file);
+    }
+    layers.add_environment(environment);
+    for flag in flags {
+        layers.add_text(flag.key, &flag.value, &Source::Flag { flag: flag.flag.to_owned() });
+    }
+    layers.finish()
+}
+
+/// The settings so far; later ones replace earlier ones.
+#[derive(Default)]
+struct Layers {
+    sources: Sources,
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+}
+
+impl Layers {
+    fn add_file(&mut self, file: &Path) {
+        let place = file.display().to_string();
+        let text = match read(file) {
+            Ok(text) => text,
+            Err(reason) => return self.refuse(&place, "", format!("the file cannot be read: {reason}")),
+        };
+        let document = match document::parse(&text) {
+            Ok(document) => document,
+            Err(document::Unreadable { line, reason }) => {
+                let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
+                return self.refuse(&place, "", format!("not readable as YAML: {reason}"));
+            }
+        };
+        let module = document.member(MODULES).and_then(|modules| modules.node.member(MODULE));
+        let Some(module) = module else {
+            let detail = format!(
+                "there is no `{MODULES}.{MODULE}` in it; all keys of the broker stand below it, as in\n    \
+                 {MODULES}:\n      {MODULE}:\n        storage:\n          type: file"
+            );
+            return self.refuse(&place, "", detail);
+        };
+        let origin = Source::File { file: Arc::new(file.to_path_buf()), line: module.line };
+        self.note_strays(&document, &origin);
+        self.walk("", module.line, &module.node, &origin);
+    }
+
+    /// A name of ours that stands a level too high is probably meant for us. It may be another module's, too.
+    fn note_strays(&mut self, document: &Node, origin: &Source) {
+        let Some(modules) = document.member(MODULES) else { return };
+        let Value::Map(members) = &modules.node.value else { return };
+        let ours = |name: &str| Key::named(name).is_some() || keys::is_section(name);
+        for member in members.iter().filter(|member| ours(&member.name)) {
+            let (place, name) = (origin.at(member.line), &member.name);
+            self.notes.push(format!(
+                "{place}: `{MODULES}.{name}` is not the broker's and was not read; its keys stand below \
+                 `{MODULES}.{MODULE}`."
+            ));
+        }
+    }
+
+    fn add_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
+        let ours = environment.into_iter().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX));
+        let mut ours: Vec<_> = ours.collect();
+        // A section comes before its keys, which are more precise and win.
+        ours.sort_unstable();
+        for (variable, value) in ours {
+            let rest = variable.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or_default();
+            let path = rest.replace("__", ".").to_ascii_lowercase();
+            let is_known = Key::named(&path).is_some() || keys::is_section(&path);
+            if is_known && keys::variable(&path) == variable {
+                self.add_text(&path, &value, &Source::Environment { variable });
+            } else {
+                let meant = nearest_known(&path).map(keys::variable).unwrap_or_default();
+                self.refuse(&variable, "", format!("unknown key; did you mean `{meant}`?"));
+            }
+        }
+    }
+
+    /// A value given as text: read as YAML, but where the key wants text it is taken as it is unless it is quoted.
+    fn add_text(&mut self, path: &str, value: &str, origin: &Source) {
+        let key = Key::named(path);
+        let wants_text = key.is_some_and(|key| matches!(key.expects, Expects::Text(_) | Expects::Word(_)));
+        let optional = key.is_some_and(|key| key.optional);
+        let node = match document::parse(value) {
+            Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, Value::Text(_))) => node,
+            Ok(node) if optional && matches!(node.value, Value::Nothing) => node,
+            _ if wants_text => Node::text(value),
+            Ok(node) => node,
+            Err(document::Unreadable { reason, .. }) => {
+                return self.refuse(origin, path, format!("not readable as YAML: {reason}"));
+            }
+        };
+        self.walk(path, node.line, &node, origin);
+    }
+
+    /// Takes what stands at `path`, a key or a section, whose name stands at `line`.
+    fn walk(&mut self, path: &str, line: u64, node: &Node, origin: &Source) {
+        let source = origin.at(line);
+        if let Some(key) = Key::named(path) {
+            match check::fits(key, node) {
+                Ok(()) => self.sources.set(key.name, Setting { source, node: node.clone() }),
+                Err(detail) => self.refuse(&source, path, detail),
+            }
+            return;
+        }
+        match &node.value {
+            _ if !path.is_empty() && !keys::is_section(path) => {
+                let meant = nearest_known(path).unwrap_or_default();
+                self.refuse(&source, path, format!("unknown key; did you mean `{meant}`?"));
+            }
+            Value::Nothing => (),
+            Value::Map(members) => {
+                for member in members {
+                    self.walk_member(path, member, origin);
+                }
+            }
+            other => {
+                let detail = format!("expected a map of keys, found {}", other.name());
+                self.refuse(&source, if path.is_empty() { MODULE } else { path }, detail);
+            }
+        }
+    }
+
+    fn walk_member(&mut self, path: &str, member: &document::Member, origin: &Source) {
+        let name = &member.name;
+        let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        if name.contains('.') {
+            let detail = "unknown key; write each level of a key's path as a map of its own".to_owned();
+            return self.refuse(&origin.at(member.line), &below, detail);
+        }
+        self.walk(&below, member.line, &member.node, origin);
+    }
+
+    fn refuse(&mut self, place: &dyn fmt::Display, key: &str, detail: String) {
+        self.problems.push(Problem { place: place.to_string(), key: key.to_owned(), detail });
+    }
+
+    fn finish(mut self) -> Result<Loaded, LoadError> {
+        if !self.problems.is_empty() {
+            return Err(LoadError { problems: self.problems });
+        }
+        let mut config = match self.merge() {
+            Ok(config) => config,
+            Err(problem) => return Err(LoadError { problems: vec![problem] }),
+        };
+        check::follow(&mut config, &self.sources);
+        for (key, detail) in check::values(&config, &self.sources) {
+            let place = self.sources.of(&key);
+            self.refuse(&place, &key, detail);
+        }
+        if !self.problems.is_empty() {
+            return Err(LoadError { problems: self.problems });
+        }
+        if !self.sources.is_default("polling.poll_interval_ms") {
+            self.notes.push(format!(
+                "{}: `polling.poll_interval_ms` has no effect: a poll is woken by the append, never by an interval.",
+                self.sources.of("polling.poll_interval_ms")
+            ));
+        }
+        Ok(Loaded { config, sources: self.sources, notes: self.notes })
+    }
+
+    /// Lays the settings over the defaults.
+    fn merge(&self) -> Result<Config, Problem> {
+        let mut tree = serde_json::to_value(Config::folder(DATA_FOLDER)).unwrap_or_default();
+        for (name, setting) in self.sources.settings() {
+            if let Some(slot) = tree.pointer_mut(&format!("/{}", name.replace('.', "/"))) {
+                *slot = setting.node.to_json();
+            }
+        }
+        serde_path_to_error::deserialize(tree).map_err(|error| {
+            let path = error.path().to_string();
+            Problem {
+                place: self.sources.of(&path).to_string(),
+                detail: explain(&error.into_inner().to_string()),
+                key: path,
+            }
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(format!("it has more than {FILE_BYTES_MAX} bytes")),
+        false => Ok(text),
+    }
+}
+
+fn nearest_known(path: &str) -> Option<&'static str> {
+    nearest_path(path, KEYS.iter().map(|key| key.name).chain(keys::sections()))
+}
+
+/// What serde says, in our words where it speaks of Rust.
+fn explain(said: &str) -> String {
+    // A refusal of the contract's own brings its code along, which means nothing to an operator.
+    let said = contract::Kind::of_text(said).map_or(said, |(_, detail)| detail);
+    let mut quoted = said.split('`').skip(1).step_by(2);
+    if said.starts_with("unknown field") {
+        let written = quoted.next().unwrap_or_default();
+        let meant = nearest(written, quoted).unwrap_or_default();
+        return format!("unknown member; did you mean `{meant}`?");
+    }
+    if said.contains("untagged enum Streaming") {
+        return "expected true, or a map of `type`, `location` and `retention`".to_owned();
+    }
+    if said.contains("socket address") {
+        return "expected an address and a port, such as 127.0.0.1:8087 or [::1]:8087; names are not looked up"
+            .to_owned();
+    }
+    match said.split_once(", expected struct ") {
+        Some(_) => "expected a map of members, as in the API".to_owned(),
+        None => said.to_owned(),
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.is_empty() {
+            true => write!(f, "{}: {}", self.place, self.detail),
+            false => write!(f, "{}: {}: {}", self.place, self.key, self.detail),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}

@@ -1,0 +1,89 @@
+//! What an operator decides: where the log lies, what is declared, what is let through, how much is too much.
+//!
+//! - [`Config`] is plain values. Whatever is in force was typed, checked and has a source by the time it is one.
+//! - [`load`] lays the layers over each other, weakest first: built-in defaults, the file, the environment, flags.
+//! - A key that is not known, a value of another type and a value out of range are refused, each with its place.
+//! - [`keys::KEYS`] lists every key; docs, checks and suggestions are made from it.
+//!
+//! Reading the environment and the command line is the caller's business; doing what a key says is the room's it names.
+
+mod check;
+mod document;
+pub mod keys;
+mod load;
+mod nearest;
+mod sections;
+mod sources;
+
+pub use load::{Flag, LoadError, Loaded, Problem, load};
+pub use sections::{
+    Batch, Consumer, Cors, Engine, Format, Gts, Logging, Maintenance, Polling, Route, Server, Storage, Tenant, Types,
+    Unregistered,
+};
+pub use sources::{Source, Sources};
+
+use contract::{NewEventType, NewTopic, TopicId};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The broker's configuration. `Default` is a broker in memory that takes registered types only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the log lies, and how long events stay in it.
+    pub storage: Storage,
+    /// How large a batch may be.
+    pub batch: Batch,
+    /// How long a long poll waits.
+    pub polling: Polling,
+    /// How readers are served.
+    pub consumer: Consumer,
+    /// The HTTP server.
+    pub server: Server,
+    /// What the program says of itself.
+    pub logging: Logging,
+    /// Event types.
+    pub types: Types,
+    /// Identifiers.
+    pub gts: Gts,
+    /// Tenants.
+    pub tenant: Tenant,
+    /// Topics registered at start.
+    pub topics: Vec<NewTopic>,
+    /// Event types registered at start.
+    pub event_types: Vec<NewEventType>,
+    /// Which topic the events of a type go to, where the type itself does not say.
+    pub routes: Vec<Route>,
+    /// Where everything else goes; registered at start.
+    pub default_topic: Option<TopicId>,
+    /// Chores.
+    pub maintenance: Maintenance,
+}
+
+impl Config {
+    /// A broker that keeps its log in this folder.
+    pub fn folder(path: impl Into<PathBuf>) -> Self {
+        Self { storage: Storage::folder(path), ..Self::default() }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            storage: Storage::default(),
+            batch: Batch::default(),
+            polling: Polling::default(),
+            consumer: Consumer::default(),
+            server: Server::default(),
+            logging: Logging::default(),
+            types: Types::default(),
+            gts: Gts::default(),
+            tenant: Tenant::default(),
+            topics: Vec::new(),
+            event_types: Vec::new(),
+            routes: Vec::new(),
+            default_topic: TopicId::parse("gts.hx.core.events.topic.v1~").ok(),
+            maintenance: Maintenance::default(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Which known name somebody meant.
+//!
+//! - Case and the separators `_`, `-` do not count, so another spelling of a name is at distance nothing.
+//! - There is always an answer as long as something is known.
+
+/// The known name that is nearest to what was written; the earlier one of two that are equally near.
+pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = fold(written);
+    known.min_by_key(|name| distance(&folded, &fold(name)))
+}
+
+/// The same for paths: a name that stands in the wrong section is near too.
+pub(super) fn nearest_path<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let last = |path: &str| fold(path.rsplit('.').next().unwrap_or(path));
+    let (folded, name) = (fold(written), last(written));
+    known.min_by_key(|path| {
+        let whole = distance(&folded, &fold(path));
+        whole.min(MOVED + distance(&name, &last(path)) * 2)
+    })
+}
+
+/// How far away the right name in another section is, in edits.
+const MOVED: usize = 2;
+
+fn fold(name: &str) -> Vec<char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Edits between two names: a character more, fewer, another, or two that changed places.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut two_ago: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut before = None;
+    for (row, &x) in a.iter().enumerate() {
+        let mut current = vec![row + 1];
+        let mut left = row + 1;
+        for (column, &y) in b.iter().enumerate() {
+            let at = |line: &[usize], index: usize| line.get(index).copied().unwrap_or(usize::MAX / 2);
+            let mut cost = (at(&above, column) + usize::from(x != y)).min(at(&above, column + 1) + 1).min(left + 1);
+            let previous = column.checked_sub(1).and_then(|index| b.get(index));
+            if before == Some(y) && previous == Some(&x) {
+                cost = cost.min(at(&two_ago, column - 1) + 1);
+            }
+            current.push(cost);
+            left = cost;
+        }
+        before = Some(x);
+        two_ago = std::mem::replace(&mut above, current);
+    }
+    above.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (a, b, edits) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("listen", "lsiten", 1),
+            ("max_size", "maxSize", 0),
+            ("max-size", "MAX_SIZE", 0),
+            ("polling", "pooling", 1),
+        ] {
+            assert_eq!(distance(&fold(a), &fold(b)), edits, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_the_wrong_section_finds_its_own() {
+        let known = || ["polling.max_timeout_secs", "consumer.max_limit", "batch.max_size"].into_iter();
+        assert_eq!(nearest_path("max_limit", known()), Some("consumer.max_limit"));
+        assert_eq!(nearest_path("polling.max_limit", known()), Some("consumer.max_limit"));
+        assert_eq!(nearest_path("polling.max_timeout", known()), Some("polling.max_timeout_secs"));
+        let twins = || ["types.profile", "gts.profile", "topics.profile"].into_iter();
+        assert_eq!(nearest_path("gtx.profile", twins()), Some("gts.profile"));
+        assert_eq!(nearest("anything", std::iter::empty()), None);
+    }
+}

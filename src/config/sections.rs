@@ -1,0 +1,282 @@
+//! The sections of the configuration, one struct each, with what is in force when nobody says otherwise.
+//!
+//! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
+//! - Units stand at the end of a name, as seed 000 spells them.
+
+use contract::{GtsPattern, Profile, TopicId, limits};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// Where a log lies, and how long events stay in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Storage {
+    /// What keeps the log.
+    #[serde(rename = "type")]
+    pub engine: Engine,
+    /// The folder of the file engine; made when missing.
+    pub path: PathBuf,
+    /// Segments are sealed at this size, in bytes.
+    pub segment_bytes: u64,
+    /// How long events stay in topics that do not say so themselves, in days; absent: for ever.
+    pub retention_days: Option<u32>,
+    /// Folders outside `path` where topics may have a log of their own.
+    pub locations: Vec<PathBuf>,
+}
+
+impl Storage {
+    /// A folder of files with the usual segments.
+    pub fn folder(path: impl Into<PathBuf>) -> Self {
+        Self { engine: Engine::File, path: path.into(), ..Self::default() }
+    }
+
+    /// How long events stay in topics that do not say so themselves, in milliseconds.
+    #[must_use]
+    pub fn retention_millis(&self) -> Option<i64> {
+        self.retention_days.map(|days| i64::from(days) * 86_400_000)
+    }
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            engine: Engine::Memory,
+            path: PathBuf::from("./data"),
+            segment_bytes: 64 * 1024 * 1024,
+            retention_days: None,
+            locations: Vec::new(),
+        }
+    }
+}
+
+/// What keeps a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Memory; gone when the broker is.
+    Memory,
+    /// A folder of files.
+    File,
+}
+
+impl Engine {
+    /// The name a topic's `streaming.type` has for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::File => "file",
+        }
+    }
+}
+
+/// How large a batch may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Batch {
+    /// Most events in one batch.
+    pub max_size: usize,
+    /// Largest batch: the sum of its events' `data`, in bytes.
+    pub max_payload_bytes: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { max_size: limits::BATCH_EVENTS_MAX, max_payload_bytes: limits::BATCH_BYTES_MAX }
+    }
+}
+
+/// How long a long poll waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Polling {
+    /// How long a poll waits that does not say, in seconds.
+    pub default_timeout_secs: u64,
+    /// The longest a poll may ask to wait, in seconds.
+    pub max_timeout_secs: u64,
+    /// Without effect: polls are woken by the append. Kept because seed 000 has it.
+    pub poll_interval_ms: u64,
+}
+
+impl Default for Polling {
+    fn default() -> Self {
+        Self {
+            default_timeout_secs: limits::WAIT_SECONDS_MAX,
+            max_timeout_secs: limits::WAIT_SECONDS_MAX,
+            poll_interval_ms: 100,
+        }
+    }
+}
+
+/// How readers are served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Consumer {
+    /// Events in an answer when the request names no `limit`.
+    pub default_limit: usize,
+    /// The largest `limit` a request may name.
+    pub max_limit: usize,
+    /// How long a consumer lives without polling unless it says otherwise, in seconds.
+    pub session_timeout_secs: u64,
+}
+
+impl Default for Consumer {
+    fn default() -> Self {
+        Self { default_limit: limits::READ_EVENTS_MAX, max_limit: limits::READ_EVENTS_MAX, session_timeout_secs: 30 }
+    }
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Listen beyond loopback without authentication.
+    pub insecure: bool,
+    /// Most open connections.
+    pub max_connections: usize,
+    /// How long the head of a request may take, counted from the end of the last one: a connection may idle this long.
+    pub header_timeout_secs: u64,
+    /// The longest wait between two pieces of a body, in seconds.
+    pub body_timeout_secs: u64,
+    /// How long a request may take altogether, in seconds; not for polls and streams.
+    pub request_timeout_secs: u64,
+    /// How long a client may take nothing of what is sent to it, in seconds.
+    pub write_timeout_secs: u64,
+    /// The largest head of a request, in bytes.
+    pub max_header_bytes: usize,
+    /// Bytes of request bodies held at the same time, over all connections.
+    pub max_inflight_bytes: usize,
+    /// How long a stopping server waits for what is in flight, in seconds.
+    pub drain_timeout_secs: u64,
+    /// Browsers.
+    pub cors: Cors,
+    /// Whether answers are compressed for clients that take it.
+    pub compression: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
+            insecure: false,
+            max_connections: 25_000,
+            header_timeout_secs: 30,
+            body_timeout_secs: 30,
+            request_timeout_secs: 60,
+            write_timeout_secs: 30,
+            max_header_bytes: 32 * 1024,
+            max_inflight_bytes: 256 * 1024 * 1024,
+            drain_timeout_secs: 25,
+            cors: Cors::default(),
+            compression: true,
+        }
+    }
+}
+
+/// Which web pages may call the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Origins such as `https://example.com`, or `*` for all of them.
+    pub allowed_origins: Vec<String>,
+}
+
+/// What the program says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Logging {
+    /// How much is said: a level, or levels by target (`info,event_broker=debug`).
+    pub level: String,
+    /// How it is written.
+    pub format: Format,
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: Format::Text }
+    }
+}
+
+/// How the program's log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Event types.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Types {
+    /// What happens to events of types nobody registered.
+    pub unregistered: Unregistered,
+}
+
+/// What happens to events of types nobody registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unregistered {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They are stored without validation.
+    Accept,
+}
+
+/// Identifiers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gts {
+    /// How strict they are.
+    pub profile: Profile,
+}
+
+/// Tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tenant {
+    /// Whether an event must name its tenant.
+    pub required: bool,
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        Self { required: true }
+    }
+}
+
+/// Events whose type matches go to this topic; the most specific route wins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// Which types.
+    #[serde(rename = "type")]
+    pub pattern: GtsPattern,
+    /// Where to.
+    pub topic: TopicId,
+}
+
+/// Chores.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Maintenance {
+    /// How often events past their topic's retention are looked for, in seconds.
+    pub retention_check_secs: u64,
+    /// Rows of the tables kept in RAM before they go to disk.
+    pub checkpoint_rows: usize,
+}
+
+impl Default for Maintenance {
+    fn default() -> Self {
+        Self {
+            retention_check_secs: limits::RETENTION_CHECK_SECONDS_DEFAULT,
+            checkpoint_rows: limits::CHECKPOINT_ROWS_DEFAULT,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The program's `config`: the table, the JSON, the refusals.
+
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_event-broker"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("config").args(arguments);
+    command.env_clear().envs(environment.iter().copied()).output().unwrap()
+}
+
+fn said(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The value and the source of a key in the table.
+fn row<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
+    let cells = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    cells.into_iter().find(|cells| cells.first() == Some(&key)).unwrap()[1..].to_vec()
+}
+
+#[test]
+fn it_shows_what_is_in_force_and_where_that_came_from() {
+    let output = run(
+        &["--config", "config/quickstart.yaml", "--listen", "127.0.0.1:0"],
+        &[("EVENT_BROKER__BATCH__MAX_SIZE", "50")],
+    );
+    let table = said(&output.stdout);
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    for (key, expected) in [
+        ("storage.type", ["memory", "config/quickstart.yaml:11"]),
+        ("storage.path", ["./data", "default"]),
+        ("batch.max_size", ["50", "EVENT_BROKER__BATCH__MAX_SIZE"]),
+        ("server.listen", ["127.0.0.1:0", "--listen"]),
+        ("topics", ["[]", "default"]),
+    ] {
+        assert_eq!(row(table, key), expected, "{table}");
+    }
+    assert!(table.contains("\nnote: config/quickstart.yaml:23: `polling.poll_interval_ms` has no effect"), "{table}");
+}
+
+#[test]
+fn programs_get_json() {
+    let output = run(&["--json", "--data", "some-where", "--insecure"], &[("EVENT_BROKER__TOPICS", "[]")]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["config"]["storage"]["path"], "some-where");
+    assert_eq!(answer["config"]["server"]["insecure"], true);
+    assert_eq!(answer["sources"]["storage.path"], json!({"from": "flag", "flag": "--data"}));
+    assert_eq!(answer["sources"]["topics"], json!({"from": "environment", "variable": "EVENT_BROKER__TOPICS"}));
+    assert_eq!(answer["sources"]["batch.max_size"], json!({"from": "default"}));
+    assert_eq!(answer["notes"], json!([]));
+    let output = run(&["--json", "--config", "config/quickstart.yaml"], &[]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let source = json!({"from": "file", "file": "config/quickstart.yaml", "line": 16});
+    assert_eq!(answer["sources"]["batch.max_size"], source);
+}
+
+#[test]
+fn a_data_folder_means_files_unless_storage_says_otherwise() {
+    for (arguments, engine) in [
+        (vec!["--data", "here"], "file"),
+        (vec!["--data", "here", "--storage", "memory"], "memory"),
+        (vec!["--storage", "memory"], "memory"),
+        (vec!["--config", "config/quickstart.yaml"], "memory"),
+        (vec!["--config", "config/quickstart.yaml", "--data", "here"], "file"),
+    ] {
+        assert_eq!(row(said(&run(&arguments, &[]).stdout), "storage.type")[0], engine, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_refused_ends_with_2_and_every_reason() {
+    let output = run(
+        &["--storage", "postgres://localhost/events", "--config", "config/none.yaml"],
+        &[("EVENT_BROKER__BATCH__MAX_SIZES", "50")],
+    );
+    assert_eq!((output.status.code(), said(&output.stdout)), (Some(2), ""));
+    let lines: Vec<_> = said(&output.stderr).lines().collect();
+    assert!(lines[0].starts_with("event-broker: config/none.yaml: the file cannot be read: "), "{lines:?}");
+    assert_eq!(
+        lines[1..],
+        [
+            "event-broker: EVENT_BROKER__BATCH__MAX_SIZES: unknown key; did you mean `EVENT_BROKER__BATCH__MAX_SIZE`?",
+            "event-broker: --storage: storage.type: cannot be `database` yet: PostgreSQL comes in a later version; \
+             use `file` or `memory`",
+        ]
+    );
+}
+
+#[test]
+fn it_lists_every_key() {
+    let output = run(&["--keys"], &[]);
+    assert_eq!(said(&output.stdout), event_broker::config::keys::table());
+}

@@ -1,0 +1,173 @@
+//! Every key: what it takes, what it does not, and that it arrives.
+
+use super::{at, load_file, load_layers, load_text};
+use event_broker::config::keys::{Expects, KEYS, Key};
+use event_broker::config::{Flag, Loaded};
+use serde_json::{Value, json};
+
+/// A file with one key in it, on a line of its own as it happens: in flow style, all on line 1.
+fn load_key(key: &Key, value: &str) -> Result<Loaded, String> {
+    let (mut text, mut closing) = ("{modules: {event_broker: {".to_owned(), 3);
+    for name in key.name.split('.') {
+        text.push_str(&format!("{name}: {{"));
+        closing += 1;
+    }
+    text.pop();
+    text.push_str(value);
+    text.push_str(&"}".repeat(closing - 1));
+    load_text(&text, &roomy(key), Vec::new())
+}
+
+/// The maxima that other keys are measured by, as large as they go.
+fn roomy(key: &Key) -> Vec<(&'static str, &'static str)> {
+    let maxima = [
+        ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
+        ("consumer.max_limit", ("EVENT_BROKER__CONSUMER__MAX_LIMIT", "10000")),
+    ];
+    maxima.into_iter().filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
+}
+
+/// A value the key takes and does not have by default.
+fn sample(key: &Key) -> Value {
+    match (key.name, key.expects) {
+        ("server.listen", _) => json!("[::1]:9000"),
+        ("logging.level", _) => json!("warn,event_broker::ledger=trace"),
+        ("default_topic", _) => json!("gts.hx.core.events.topic.v1~vendor.other.v1"),
+        ("server.cors.allowed_origins", _) => json!(["https://a.example", "http://localhost:3000"]),
+        ("topics", _) => json!([{"id": "gts.a.b.v1~", "streaming": true}]),
+        ("event_types", _) => json!([{"id": "gts.a.b.v1~", "dataSchema": {"type": "object", "minProperties": 1}}]),
+        ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
+        ("server.insecure", _) => json!(true),
+        ("storage.type", _) => json!("memory"),
+        (_, Expects::Flag) => json!(false),
+        (_, Expects::Number { min, .. }) => json!(min + 1),
+        (_, Expects::Word(words)) => json!(words.last()),
+        (_, Expects::Text(_)) => json!("some-where"),
+        (_, Expects::Texts(_)) => json!(["some-where", "else-where"]),
+        (_, Expects::Items(_)) => panic!("{} needs a sample", key.name),
+    }
+}
+
+#[test]
+fn every_key_arrives_from_file_environment_and_flag() {
+    for key in KEYS {
+        let value = sample(key);
+        let flag = Flag { flag: "--it", key: key.name, value: value.as_str().map_or(value.to_string(), str::to_owned) };
+        let variable = (key.variable(), flag.value.clone());
+        let mut environment = roomy(key);
+        environment.push((&variable.0, &variable.1));
+        for (loaded, source) in [
+            (load_key(key, &value.to_string()), "broker.yaml:1"),
+            (load_layers("", &environment, Vec::new()), variable.0.as_str()),
+            (load_layers("", &roomy(key), vec![flag]), "--it"),
+        ] {
+            let loaded = loaded.unwrap_or_else(|refusal| panic!("{}: {refusal}", key.name));
+            let config = serde_json::to_value(&loaded.config).unwrap();
+            assert_eq!(at(&config, key.name), &value, "{} from {source}", key.name);
+            assert_eq!(super::source(&loaded, key.name), source, "{}", key.name);
+        }
+        assert_ne!(at(&serde_json::to_value(event_broker::Config::folder("./data")).unwrap(), key.name), &value);
+    }
+}
+
+#[test]
+fn every_key_takes_its_edges_and_nothing_beyond() {
+    for key in KEYS {
+        let (good, bad): (Vec<String>, Vec<String>) = match key.expects {
+            Expects::Flag => (texts(&["true", "false"]), texts(&["yes", "1", "'true'", "[true]", "null"])),
+            Expects::Number { min, max, .. } => {
+                let mut bad = texts(&["-1", "1.5", "'7'", "many", "1e3", "{}", "99999999999999999999", "true"]);
+                bad.push((max + 1).to_string());
+                bad.extend(min.checked_sub(1).map(|below| below.to_string()));
+                (vec![min.to_string(), max.to_string()], bad)
+            }
+            Expects::Word(words) => {
+                let good = words.iter().filter(|word| **word != "database").map(|word| (*word).to_owned());
+                (good.collect(), texts(&["nonsense", "''", "5", "null", "[]", &words[0].to_uppercase()]))
+            }
+            Expects::Text(_) => (Vec::new(), texts(&["''", "' '", "5", "true", "[]", "{}"])),
+            Expects::Texts(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "['']", "[[]]", "null"])),
+            Expects::Items(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "[[]]", "[{}]", "null"])),
+        };
+        for value in good {
+            load_key(key, &value).unwrap_or_else(|refusal| panic!("{}: {value}: {refusal}", key.name));
+        }
+        for value in bad {
+            let Err(refusal) = load_key(key, &value) else { panic!("{} took {value}", key.name) };
+            assert!(refusal.starts_with(&format!("FILE:1: {}", key.name)), "{value}: {refusal}");
+        }
+        assert_eq!(load_key(key, "null").is_ok(), key.optional, "{}", key.name);
+    }
+}
+
+fn texts(values: &[&str]) -> Vec<String> {
+    values.iter().map(|value| (*value).to_owned()).collect()
+}
+
+#[test]
+fn values_that_do_not_work_are_refused_with_what_would() {
+    for (keys, expected) in [
+        (
+            "storage: {type: database}",
+            "FILE:3: storage.type: cannot be `database` yet: PostgreSQL comes in a later version",
+        ),
+        ("storage: {type: flie}", "FILE:3: storage.type: expected memory, file or database; did you mean `file`?"),
+        (
+            "storage: {retention_days: 0}",
+            "FILE:3: storage.retention_days: expected a whole number of days from 1 to 36500, found 0",
+        ),
+        (
+            "polling: {max_timeout_secs: -1}",
+            "FILE:3: polling.max_timeout_secs: expected a whole number of seconds from 1 to 3600, found -1",
+        ),
+        (
+            "batch:\n  max_size:",
+            "FILE:4: batch.max_size: expected a whole number of events from 1 to 10000, found nothing",
+        ),
+        ("server: {listen: 8087}", "FILE:3: server.listen: expected an address and a port, found a number"),
+        (
+            "server: {listen: 'localhost:8087'}",
+            "FILE:3: server.listen: expected an address and a port, such as 127.0.0.1:8087",
+        ),
+        ("server: {listen: 127.0.0.1}", "FILE:3: server.listen: expected an address and a port, such as"),
+        ("server: {listen: '127.0.0.1:99999'}", "FILE:3: server.listen: expected an address and a port, such as"),
+        (
+            "polling:\n  default_timeout_secs: 31",
+            "FILE:4: polling.default_timeout_secs: is 31, above `polling.max_timeout_secs`, which is 30 (default)",
+        ),
+        (
+            "consumer: {default_limit: 9,\n max_limit: 8}",
+            "FILE:3: consumer.default_limit: is 9, above `consumer.max_limit`, which is 8 (FILE:4)",
+        ),
+        (
+            "batch: {max_payload_bytes: 3145728}\nserver: {max_inflight_bytes: 2097152}",
+            "FILE:3: batch.max_payload_bytes: is 3145728, above `server.max_inflight_bytes`",
+        ),
+        (
+            "logging: {level: inof}",
+            "FILE:3: logging.level: expected off, error, warn, info, debug, trace, or levels by target; did you mean `in",
+        ),
+        ("logging: {level: 'info,=debug'}", "FILE:3: logging.level: expected off"),
+        (
+            "server:\n  cors:\n    allowed_origins:\n      - https://a.example\n      - https://b.example/",
+            "FILE:7: server.cors.allowed_origins[1]: expected a scheme and a host",
+        ),
+        (
+            "server: {cors: {allowed_origins: [https://a.example, '*']}}",
+            "FILE:3: server.cors.allowed_origins[1]: `*` lets all origins, so it stands alone",
+        ),
+        ("storage:\n  path: Cargo.toml", "FILE:4: storage.path: is not a folder"),
+        ("storage:\n  path: Cargo.toml/data", "FILE:4: storage.path: cannot be used: "),
+        (
+            "storage:\n  path: ./a\n  locations: [./b, ./a/c]",
+            "FILE:5: storage.locations[1]: must lie outside `storage.path`",
+        ),
+        ("storage: {locations: [b, ./b]}", "FILE:3: storage.locations[1]: stands in the list twice"),
+        ("storage: {locations: [Cargo.toml]}", "FILE:3: storage.locations[0]: is not a folder"),
+    ] {
+        let refusal = load_file(keys).unwrap_err();
+        assert!(refusal.starts_with(expected), "{keys}\n{refusal}");
+        assert_eq!(refusal.lines().count(), 1, "{refusal}");
+    }
+    assert!(load_file("storage: {type: memory, path: Cargo.toml}").is_ok(), "memory needs no folder");
+}
