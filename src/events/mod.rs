@@ -13,4 +13,4 @@ mod text;
 
 pub(crate) use prepare::Policy;
 pub(crate) use publish::{publish, publish_batch};
-pub(crate) use read::Reader;
+pub(crate) use read::{Reader, check_timeout};

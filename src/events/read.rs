@@ -44,20 +44,41 @@ impl Reader<'_> {
         self.scan_topic(&topic, read.offset, read.limit, &filter).await
     }
 
+    /// The same through a filter that is compiled already.
+    pub(crate) async fn read_through(
+        &self,
+        topic: &TopicId,
+        offset: Offset,
+        limit: usize,
+        filter: &Compiled,
+    ) -> Result<EventPage> {
+        let topic = self.find_topic(topic)?;
+        self.scan_topic(&topic, offset, limit, filter).await
+    }
+
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
-        if timeout > Duration::from_secs(limits::WAIT_SECONDS_MAX) {
-            let detail = format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX);
-            return Err(Error::invalid("/timeout", detail));
-        }
-        let topic = self.find_topic(&read.topic)?;
+        check_timeout(timeout)?;
+        self.find_topic(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
+        self.wait_through(&read.topic, read.offset, read.limit, &filter, timeout).await
+    }
+
+    /// The same through a filter that is compiled already.
+    pub(crate) async fn wait_through(
+        &self,
+        topic: &TopicId,
+        mut offset: Offset,
+        limit: usize,
+        filter: &Compiled,
+        timeout: Duration,
+    ) -> Result<EventPage> {
+        let topic = self.find_topic(topic)?;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut tail = topic.tail.subscribe();
-        let mut offset = read.offset;
         loop {
-            let page = self.scan_topic(&topic, offset, read.limit, &filter).await?;
+            let page = self.scan_topic(&topic, offset, limit, filter).await?;
             offset = page.next_offset;
             if !page.items.is_empty() {
                 return Ok(page);
@@ -169,6 +190,14 @@ impl Reader<'_> {
     fn count(&self, scan: &Scan<'_>) {
         self.filter_failures.fetch_add(scan.failures.count(), Ordering::Relaxed);
     }
+}
+
+/// A wait must be one a caller may ask for.
+pub(crate) fn check_timeout(timeout: Duration) -> Result<()> {
+    if timeout <= Duration::from_secs(limits::WAIT_SECONDS_MAX) {
+        return Ok(());
+    }
+    Err(Error::invalid("/timeout", format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX)))
 }
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
