@@ -149,3 +149,71 @@ impl Drop for Waiting<'_> {
         self.session.waiting.fetch_sub(1, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use contract::{Distribution, Filter, Timestamp};
+
+    /// A consumer with a session of 30 s, recorded as seen at `seen_at`.
+    fn entry(seen_at: i64) -> ConsumerEntry {
+        let time = Timestamp::from_millis(0);
+        let consumer = Consumer {
+            id: Uuid::from_u128(1),
+            consumer_group: "g".to_owned(),
+            topic: "gts.hx.core.events.topic.v1~".parse().unwrap(),
+            types: Vec::new(),
+            subject_types: Vec::new(),
+            cel: None,
+            session_timeout: "PT30S".parse().unwrap(),
+            distribution: Distribution::Broadcast,
+            created_at: time,
+            last_seen_at: time,
+            expires_at: time,
+        };
+        ConsumerEntry { consumer: Arc::new(consumer), seen_at }
+    }
+
+    #[test]
+    fn a_session_ends_on_time_where_every_poll_is_known_and_by_the_deadline_elsewhere() {
+        for (sole, came, recorded, last) in [
+            (true, Some(9_000), 0, 38_999),
+            (true, Some(0), 5_000, 34_999), // somebody else recorded it later
+            (true, None, 0, 39_999),        // after a restart
+            (false, Some(9_000), 0, 39_999),
+            (false, None, 0, 39_999),
+        ] {
+            let (sessions, entry) = (Sessions::new(sole), entry(recorded));
+            if let Some(came) = came {
+                sessions.of(&entry.consumer, came).unwrap();
+            }
+            let lives = |now| sessions.is_live(&entry, now);
+            assert_eq!((lives(last), lives(last + 1)), (true, false), "{sole} {came:?} {recorded}");
+        }
+    }
+
+    #[test]
+    fn a_session_with_several_waiting_polls_lasts_until_the_last_one_ends() {
+        let (sessions, entry, clock) = (Sessions::new(true), entry(0), ManualClock::at(0));
+        let session = sessions.open(entry.consumer.id, filters::compile(&Filter::default()).unwrap(), 0);
+        let (one, other) = (session.wait(&clock), session.wait(&clock));
+        clock.advance(1_000_000);
+        drop(one);
+        clock.advance(1_000_000);
+        assert!(sessions.is_live(&entry, clock.now()));
+        assert_eq!(sessions.seen_at(&entry, clock.now()), 2_000_000);
+        drop(other);
+        assert!(sessions.is_live(&entry, 2_029_999) && !sessions.is_live(&entry, 2_030_000));
+    }
+
+    #[test]
+    fn only_the_sessions_of_consumers_that_are_there_are_kept() {
+        let sessions = Sessions::new(true);
+        for id in [1, 2] {
+            sessions.open(Uuid::from_u128(id), filters::compile(&Filter::default()).unwrap(), 0);
+        }
+        sessions.retain(|id| id == Uuid::from_u128(2));
+        assert_eq!(sessions.lock().keys().collect::<Vec<_>>(), [&Uuid::from_u128(2)]);
+    }
+}

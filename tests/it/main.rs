@@ -12,6 +12,7 @@ mod scenario;
 
 mod batches;
 mod concurrency;
+mod consumers;
 mod faults;
 mod fixtures;
 mod idempotency;
