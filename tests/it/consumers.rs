@@ -1,9 +1,10 @@
 //! Consumers and groups: filters, sessions, offsets, and what of them survives.
 
+use crate::overload::Gated;
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
 use contract::{
-    Consumer, EventBroker, EventPage, Kind, NewConsumer, NewEvent, NewEventType, Offset, Position, Result, Sequence,
-    Timestamp, limits,
+    AggregateRead, AggregateSequence, Consumer, EventBroker, EventPage, Kind, NewConsumer, NewEvent, NewEventType,
+    Offset, Position, Result, Sequence, Timestamp, limits,
 };
 use event_broker::ledger::Entry;
 use event_broker::{Broker, Clock, Config, ManualClock, Storage};
@@ -293,7 +294,12 @@ struct Scene {
 impl Scene {
     async fn new(config: Config) -> Self {
         let (clock, log) = (Arc::new(ManualClock::at(1_764_763_200_000)), Arc::new(MemoryLog::new()));
-        let broker = Broker::on_log(config, log.clone(), None, clock.clone()).await.unwrap();
+        Self::on(log.clone(), log, clock, config).await
+    }
+
+    /// A broker on a log that keeps its records in `log`.
+    async fn on(outer: Arc<dyn Log>, log: Arc<MemoryLog>, clock: Arc<ManualClock>, config: Config) -> Self {
+        let broker = Broker::on_log(config, outer, None, clock.clone()).await.unwrap();
         broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
         Self { broker: Arc::new(broker), clock, log }
     }
@@ -330,6 +336,11 @@ impl Scene {
         self.broker.publish(event, None).await.unwrap();
     }
 
+    fn aggregate(&self) -> AggregateRead {
+        let (subject_type, subject) = (subject_type_id("order"), "a".to_owned());
+        AggregateRead { topic: topic_id("default"), subject_type, subject, after: AggregateSequence::ZERO, limit: 1 }
+    }
+
     async fn entries(&self) -> Vec<Record> {
         let limit = Limit { records: usize::MAX, bytes: usize::MAX };
         self.log.read(Range::Topic(TopicNumber::LEDGER, Sequence::ZERO), limit).await.unwrap()
@@ -364,20 +375,29 @@ async fn a_thousand_polls_write_once_in_a_third_of_a_session() {
 
 #[tokio::test]
 async fn commits_under_way_together_never_move_an_offset_back() {
-    let scene = Scene::new(Config::default()).await;
+    let (gated, clock) = (Arc::new(Gated::new()), Arc::new(ManualClock::at(1_764_763_200_000)));
+    let scene = Scene::on(gated.clone(), gated.log.clone(), clock, Config::default()).await;
     let id = scene.consumer("PT30S").await;
-    for _ in 0..64 {
+    for _ in 0..8 {
         scene.publish().await;
     }
+    gated.set(false);
     let commit = |offset| {
         let broker = scene.broker.clone();
         tokio::spawn(async move { broker.commit_offset(id, Offset(offset)).await })
     };
     // The highest first: the others are decided while it is not durable yet.
-    for commit in (1..=64).rev().map(commit).collect::<Vec<_>>() {
-        assert_eq!(commit.await.unwrap().unwrap().committed_offset, Offset(64));
+    let commits: Vec<_> = [7, 3, 9, 5, 8].map(commit).into();
+    tokio::task::yield_now().await;
+    // An answer from the writer: what was asked before is decided.
+    scene.broker.aggregate(scene.aggregate()).await.unwrap();
+    gated.set(true);
+    let mut answers = Vec::new();
+    for commit in commits {
+        answers.push(commit.await.unwrap().map(|topic| topic.committed_offset.0).map_err(|error| error.kind()));
     }
-    assert_eq!(scene.count("offsetCommitted").await, 1);
+    assert_eq!(answers, [Ok(8), Ok(8), Err(Kind::Validation), Ok(8), Ok(8)]);
+    assert_eq!(scene.count("offsetCommitted").await, 2);
 }
 
 #[tokio::test]
