@@ -148,7 +148,8 @@ impl Broker {
     }
 
     fn readers(&self) -> Consumers<'_> {
-        Consumers { reader: self.reader(), sessions: &self.sessions, clock: self.clock.as_ref() }
+        let (ledger, clock) = (self.ledger.as_ref(), self.clock.as_ref());
+        Consumers { ledger, reader: self.reader(), sessions: &self.sessions, clock }
     }
 }
 

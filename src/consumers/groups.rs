@@ -19,7 +19,7 @@ impl Consumers<'_> {
     pub(crate) async fn commit(&self, id: Uuid, offset: Offset) -> Result<GroupTopic> {
         let now = self.clock.now();
         let entry = self.find(id, now)?;
-        self.ledger().submit(Commit { id, offset }).await?;
+        self.ledger.submit(Commit { id, offset }).await?;
         self.sessions.of(&entry.consumer, now)?.saw(now);
         let name = &entry.consumer.consumer_group;
         let topics = self.group(name)?.topics;
@@ -30,8 +30,8 @@ impl Consumers<'_> {
     /// Groups in order of their names, behind `after`.
     pub(crate) fn groups(&self, after: Option<&str>, limit: usize) -> Result<Page<ConsumerGroup>> {
         self.reader.check_limit(limit)?;
-        let (registry, now) = (self.ledger().registry(), self.clock.now());
-        let readers = self.ledger().readers();
+        let (registry, now) = (self.ledger.registry(), self.clock.now());
+        let readers = self.ledger.readers();
         let groups =
             readers.groups(after).filter_map(|(name, group)| self.group_view(&readers, &registry, name, group, now));
         Ok(Page::of(groups, limit, |last| last.consumer_group.clone()))
@@ -39,8 +39,8 @@ impl Consumers<'_> {
 
     /// One group.
     pub(crate) fn group(&self, name: &str) -> Result<ConsumerGroup> {
-        let (registry, now) = (self.ledger().registry(), self.clock.now());
-        let readers = self.ledger().readers();
+        let (registry, now) = (self.ledger.registry(), self.clock.now());
+        let readers = self.ledger.readers();
         let view = readers.group(name).and_then(|group| self.group_view(&readers, &registry, name, group, now));
         view.ok_or_else(|| Error::not_found("consumer group"))
     }
@@ -50,9 +50,9 @@ impl Consumers<'_> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
         }
-        let target = target(self.ledger(), &reset).await?;
+        let target = target(self.ledger, &reset).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
-        self.ledger().submit(Reset { key, target }).await?;
+        self.ledger.submit(Reset { key, target }).await?;
         self.group(name)
     }
 

@@ -33,6 +33,7 @@ const EXPIRED_PER_ENTRY_MAX: usize = 1000;
 
 /// The consumers of one log, on behalf of callers.
 pub(crate) struct Consumers<'a> {
+    pub(crate) ledger: &'a Ledger,
     pub(crate) reader: Reader<'a>,
     pub(crate) sessions: &'a Sessions,
     pub(crate) clock: &'a dyn Clock,
@@ -42,7 +43,7 @@ impl Consumers<'_> {
     /// Makes a consumer.
     pub(crate) async fn create(&self, consumer: NewConsumer) -> Result<Consumer> {
         let filter = check(&consumer)?;
-        let consumer = self.ledger().submit(Create { id: Uuid::new_v4(), consumer }).await?;
+        let consumer = self.ledger.submit(Create { id: Uuid::new_v4(), consumer }).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
@@ -59,7 +60,7 @@ impl Consumers<'_> {
         let is_foreign = |_| Error::invalid("/cursor", "is not one this list gave; start without it");
         let after = after.map(Uuid::parse_str).transpose().map_err(is_foreign)?;
         let now = self.clock.now();
-        let readers = self.ledger().readers();
+        let readers = self.ledger.readers();
         let rows: Box<dyn Iterator<Item = &ConsumerEntry>> = match group {
             Some(group) => Box::new(readers.members(group, after)),
             None => Box::new(readers.consumers(after)),
@@ -71,7 +72,7 @@ impl Consumers<'_> {
     /// Ends a consumer.
     pub(crate) async fn delete(&self, id: Uuid) -> Result<()> {
         self.find(id, self.clock.now())?;
-        self.ledger().submit(Delete(id)).await?;
+        self.ledger.submit(Delete(id)).await?;
         self.sessions.end(id);
         Ok(())
     }
@@ -101,13 +102,9 @@ impl Consumers<'_> {
         Ok(page)
     }
 
-    fn ledger(&self) -> &Ledger {
-        self.reader.ledger
-    }
-
     /// A consumer that lives.
     fn find(&self, id: Uuid, now: i64) -> Result<ConsumerEntry> {
-        let known = self.ledger().readers().consumer(id).cloned();
+        let known = self.ledger.readers().consumer(id).cloned();
         known.filter(|entry| self.sessions.is_live(entry, now)).ok_or_else(|| Error::not_found("consumer"))
     }
 
@@ -127,7 +124,7 @@ impl Consumers<'_> {
             return Ok(());
         }
         let id = entry.consumer.id;
-        match self.ledger().submit(See { id, presence }).await {
+        match self.ledger.submit(See { id, presence }).await {
             Err(error) if error.kind() == Kind::NotFound => {
                 self.sessions.end(id);
                 Err(error)
@@ -152,7 +149,7 @@ impl Consumers<'_> {
 
     /// A consumer has waited until now.
     async fn stayed(&self, id: Uuid) -> Result<()> {
-        let entry = self.ledger().readers().consumer(id).cloned().ok_or_else(|| Error::not_found("consumer"))?;
+        let entry = self.ledger.readers().consumer(id).cloned().ok_or_else(|| Error::not_found("consumer"))?;
         self.record(&entry, Presence::Waited).await
     }
 

@@ -36,7 +36,7 @@ pub struct Overlay {
     tails: HashMap<TopicNumber, Sequence>,
     heads: KeyMap<Head>,
     keys: KeyMap<Remembered>,
-    layers: Layers,
+    pub(super) layers: Layers,
     /// Records decided and not handed over yet.
     records: Vec<Record>,
     undo: Vec<Undo>,

@@ -59,6 +59,11 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.changes.is_empty()
+    }
+
     /// Whether the whole, `durable` rows beneath and these, has fewer than `max` rows.
     pub(super) fn has_room(&self, durable: usize, is_durable: impl Fn(&K) -> bool, max: usize) -> bool {
         if durable + self.rows.len() < max {
@@ -125,7 +130,7 @@ mod tests {
         layer.undo(Position(4));
         assert_eq!(layer.get(&"a"), Some(Some(&3)));
         layer.settle(Position(4));
-        assert_eq!((layer.rows.len(), layer.changes.len()), (0, 0));
+        assert!(layer.is_empty());
     }
 
     #[test]

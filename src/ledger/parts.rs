@@ -75,3 +75,56 @@ impl Layers {
         self.readers.settle(through);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::decision::{Decision, Overlay};
+    use super::super::readers::GroupKey;
+    use super::super::state::State;
+    use super::super::table::Tables;
+    use super::*;
+    use contract::{Offset, TopicId};
+
+    const GROUP: &str = "billing";
+
+    fn topic() -> TopicId {
+        "gts.hx.core.events.topic.v1~".parse().unwrap()
+    }
+
+    fn commit(decision: &mut Decision<'_>, offset: u64) {
+        let (group, topic) = (GROUP.to_owned(), topic());
+        decision.add_entry(Entry::OffsetCommitted { group, topic, offset: Offset(offset) }).unwrap();
+    }
+
+    fn decided(decision: &Decision<'_>) -> Option<u64> {
+        decision.readers().offset(&GroupKey { group: GROUP.to_owned(), topic: topic() }).map(Offset::get)
+    }
+
+    fn durable(state: &State) -> Option<u64> {
+        state.parts.readers().group(GROUP).map(|group| group.offsets[&topic()].0)
+    }
+
+    #[test]
+    fn a_fact_is_decided_first_then_durable_and_then_no_longer_in_the_layer() {
+        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        commit(&mut decision, 1);
+        let mark = decision.mark();
+        commit(&mut decision, 2);
+        commit(&mut decision, 3);
+        assert_eq!((decided(&decision), durable(&state)), (Some(3), None));
+        decision.undo(mark);
+        assert_eq!(decided(&decision), Some(1));
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        commit(&mut decision, 4);
+        let records = overlay.take_records();
+        assert_eq!(records.len(), 2);
+        for (record, offset) in records.iter().zip([1, 4]) {
+            state.apply(record);
+            overlay.settled(record);
+            assert_eq!(durable(&state), Some(offset));
+            assert_eq!(decided(&Decision::new(&state, &mut overlay, 1)), Some(4));
+        }
+        assert!(overlay.layers.readers.is_empty());
+    }
+}

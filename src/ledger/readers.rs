@@ -249,6 +249,11 @@ impl ReadersLayer {
         self.offsets.settle(through);
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.consumers.is_empty() && self.offsets.is_empty()
+    }
+
     fn consumer(&self, durable: &Readers, id: Uuid) -> Option<ConsumerEntry> {
         self.consumers.get(&id).unwrap_or_else(|| durable.consumer(id)).cloned()
     }

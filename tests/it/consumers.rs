@@ -527,7 +527,7 @@ async fn another_broker_on_the_log_knows_the_same_consumers_and_offsets() {
     other.delete_consumer(id).await.unwrap();
     let gone = async {
         while scene.broker.consumer(id).await.is_ok() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the first broker follows");
