@@ -392,11 +392,12 @@ async fn commits_under_way_together_never_move_an_offset_back() {
     // An answer from the writer: what was asked before is decided.
     scene.broker.aggregate(scene.aggregate()).await.unwrap();
     gated.set(true);
-    let mut answers = Vec::new();
-    for commit in commits {
-        answers.push(commit.await.unwrap().map(|topic| topic.committed_offset.0).map_err(|error| error.kind()));
+    for (commit, least) in commits.into_iter().zip([Ok(7), Ok(7), Err(Kind::Validation), Ok(7), Ok(8)]) {
+        let answer = commit.await.unwrap();
+        let reached = answer.map(|topic| topic.committed_offset.0).map_err(|error| error.kind());
+        assert!(reached == least || reached == Ok(8) && least == Ok(7), "{reached:?}");
     }
-    assert_eq!(answers, [Ok(8), Ok(8), Err(Kind::Validation), Ok(8), Ok(8)]);
+    assert_eq!(scene.broker.consumer_group("g").await.unwrap().topics[0].committed_offset, Offset(8));
     assert_eq!(scene.count("offsetCommitted").await, 2);
 }
 
