@@ -2,15 +2,16 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine};
+use crate::consumers::{self, Consumers, Sessions};
 use crate::events::{self, Policy, Reader};
 use crate::ledger::Ledger;
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Cursor, Error, EventBroker,
-    EventPage, EventType, EventTypeId, GtsPattern, Kind, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page,
-    ProducerId, Published, Read, Registered, Result, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId,
-    Unread,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
+    Error, EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, Kind, LogPage, LogRead,
+    NewConsumer, NewEvent, NewEventType, NewTopic, Offset, Page, ProducerId, Published, Read, Registered, Result,
+    Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId, Unread,
 };
 use log::file::{FileLog, Options};
 use log::{Log, LogError, MemoryLog};
@@ -28,6 +29,8 @@ pub struct Broker {
     policy: Policy,
     clock: Arc<dyn Clock>,
     log_kind: &'static str,
+    /// Shared with the chore that clears away expired consumers.
+    sessions: Arc<Sessions>,
     filter_failures: AtomicU64,
 }
 
@@ -77,8 +80,12 @@ impl Broker {
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
         let age = config.storage.retention_millis();
         tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every, age));
+        // Memory and files belong to one process, so it knows of every poll.
+        let sessions = Arc::new(Sessions::new(true));
+        let (weak, shared) = (Arc::downgrade(&ledger), Arc::clone(&sessions));
+        tokio::spawn(consumers::keep_expiring(weak, shared, Arc::clone(&clock), every));
         let policy = Policy { config, schemas: Schemas::default() };
-        let broker = Self { ledger, policy, clock, log_kind, filter_failures: AtomicU64::new(0) };
+        let broker = Self { ledger, policy, clock, log_kind, sessions, filter_failures: AtomicU64::new(0) };
         broker.declare().await?;
         Ok(broker)
     }
@@ -167,6 +174,11 @@ impl Broker {
             wait_max: Duration::from_secs(config.polling.max_timeout_secs),
             filter_failures: &self.filter_failures,
         }
+    }
+
+    fn readers(&self) -> Consumers<'_> {
+        let (ledger, clock) = (self.ledger.as_ref(), self.clock.as_ref());
+        Consumers { ledger, reader: self.reader(), sessions: &self.sessions, clock }
     }
 }
 
@@ -258,6 +270,61 @@ impl EventBroker for Broker {
 
     fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
         Box::pin(async move { self.reader().read_aggregate(&read).await })
+    }
+
+    fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(async move { self.readers().create(consumer).await })
+    }
+
+    fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(async move { self.readers().get(id) })
+    }
+
+    fn consumers<'a>(
+        &'a self,
+        group: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Consumer>>> {
+        Box::pin(async move { self.readers().list(group, cursor, limit) })
+    }
+
+    fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.readers().delete(id).await })
+    }
+
+    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.readers().read(consumer, offset, limit).await })
+    }
+
+    fn wait_as(
+        &self,
+        consumer: Uuid,
+        offset: Offset,
+        limit: usize,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.readers().wait(consumer, offset, limit, timeout).await })
+    }
+
+    fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
+        Box::pin(async move { self.readers().commit(consumer, offset).await })
+    }
+
+    fn consumer_groups<'a>(
+        &'a self,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
+        Box::pin(async move { self.readers().groups(cursor, limit) })
+    }
+
+    fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(async move { self.readers().group(name) })
+    }
+
+    fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(async move { self.readers().reset(name, reset).await })
     }
 }
 

@@ -5,12 +5,13 @@
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
-//! Rooms: [`Broker`] is the door; `topics`, `types` and `events` hold the verbs; `filters` says which events a reader
-//! wants; `ledger` owns order and state. HTTP and SQL live elsewhere.
+//! Rooms: [`Broker`] is the door; `topics`, `types`, `events` and `consumers` hold the verbs; `filters` says which
+//! events a reader wants; `ledger` owns order and state. HTTP and SQL live elsewhere.
 
 mod broker;
 mod clock;
 pub mod config;
+mod consumers;
 mod events;
 pub mod filters;
 pub mod ledger;

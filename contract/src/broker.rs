@@ -1,9 +1,10 @@
 //! The broker as a Rust program sees it, in process or over HTTP.
 
 use crate::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Cursor, EventPage, EventType, EventTypeId,
-    GtsPattern, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId, Published, Read, Registered,
-    Result, Segments, StoredEvent, Topic, TopicChange, TopicId,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Consumer, ConsumerGroup, Cursor, EventPage,
+    EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead, NewConsumer, NewEvent, NewEventType,
+    NewTopic, Offset, Page, ProducerId, Published, Read, Registered, Result, Segments, StoredEvent, Topic, TopicChange,
+    TopicId,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -68,4 +69,40 @@ pub trait EventBroker: Send + Sync {
     fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>>;
     /// An aggregate's events.
     fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>>;
+
+    /// Makes a consumer; it lives for its session, which every poll and commit begins anew.
+    fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>>;
+    /// One consumer. Deleted or expired, it is not found, here and everywhere.
+    fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>>;
+    /// Consumers in order of their ids, those of one group if it is named, the page at `cursor`.
+    fn consumers<'a>(
+        &'a self,
+        group: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Consumer>>>;
+    /// Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay.
+    fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>>;
+    /// What is there now for a consumer.
+    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>>;
+    /// The same, or as soon as there is something, or nothing when the time is up. Its session lasts while it waits.
+    fn wait_as(
+        &self,
+        consumer: Uuid,
+        offset: Offset,
+        limit: usize,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<EventPage>>;
+    /// Records how far a consumer's group has come. Never backwards: a late commit changes nothing and answers what is.
+    fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>>;
+    /// Groups in order of their names, the page at `cursor`.
+    fn consumer_groups<'a>(
+        &'a self,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>>;
+    /// One group: it has a live consumer, or an offset.
+    fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>>;
+    /// Moves a group's offset, back or forth; makes the group if there was none.
+    fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>>;
 }

@@ -9,6 +9,7 @@
 //! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
 
 mod broker;
+mod consumer;
 mod duration;
 mod error;
 mod event;
@@ -22,6 +23,7 @@ mod timestamp;
 mod topic;
 
 pub use broker::{BoxFuture, EventBroker};
+pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
 pub use event::{

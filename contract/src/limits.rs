@@ -4,7 +4,8 @@
 pub const ID_BYTES_MAX: usize = 512;
 /// Longest `subject` and `source`, in bytes.
 pub const SUBJECT_BYTES_MAX: usize = 1024;
-/// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id and producer id, in bytes.
+/// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id, producer id and
+/// `consumerGroup`, in bytes.
 pub const LABEL_BYTES_MAX: usize = 512;
 /// Most pairs in `context`.
 pub const CONTEXT_PAIRS_MAX: usize = 64;
@@ -46,3 +47,15 @@ pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
 pub const IDEMPOTENT_HOURS_DEFAULT: i64 = 24;
 /// The longest a topic may remember idempotency keys, in days.
 pub const IDEMPOTENT_DAYS_MAX: i64 = 90;
+/// A consumer lives this long without polling unless it says otherwise, in seconds.
+pub const SESSION_SECONDS_DEFAULT: i64 = 30;
+/// The shortest session of a consumer, in seconds.
+pub const SESSION_SECONDS_MIN: i64 = 1;
+/// The longest session of a consumer, in seconds.
+pub const SESSION_SECONDS_MAX: i64 = 86_400;
+/// Most consumers in one log.
+pub const CONSUMERS_MAX: usize = 100_000;
+/// Most type patterns, and most subject type patterns, of one consumer.
+pub const CONSUMER_TYPES_MAX: usize = 256;
+/// Most offsets of groups in one log, one per group and topic.
+pub const GROUP_OFFSETS_MAX: usize = 100_000;

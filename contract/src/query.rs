@@ -175,6 +175,11 @@ impl<T> Page<T> {
         let prev = items.first().filter(|_| has_prev).map(|row| Cursor::Before(key(row)));
         Self { items, next, prev }
     }
+
+    /// The same page of other rows.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(f).collect(), next: self.next, prev: self.prev }
+    }
 }
 
 /// A place between two rows of a list. What it looks like on the wire means nothing to callers.

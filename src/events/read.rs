@@ -46,17 +46,41 @@ impl Reader<'_> {
         self.scan_topic(&topic, read.offset, read.limit, &filter).await
     }
 
+    /// The same through a filter that is compiled already.
+    pub(crate) async fn read_through(
+        &self,
+        topic: &TopicId,
+        offset: Offset,
+        limit: usize,
+        filter: &Compiled,
+    ) -> Result<EventPage> {
+        let topic = self.find_topic(topic)?;
+        self.scan_topic(&topic, offset, limit, filter).await
+    }
+
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
         self.check_timeout(timeout)?;
-        let topic = self.find_topic(&read.topic)?;
+        self.find_topic(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
+        self.wait_through(&read.topic, read.offset, read.limit, &filter, timeout).await
+    }
+
+    /// The same through a filter that is compiled already.
+    pub(crate) async fn wait_through(
+        &self,
+        topic: &TopicId,
+        mut offset: Offset,
+        limit: usize,
+        filter: &Compiled,
+        timeout: Duration,
+    ) -> Result<EventPage> {
+        let topic = self.find_topic(topic)?;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut tail = topic.tail.subscribe();
-        let mut offset = read.offset;
         loop {
-            let page = self.scan_topic(&topic, offset, read.limit, &filter).await?;
+            let page = self.scan_topic(&topic, offset, limit, filter).await?;
             offset = page.next_offset;
             if !page.items.is_empty() {
                 return Ok(page);
@@ -150,7 +174,8 @@ impl Reader<'_> {
         }
     }
 
-    fn check_timeout(&self, timeout: Duration) -> Result<()> {
+    /// A wait must be one a caller may ask for.
+    pub(crate) fn check_timeout(&self, timeout: Duration) -> Result<()> {
         match timeout <= self.wait_max {
             true => Ok(()),
             false => {

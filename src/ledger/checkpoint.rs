@@ -6,6 +6,7 @@
 //! - It is written on a thread of its own; the writer goes on deciding meanwhile.
 
 use super::Message;
+use super::parts::PartsSnapshot;
 use super::registry::Registry;
 use super::rows::Remembered;
 use super::state::State;
@@ -34,6 +35,8 @@ struct Snapshot {
     /// In the order of their numbers, with the entry that defined each.
     topics: Vec<(Position, Topic)>,
     event_types: Vec<(Position, EventType)>,
+    /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
+    parts: PartsSnapshot,
 }
 
 /// The writer's side of checkpointing.
@@ -171,6 +174,7 @@ impl Snapshot {
             tails: state.tails.clone(),
             topics: numbered.map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
+            parts: state.parts.snapshot(),
         }
     }
 
@@ -184,6 +188,7 @@ impl Snapshot {
         for (defined_at, event_type) in self.event_types {
             registry.add_type(event_type, defined_at);
         }
-        State { position, time, registry: Arc::new(registry), tails, ..State::new(tables) }
+        let parts = Arc::new(self.parts.into());
+        State { position, time, registry: Arc::new(registry), tails, parts, ..State::new(tables) }
     }
 }

@@ -5,7 +5,9 @@
 //! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
 //!   overlay is dropped.
 
-use super::entry::Entry;
+use super::entry::{Concern, Entry};
+use super::parts::Layers;
+use super::readers::Decided;
 use super::registry::Registry;
 use super::rows::{Head, Remembered};
 use super::state::State;
@@ -34,6 +36,7 @@ pub struct Overlay {
     tails: HashMap<TopicNumber, Sequence>,
     heads: KeyMap<Head>,
     keys: KeyMap<Remembered>,
+    pub(super) layers: Layers,
     /// Records decided and not handed over yet.
     records: Vec<Record>,
     undo: Vec<Undo>,
@@ -127,6 +130,12 @@ impl<'a> Decision<'a> {
         }
     }
 
+    /// Consumers and the offsets of groups.
+    #[must_use]
+    pub fn readers(&self) -> Decided<'_> {
+        self.overlay.layers.readers(&self.state.parts, self.now)
+    }
+
     /// How far this decision has come.
     #[must_use]
     pub fn mark(&self) -> Mark {
@@ -144,6 +153,7 @@ impl<'a> Decision<'a> {
                 Undo::Registry(before) => overlay.registry = before,
             }
         }
+        overlay.layers.undo(mark.position);
         overlay.records.truncate(mark.records);
         overlay.position = mark.position;
     }
@@ -181,14 +191,19 @@ impl<'a> Decision<'a> {
             facets: None,
         };
         self.note(&Record { header, body: body.into() });
-        if matches!(entry, Entry::HistoryCarried { .. } | Entry::TopicTrimmed { .. }) {
-            return Ok(header.position);
+        match entry.concern() {
+            Concern::Registry => self.note_registered(entry, header.position),
+            Concern::History => (),
+            Concern::Parts => self.overlay.layers.note(&self.state.parts, &entry, &header),
         }
+        Ok(header.position)
+    }
+
+    fn note_registered(&mut self, entry: Entry, position: Position) {
         let mut registry = self.registry().clone();
-        registry.apply(entry, header.position);
+        registry.apply(entry, position);
         let before = self.overlay.registry.replace(Arc::new(registry));
         self.overlay.undo.push(Undo::Registry(before));
-        Ok(header.position)
     }
 
     fn next_in_aggregate(&self, key: u128) -> Result<AggregateMark> {
@@ -237,6 +252,7 @@ impl Overlay {
             if self.registry.as_ref().is_some_and(|registry| registry.version() <= position) {
                 self.registry = None;
             }
+            self.layers.settle(position);
             return;
         };
         if let Some(aggregate) = facets.aggregate

@@ -4,8 +4,9 @@
 //! They are JSON on disk: a member may be added with a default, none may change its meaning.
 
 use super::carried::Carried;
-use contract::{EventType, Sequence, Topic};
+use contract::{Consumer, EventType, Offset, Sequence, Topic, TopicId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// One fact, as the body of a record of topic 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,12 +41,79 @@ pub enum Entry {
         /// The last sequence that went.
         through: Sequence,
     },
+    /// A consumer exists from here on; its session begins.
+    ConsumerCreated {
+        /// The consumer.
+        consumer: Consumer,
+    },
+    /// A consumer's session began anew at the time of this record.
+    ConsumerSeen {
+        /// Which one.
+        id: Uuid,
+    },
+    /// A consumer is gone because somebody said so.
+    ConsumerDeleted {
+        /// Which one.
+        id: Uuid,
+    },
+    /// Consumers are gone because their sessions ran out.
+    ConsumersExpired {
+        /// Which ones.
+        ids: Vec<Uuid>,
+    },
+    /// A group says how far it has come in a topic.
+    OffsetCommitted {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: TopicId,
+        /// What it has seen.
+        offset: Offset,
+    },
+    /// Somebody moved a group's offset in a topic, back or forth.
+    OffsetReset {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: TopicId,
+        /// Where it stands from here on.
+        offset: Offset,
+    },
+}
+
+/// Which part of the state a fact changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Concern {
+    /// Topics and event types.
+    Registry,
+    /// What is left of removed events.
+    History,
+    /// What changes row by row ([`super::parts`]).
+    Parts,
+}
+
+impl Entry {
+    /// Which part of the state it changes.
+    pub(super) const fn concern(&self) -> Concern {
+        match self {
+            Self::TopicRegistered { .. } | Self::TopicChanged { .. } | Self::EventTypeRegistered { .. } => {
+                Concern::Registry
+            }
+            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } => Concern::History,
+            Self::ConsumerCreated { .. }
+            | Self::ConsumerSeen { .. }
+            | Self::ConsumerDeleted { .. }
+            | Self::ConsumersExpired { .. }
+            | Self::OffsetCommitted { .. }
+            | Self::OffsetReset { .. } => Concern::Parts,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{NewEventType, NewTopic, Timestamp};
+    use contract::{Distribution, NewEventType, NewTopic, Timestamp};
 
     #[test]
     fn entries_survive_the_trip_to_disk() {
@@ -55,10 +123,30 @@ mod tests {
         let mut event_type =
             NewEventType::new("gts.hyperspot.core.events.type.v1~vendor.users.user_registered.v1".parse().unwrap());
         event_type.data_schema = Some(serde_json::json!({"type": "object", "required": ["userId"]}));
+        let (id, group, topic_id, offset) = (Uuid::from_u128(7), "billing".to_owned(), topic.id.clone(), Offset(9));
+        let consumer = Consumer {
+            id,
+            consumer_group: group.clone(),
+            topic: topic_id.clone(),
+            types: vec!["gts.vendor.*".parse().unwrap()],
+            subject_types: Vec::new(),
+            cel: Some("has(data)".to_owned()),
+            session_timeout: "PT30S".parse().unwrap(),
+            distribution: Distribution::Broadcast,
+            created_at,
+            last_seen_at: created_at,
+            expires_at: Timestamp::from_millis(created_at.millis() + 30_000),
+        };
         for entry in [
             Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
             Entry::TopicChanged { topic: Topic { definition: topic, created_at } },
             Entry::EventTypeRegistered { event_type: EventType { definition: event_type, created_at } },
+            Entry::ConsumerCreated { consumer },
+            Entry::ConsumerSeen { id },
+            Entry::ConsumerDeleted { id },
+            Entry::ConsumersExpired { ids: vec![id, Uuid::from_u128(8)] },
+            Entry::OffsetCommitted { group: group.clone(), topic: topic_id.clone(), offset },
+            Entry::OffsetReset { group, topic: topic_id, offset },
         ] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);

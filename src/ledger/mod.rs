@@ -9,10 +9,14 @@
 mod appender;
 mod carried;
 mod checkpoint;
+pub mod chore;
 mod command;
 mod decision;
 mod entry;
 mod fold;
+mod layer;
+mod parts;
+mod readers;
 mod registry;
 mod rows;
 mod state;
@@ -24,6 +28,8 @@ pub use carried::Carried;
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
 pub use entry::Entry;
+pub use parts::Parts;
+pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};
 pub use registry::{Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
 pub use state::State;
@@ -38,7 +44,7 @@ use decision::Overlay;
 use log::{Log, LogError, TopicNumber};
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use writer::Writer;
@@ -63,6 +69,7 @@ pub struct Ledger {
 /// What the writer shows to everyone.
 struct Shared {
     registry: RwLock<Arc<Registry>>,
+    parts: Arc<Parts>,
     position: watch::Sender<Position>,
     failure: watch::Sender<Option<Error>>,
     closing: watch::Sender<bool>,
@@ -139,6 +146,11 @@ impl Ledger {
         Arc::clone(&self.shared.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Consumers and the offsets of groups, as of the last durable record. Look and let go: the writer waits.
+    pub fn readers(&self) -> RwLockReadGuard<'_, Readers> {
+        self.shared.parts.readers()
+    }
+
     /// The last position folded and shown.
     #[must_use]
     pub fn position(&self) -> watch::Receiver<Position> {
@@ -199,6 +211,7 @@ impl Shared {
     fn new(state: &State) -> Self {
         let shared = Self {
             registry: RwLock::new(Arc::clone(state.registry())),
+            parts: Arc::clone(&state.parts),
             position: watch::Sender::new(state.position()),
             failure: watch::Sender::new(None),
             closing: watch::Sender::new(false),

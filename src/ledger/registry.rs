@@ -124,10 +124,10 @@ impl Registry {
     pub fn apply(&mut self, entry: Entry, position: Position) {
         self.version = position;
         match entry {
-            Entry::HistoryCarried { .. } | Entry::TopicTrimmed { .. } => (),
             Entry::TopicRegistered { number, topic } => self.add_topic(number, topic, position, Sequence::ZERO),
             Entry::TopicChanged { topic } => self.change_topic(topic, position),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
+            _ => (),
         }
     }
 

@@ -5,7 +5,8 @@
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
 use super::carried::Carried;
-use super::entry::Entry;
+use super::entry::{Concern, Entry};
+use super::parts::Parts;
 use super::registry::Registry;
 use super::rows::{Head, Remembered};
 use super::table::Tables;
@@ -24,6 +25,8 @@ pub struct State {
     pub(super) registry: Arc<Registry>,
     /// Last sequence by topic number; 0 is the ledger's own.
     pub(super) tails: Vec<Sequence>,
+    /// What changes row by row; everybody reads it where it stands.
+    pub(super) parts: Arc<Parts>,
     pub(super) tables: Tables,
     /// The last record's body: a checkpoint is known by it.
     pub(super) last_body: Bytes,
@@ -39,6 +42,7 @@ impl State {
             time: 0,
             registry: Arc::default(),
             tails: Vec::new(),
+            parts: Arc::default(),
             tables,
             last_body: Bytes::new(),
             table_failure: OnceLock::new(),
@@ -107,14 +111,22 @@ impl State {
 
     fn apply_entry(&mut self, record: &Record) {
         // An entry of a kind this version does not know was written by a newer one: it changes nothing here.
-        match serde_json::from_slice::<Entry>(&record.body) {
-            Ok(Entry::HistoryCarried { carried }) => self.apply_carried(carried),
-            Ok(Entry::TopicTrimmed { number, through }) => {
+        let Ok(entry) = serde_json::from_slice::<Entry>(&record.body) else { return };
+        match entry.concern() {
+            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
+            Concern::History => self.apply_history(entry),
+            Concern::Parts => self.parts.apply(&entry, &record.header),
+        }
+    }
+
+    fn apply_history(&mut self, entry: Entry) {
+        match entry {
+            Entry::HistoryCarried { carried } => self.apply_carried(carried),
+            Entry::TopicTrimmed { number, through } => {
                 let topic = TopicNumber(number);
                 self.set_tail(topic, through.max(self.tail(topic)));
             }
-            Ok(entry) => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
-            Err(_) => (),
+            _ => (),
         }
     }
 

@@ -12,14 +12,20 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use contract::{Error, GroupReset, Kind, NewConsumer, Offset, ResetTo, Result, Timestamp, TopicId};
+use contract::{Consumer, Error, GroupReset, Kind, NewConsumer, Offset, ResetTo, Result, Timestamp, TopicId};
 use http::{HeaderMap, StatusCode};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// A consumer's body, CEL expression and all.
 const DEFINITION: Limit = Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
+
+/// A consumer, as seed 000 wraps it.
+#[derive(Serialize)]
+struct Data<'a> {
+    data: &'a Consumer,
+}
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -35,7 +41,7 @@ async fn create(State(app): State<App>, params: Params, headers: HeaderMap, body
     let held = body::take(&app, &headers, body, DEFINITION).await?;
     let consumer: NewConsumer = body::json(&held.bytes)?;
     let consumer = app.events().create_consumer(consumer).await?;
-    Ok(rows::made(&json!({"data": consumer}), &format!("/v1/consumers/{}", consumer.id)))
+    Ok(rows::made(&Data { data: &consumer }, &format!("/v1/consumers/{}", consumer.id)))
 }
 
 async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
@@ -44,7 +50,7 @@ async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Ans
     let wanted = Wanted::of(&app, &params)?;
     let group = params.one("consumerGroup")?;
     let page = app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
-    Ok(rows::list("items", &page, wanted.limit))
+    rows::list(&page, wanted.limit)
 }
 
 async fn show(State(app): State<App>, Path(piece): Path<String>, params: Params, headers: HeaderMap) -> Answer {
@@ -54,7 +60,7 @@ async fn show(State(app): State<App>, Path(piece): Path<String>, params: Params,
         return Ok(verb::not_allowed("POST"));
     }
     let consumer = app.events().consumer(id_of(&piece)?).await?;
-    rows::shown(&json!({"data": consumer}))
+    rows::shown(&Data { data: &consumer })
 }
 
 async fn remove(State(app): State<App>, Path(piece): Path<String>, params: Params) -> Answer {
@@ -100,7 +106,7 @@ async fn list_groups(State(app): State<App>, params: Params, headers: HeaderMap)
     negotiate::expect_json_taken(&headers)?;
     let wanted = Wanted::of(&app, &params)?;
     let page = app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
-    Ok(rows::list("items", &page, wanted.limit))
+    rows::list(&page, wanted.limit)
 }
 
 async fn show_group(State(app): State<App>, Path(name): Path<String>, params: Params, headers: HeaderMap) -> Answer {

@@ -10,6 +10,7 @@
 mod aggregates;
 mod body;
 mod cloudevents;
+mod consumers;
 mod edge;
 mod event_types;
 mod events;
@@ -101,6 +102,7 @@ fn router(app: &App) -> Router {
         .merge(stream::routes())
         .merge(topics::routes())
         .merge(event_types::routes())
+        .merge(consumers::routes())
         .merge(health::routes())
         .with_state(app.clone());
     match cors(&app.options.allowed_origins) {

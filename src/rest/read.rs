@@ -57,10 +57,7 @@ impl Wanted {
     pub(super) async fn read(self, app: &App) -> Result<EventPage> {
         match self {
             Self::Topic(read) => app.events().read(*read).await,
-            Self::Consumer { id, offset, limit } => {
-                let _ = (id, offset, limit);
-                Err(Error::not_found("consumer"))
-            }
+            Self::Consumer { id, offset, limit } => app.events().read_as(id, offset, limit).await,
         }
     }
 
@@ -68,10 +65,7 @@ impl Wanted {
     pub(super) async fn wait(self, app: &App, timeout: Duration) -> Result<EventPage> {
         let wait = match self.clone() {
             Self::Topic(read) => app.events().wait(*read, timeout),
-            Self::Consumer { id, offset, limit } => {
-                let _ = (id, offset, limit);
-                Box::pin(async { Err(Error::not_found("consumer")) })
-            }
+            Self::Consumer { id, offset, limit } => app.events().wait_as(id, offset, limit, timeout),
         };
         tokio::select! {
             page = wait => page,

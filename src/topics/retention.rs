@@ -5,37 +5,23 @@
 //! - Trimming is idempotent. Cut short anywhere, it is simply done again.
 
 use crate::clock::Clock;
-use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
+use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, chore, read_failed};
 use contract::{Result, Sequence, Span, Streaming};
 use log::{Find, Limit, LogError, Range, Record};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use uuid::Uuid;
 
-/// The chore leaves at least this much time between two ticks.
-const EVERY_MIN: Duration = Duration::from_millis(10);
 /// How many events are looked at for one carrying entry.
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
 /// The chore: expires now and then until the ledger is gone or closes. A tick that fails is simply tried again.
 pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
-    let Some(mut closing) = ledger.upgrade().map(|ledger| ledger.closing()) else { return };
-    let every = every.max(EVERY_MIN);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(jittered(every)) => (),
-            _ = closing.wait_for(|closing| *closing) => return,
-        }
-        let Some(ledger) = ledger.upgrade() else { return };
-        let _ = expire(&ledger, clock.now(), default).await;
-    }
-}
-
-/// Up to a tenth more, so that brokers started together do not tick together.
-fn jittered(every: Duration) -> Duration {
-    let share = u32::from(Uuid::new_v4().as_bytes().first().copied().unwrap_or(0));
-    every + every * share / 2560
+    chore::keep(ledger, every, |ledger| {
+        let now = clock.now();
+        async move { drop(expire(&ledger, now, default).await) }
+    })
+    .await;
 }
 
 /// Removes what is past its age at `now` from every topic; answers how many sequences went. Topics that name no

@@ -13,6 +13,7 @@ mod scenario;
 mod batches;
 mod concurrency;
 mod configuration;
+mod consumers;
 mod faults;
 mod fixtures;
 mod http;

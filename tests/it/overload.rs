@@ -10,14 +10,19 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A log whose appends stand still while the gate is shut.
-struct Gated {
-    log: MemoryLog,
+pub(crate) struct Gated {
+    pub(crate) log: Arc<MemoryLog>,
     open: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Gated {
-    fn set(&self, open: bool) {
+    /// With the gate open.
+    pub(crate) fn new() -> Self {
+        Self { log: Arc::new(MemoryLog::new()), open: Mutex::new(true), changed: Condvar::new() }
+    }
+
+    pub(crate) fn set(&self, open: bool) {
         *self.open.lock().unwrap() = open;
         self.changed.notify_all();
     }
@@ -62,7 +67,7 @@ fn event(filling: &str) -> NewEvent {
 /// The clock is paused: it jumps ahead whenever everybody waits, so nobody waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_recovers_by_itself() {
-    let log = Arc::new(Gated { log: MemoryLog::new(), open: Mutex::new(true), changed: Condvar::new() });
+    let log = Arc::new(Gated::new());
     let broker = Broker::on_log(Config::default(), log.clone(), None, Arc::new(SystemClock)).await.unwrap();
     let broker = Arc::new(broker);
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();

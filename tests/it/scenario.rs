@@ -12,6 +12,8 @@
 //! advance 90000                                   milliseconds on the clock
 //! ```
 
+mod consumers;
+
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
     Offset, Outcome, Position, ProducerId, Published, Read, Registered, Result, Sequence, SubjectTypeId, TopicChange,
@@ -23,7 +25,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -73,6 +75,8 @@ struct World {
     memory: Arc<MemoryLog>,
     folder: TempDir,
     broker: Option<Broker>,
+    /// Consumers by the names the text gives them.
+    consumers: Mutex<BTreeMap<String, Uuid>>,
 }
 
 /// A line's words: what stands alone, and `name=value`.
@@ -115,6 +119,7 @@ impl World {
             memory: Arc::new(MemoryLog::new()),
             folder: TempDir::new().unwrap(),
             broker: None,
+            consumers: Mutex::default(),
         };
         world.open().await;
         world
@@ -180,7 +185,10 @@ impl World {
                 let through = Sequence(words.plain[1].parse().unwrap());
                 Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))
             }
-            _ => panic!("unknown verb {verb}"),
+            _ => {
+                let answer = self.ask_about_consumers(verb, &words, rest).await;
+                answer.unwrap_or_else(|| panic!("unknown verb {verb}"))
+            }
         }
     }
 

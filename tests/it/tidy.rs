@@ -16,7 +16,7 @@ const FUNCTION_LINES_MAX: usize = 80;
 const FLOORS: [&[&str]; 6] = [
     &["clock"],
     &["ledger"],
-    &["config", "filters", "topics", "types", "events"],
+    &["config", "filters", "topics", "types", "events", "consumers"],
     &["broker"],
     &["rest", "cli"],
     &["lib", "main"],

@@ -1,0 +1,148 @@
+//! Consumers and their groups: who reads a topic through which filter, and how far a group has come.
+
+use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A consumer as one asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewConsumer {
+    /// The name its instances share; offsets are the group's.
+    pub consumer_group: String,
+    /// What it reads.
+    pub topic: TopicId,
+    /// Event types it wants; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<GtsPattern>,
+    /// Subject types it wants; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subject_types: Vec<GtsPattern>,
+    /// A CEL expression over the event's members.
+    #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
+    pub cel: Option<String>,
+    /// How long it lives without polling; half a minute when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_timeout: Option<Span>,
+    /// How a group's members divide the events; broadcast when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+}
+
+impl NewConsumer {
+    /// A consumer of a whole topic, with the usual session.
+    #[must_use]
+    pub fn new(consumer_group: impl Into<String>, topic: TopicId) -> Self {
+        Self {
+            consumer_group: consumer_group.into(),
+            topic,
+            types: Vec::new(),
+            subject_types: Vec::new(),
+            cel: None,
+            session_timeout: None,
+            distribution: None,
+        }
+    }
+}
+
+/// How the members of a group divide the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// Each member sees them all.
+    #[default]
+    Broadcast,
+    /// Each event goes to one live member.
+    Shared,
+}
+
+/// One reading instance with a filter and a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Consumer {
+    /// Made by the broker.
+    pub id: Uuid,
+    /// The name its instances share.
+    pub consumer_group: String,
+    /// What it reads.
+    pub topic: TopicId,
+    /// Event types it wants, spelt as they were sent; empty: any.
+    #[serde(default)]
+    pub types: Vec<GtsPattern>,
+    /// Subject types it wants, spelt as they were sent; empty: any.
+    #[serde(default)]
+    pub subject_types: Vec<GtsPattern>,
+    /// A CEL expression over the event's members.
+    #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
+    pub cel: Option<String>,
+    /// How long it lives without polling.
+    pub session_timeout: Span,
+    /// How the group's members divide the events.
+    pub distribution: Distribution,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last polled or committed; now, while a poll of it waits.
+    pub last_seen_at: Timestamp,
+    /// `lastSeenAt` plus the session: it lives at least until then.
+    pub expires_at: Timestamp,
+}
+
+/// A group as it stands, topic by topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsumerGroup {
+    /// Its name.
+    pub consumer_group: String,
+    /// The topics it has members or an offset in, in order of their ids.
+    pub topics: Vec<GroupTopic>,
+}
+
+/// How far a group has come in one topic, and who reads there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupTopic {
+    /// The topic.
+    pub topic: TopicId,
+    /// What the group has said it has seen; 0 while it has said nothing.
+    pub committed_offset: Offset,
+    /// The topic's last sequence.
+    pub tail: Offset,
+    /// How many sequences lie between the two.
+    pub lag: u64,
+    /// Its live consumers there, in order of their ids.
+    pub members: Vec<Member>,
+}
+
+/// A live consumer as its group sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// Which one.
+    pub consumer_id: Uuid,
+    /// When it last polled or committed.
+    pub last_seen_at: Timestamp,
+    /// Events handed to it and not done; none in a broadcast.
+    pub in_flight: u64,
+}
+
+/// The order to move a group's offset, back or forth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupReset {
+    /// In which topic.
+    pub topic: TopicId,
+    /// Where to.
+    pub to: ResetTo,
+}
+
+/// Where a group's offset is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetTo {
+    /// Behind this sequence.
+    Offset(Offset),
+    /// Before the first event that is still there.
+    Earliest,
+    /// Behind the last event.
+    Latest,
+    /// Before the first event created at this time or later.
+    Time(Timestamp),
+}

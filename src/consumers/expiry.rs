@@ -1,0 +1,69 @@
+//! Clearing away expired consumers, so that neither the state nor this process remembers them for ever.
+//!
+//! - A consumer is cleared away by a fact, at its deadline by the log's time, so every process forgets the same ones.
+//! - Nobody sees the difference: an expired consumer is not found before that either.
+
+use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
+use crate::clock::Clock;
+use crate::ledger::{Command, Decision, Entry, Ledger, chore};
+use contract::Result;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The chore: clears away now and then until the ledger is gone or closes.
+pub(crate) async fn keep_expiring(
+    ledger: Weak<Ledger>,
+    sessions: Arc<Sessions>,
+    clock: Arc<dyn Clock>,
+    every: Duration,
+) {
+    chore::keep(ledger, every, |ledger| {
+        let (sessions, now) = (Arc::clone(&sessions), clock.now());
+        async move { drop(expire(&ledger, &sessions, now).await) }
+    })
+    .await;
+}
+
+/// Clears away every consumer that is gone at `now`.
+async fn expire(ledger: &Ledger, sessions: &Sessions, now: i64) -> Result<()> {
+    loop {
+        let ids = overdue(ledger, sessions, now);
+        if ids.is_empty() || ledger.submit(Expire(ids)).await? == 0 {
+            break;
+        }
+    }
+    let readers = ledger.readers();
+    sessions.retain(|id| readers.consumer(id).is_some());
+    Ok(())
+}
+
+/// Consumers past their deadline that do not wait in this process.
+fn overdue(ledger: &Ledger, sessions: &Sessions, now: i64) -> Vec<Uuid> {
+    let readers = ledger.readers();
+    let is_over = |id: &Uuid| readers.consumer(*id).is_some_and(|entry| !sessions.is_live(entry, now));
+    readers.overdue(now).filter(is_over).take(EXPIRED_PER_ENTRY_MAX).collect()
+}
+
+/// Clears away those of these consumers that are past their deadline; answers how many.
+struct Expire(Vec<Uuid>);
+
+impl Command for Expire {
+    type Answer = usize;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<usize> {
+        let readers = decision.readers();
+        let is_overdue = |id: &&Uuid| readers.known(**id).is_ok() && readers.live(**id).is_err();
+        let ids: Vec<_> = self.0.iter().filter(is_overdue).copied().collect();
+        drop(readers);
+        let count = ids.len();
+        if count > 0 {
+            decision.add_entry(Entry::ConsumersExpired { ids })?;
+        }
+        Ok(count)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * size_of::<Uuid>()
+    }
+}

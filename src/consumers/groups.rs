@@ -1,0 +1,222 @@
+//! Groups: the consumers of one name, and how far they have come together in each topic.
+//!
+//! - A group is there while it has a live consumer or an offset; offsets outlive consumers.
+//! - A commit never moves an offset back: a late one of a slow member changes nothing. Only a reset does.
+//! - An offset lies between 0 and the topic's tail.
+
+use super::Consumers;
+use crate::ledger::{Command, Decision, Entry, Group, GroupKey, Ledger, Readers, Registry, TopicEntry, read_failed};
+use contract::{
+    ConsumerGroup, Cursor, Error, GroupReset, GroupTopic, Kind, Member, Offset, Page, ResetTo, Result, Sequence,
+    Timestamp, TopicId, Violation, limits,
+};
+use log::{Find, Limit, LogError, Range};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+impl Consumers<'_> {
+    /// Records how far a consumer's group has come; answers how it stands.
+    pub(crate) async fn commit(&self, id: Uuid, offset: Offset) -> Result<GroupTopic> {
+        let now = self.clock.now();
+        let entry = self.find(id, now)?;
+        self.ledger.submit(Commit { id, offset }).await?;
+        self.sessions.of(&entry.consumer, now)?.saw(now);
+        let name = &entry.consumer.consumer_group;
+        let topics = self.group(name)?.topics;
+        let topic = topics.into_iter().find(|row| row.topic == entry.consumer.topic);
+        topic.ok_or_else(|| Error::not_found("consumer group"))
+    }
+
+    /// Groups in order of their names, the page at `cursor`.
+    pub(crate) fn groups(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<ConsumerGroup>> {
+        self.reader.check_limit(limit)?;
+        let (registry, now) = (self.ledger.registry(), self.clock.now());
+        let readers = self.ledger.readers();
+        let groups =
+            readers.groups().filter_map(|(name, group)| self.group_view(&readers, &registry, name, group, now));
+        Ok(Page::of(groups, cursor, limit, |group| group.consumer_group.clone()))
+    }
+
+    /// One group.
+    pub(crate) fn group(&self, name: &str) -> Result<ConsumerGroup> {
+        let (registry, now) = (self.ledger.registry(), self.clock.now());
+        let readers = self.ledger.readers();
+        let view = readers.group(name).and_then(|group| self.group_view(&readers, &registry, name, group, now));
+        view.ok_or_else(|| Error::not_found("consumer group"))
+    }
+
+    /// Moves a group's offset; answers how the group stands.
+    pub(crate) async fn reset(&self, name: &str, reset: GroupReset) -> Result<ConsumerGroup> {
+        if let Some(violation) = check_name(name) {
+            return Err(Error::invalid(violation.pointer, violation.detail));
+        }
+        let target = target(self.ledger, &reset).await?;
+        let key = GroupKey { group: name.to_owned(), topic: reset.topic };
+        self.ledger.submit(Reset { key, target }).await?;
+        self.group(name)
+    }
+
+    /// A group as it stands; `None` where it has neither a live consumer nor an offset.
+    fn group_view(
+        &self,
+        readers: &Readers,
+        registry: &Registry,
+        name: &str,
+        group: &Group,
+        now: i64,
+    ) -> Option<ConsumerGroup> {
+        let mut topics = BTreeMap::new();
+        for (topic, offset) in &group.offsets {
+            topics.insert(topic, standing(registry, topic, *offset));
+        }
+        for entry in readers.members(name).filter(|entry| self.sessions.is_live(entry, now)) {
+            let topic = &entry.consumer.topic;
+            let standing = topics.entry(topic).or_insert_with(|| standing(registry, topic, Offset::ZERO));
+            let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
+            standing.members.push(Member { consumer_id: entry.consumer.id, last_seen_at, in_flight: 0 });
+        }
+        let topics: Vec<_> = topics.into_values().collect();
+        (!topics.is_empty()).then(|| ConsumerGroup { consumer_group: name.to_owned(), topics })
+    }
+}
+
+/// How far a group has come in a topic, members aside.
+fn standing(registry: &Registry, topic: &TopicId, committed_offset: Offset) -> GroupTopic {
+    // A commit is shown a moment before the tail it rests on.
+    let tail = registry.topic(topic).map_or(Offset::ZERO, |known| known.tail().into()).max(committed_offset);
+    let lag = tail.0 - committed_offset.0;
+    GroupTopic { topic: topic.clone(), committed_offset, tail, lag, members: Vec::new() }
+}
+
+/// What is wrong with a group's name, if anything.
+pub(super) fn check_name(name: &str) -> Option<Violation> {
+    let detail = match name {
+        "" => "must not be empty".to_owned(),
+        _ if name.len() > limits::LABEL_BYTES_MAX => format!("may have at most {} bytes", limits::LABEL_BYTES_MAX),
+        _ if name.chars().any(char::is_control) => "must not hold control characters".to_owned(),
+        _ => return None,
+    };
+    Some(Violation::new("/consumerGroup", detail))
+}
+
+/// Where a reset goes, as far as the log can tell beforehand.
+#[derive(Clone, Copy)]
+enum Target {
+    Offset(Offset),
+    Tail,
+}
+
+async fn target(ledger: &Ledger, reset: &GroupReset) -> Result<Target> {
+    let registry = ledger.registry();
+    let topic = registry.topic(&reset.topic).ok_or_else(not_registered)?;
+    Ok(match reset.to {
+        ResetTo::Offset(offset) => Target::Offset(offset),
+        ResetTo::Latest => Target::Tail,
+        ResetTo::Earliest => Target::Offset(before_earliest(ledger, topic).await?),
+        ResetTo::Time(time) => Target::Offset(before_time(ledger, topic, time).await?),
+    })
+}
+
+/// The offset before the first event that is still there; the tail where none is.
+async fn before_earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Offset> {
+    match ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+        Ok(_) => Ok(Offset::ZERO),
+        Err(LogError::Trimmed(earliest)) => Ok(Offset(earliest.0.saturating_sub(1))),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+/// The offset before the topic's first event created at `time` or later; the tail where all are older.
+async fn before_time(ledger: &Ledger, topic: &TopicEntry, time: Timestamp) -> Result<Offset> {
+    // The tail is looked at first: what is stored while the log is searched comes behind it and is not skipped.
+    let tail = topic.tail();
+    // Events carry whole milliseconds; the first that is not before `time` is the next whole one.
+    let millis = (time.nanos() + 999_999).div_euclid(1_000_000);
+    let millis = i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX });
+    let found = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+    Ok(found.map_or(tail.into(), |header| Offset(header.sequence.0.saturating_sub(1))))
+}
+
+fn not_registered() -> Error {
+    Error::invalid("/topic", "is not registered")
+}
+
+/// A topic's last sequence, decided or durable.
+fn tail_of(decision: &Decision<'_>, topic: &TopicId) -> Result<Offset> {
+    let number = decision.registry().topic(topic).ok_or_else(not_registered)?.number;
+    Ok(decision.tail(number).into())
+}
+
+fn check_offset(offset: Offset, tail: Offset) -> Result<()> {
+    match offset <= tail {
+        true => Ok(()),
+        false => Err(Error::invalid("/offset", "lies beyond the topic's tail")),
+    }
+}
+
+/// An offset that is new needs room.
+fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
+    if known.is_some() || decision.readers().has_room_for_offset() {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Overloaded, "This broker holds as many offsets of groups as it may.").with_retry_after(60))
+}
+
+struct Commit {
+    id: Uuid,
+    offset: Offset,
+}
+
+impl Command for Commit {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let entry = decision.readers().live(self.id)?;
+        let (group, topic) = (entry.consumer.consumer_group.clone(), entry.consumer.topic.clone());
+        let key = GroupKey { group, topic };
+        check_offset(self.offset, tail_of(decision, &key.topic)?)?;
+        if entry.is_due(decision.now()) {
+            decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
+        }
+        let known = decision.readers().offset(&key);
+        if known.is_none_or(|known| known < self.offset) {
+            check_room(decision, known)?;
+            let GroupKey { group, topic } = key;
+            decision.add_entry(Entry::OffsetCommitted { group, topic, offset: self.offset })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+struct Reset {
+    key: GroupKey,
+    target: Target,
+}
+
+impl Command for Reset {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let tail = tail_of(decision, &self.key.topic)?;
+        let offset = match self.target {
+            Target::Offset(offset) => offset,
+            Target::Tail => tail,
+        };
+        check_offset(offset, tail)?;
+        let known = decision.readers().offset(&self.key);
+        if known != Some(offset) {
+            check_room(decision, known)?;
+            let GroupKey { group, topic } = self.key.clone();
+            decision.add_entry(Entry::OffsetReset { group, topic, offset })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.key.group.len()
+    }
+}

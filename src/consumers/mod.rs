@@ -1,0 +1,303 @@
+//! Consumers: who reads a topic through which filter, for as long as it keeps coming.
+//!
+//! - Consumers are facts in the log: they survive a restart. When each was last seen is known here at once and recorded
+//!   now and then ([`sessions`]), so that polling does not write.
+//! - Expired is gone: such a consumer is found nowhere, whether or not its row has been cleared away yet.
+//! - A filter is compiled once per consumer and process, not once per poll.
+//! - A poll that waits keeps its consumer alive; one whose consumer is deleted meanwhile ends, not found.
+//!
+//! How far a group has come is [`groups`]' business, what matches a filter `filters`', what is read `events`'.
+
+mod expiry;
+mod groups;
+mod sessions;
+
+pub(crate) use expiry::keep_expiring;
+pub(crate) use sessions::Sessions;
+
+use crate::clock::Clock;
+use crate::events::Reader;
+use crate::filters::{self, Compiled};
+use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Ledger};
+use contract::{
+    Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
+    Violation, limits,
+};
+use sessions::Session;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Most expired consumers cleared away by one entry.
+const EXPIRED_PER_ENTRY_MAX: usize = 1000;
+
+/// The consumers of one log, on behalf of callers.
+pub(crate) struct Consumers<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) reader: Reader<'a>,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+impl Consumers<'_> {
+    /// Makes a consumer.
+    pub(crate) async fn create(&self, consumer: NewConsumer) -> Result<Consumer> {
+        let filter = check(&consumer)?;
+        let consumer = self.ledger.submit(Create { id: Uuid::new_v4(), consumer }).await?;
+        self.sessions.open(consumer.id, filter, consumer.created_at.millis());
+        Ok(consumer)
+    }
+
+    /// One consumer.
+    pub(crate) fn get(&self, id: Uuid) -> Result<Consumer> {
+        let now = self.clock.now();
+        Ok(self.view(&self.find(id, now)?, now))
+    }
+
+    /// Consumers in order of their ids, of one group or of all, the page at `cursor`.
+    pub(crate) fn list(&self, group: Option<&str>, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Consumer>> {
+        self.reader.check_limit(limit)?;
+        let now = self.clock.now();
+        let readers = self.ledger.readers();
+        let rows: Box<dyn DoubleEndedIterator<Item = &ConsumerEntry>> = match group {
+            Some(group) => Box::new(readers.members(group)),
+            None => Box::new(readers.consumers()),
+        };
+        let live = rows.filter(|entry| self.sessions.is_live(entry, now));
+        let page = Page::of(live, cursor, limit, |entry| entry.consumer.id.to_string());
+        Ok(page.map(|entry| self.view(entry, now)))
+    }
+
+    /// Ends a consumer.
+    pub(crate) async fn delete(&self, id: Uuid) -> Result<()> {
+        self.find(id, self.clock.now())?;
+        self.ledger.submit(Delete(id)).await?;
+        self.sessions.end(id);
+        Ok(())
+    }
+
+    /// What is there now for a consumer.
+    pub(crate) async fn read(&self, id: Uuid, offset: Offset, limit: usize) -> Result<EventPage> {
+        self.reader.check_limit(limit)?;
+        let (entry, session) = self.arrive(id)?;
+        self.record(&entry, Presence::Arrived).await?;
+        self.reader.read_through(&entry.consumer.topic, offset, limit, &session.filter).await
+    }
+
+    /// The same, or as soon as there is something, or nothing when the time is up.
+    pub(crate) async fn wait(&self, id: Uuid, offset: Offset, limit: usize, timeout: Duration) -> Result<EventPage> {
+        self.reader.check_timeout(timeout)?;
+        self.reader.check_limit(limit)?;
+        let (entry, session) = self.arrive(id)?;
+        let waiting = session.wait(self.clock);
+        self.record(&entry, Presence::Arrived).await?;
+        let topic = &entry.consumer.topic;
+        let page = tokio::select! {
+            page = self.reader.wait_through(topic, offset, limit, &session.filter, timeout) => page?,
+            gone = self.stay(id, entry.unrecorded_millis(), &session) => return Err(gone),
+        };
+        self.stayed(id).await?;
+        drop(waiting);
+        Ok(page)
+    }
+
+    /// A consumer that lives.
+    fn find(&self, id: Uuid, now: i64) -> Result<ConsumerEntry> {
+        let known = self.ledger.readers().consumer(id).cloned();
+        known.filter(|entry| self.sessions.is_live(entry, now)).ok_or_else(|| Error::not_found("consumer"))
+    }
+
+    /// A consumer that lives comes again: its session begins anew.
+    fn arrive(&self, id: Uuid) -> Result<(ConsumerEntry, Arc<Session>)> {
+        let now = self.clock.now();
+        let entry = self.find(id, now)?;
+        let session = self.sessions.of(&entry.consumer, now)?;
+        session.saw(now);
+        Ok((entry, session))
+    }
+
+    /// Records that a consumer was seen, if that was last done too long ago. Reading goes on where nothing can be
+    /// written: then the session lives in this process alone.
+    async fn record(&self, entry: &ConsumerEntry, presence: Presence) -> Result<()> {
+        if !entry.is_due(self.clock.now()) {
+            return Ok(());
+        }
+        let id = entry.consumer.id;
+        match self.ledger.submit(See { id, presence }).await {
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.sessions.end(id);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps a consumer alive while it waits; answers only when it is gone.
+    async fn stay(&self, id: Uuid, every_millis: i64, session: &Session) -> Error {
+        let every = Duration::from_millis(every_millis.unsigned_abs().max(1));
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(every) => (),
+                () = session.ended() => return Error::not_found("consumer"),
+            }
+            if let Err(gone) = self.stayed(id).await {
+                return gone;
+            }
+        }
+    }
+
+    /// A consumer has waited until now.
+    async fn stayed(&self, id: Uuid) -> Result<()> {
+        let entry = self.ledger.readers().consumer(id).cloned().ok_or_else(|| Error::not_found("consumer"))?;
+        self.record(&entry, Presence::Waited).await
+    }
+
+    /// A consumer as this process knows it.
+    fn view(&self, entry: &ConsumerEntry, now: i64) -> Consumer {
+        let seen_at = self.sessions.seen_at(entry, now);
+        Consumer {
+            last_seen_at: Timestamp::from_millis(seen_at),
+            expires_at: Timestamp::from_millis(seen_at.saturating_add(entry.session_millis())),
+            ..Consumer::clone(&entry.consumer)
+        }
+    }
+}
+
+/// The filter of a consumer that follows the rules; all it breaks otherwise.
+fn check(consumer: &NewConsumer) -> Result<Compiled> {
+    let mut violations = Vec::new();
+    violations.extend(groups::check_name(&consumer.consumer_group));
+    for (pointer, patterns) in [("/types", &consumer.types), ("/subjectTypes", &consumer.subject_types)] {
+        if patterns.len() > limits::CONSUMER_TYPES_MAX {
+            violations.push(Violation::new(pointer, format!("may name at most {}", limits::CONSUMER_TYPES_MAX)));
+        }
+    }
+    let seconds = limits::SESSION_SECONDS_MIN..=limits::SESSION_SECONDS_MAX;
+    let bounds = seconds.start() * 1000..=seconds.end() * 1000;
+    if consumer.session_timeout.as_ref().is_some_and(|session| !bounds.contains(&session.millis())) {
+        let detail = format!("must be between {} and {} seconds", seconds.start(), seconds.end());
+        violations.push(Violation::new("/sessionTimeout", detail));
+    }
+    if consumer.distribution == Some(Distribution::Shared) {
+        violations.push(Violation::new("/distribution", "shared groups are not available yet"));
+    }
+    let filter = filters::compile(&filter_of(&consumer.types, &consumer.subject_types, consumer.cel.as_ref()));
+    if let Err(error) = &filter {
+        violations.push(Violation::new("/CEL", error.detail()));
+    }
+    match filter {
+        Ok(filter) if violations.is_empty() => Ok(filter),
+        _ => {
+            Err(Error::new(Kind::Validation, "The consumer breaks the rules; see `errors`.")
+                .with_violations(violations))
+        }
+    }
+}
+
+fn filter_of(types: &[contract::GtsPattern], subject_types: &[contract::GtsPattern], cel: Option<&String>) -> Filter {
+    let (types, subject_types) = (types.to_vec(), subject_types.to_vec());
+    Filter { types, subject_types, cel: cel.cloned(), ..Filter::default() }
+}
+
+/// Why a consumer counts as seen.
+#[derive(Clone, Copy)]
+enum Presence {
+    /// It came: then it must not be past its deadline.
+    Arrived,
+    /// It has been here all the time: then only being cleared away or deleted ends it.
+    Waited,
+}
+
+struct Create {
+    id: Uuid,
+    consumer: NewConsumer,
+}
+
+impl Create {
+    fn at(&self, now: i64) -> Consumer {
+        let NewConsumer { consumer_group, topic, types, subject_types, cel, .. } = self.consumer.clone();
+        let session_timeout =
+            self.consumer.session_timeout.clone().unwrap_or_else(|| Span::seconds(limits::SESSION_SECONDS_DEFAULT));
+        Consumer {
+            id: self.id,
+            consumer_group,
+            topic,
+            types,
+            subject_types,
+            cel,
+            distribution: self.consumer.distribution.unwrap_or_default(),
+            created_at: Timestamp::from_millis(now),
+            last_seen_at: Timestamp::from_millis(now),
+            expires_at: Timestamp::from_millis(now.saturating_add(session_timeout.millis())),
+            session_timeout,
+        }
+    }
+}
+
+impl Command for Create {
+    type Answer = Consumer;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Consumer> {
+        if decision.registry().topic(&self.consumer.topic).is_none() {
+            return Err(Error::invalid("/topic", "is not registered; register the topic first"));
+        }
+        if !decision.readers().has_room_for_consumer() {
+            let ids = decision.readers().overdue(EXPIRED_PER_ENTRY_MAX);
+            if ids.is_empty() {
+                let detail = "This broker holds as many consumers as it may; delete some, or let them expire.";
+                return Err(Error::new(Kind::Overloaded, detail).with_retry_after(30));
+            }
+            decision.add_entry(Entry::ConsumersExpired { ids })?;
+        }
+        let consumer = self.at(decision.now());
+        decision.add_entry(Entry::ConsumerCreated { consumer: consumer.clone() })?;
+        Ok(consumer)
+    }
+
+    fn bytes(&self) -> usize {
+        let patterns = self.consumer.types.iter().chain(&self.consumer.subject_types);
+        let cel = self.consumer.cel.as_ref().map_or(0, String::len);
+        self.consumer.consumer_group.len() + cel + patterns.map(|pattern| pattern.as_str().len()).sum::<usize>()
+    }
+}
+
+struct Delete(Uuid);
+
+impl Command for Delete {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.readers().known(self.0)?;
+        decision.add_entry(Entry::ConsumerDeleted { id: self.0 })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+struct See {
+    id: Uuid,
+    presence: Presence,
+}
+
+impl Command for See {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let entry = match self.presence {
+            Presence::Arrived => decision.readers().live(self.id)?,
+            Presence::Waited => decision.readers().known(self.id)?,
+        };
+        // Several polls of one consumer may find it due at once; one entry is enough.
+        if entry.is_due(decision.now()) {
+            decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,219 @@
+//! Sessions: what this process knows of its consumers beyond the log.
+//!
+//! - A session begins anew at once when its consumer comes, without a word to the log. The log hears of it when what it
+//!   knows is a third of the session old; so it knows a consumer's last coming to within that third.
+//! - Where every poll comes through this process, and it was here for the last one, a session ends exactly on time. Where
+//!   others serve the same log, or after a restart, it ends by the log's deadline: never early, up to a third late.
+//! - While a poll waits its session does not end; it begins anew when the wait ends, however it ends.
+//! - There is at most one for each consumer of the log; those of consumers that are gone are let go by the chore.
+
+use super::filter_of;
+use crate::clock::Clock;
+use crate::filters::{self, Compiled};
+use crate::ledger::ConsumerEntry;
+use contract::{Consumer, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// The sessions of one log's consumers in this process.
+pub(crate) struct Sessions {
+    /// Whether nobody else serves this log.
+    sole: bool,
+    open: Mutex<HashMap<Uuid, Arc<Session>>>,
+}
+
+/// One consumer's session.
+pub(super) struct Session {
+    /// What the consumer wants.
+    pub(super) filter: Compiled,
+    /// When it last came to this process, in milliseconds.
+    seen_at: AtomicI64,
+    /// How many polls of it wait.
+    waiting: AtomicUsize,
+    ended: watch::Sender<bool>,
+}
+
+impl Sessions {
+    /// No sessions yet, of a log that this process serves alone or not.
+    pub(crate) fn new(sole: bool) -> Self {
+        Self { sole, open: Mutex::default() }
+    }
+
+    /// Opens the session of a consumer just made.
+    pub(super) fn open(&self, id: Uuid, filter: Compiled, seen_at: i64) -> Arc<Session> {
+        let session = Session {
+            filter,
+            seen_at: AtomicI64::new(seen_at),
+            waiting: AtomicUsize::new(0),
+            ended: watch::Sender::new(false),
+        };
+        Arc::clone(self.lock().entry(id).or_insert_with(|| Arc::new(session)))
+    }
+
+    /// The session of a consumer that comes at `now`; opened if this process has not seen it before.
+    pub(super) fn of(&self, consumer: &Consumer, now: i64) -> Result<Arc<Session>> {
+        if let Some(session) = self.find(consumer.id) {
+            return Ok(session);
+        }
+        let filter = filters::compile(&filter_of(&consumer.types, &consumer.subject_types, consumer.cel.as_ref()))?;
+        Ok(self.open(consumer.id, filter, now))
+    }
+
+    /// When a consumer was last seen, as far as this process can know; now, while it waits.
+    pub(super) fn seen_at(&self, entry: &ConsumerEntry, now: i64) -> i64 {
+        match self.find(entry.consumer.id) {
+            Some(session) if session.is_waiting() => now.max(entry.seen_at),
+            Some(session) => session.seen_at().max(entry.seen_at),
+            None => entry.seen_at,
+        }
+    }
+
+    /// Whether a consumer of the log lives.
+    pub(super) fn is_live(&self, entry: &ConsumerEntry, now: i64) -> bool {
+        match self.find(entry.consumer.id) {
+            Some(session) if session.is_waiting() => true,
+            Some(session) if self.sole => {
+                now < session.seen_at().max(entry.seen_at).saturating_add(entry.session_millis())
+            }
+            _ => now < entry.deadline(),
+        }
+    }
+
+    /// A consumer is gone: so is its session, and whoever waits in it.
+    pub(super) fn end(&self, id: Uuid) {
+        if let Some(session) = self.lock().remove(&id) {
+            session.ended.send_replace(true);
+        }
+    }
+
+    /// Ends the sessions of consumers that are gone.
+    pub(super) fn retain(&self, is_there: impl Fn(Uuid) -> bool) {
+        self.lock().retain(|id, session| {
+            let stays = is_there(*id);
+            if !stays {
+                session.ended.send_replace(true);
+            }
+            stays
+        });
+    }
+
+    fn find(&self, id: Uuid) -> Option<Arc<Session>> {
+        self.lock().get(&id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    /// Its consumer was here at `now`.
+    pub(super) fn saw(&self, now: i64) {
+        self.seen_at.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Its consumer waits until what this answers is dropped.
+    pub(super) fn wait<'a>(&'a self, clock: &'a dyn Clock) -> Waiting<'a> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting { session: self, clock }
+    }
+
+    /// Answers when its consumer is gone.
+    pub(super) async fn ended(&self) {
+        // The sender is this session's own, so it is there for as long as anybody asks.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    fn seen_at(&self) -> i64 {
+        self.seen_at.load(Ordering::Relaxed)
+    }
+}
+
+/// A poll that waits.
+pub(super) struct Waiting<'a> {
+    session: &'a Session,
+    clock: &'a dyn Clock,
+}
+
+impl Drop for Waiting<'_> {
+    /// First seen, then no longer waiting: in between nobody may find the session over.
+    fn drop(&mut self) {
+        self.session.saw(self.clock.now());
+        self.session.waiting.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use contract::{Distribution, Filter, Timestamp};
+
+    /// A consumer with a session of 30 s, recorded as seen at `seen_at`.
+    fn entry(seen_at: i64) -> ConsumerEntry {
+        let time = Timestamp::from_millis(0);
+        let consumer = Consumer {
+            id: Uuid::from_u128(1),
+            consumer_group: "g".to_owned(),
+            topic: "gts.hx.core.events.topic.v1~".parse().unwrap(),
+            types: Vec::new(),
+            subject_types: Vec::new(),
+            cel: None,
+            session_timeout: "PT30S".parse().unwrap(),
+            distribution: Distribution::Broadcast,
+            created_at: time,
+            last_seen_at: time,
+            expires_at: time,
+        };
+        ConsumerEntry { consumer: Arc::new(consumer), seen_at }
+    }
+
+    #[test]
+    fn a_session_ends_on_time_where_every_poll_is_known_and_by_the_deadline_elsewhere() {
+        for (sole, came, recorded, last) in [
+            (true, Some(9_000), 0, 38_999),
+            (true, Some(0), 5_000, 34_999), // somebody else recorded it later
+            (true, None, 0, 39_999),        // after a restart
+            (false, Some(9_000), 0, 39_999),
+            (false, None, 0, 39_999),
+        ] {
+            let (sessions, entry) = (Sessions::new(sole), entry(recorded));
+            if let Some(came) = came {
+                sessions.of(&entry.consumer, came).unwrap();
+            }
+            let lives = |now| sessions.is_live(&entry, now);
+            assert_eq!((lives(last), lives(last + 1)), (true, false), "{sole} {came:?} {recorded}");
+        }
+    }
+
+    #[test]
+    fn a_session_with_several_waiting_polls_lasts_until_the_last_one_ends() {
+        let (sessions, entry, clock) = (Sessions::new(true), entry(0), ManualClock::at(0));
+        let session = sessions.open(entry.consumer.id, filters::compile(&Filter::default()).unwrap(), 0);
+        let (one, other) = (session.wait(&clock), session.wait(&clock));
+        clock.advance(1_000_000);
+        drop(one);
+        clock.advance(1_000_000);
+        assert!(sessions.is_live(&entry, clock.now()));
+        assert_eq!(sessions.seen_at(&entry, clock.now()), 2_000_000);
+        drop(other);
+        assert!(sessions.is_live(&entry, 2_029_999) && !sessions.is_live(&entry, 2_030_000));
+    }
+
+    #[test]
+    fn only_the_sessions_of_consumers_that_are_there_are_kept() {
+        let sessions = Sessions::new(true);
+        for id in [1, 2] {
+            sessions.open(Uuid::from_u128(id), filters::compile(&Filter::default()).unwrap(), 0);
+        }
+        sessions.retain(|id| id == Uuid::from_u128(2));
+        assert_eq!(sessions.lock().keys().collect::<Vec<_>>(), [&Uuid::from_u128(2)]);
+    }
+}

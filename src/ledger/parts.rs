@@ -1,0 +1,130 @@
+//! The parts of the small state beside the registry: maps that change row by row, too large to copy on every change.
+//!
+//! - The durable rows of a part stand behind one lock, held for one look: the writer folds into them, everybody reads
+//!   them. So what is shown is what is durable, and nothing is copied to be shown.
+//! - Decisions see a part through its layer of what is not durable yet ([`super::layer`]).
+//! - A new part adds a field and a line to each function here; the decision itself need not know.
+
+use super::entry::Entry;
+use super::readers::{Decided, Layered, Readers, ReadersLayer, ReadersSnapshot, Rows};
+use contract::Position;
+use log::Header;
+use serde::{Deserialize, Serialize};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+/// The durable rows of every part.
+#[derive(Default)]
+pub struct Parts {
+    readers: RwLock<Readers>,
+}
+
+/// What was decided about each part and is not durable yet.
+#[derive(Default)]
+pub(super) struct Layers {
+    readers: ReadersLayer,
+}
+
+/// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
+/// not fold it, and the log is folded instead.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PartsSnapshot {
+    readers: ReadersSnapshot,
+}
+
+impl Parts {
+    /// Consumers and the offsets of groups. Held, it keeps the writer from folding: look and let go.
+    pub fn readers(&self) -> RwLockReadGuard<'_, Readers> {
+        self.readers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in one fact.
+    pub(super) fn apply(&self, entry: &Entry, header: &Header) {
+        self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
+    }
+
+    pub(super) fn snapshot(&self) -> PartsSnapshot {
+        PartsSnapshot { readers: self.readers().snapshot() }
+    }
+}
+
+impl From<PartsSnapshot> for Parts {
+    fn from(snapshot: PartsSnapshot) -> Self {
+        Self { readers: RwLock::new(snapshot.readers.into()) }
+    }
+}
+
+impl Layers {
+    /// Consumers and offsets as decided so far, judged at `now`.
+    pub(super) fn readers<'a>(&'a self, parts: &'a Parts, now: i64) -> Decided<'a> {
+        Decided { durable: parts.readers(), layer: &self.readers, now }
+    }
+
+    /// Makes a fact visible to the decisions that follow.
+    pub(super) fn note(&mut self, parts: &Parts, entry: &Entry, header: &Header) {
+        let mut readers = Layered { durable: &parts.readers(), layer: &mut self.readers, at: header.position };
+        readers.apply(entry, header.time);
+    }
+
+    /// Takes back the facts behind `after`.
+    pub(super) fn undo(&mut self, after: Position) {
+        self.readers.undo(after);
+    }
+
+    /// Facts up to `through` are durable and in the parts.
+    pub(super) fn settle(&mut self, through: Position) {
+        self.readers.settle(through);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decision::{Decision, Overlay};
+    use super::super::readers::GroupKey;
+    use super::super::state::State;
+    use super::super::table::Tables;
+    use super::*;
+    use contract::{Offset, TopicId};
+
+    const GROUP: &str = "billing";
+
+    fn topic() -> TopicId {
+        "gts.hx.core.events.topic.v1~".parse().unwrap()
+    }
+
+    fn commit(decision: &mut Decision<'_>, offset: u64) {
+        let (group, topic) = (GROUP.to_owned(), topic());
+        decision.add_entry(Entry::OffsetCommitted { group, topic, offset: Offset(offset) }).unwrap();
+    }
+
+    fn decided(decision: &Decision<'_>) -> Option<u64> {
+        decision.readers().offset(&GroupKey { group: GROUP.to_owned(), topic: topic() }).map(Offset::get)
+    }
+
+    fn durable(state: &State) -> Option<u64> {
+        state.parts.readers().group(GROUP).map(|group| group.offsets[&topic()].0)
+    }
+
+    #[test]
+    fn a_fact_is_decided_first_then_durable_and_then_no_longer_in_the_layer() {
+        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        commit(&mut decision, 1);
+        let mark = decision.mark();
+        commit(&mut decision, 2);
+        commit(&mut decision, 3);
+        assert_eq!((decided(&decision), durable(&state)), (Some(3), None));
+        decision.undo(mark);
+        assert_eq!(decided(&decision), Some(1));
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        commit(&mut decision, 4);
+        let records = overlay.take_records();
+        assert_eq!(records.len(), 2);
+        for (record, offset) in records.iter().zip([1, 4]) {
+            state.apply(record);
+            overlay.settled(record);
+            assert_eq!(durable(&state), Some(offset));
+            assert_eq!(decided(&Decision::new(&state, &mut overlay, 1)), Some(4));
+        }
+        assert!(overlay.layers.readers.is_empty());
+    }
+}
