@@ -1,9 +1,10 @@
-//! The broker in process: one door to topics, types and events, over one log.
+//! The broker in process: one door to topics, types and events, over its logs.
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Storage};
-use crate::events::{self, Policy, Reader};
+use crate::events::{Intake, Policy, Reader};
 use crate::ledger::Ledger;
+use crate::logs::{LogFailure, Logs, Roots, Settings};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -23,10 +24,9 @@ use uuid::Uuid;
 /// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
 pub struct Broker {
     /// Shared with the retention chore, which ends when this is gone.
-    ledger: Arc<Ledger>,
+    logs: Arc<Logs>,
     policy: Policy,
     clock: Arc<dyn Clock>,
-    log_kind: &'static str,
     filter_failures: AtomicU64,
 }
 
@@ -35,6 +35,8 @@ pub struct Broker {
 pub enum OpenError {
     /// The log could not be opened or read.
     Log(LogError),
+    /// A log that topics live in did not open.
+    SideLog(LogFailure),
     /// What the configuration declares was refused.
     Declared(Error),
 }
@@ -64,28 +66,39 @@ impl Broker {
         state: Option<PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let log_kind = match config.storage {
-            Storage::Memory => "memory",
-            Storage::File { .. } => "file",
-        };
-        let ledger = Arc::new(Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?);
+        let ledger = Ledger::open(log, Arc::clone(&clock), state, config.checkpoint_rows).await?;
+        let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
         let every = Duration::from_secs(config.retention_check_seconds);
-        tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every));
         let policy = Policy { config, schemas: Schemas::default() };
-        let broker = Self { ledger, policy, clock, log_kind, filter_failures: AtomicU64::new(0) };
-        broker.declare().await?;
+        let broker = Self { logs, policy, clock, filter_failures: AtomicU64::new(0) };
+        if let Err(error) = broker.start().await {
+            broker.close().await;
+            return Err(error);
+        }
+        tokio::spawn(topics::keep_expiring(Arc::downgrade(&broker.logs), Arc::clone(&broker.clock), every));
         Ok(broker)
     }
 
-    /// Answers what was accepted, ends what waits, and leaves a checkpoint. The log is let go with the last handle.
-    pub async fn close(&self) {
-        self.ledger.close().await;
+    async fn start(&self) -> Result<(), OpenError> {
+        topics::find_again(&self.logs).await.map_err(OpenError::SideLog)?;
+        self.declare().await
     }
 
-    /// Why nothing is promised any more, if so: the log failed and must be opened again.
+    /// Answers what was accepted, ends what waits, and leaves checkpoints. The logs are let go with the last handle.
+    pub async fn close(&self) {
+        self.logs.close().await;
+    }
+
+    /// Why nothing is promised any more, if so: the default log failed and must be opened again.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
-        self.ledger.failure()
+        self.logs.default_ledger().failure()
+    }
+
+    /// Every log that failed, the default one first. A side log's failure stops its own topics alone.
+    #[must_use]
+    pub fn failures(&self) -> Vec<LogFailure> {
+        self.logs.failures()
     }
 
     /// How often a CEL filter had no answer for an event since the broker was opened.
@@ -96,14 +109,17 @@ impl Broker {
 
     /// Removes what is past its topic's retention now; answers how many sequences went.
     pub async fn expire(&self) -> Result<u64> {
-        topics::expire(&self.ledger, self.clock.now()).await
+        let mut removed = 0;
+        for ledger in self.logs.ledgers() {
+            removed += topics::expire(&ledger, self.clock.now()).await?;
+        }
+        Ok(removed)
     }
 
     /// Removes a topic's events up to and including `through`; answers how many sequences went.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
-        let registry = self.ledger.registry();
-        let topic = registry.topic(topic).ok_or_else(|| Error::not_found("topic"))?;
-        topics::trim(&self.ledger, topic, through).await
+        let found = self.logs.find(topic)?;
+        topics::trim(self.logs.ledger(&found.place), &found.topic, through).await
     }
 
     /// Registers what the configuration declares. A declared topic that exists is changed to what is declared, where
@@ -114,43 +130,57 @@ impl Broker {
             self.declare_topic(topic).await?;
         }
         if let Some(id) = &config.default_topic
-            && self.ledger.registry().topic(id).is_none()
+            && self.logs.default_ledger().registry().definition(id).is_none()
         {
-            topics::register(&self.ledger, self.log_kind, NewTopic::new(id.clone())).await?;
+            topics::register(&self.logs, NewTopic::new(id.clone())).await?;
         }
         for event_type in &config.event_types {
-            types::register(&self.ledger, event_type.clone()).await?;
+            types::register(self.logs.default_ledger(), event_type.clone()).await?;
         }
         Ok(())
     }
 
     async fn declare_topic(&self, declared: &NewTopic) -> Result<()> {
-        if self.ledger.registry().topic(&declared.id).is_some() {
+        if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
             let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = declared.clone();
             let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch };
-            topics::change(&self.ledger, &declared.id, change).await?;
+            topics::change(&self.logs, &declared.id, change).await?;
         }
-        topics::register(&self.ledger, self.log_kind, declared.clone()).await?;
+        topics::register(&self.logs, declared.clone()).await?;
         Ok(())
     }
 
     fn reader(&self) -> Reader<'_> {
         let limit_max = self.policy.config.read_events_max;
-        Reader { ledger: &self.ledger, limit_max, filter_failures: &self.filter_failures }
+        Reader { logs: &self.logs, limit_max, filter_failures: &self.filter_failures }
     }
+
+    fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
+        Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
+    }
+}
+
+fn log_settings(config: &Config) -> Settings {
+    let (default_type, default_log, segment_bytes) = match &config.storage {
+        Storage::Memory => ("memory", None, Options::default().segment_bytes),
+        Storage::File { path, segment_bytes } => ("file", Some(path.clone()), *segment_bytes),
+    };
+    let data = default_log.clone().or_else(|| config.data_folder.clone());
+    let roots = Roots { default_log, data, locations: config.storage_locations.clone() };
+    Settings { default_type, roots, segment_bytes, checkpoint_rows: config.checkpoint_rows }
 }
 
 impl EventBroker for Broker {
     fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
-        Box::pin(topics::register(&self.ledger, self.log_kind, topic))
+        Box::pin(topics::register(&self.logs, topic))
     }
 
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(topics::change(&self.ledger, topic, change))
+        Box::pin(topics::change(&self.logs, topic, change))
     }
 
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(async { topics::get(&self.ledger.registry(), id) })
+        Box::pin(async { topics::get(&self.logs.default_ledger().registry(), id) })
     }
 
     fn topics<'a>(
@@ -161,20 +191,20 @@ impl EventBroker for Broker {
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(topics::list(&self.ledger.registry(), pattern, after, limit))
+            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, after, limit))
         })
     }
 
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
-        Box::pin(topics::segments(&self.ledger, topic))
+        Box::pin(topics::segments(&self.logs, topic))
     }
 
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
-        Box::pin(types::register(&self.ledger, event_type))
+        Box::pin(types::register(self.logs.default_ledger(), event_type))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(async { types::get(&self.ledger.registry(), id) })
+        Box::pin(async { types::get(&self.logs.default_ledger().registry(), id) })
     }
 
     fn event_types<'a>(
@@ -185,12 +215,12 @@ impl EventBroker for Broker {
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(types::list(&self.ledger.registry(), pattern, after, limit))
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, after, limit))
         })
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(events::publish(&self.ledger, &self.policy, self.clock.as_ref(), event, producer))
+        Box::pin(self.intake(producer).publish(event))
     }
 
     fn publish_batch<'a>(
@@ -199,8 +229,7 @@ impl EventBroker for Broker {
         atomicity: Atomicity,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<BatchOutcome>> {
-        let (ledger, policy, clock) = (&self.ledger, &self.policy, self.clock.as_ref());
-        Box::pin(events::publish_batch(ledger, policy, clock, events, atomicity, producer))
+        Box::pin(self.intake(producer).publish_batch(events, atomicity))
     }
 
     fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
@@ -244,6 +273,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Log(error) => error.fmt(f),
+            Self::SideLog(failure) => failure.fmt(f),
             Self::Declared(error) if error.kind() == Kind::Unavailable => error.fmt(f),
             Self::Declared(error) => write!(f, "what the configuration declares was refused: {error}"),
         }
@@ -254,6 +284,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Log(error) => Some(error),
+            Self::SideLog(failure) => Some(&failure.error),
             Self::Declared(error) => Some(error),
         }
     }

@@ -10,6 +10,10 @@ use std::path::PathBuf;
 pub struct Config {
     /// Where the default log lies.
     pub storage: Storage,
+    /// Where logs lie that topics keep in files of their own, if the default log has no folder.
+    pub data_folder: Option<PathBuf>,
+    /// Folders in which topics may put logs by an absolute location.
+    pub storage_locations: Vec<PathBuf>,
     /// Topics registered at start.
     pub topics: Vec<NewTopic>,
     /// Event types registered at start.
@@ -96,6 +100,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             storage: Storage::Memory,
+            data_folder: None,
+            storage_locations: Vec::new(),
             topics: Vec::new(),
             event_types: Vec::new(),
             routes: Vec::new(),

@@ -1,12 +1,13 @@
 //! The event broker: typed events, published, numbered, kept durably in order, read and replayed.
 //!
-//! - One log; everything that happens is a record appended to it, and all state is a fold of it.
+//! - Everything that happens is a record appended to a log, and all state is a fold of it. There is one log, unless a
+//!   topic asks for another.
 //! - `decide` and `apply` are pure; only the writer of the [`ledger`] does I/O.
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
 //! Rooms: [`Broker`] is the door; `topics`, `types` and `events` hold the verbs; `filters` says which events a reader
-//! wants; `ledger` owns order and state. HTTP and SQL live elsewhere.
+//! wants; `logs` knows which log a topic lives in; `ledger` owns one log's order and state. HTTP and SQL live elsewhere.
 
 mod broker;
 mod clock;
@@ -14,9 +15,11 @@ mod config;
 mod events;
 pub mod filters;
 pub mod ledger;
+mod logs;
 mod topics;
 mod types;
 
 pub use broker::{Broker, OpenError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
+pub use logs::LogFailure;

@@ -36,6 +36,10 @@ pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 pub const SUBJECT_TYPES_MAX: usize = 256;
 /// Most topics in one log.
 pub const TOPICS_MAX: usize = 10_000;
+/// Most logs beside the default one; each has threads, a lock and tables of its own.
+pub const LOGS_MAX: usize = 64;
+/// Longest `streaming.location`, in bytes.
+pub const LOCATION_BYTES_MAX: usize = 1024;
 /// Most event types in one log.
 pub const EVENT_TYPES_MAX: usize = 10_000;
 /// Rows of the broker's tables kept in RAM before they go to disk.

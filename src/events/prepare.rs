@@ -6,6 +6,7 @@
 use super::{fingerprint, text};
 use crate::config::{Config, Route, Unregistered};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
+use crate::logs::{Located, Logs, Place};
 use crate::types::Schemas;
 use contract::{
     AggregateSequence, Error, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp, Violation,
@@ -29,6 +30,8 @@ pub(crate) struct Prepared {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) expected: Option<AggregateSequence>,
     pub(crate) topic: Arc<TopicEntry>,
+    /// The log its topic lives in.
+    pub(crate) place: Place,
     /// The definition its type had; `None` where nobody registered it.
     pub(crate) type_defined_at: Option<Position>,
     pub(crate) event_type: contract::EventTypeId,
@@ -37,12 +40,12 @@ pub(crate) struct Prepared {
 /// A refusal, and the topic it concerns where that could be told.
 pub(crate) struct Refused {
     pub(crate) error: Error,
-    pub(crate) topic: Option<TopicNumber>,
+    pub(crate) topic: Option<(Place, TopicNumber)>,
 }
 
 /// Checks and writes everything about `event` that does not depend on its place in the log.
 pub(crate) fn prepare(
-    policy: &Policy,
+    (policy, logs): (&Policy, &Logs),
     registry: &Registry,
     event: &NewEvent,
     producer: Option<&ProducerId>,
@@ -51,12 +54,12 @@ pub(crate) fn prepare(
     let nowhere = |error| Refused { error, topic: None };
     check_profile(policy.config.gts_profile, event).map_err(nowhere)?;
     let known = find_type(policy, registry, event).map_err(nowhere)?;
-    let topic = find_topic(policy, registry, event, known).map_err(nowhere)?;
-    let here = |error| Refused { error, topic: Some(topic.number) };
+    let found = find_topic((policy, logs), registry, event, known).map_err(nowhere)?;
+    let here = |error| Refused { error, topic: Some((found.place.clone(), found.topic.number)) };
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
     let data = check_data(policy, known, event).map_err(here)?;
-    build(event, producer, known, topic, &data, now).map_err(here)
+    build(event, producer, known, &found, &data, now).map_err(here)
 }
 
 fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> Result<Option<&'a Arc<TypeEntry>>> {
@@ -68,12 +71,12 @@ fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> R
 }
 
 /// The type names the topic; else the most specific route; else the default.
-fn find_topic<'a>(
-    policy: &Policy,
-    registry: &'a Registry,
+fn find_topic(
+    (policy, logs): (&Policy, &Logs),
+    registry: &Registry,
     event: &NewEvent,
     known: Option<&Arc<TypeEntry>>,
-) -> Result<&'a Arc<TopicEntry>> {
+) -> Result<Located> {
     let routed = |event: &NewEvent| {
         let id = event.event_type.as_gts();
         let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
@@ -88,7 +91,8 @@ fn find_topic<'a>(
     if event.topic.as_ref().is_some_and(|asked| *asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
-    registry.topic(&resolved).ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
+    let found = logs.locate(registry, &resolved)?;
+    found.ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
 }
 
 fn check_profile(profile: Profile, event: &NewEvent) -> Result<()> {
@@ -205,10 +209,11 @@ fn build(
     event: &NewEvent,
     producer: Option<&ProducerId>,
     known: Option<&Arc<TypeEntry>>,
-    topic: &Arc<TopicEntry>,
+    found: &Located,
     data: &Value,
     now: i64,
 ) -> Result<Prepared> {
+    let topic = &found.topic;
     let topic_id = &topic.topic.definition.id;
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
@@ -237,6 +242,7 @@ fn build(
         sequence: event.sequence.map(|sequence| Sequence(sequence.unsigned_abs())),
         expected: event.expected_aggregate_sequence,
         topic: Arc::clone(topic),
+        place: found.place.clone(),
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
     })

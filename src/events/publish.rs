@@ -2,11 +2,15 @@
 //!
 //! - A unit is written whole or leaves no trace. Duplicates of what was stored before stand apart: they abort nothing
 //!   and are not undone.
-//! - What was prepared against a definition that has changed since is prepared again, not forced through.
+//! - What was prepared against a definition that has changed since is prepared again, not forced through. Types are the
+//!   default log's: a side log's decision cannot see them, so an event there is held against its type as it was when the
+//!   event was prepared. No order holds between two logs, so nobody can tell that it came before the change.
 
 use super::prepare::{Policy, Prepared, Refused, prepare};
+use super::spread::{Spread, across_logs, publish_by_log, spread};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
+use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
     Published, Result, StoredEvent,
@@ -16,46 +20,56 @@ use log::{Limit, Range, Record, TopicNumber};
 /// How often a request is prepared anew because definitions changed under it, before it is told to come back.
 const PREPARE_TRIES_MAX: usize = 8;
 
-/// Publishes one event.
-pub(crate) async fn publish(
-    ledger: &Ledger,
-    policy: &Policy,
-    clock: &dyn Clock,
-    event: NewEvent,
-    producer: Option<&ProducerId>,
-) -> Result<Published> {
-    let mut outcomes = publish_batch(ledger, policy, clock, vec![event], Atomicity::PerTopic, producer).await?;
-    outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+/// Publishes on behalf of one caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Intake<'a> {
+    pub(crate) logs: &'a Logs,
+    pub(crate) policy: &'a Policy,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) producer: Option<&'a ProducerId>,
 }
 
-/// Publishes several events; `Err` means that none was looked at.
-pub(crate) async fn publish_batch(
-    ledger: &Ledger,
-    policy: &Policy,
-    clock: &dyn Clock,
-    events: Vec<NewEvent>,
-    atomicity: Atomicity,
-    producer: Option<&ProducerId>,
-) -> Result<BatchOutcome> {
-    check_size(policy, &events)?;
-    for _ in 0..PREPARE_TRIES_MAX {
-        let registry = ledger.registry();
-        let now = clock.now();
-        let items: Vec<_> = events.iter().map(|event| prepare(policy, &registry, event, producer, now)).collect();
-        let request = Request { units: units(&items, atomicity), items };
-        if request.items.iter().all(Result::is_err) {
-            return Ok(request
-                .items
-                .into_iter()
-                .map(|item| Err(item.err().map_or_else(aborted, |r| r.error)))
-                .collect());
-        }
-        if let Decided::Items(items) = ledger.submit(request).await? {
-            return outcomes(ledger, items).await;
-        }
+impl Intake<'_> {
+    /// Publishes one event.
+    pub(crate) async fn publish(self, event: NewEvent) -> Result<Published> {
+        let mut outcomes = self.publish_batch(vec![event], Atomicity::PerTopic).await?;
+        outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
-    Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
-        .with_retry_after(1))
+
+    /// Publishes several events; `Err` means that none was looked at.
+    pub(crate) async fn publish_batch(self, events: Vec<NewEvent>, atomicity: Atomicity) -> Result<BatchOutcome> {
+        check_size(self.policy, &events)?;
+        self.publish_units(events, atomicity).await
+    }
+
+    /// The same, of events that are few and small enough.
+    pub(super) async fn publish_units(self, events: Vec<NewEvent>, atomicity: Atomicity) -> Result<BatchOutcome> {
+        for _ in 0..PREPARE_TRIES_MAX {
+            let registry = self.logs.default_ledger().registry();
+            let now = self.clock.now();
+            let scope = (self.policy, self.logs);
+            let items: Vec<_> =
+                events.iter().map(|event| prepare(scope, &registry, event, self.producer, now)).collect();
+            let place = match spread(&items) {
+                Spread::One(place) => place,
+                Spread::Several if atomicity == Atomicity::All => return Err(across_logs(&items)),
+                Spread::Several => return Ok(publish_by_log(self, events, &items).await),
+            };
+            if items.iter().all(Result::is_err) {
+                return Ok(items.into_iter().map(refusal).collect());
+            }
+            let ledger = self.logs.ledger(&place);
+            if let Decided::Items(items) = ledger.submit(Request::new(items, atomicity, &place)).await? {
+                return outcomes(ledger, items).await;
+            }
+        }
+        Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
+            .with_retry_after(1))
+    }
+}
+
+fn refusal(item: Result<Prepared, Refused>) -> Result<Published> {
+    Err(item.err().map_or_else(aborted, |refused| refused.error))
 }
 
 fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
@@ -76,7 +90,7 @@ fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
     Ok(())
 }
 
-/// Which items stand or fall together, by index; each list in the order submitted.
+/// Which items of one log stand or fall together, by index; each list in the order submitted.
 fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
     if atomicity == Atomicity::All {
         return vec![(0..items.len()).collect()];
@@ -85,7 +99,7 @@ fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<u
     for (index, item) in items.iter().enumerate() {
         let topic = match item {
             Ok(prepared) => Some(prepared.draft.topic),
-            Err(refused) => refused.topic,
+            Err(refused) => refused.topic.as_ref().map(|(_, topic)| *topic),
         };
         match units.iter_mut().find(|(known, _)| topic.is_some() && *known == topic) {
             Some((_, unit)) => unit.push(index),
@@ -95,10 +109,12 @@ fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<u
     units.into_iter().map(|(_, unit)| unit).collect()
 }
 
-/// A request ready to be decided.
+/// A request to one log, ready to be decided.
 struct Request {
     items: Vec<Result<Prepared, Refused>>,
     units: Vec<Vec<usize>>,
+    /// Types are the default log's.
+    knows_types: bool,
 }
 
 enum Decided {
@@ -134,13 +150,17 @@ impl Command for Request {
 }
 
 impl Request {
+    fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
+        Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default }
+    }
+
     /// Whether everything it was prepared against is still so.
     fn is_fresh(&self, decision: &Decision<'_>) -> bool {
         let registry = decision.registry();
         self.items.iter().flatten().all(|item| {
             let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
             let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
-            topic == Some(item.topic.defined_at) && event_type == item.type_defined_at
+            topic == Some(item.topic.defined_at) && (!self.knows_types || event_type == item.type_defined_at)
         })
     }
 

@@ -1,9 +1,12 @@
 //! What is registered: topics and event types. Small, immutable once published, shared by everyone.
 //!
 //! - A change makes a new registry; whoever holds the old one keeps a consistent view.
+//! - The default log's registry also names the topics that live in other logs, as they are defined; a log's own registry
+//!   numbers its own topics.
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
 use super::entry::Entry;
+use super::home::{Home, Placed};
 use super::tag::tag;
 use contract::{EventType, EventTypeId, Position, Sequence, Span, Topic, TopicId, limits};
 use log::TopicNumber;
@@ -19,6 +22,8 @@ pub struct Registry {
     /// By number; topic `n` stands at `n - 1`.
     topics: Vec<Arc<TopicEntry>>,
     numbers: BTreeMap<TopicId, TopicNumber>,
+    /// Topics that live in other logs.
+    placed: BTreeMap<TopicId, Arc<PlacedTopic>>,
     types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
 }
 
@@ -33,6 +38,15 @@ pub struct TopicEntry {
     pub defined_at: Position,
     /// Its last durable sequence; waiting readers watch it.
     pub tail: watch::Sender<Sequence>,
+}
+
+/// A topic that lives in another log.
+#[derive(Debug)]
+pub struct PlacedTopic {
+    /// Its definition, and where it lives.
+    pub placed: Placed,
+    /// The entry that defined it so.
+    pub defined_at: Position,
 }
 
 /// A registered event type.
@@ -80,15 +94,44 @@ impl Registry {
         self.topics.get((number.0 as usize).checked_sub(1)?)
     }
 
-    /// All topics in order of their ids.
+    /// A topic that lives in another log.
+    #[must_use]
+    pub fn placed(&self, id: &TopicId) -> Option<&Arc<PlacedTopic>> {
+        self.placed.get(id)
+    }
+
+    /// All topics that live in other logs, in order of their ids.
+    pub fn placed_topics(&self) -> impl Iterator<Item = &Arc<PlacedTopic>> {
+        self.placed.values()
+    }
+
+    /// A topic as it is defined, wherever it lives.
+    #[must_use]
+    pub fn definition(&self, id: &TopicId) -> Option<&Topic> {
+        let here = self.topic(id).map(|known| &known.topic);
+        here.or_else(|| Some(&self.placed(id)?.placed.topic))
+    }
+
+    /// All topics as they are defined, wherever they live, in order of their ids.
+    pub fn definitions(&self) -> impl Iterator<Item = &Topic> {
+        let mut here = self.topics().map(|known| &known.topic).peekable();
+        let mut elsewhere = self.placed_topics().map(|known| &known.placed.topic).peekable();
+        std::iter::from_fn(move || match (here.peek(), elsewhere.peek()) {
+            (Some(one), Some(other)) if other.definition.id < one.definition.id => elsewhere.next(),
+            (None, _) => elsewhere.next(),
+            _ => here.next(),
+        })
+    }
+
+    /// All topics of this log in order of their ids.
     pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicEntry>> {
         self.numbers.values().filter_map(|number| self.topic_numbered(*number))
     }
 
-    /// How many topics there are.
+    /// How many topics there are, here and elsewhere.
     #[must_use]
     pub fn topic_count(&self) -> usize {
-        self.topics.len()
+        self.topics.len() + self.placed.len()
     }
 
     /// The number the next topic gets.
@@ -127,6 +170,8 @@ impl Registry {
             Entry::HistoryCarried { .. } | Entry::TopicTrimmed { .. } => (),
             Entry::TopicRegistered { number, topic } => self.add_topic(number, topic, position, Sequence::ZERO),
             Entry::TopicChanged { topic } => self.change_topic(topic, position),
+            Entry::TopicPlaced { placed } => self.place(placed, position),
+            Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
         }
     }
@@ -137,6 +182,20 @@ impl Registry {
         self.version = self.version.max(defined_at);
         self.numbers.insert(topic.definition.id.clone(), number);
         self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail: watch::Sender::new(tail) }));
+    }
+
+    /// Takes in where a topic lives.
+    pub(super) fn place(&mut self, placed: Placed, defined_at: Position) {
+        self.version = self.version.max(defined_at);
+        let id = placed.topic.definition.id.clone();
+        self.placed.insert(id, Arc::new(PlacedTopic { placed, defined_at }));
+    }
+
+    fn empty_memory(&mut self, floor: Sequence) {
+        for known in self.placed.values_mut().filter(|known| matches!(known.placed.home, Home::Memory(_))) {
+            let PlacedTopic { placed, defined_at } = known.as_ref();
+            *known = Arc::new(PlacedTopic { placed: Placed { floor, ..placed.clone() }, defined_at: *defined_at });
+        }
     }
 
     fn change_topic(&mut self, topic: Topic, defined_at: Position) {

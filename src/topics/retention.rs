@@ -6,6 +6,7 @@
 
 use crate::clock::Clock;
 use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
+use crate::logs::Logs;
 use contract::{Result, Sequence, Span, Streaming};
 use log::{Find, Limit, LogError, Range, Record};
 use std::collections::HashSet;
@@ -18,17 +19,19 @@ const EVERY_MIN: Duration = Duration::from_millis(10);
 /// How many events are looked at for one carrying entry.
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
-/// The chore: expires now and then until the ledger is gone or closes. A tick that fails is simply tried again.
-pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration) {
-    let Some(mut closing) = ledger.upgrade().map(|ledger| ledger.closing()) else { return };
+/// The chore: expires in every log now and then, until they are gone or close. A tick that fails is simply tried again.
+pub(crate) async fn keep_expiring(logs: Weak<Logs>, clock: Arc<dyn Clock>, every: Duration) {
+    let Some(mut closing) = logs.upgrade().map(|logs| logs.default_ledger().closing()) else { return };
     let every = every.max(EVERY_MIN);
     loop {
         tokio::select! {
             () = tokio::time::sleep(jittered(every)) => (),
             _ = closing.wait_for(|closing| *closing) => return,
         }
-        let Some(ledger) = ledger.upgrade() else { return };
-        let _ = expire(&ledger, clock.now()).await;
+        let Some(ledgers) = logs.upgrade().map(|logs| logs.ledgers()) else { return };
+        for ledger in ledgers {
+            let _ = expire(&ledger, clock.now()).await;
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod fixtures;
 mod idempotency;
 mod kill;
 mod limits;
+mod logs;
 mod model;
 mod overload;
 mod publishing;
