@@ -214,11 +214,12 @@ impl Shared {
         let registry = state.registry();
         if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
             *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(registry);
+            // A new topic may come with a past: numbers given in a log that is gone.
+            registry.topics().for_each(|topic| topic.show_tail(state.tail(topic.number)));
         }
         for number in topics {
             if let Some(topic) = registry.topic_numbered(number) {
-                let tail = state.tail(number);
-                topic.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
+                topic.show_tail(state.tail(number));
             }
         }
         self.position.send_replace(state.position());

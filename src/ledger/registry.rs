@@ -68,6 +68,11 @@ impl TopicEntry {
         self.topic.definition.idempotent_retention.as_ref().map_or(default, Span::millis)
     }
 
+    /// Shows its last durable sequence, and wakes who waits for it.
+    pub(super) fn show_tail(&self, tail: Sequence) {
+        self.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
+    }
+
     /// Its last durable sequence.
     #[must_use]
     pub fn tail(&self) -> Sequence {
