@@ -37,10 +37,22 @@ pub(crate) struct Prepared {
     pub(crate) event_type: contract::EventTypeId,
 }
 
+/// An event's text, with the id it got.
+struct Written {
+    id: Uuid,
+    text: text::Text,
+}
+
 /// A refusal, and the topic it concerns where that could be told.
 pub(crate) struct Refused {
     pub(crate) error: Error,
     pub(crate) topic: Option<(Place, TopicNumber)>,
+}
+
+impl Refused {
+    fn in_topic(found: &Located, error: Error) -> Self {
+        Self { error, topic: Some((found.place.clone(), found.topic.number)) }
+    }
 }
 
 /// Checks and writes everything about `event` that does not depend on its place in the log.
@@ -55,11 +67,12 @@ pub(crate) fn prepare(
     check_profile(policy.config.gts_profile, event).map_err(nowhere)?;
     let known = find_type(policy, registry, event).map_err(nowhere)?;
     let found = find_topic((policy, logs), registry, event, known).map_err(nowhere)?;
-    let here = |error| Refused { error, topic: Some((found.place.clone(), found.topic.number)) };
+    let here = |error| Refused::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
     let data = check_data(policy, known, event).map_err(here)?;
-    build(event, producer, known, &found, &data, now).map_err(here)
+    let text = write(event, known, &found.topic, now).map_err(here)?;
+    Ok(build(event, producer, known, found, (&data, text)))
 }
 
 fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> Result<Option<&'a Arc<TypeEntry>>> {
@@ -205,24 +218,26 @@ fn check_version(event: &NewEvent) -> Result<()> {
 
 const SCHEMA_VERSION: &str = "1.0";
 
+/// The event's text, all but what only the log can know.
+fn write(event: &NewEvent, known: Option<&Arc<TypeEntry>>, topic: &TopicEntry, now: i64) -> Result<Written> {
+    let id = event.id.unwrap_or_else(Uuid::new_v4);
+    let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
+    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
+    let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version)
+        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
+    match text.bytes.len() > limits::EVENT_BYTES_MAX {
+        true => Err(too_large()),
+        false => Ok(Written { id, text }),
+    }
+}
+
 fn build(
     event: &NewEvent,
     producer: Option<&ProducerId>,
     known: Option<&Arc<TypeEntry>>,
-    found: &Located,
-    data: &Value,
-    now: i64,
-) -> Result<Prepared> {
-    let topic = &found.topic;
-    let topic_id = &topic.topic.definition.id;
-    let id = event.id.unwrap_or_else(Uuid::new_v4);
-    let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
-    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
-    let text = text::write(event, id, topic_id, occurred_at, version)
-        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
-    if text.bytes.len() > limits::EVENT_BYTES_MAX {
-        return Err(too_large());
-    }
+    Located { place, topic }: Located,
+    (data, Written { id, text }): (&Value, Written),
+) -> Prepared {
     let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let draft = EventDraft {
@@ -237,15 +252,15 @@ fn build(
         text: text.bytes,
         splice: text.splice,
     };
-    Ok(Prepared {
+    Prepared {
         draft,
         sequence: event.sequence.map(|sequence| Sequence(sequence.unsigned_abs())),
         expected: event.expected_aggregate_sequence,
-        topic: Arc::clone(topic),
-        place: found.place.clone(),
+        topic,
+        place,
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
-    })
+    }
 }
 
 fn refuse(violations: Vec<Violation>, detail: &'static str) -> Result<()> {

@@ -7,7 +7,7 @@ use contract::{
 };
 use event_broker::ledger::{Command, Decision, Entry, Home, Ledger, Placed};
 use event_broker::{Broker, Config, ManualClock, OpenError, Storage};
-use log::file::{FileLog, Options};
+use log::file::{FileLog, FolderLock, Options};
 use serde_json::value::RawValue;
 use std::path::Path;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn a_topic_in_files_of_its_own_keeps_every_promise_of_the_default_log() {
 fn retention_runs_in_every_log() {
     check(
         r#"
-        topic brief retention=PT1H window=PT10M streaming={"location":"file://brief"} -> created
+        topic brief window=PT10M streaming={"location":"file://brief","retention":"PT1H"} -> created
         topic long streaming={"location":"file://brief"} -> created
         type placed topic=brief                     -> created
         type kept topic=long                        -> created
@@ -294,6 +294,33 @@ async fn without_a_data_folder_a_relative_location_is_refused_with_what_to_do() 
     }
 }
 
+#[tokio::test]
+async fn a_log_that_does_not_open_leaves_no_topic_behind() {
+    let folder = TempDir::new().unwrap();
+    let broker = open(Config::folder(folder.path())).await;
+    let side = topic("side", r#"{"location":"side"}"#);
+    let another = FolderLock::acquire(&folder.path().join("logs/side")).unwrap();
+    let error = broker.register_topic(side.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(broker.topic(&side.id).await.unwrap_err().kind(), Kind::NotFound);
+    assert!(broker.failures().is_empty());
+    drop(another);
+    assert!(matches!(broker.register_topic(side).await.unwrap(), Registered::Created(_)));
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_has_only_so_many_logs() {
+    let broker = open(Config::default()).await;
+    let named = |number: usize| topic(&format!("t{number}"), &format!(r#"{{"location":"memory://{number}"}}"#));
+    for number in 0..contract::limits::LOGS_MAX {
+        broker.register_topic(named(number)).await.unwrap();
+    }
+    assert_eq!(broker.register_topic(named(1000)).await.unwrap_err().kind(), Kind::Overloaded);
+    assert!(matches!(broker.register_topic(named(0)).await.unwrap(), Registered::Unchanged(_)));
+    broker.close().await;
+}
+
 /// Writes one fact, whatever it means.
 struct Note(Entry);
 
@@ -331,6 +358,12 @@ async fn a_crash_between_the_two_logs_is_repaired_when_the_broker_is_opened() {
         assert_eq!(publish(&broker, "side", expected).await.unwrap().sequence.0, u64::try_from(expected).unwrap());
         broker.close().await;
     }
+    // The same between the topic's own log and the default log's second word about it.
+    placed_only(folder.path(), side.clone(), false).await;
+    let broker = open(Config::folder(folder.path())).await;
+    assert_eq!(publish(&broker, "side", 3).await.unwrap().sequence, Sequence(3));
+    broker.close().await;
+    drop(broker);
     // From then on the topic's own log must know it.
     std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
     let Err(OpenError::SideLog(failure)) = Broker::open(Config::folder(folder.path())).await else { panic!("opened") };
