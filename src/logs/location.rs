@@ -7,11 +7,10 @@
 
 use crate::ledger::Home;
 use contract::{Streaming, StreamingOptions, Violation, limits};
+use log::file::SIDE_LOGS_FOLDER;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Logs of the data folder lie in here, beside the default one's own `log`.
-const LOGS_FOLDER: &str = "logs";
 /// What topics share that ask for another type of log and name none.
 const UNNAMED: &str = "default";
 /// Longest name of one folder, in bytes.
@@ -134,7 +133,7 @@ pub(crate) struct Roots {
 impl Roots {
     /// Where this home lies, if it may.
     pub(super) fn place(&self, home: &Home) -> Result<Lies, Violation> {
-        let logs = self.data.as_deref().map(|data| real(&data.join(LOGS_FOLDER))).transpose()?;
+        let logs = self.data.as_deref().map(|data| real(&data.join(SIDE_LOGS_FOLDER))).transpose()?;
         match (home, logs) {
             (Home::Memory(_), _) => Ok(Lies::InMemory(home.clone())),
             (Home::DataFolder(folder), Some(logs)) => {

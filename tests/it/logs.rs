@@ -391,6 +391,14 @@ async fn a_log_that_lost_its_topics_or_is_damaged_keeps_the_broker_from_opening_
     std::fs::write(&segment, bytes).unwrap();
     let error = Broker::open(Config::folder(folder.path())).await.err().unwrap().to_string();
     assert!(error.contains("file://side") && error.contains("at offset"), "{error}");
+    let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_event-broker"));
+    let output = verify.args(["verify", "--data"]).arg(folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("0 damaged") && said.contains("logs/side/log/00000000000000000001.1.log at offset"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
