@@ -8,9 +8,10 @@ use crate::logs::{LogFailure, Logs, Roots, Settings};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Error, EventBroker, EventPage,
-    EventType, EventTypeId, GtsPattern, Kind, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId,
-    Published, Read, Registered, Result, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Cursor, Error, EventBroker,
+    EventPage, EventType, EventTypeId, GtsPattern, Kind, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page,
+    ProducerId, Published, Read, Registered, Result, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId,
+    Unread,
 };
 use log::file::{FileLog, Options};
 use log::{Log, LogError, MemoryLog};
@@ -124,6 +125,23 @@ impl Broker {
         topics::trim(self.logs.ledger(&found.place), &found.topic, through).await
     }
 
+    /// Publishes a batch some of whose events could not even be read; those are refused in their places, and count as
+    /// refused events of their topics.
+    pub async fn publish_submitted(
+        &self,
+        events: Vec<Result<NewEvent, Unread>>,
+        atomicity: Atomicity,
+        producer: Option<&ProducerId>,
+    ) -> Result<BatchOutcome> {
+        self.intake(producer).publish_batch(events, atomicity).await
+    }
+
+    /// Most events and rows in one answer.
+    #[must_use]
+    pub const fn limit_max(&self) -> usize {
+        self.policy.config.read_events_max
+    }
+
     /// Registers what the configuration declares. A declared topic that exists is changed to what is declared, where
     /// that may change.
     async fn declare(&self) -> Result<(), OpenError> {
@@ -188,12 +206,12 @@ impl EventBroker for Broker {
     fn topics<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
-        after: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, after, limit))
+            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
         })
     }
 
@@ -212,12 +230,12 @@ impl EventBroker for Broker {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
-        after: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(types::list(&self.logs.default_ledger().registry(), pattern, after, limit))
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
         })
     }
 
@@ -231,7 +249,7 @@ impl EventBroker for Broker {
         atomicity: Atomicity,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<BatchOutcome>> {
-        Box::pin(self.intake(producer).publish_batch(events, atomicity))
+        Box::pin(self.publish_submitted(events.into_iter().map(Ok).collect(), atomicity, producer))
     }
 
     fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
@@ -244,6 +262,10 @@ impl EventBroker for Broker {
 
     fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
         Box::pin(async move { self.reader().read_log(&read).await })
+    }
+
+    fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>> {
+        Box::pin(async move { self.reader().wait_log(&read, timeout).await })
     }
 
     fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {

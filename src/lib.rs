@@ -16,6 +16,7 @@ mod events;
 pub mod filters;
 pub mod ledger;
 mod logs;
+pub mod rest;
 mod topics;
 mod types;
 

@@ -1,9 +1,9 @@
 //! The broker as a Rust program sees it, in process or over HTTP.
 
 use crate::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, EventPage, EventType, EventTypeId, GtsPattern,
-    LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId, Published, Read, Registered, Result,
-    Segments, StoredEvent, Topic, TopicChange, TopicId,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Cursor, EventPage, EventType, EventTypeId,
+    GtsPattern, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId, Published, Read, Registered,
+    Result, Segments, StoredEvent, Topic, TopicChange, TopicId,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub trait EventBroker: Send + Sync {
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>>;
     /// One topic.
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>>;
-    /// Topics in order of their ids, those matching `pattern` if there is one, behind `after`. Internal ones are left out.
+    /// Topics in order of their ids, those matching `pattern` if there is one, at `cursor`. Internal ones are left out.
     fn topics<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
-        after: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>>;
     /// The segments that hold a topic's events, oldest first.
@@ -36,11 +36,11 @@ pub trait EventBroker: Send + Sync {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>>;
     /// One event type.
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
-    /// Event types in order of their ids, those matching `pattern` if there is one, behind `after`.
+    /// Event types in order of their ids, those matching `pattern` if there is one, at `cursor`.
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
-        after: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>>;
 
@@ -60,6 +60,8 @@ pub trait EventBroker: Send + Sync {
     fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>>;
     /// All topics of the default log, in global order.
     fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>>;
+    /// The same, or as soon as there is something, or nothing when the time is up.
+    fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>>;
     /// The event first stored under this id.
     fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>>;
     /// Where an aggregate stands (`after` and `limit` do not matter).

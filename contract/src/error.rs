@@ -97,6 +97,15 @@ kinds! {
     ProjectionTimeout   = "EVENT_BROKER_PROJECTION_TIMEOUT",    504, "Projection timed out",        true,  true;
 }
 
+impl Kind {
+    /// The kind and the detail of an error that was printed, as serde's errors print those they carry.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<(Self, &str)> {
+        let (code, detail) = text.split_once(": ")?;
+        Self::ALL.iter().find(|kind| kind.code() == code).map(|kind| (*kind, detail))
+    }
+}
+
 /// One reason among several why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
@@ -140,7 +149,13 @@ impl Error {
     /// A validation error at one place.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let violation = Violation::new(pointer, detail);
-        Self::new(Kind::Validation, violation.detail.clone()).with_violations(vec![violation])
+        let Violation { pointer, detail } = &violation;
+        // Said of a member, it reads as a sentence with the member in front.
+        let sentence = match detail.starts_with(char::is_lowercase) {
+            true => format!("`{}` {detail}.", pointer.trim_start_matches('/')),
+            false => detail.clone(),
+        };
+        Self::new(Kind::Validation, sentence).with_violations(vec![violation])
     }
 
     /// No such thing, or none the caller may see.

@@ -199,6 +199,34 @@ pub struct Event {
     pub data: Box<RawValue>,
 }
 
+impl From<Event> for NewEvent {
+    /// The event to be published again: what the log assigned is left aside.
+    fn from(event: Event) -> Self {
+        Self {
+            id: Some(event.id),
+            event_type: event.event_type,
+            topic: Some(event.topic),
+            occurred_at: Some(event.occurred_at),
+            source: event.source,
+            subject: event.subject,
+            subject_type: event.subject_type,
+            tenant: event.tenant,
+            data_version: event.data_version,
+            sequence: None,
+            expected_aggregate_sequence: None,
+            trace_parent: event.trace_parent,
+            correlation_id: event.correlation_id,
+            causation_id: event.causation_id,
+            message_group: event.message_group,
+            deduplication_id: event.deduplication_id,
+            request_id: event.request_id,
+            actor: event.actor,
+            context: event.context,
+            data: event.data,
+        }
+    }
+}
+
 /// A stored event as the log keeps it: its numbers, and the JSON text that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
@@ -259,6 +287,17 @@ pub enum Atomicity {
     PerTopic,
     /// The whole request.
     All,
+    /// Each event by itself; the order is kept.
+    Each,
+}
+
+/// A submitted event that could not be read, and as much of it as its topic can be told from.
+#[derive(Debug, Clone)]
+pub struct Unread {
+    /// Why not.
+    pub error: Error,
+    /// Its type, where at least that was there.
+    pub event_type: Option<EventTypeId>,
 }
 
 /// What became of a batch: one result per event, in the order submitted.

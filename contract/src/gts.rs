@@ -403,7 +403,8 @@ impl<T: FromStr<Err = Error>> de::Visitor<'_> for FromText<T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(|error: Error| E::custom(error.detail()))
+        // With its code in front: whoever parses a request must tell this refusal from others.
+        text.parse().map_err(|error: Error| E::custom(error))
     }
 }
 

@@ -25,14 +25,15 @@ pub use broker::{BoxFuture, EventBroker};
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
 pub use event::{
-    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, Outcome, ProducerId, Published, StoredEvent,
+    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, Outcome, ProducerId, Published, StoredEvent, Unread,
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
 pub use json::{StrictJson, digest_form, parse_strict};
 pub use numbers::{AggregateSequence, Offset, Position, Sequence};
 pub use query::{
-    Aggregate, AggregateEvents, AggregateRead, EventPage, Filter, LogPage, LogRead, Page, Read, Segment, Segments,
+    Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
+    Segments,
 };
 pub use timestamp::Timestamp;
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};

@@ -1,9 +1,12 @@
 //! Questions about stored events, and their answers.
 
 use crate::{
-    AggregateSequence, GtsPattern, Offset, Position, Sequence, StoredEvent, SubjectTypeId, Timestamp, TopicId,
+    AggregateSequence, Error, GtsPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId, Timestamp,
+    TopicId,
 };
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use uuid::Uuid;
 
 /// Which events a reader wants. Values of one member widen, different members narrow; empty takes all.
@@ -136,17 +139,81 @@ pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
     /// Where the next page begins; absent on the last one.
-    pub next: Option<String>,
+    pub next: Option<Cursor>,
+    /// Where the page before ends; absent on the first one.
+    pub prev: Option<Cursor>,
 }
 
 impl<T> Page<T> {
-    /// The first `limit` rows; the last one's `cursor` is where the next page begins, if there is more.
-    pub fn of(rows: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -> String) -> Self {
-        let mut items: Vec<_> = rows.take(limit.saturating_add(1)).collect();
+    /// The page of `rows`, which come in order of their keys, that `cursor` names; the first one without.
+    pub fn of(
+        rows: impl DoubleEndedIterator<Item = T>,
+        cursor: Option<&Cursor>,
+        limit: usize,
+        key: impl Fn(&T) -> String,
+    ) -> Self {
+        // Rows on the other side of the cursor: they make the page's other neighbour.
+        let mut passed = false;
+        let mut side = |is_passed: bool| {
+            passed |= is_passed;
+            !is_passed
+        };
+        let most = limit.saturating_add(1);
+        let mut items: Vec<T> = match cursor {
+            None => rows.take(most).collect(),
+            Some(Cursor::After(last)) => rows.filter(|row| side(key(row) <= *last)).take(most).collect(),
+            Some(Cursor::Before(first)) => rows.rev().filter(|row| side(key(row) >= *first)).take(most).collect(),
+        };
         let more = items.len() > limit;
         items.truncate(limit);
-        let next = items.last().filter(|_| more).map(cursor);
-        Self { items, next }
+        let backwards = matches!(cursor, Some(Cursor::Before(_)));
+        if backwards {
+            items.reverse();
+        }
+        let (has_next, has_prev) = if backwards { (passed, more) } else { (more, passed) };
+        let next = items.last().filter(|_| has_next).map(|row| Cursor::After(key(row)));
+        let prev = items.first().filter(|_| has_prev).map(|row| Cursor::Before(key(row)));
+        Self { items, next, prev }
+    }
+}
+
+/// A place between two rows of a list. What it looks like on the wire means nothing to callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cursor {
+    /// The page behind this row.
+    After(String),
+    /// The page in front of this row.
+    Before(String),
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (side, key) = match self {
+            Self::After(key) => ('n', key),
+            Self::Before(key) => ('p', key),
+        };
+        write!(f, "{side}")?;
+        key.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refused = || Error::invalid("/cursor", "is not a cursor of this list");
+        let (side, hex) = text.split_at_checked(1).ok_or_else(refused)?;
+        let pairs = hex.as_bytes().chunks(2).map(|pair| {
+            let digits =
+                std::str::from_utf8(pair).ok().filter(|digits| digits.len() == 2 && !digits.starts_with('+'))?;
+            u8::from_str_radix(digits, 16).ok()
+        });
+        let key = pairs.collect::<Option<Vec<u8>>>().and_then(|bytes| String::from_utf8(bytes).ok());
+        match (side, key) {
+            ("n", Some(key)) => Ok(Self::After(key)),
+            ("p", Some(key)) => Ok(Self::Before(key)),
+            _ => Err(refused()),
+        }
     }
 }
 
@@ -178,4 +245,38 @@ pub struct Segments {
     pub topic: TopicId,
     /// The segments.
     pub segments: Vec<Segment>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(cursor: Option<&Cursor>, limit: usize) -> (String, Option<Cursor>, Option<Cursor>) {
+        let rows = ["a", "b", "c", "d", "e"].into_iter();
+        let page = Page::of(rows, cursor, limit, |row| (*row).to_owned());
+        (page.items.concat(), page.prev, page.next)
+    }
+
+    #[test]
+    fn a_list_can_be_walked_forwards_and_back() {
+        let (first, none, next) = page(None, 2);
+        assert_eq!((first.as_str(), none), ("ab", None));
+        let (second, prev, next) = page(next.as_ref(), 2);
+        assert_eq!(second, "cd");
+        let (third, _, end) = page(next.as_ref(), 2);
+        assert_eq!((third.as_str(), end), ("e", None));
+        let (back, before, again) = page(prev.as_ref(), 2);
+        assert_eq!((back.as_str(), before), ("ab", None));
+        assert_eq!(page(again.as_ref(), 2).0, "cd");
+    }
+
+    #[test]
+    fn a_cursor_survives_the_trip_and_nothing_else_passes_for_one() {
+        for cursor in [Cursor::After("gts.a~é".to_owned()), Cursor::Before(String::new())] {
+            assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        }
+        for text in ["", "x61", "n6", "n+6", "nzz", "nff", "é"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
 }

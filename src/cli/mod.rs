@@ -3,6 +3,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its streams")]
 
 mod bench;
+mod logging;
+mod serve;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Runs the broker: HTTP on the outside, the log on the inside.
+    Serve(serve::Arguments),
     /// Walks a log and checks every checksum, number and index.
     Verify(verify::Arguments),
     /// Publishes made-up events into a data folder and says how fast that went.
@@ -34,6 +38,7 @@ enum Command {
 /// Runs what the command line asks for.
 pub(crate) fn run() -> ExitCode {
     match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }

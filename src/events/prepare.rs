@@ -9,8 +9,8 @@ use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
 use crate::logs::{Located, Logs, Place};
 use crate::types::Schemas;
 use contract::{
-    AggregateSequence, Error, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp, Violation,
-    limits, parse_strict,
+    AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp,
+    TopicId, Unread, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
@@ -65,8 +65,9 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, Refused> {
     let nowhere = |error| Refused { error, topic: None };
     check_profile(policy.config.gts_profile, event).map_err(nowhere)?;
-    let known = find_type(policy, registry, event).map_err(nowhere)?;
-    let found = find_topic((policy, logs), registry, event, known).map_err(nowhere)?;
+    let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
+    let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
+    let found = found.map_err(nowhere)?;
     let here = |error| Refused::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
@@ -75,8 +76,21 @@ pub(crate) fn prepare(
     Ok(build(event, producer, known, found, (&data, text)))
 }
 
-fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> Result<Option<&'a Arc<TypeEntry>>> {
-    let known = registry.event_type(&event.event_type);
+/// The refusal of an event that could not be read; where its type is known, so is the topic it concerns.
+pub(crate) fn refuse_unread((policy, logs): (&Policy, &Logs), registry: &Registry, unread: &Unread) -> Refused {
+    let found = unread.event_type.as_ref().and_then(|event_type| {
+        let known = find_type(policy, registry, event_type).ok()?;
+        find_topic((policy, logs), registry, event_type, None, known).ok()
+    });
+    Refused { error: unread.error.clone(), topic: found.map(|found| (found.place, found.topic.number)) }
+}
+
+fn find_type<'a>(
+    policy: &Policy,
+    registry: &'a Registry,
+    event_type: &EventTypeId,
+) -> Result<Option<&'a Arc<TypeEntry>>> {
+    let known = registry.event_type(event_type);
     if known.is_none() && policy.config.unregistered == Unregistered::Refuse {
         return Err(Error::invalid("/type", "The event type is not registered; register it before publishing."));
     }
@@ -87,21 +101,22 @@ fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> R
 fn find_topic(
     (policy, logs): (&Policy, &Logs),
     registry: &Registry,
-    event: &NewEvent,
+    event_type: &EventTypeId,
+    asked: Option<&TopicId>,
     known: Option<&Arc<TypeEntry>>,
 ) -> Result<Located> {
-    let routed = |event: &NewEvent| {
-        let id = event.event_type.as_gts();
+    let routed = || {
+        let id = event_type.as_gts();
         let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
         matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| route.topic.clone())
     };
     let resolved = known
         .and_then(|known| known.event_type.definition.topic.clone())
-        .or_else(|| routed(event))
+        .or_else(routed)
         .or_else(|| policy.config.default_topic.clone())
-        .or_else(|| event.topic.clone())
+        .or_else(|| asked.cloned())
         .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
-    if event.topic.as_ref().is_some_and(|asked| *asked != resolved) {
+    if asked.is_some_and(|asked| *asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
     let found = logs.locate(registry, &resolved)?;

@@ -6,19 +6,22 @@
 //!   default log's: a side log's decision cannot see them, so an event there is held against its type as it was when the
 //!   event was prepared. No order holds between two logs, so nobody can tell that it came before the change.
 
-use super::prepare::{Policy, Prepared, Refused, prepare};
+use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
 use super::spread::{Spread, across_logs, publish_by_log, spread};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
-    Published, Result, StoredEvent,
+    Published, Result, StoredEvent, Unread,
 };
 use log::{Limit, Range, Record, TopicNumber};
 
 /// How often a request is prepared anew because definitions changed under it, before it is told to come back.
 const PREPARE_TRIES_MAX: usize = 8;
+
+/// An event as it came in, or why it could not be read.
+pub(super) type Submitted = Result<NewEvent, Unread>;
 
 /// Publishes on behalf of one caller.
 #[derive(Clone, Copy)]
@@ -32,28 +35,24 @@ pub(crate) struct Intake<'a> {
 impl Intake<'_> {
     /// Publishes one event.
     pub(crate) async fn publish(self, event: NewEvent) -> Result<Published> {
-        let mut outcomes = self.publish_batch(vec![event], Atomicity::PerTopic).await?;
+        let mut outcomes = self.publish_batch(vec![Ok(event)], Atomicity::PerTopic).await?;
         outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
 
     /// Publishes several events; `Err` means that none was looked at.
-    pub(crate) async fn publish_batch(self, events: Vec<NewEvent>, atomicity: Atomicity) -> Result<BatchOutcome> {
+    pub(crate) async fn publish_batch(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
         check_size(self.policy, &events)?;
         self.publish_units(events, atomicity).await
     }
 
     /// The same, of events that are few and small enough.
-    pub(super) async fn publish_units(self, events: Vec<NewEvent>, atomicity: Atomicity) -> Result<BatchOutcome> {
+    pub(super) async fn publish_units(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
         for _ in 0..PREPARE_TRIES_MAX {
-            let registry = self.logs.default_ledger().registry();
-            let now = self.clock.now();
-            let scope = (self.policy, self.logs);
-            let items: Vec<_> =
-                events.iter().map(|event| prepare(scope, &registry, event, self.producer, now)).collect();
+            let items = self.prepare(&events);
             let place = match spread(&items) {
                 Spread::One(place) => place,
                 Spread::Several if atomicity == Atomicity::All => return Err(across_logs(&items)),
-                Spread::Several => return Ok(publish_by_log(self, events, &items).await),
+                Spread::Several => return Ok(publish_by_log(self, events, &items, atomicity).await),
             };
             if items.iter().all(Result::is_err) {
                 return Ok(items.into_iter().map(refusal).collect());
@@ -66,13 +65,24 @@ impl Intake<'_> {
         Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
             .with_retry_after(1))
     }
+
+    fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
+        let registry = self.logs.default_ledger().registry();
+        let now = self.clock.now();
+        let scope = (self.policy, self.logs);
+        let prepared = |event: &Submitted| match event {
+            Ok(event) => prepare(scope, &registry, event, self.producer, now),
+            Err(unread) => Err(refuse_unread(scope, &registry, unread)),
+        };
+        events.iter().map(prepared).collect()
+    }
 }
 
 fn refusal(item: Result<Prepared, Refused>) -> Result<Published> {
     Err(item.err().map_or_else(aborted, |refused| refused.error))
 }
 
-fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
+fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
     let config = &policy.config;
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
@@ -82,7 +92,7 @@ fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
         return Err(Error::new(Kind::BatchTooLarge, detail));
     }
     // One event alone is measured as an event, not as a batch.
-    let bytes: usize = events.iter().map(|event| event.data.get().len()).sum();
+    let bytes: usize = events.iter().flatten().map(|event| event.data.get().len()).sum();
     if events.len() > 1 && bytes > config.batch_bytes_max {
         let detail = format!("A batch may hold {} bytes; split it.", config.batch_bytes_max);
         return Err(Error::new(Kind::BatchTooLarge, detail));
@@ -92,8 +102,10 @@ fn check_size(policy: &Policy, events: &[NewEvent]) -> Result<()> {
 
 /// Which items of one log stand or fall together, by index; each list in the order submitted.
 fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
-    if atomicity == Atomicity::All {
-        return vec![(0..items.len()).collect()];
+    match atomicity {
+        Atomicity::All => return vec![(0..items.len()).collect()],
+        Atomicity::Each => return (0..items.len()).map(|index| vec![index]).collect(),
+        Atomicity::PerTopic => (),
     }
     let mut units: Vec<(Option<TopicNumber>, Vec<usize>)> = Vec::new();
     for (index, item) in items.iter().enumerate() {

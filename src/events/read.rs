@@ -47,10 +47,7 @@ impl Reader<'_> {
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
-        if timeout > Duration::from_secs(limits::WAIT_SECONDS_MAX) {
-            let detail = format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX);
-            return Err(Error::invalid("/timeout", detail));
-        }
+        check_timeout(timeout)?;
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
@@ -64,7 +61,8 @@ impl Reader<'_> {
                 return Ok(page);
             }
             let caught_up = offset >= page.tail;
-            if caught_up && !moves_past(self.logs.ledger(&found.place), &mut tail, offset, deadline).await {
+            let ledger = self.logs.ledger(&found.place);
+            if caught_up && !moves_past(ledger, &mut tail, offset.into(), deadline).await {
                 return Ok(EventPage { tail: found.topic.tail().into(), ..page });
             }
             if !caught_up && tokio::time::Instant::now() >= deadline {
@@ -88,6 +86,26 @@ impl Reader<'_> {
         }
         self.count(&scan);
         Ok(LogPage { items: scan.items, next_position: after, tail })
+    }
+
+    /// All topics of the log: what is there now, or as soon as there is something.
+    pub(crate) async fn wait_log(&self, read: &LogRead, timeout: Duration) -> Result<LogPage> {
+        check_timeout(timeout)?;
+        let deadline = tokio::time::Instant::now() + timeout;
+        let ledger = self.logs.default_ledger();
+        let mut tail = ledger.position();
+        let mut read = read.clone();
+        loop {
+            let page = self.read_log(&read).await?;
+            read.after = page.next_position;
+            let caught_up = read.after >= page.tail;
+            if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
+                return Ok(page);
+            }
+            if caught_up && !moves_past(ledger, &mut tail, page.tail, deadline).await {
+                return Ok(page);
+            }
+        }
     }
 
     /// The event first stored under this id.
@@ -197,16 +215,23 @@ fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
     fingerprint::aggregate(topic.number, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
 }
 
-/// Waits until the topic goes past `offset`; `false` when the time is up or the broker closes first.
-async fn moves_past(
+fn check_timeout(timeout: Duration) -> Result<()> {
+    if timeout <= Duration::from_secs(limits::WAIT_SECONDS_MAX) {
+        return Ok(());
+    }
+    Err(Error::invalid("/timeout", format!("must be between 0 and {} seconds", limits::WAIT_SECONDS_MAX)))
+}
+
+/// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.
+async fn moves_past<N: PartialOrd>(
     ledger: &Ledger,
-    tail: &mut watch::Receiver<Sequence>,
-    offset: Offset,
+    tail: &mut watch::Receiver<N>,
+    seen: N,
     deadline: tokio::time::Instant,
 ) -> bool {
     let mut closing = ledger.closing();
     tokio::select! {
-        moved = tail.wait_for(|tail| Offset::from(*tail) > offset) => moved.is_ok(),
+        moved = tail.wait_for(|tail| *tail > seen) => moved.is_ok(),
         _ = closing.wait_for(|closing| *closing) => false,
         () = tokio::time::sleep_until(deadline) => false,
     }

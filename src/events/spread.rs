@@ -4,9 +4,9 @@
 //! - Answers come back in the order of the request. What one log refuses, or cannot do, touches no other.
 
 use super::prepare::{Prepared, Refused};
-use super::publish::Intake;
+use super::publish::{Intake, Submitted};
 use crate::logs::Place;
-use contract::{Atomicity, BatchOutcome, Error, Kind, NewEvent, Published, Result, Violation};
+use contract::{Atomicity, BatchOutcome, Error, Kind, Published, Result, Violation};
 use futures_util::future::join_all;
 
 /// Which logs a request reaches.
@@ -38,10 +38,11 @@ pub(super) fn across_logs(items: &[Result<Prepared, Refused>]) -> Error {
 /// Has every log decide the events that live in it, all at the same time.
 pub(super) async fn publish_by_log(
     intake: Intake<'_>,
-    events: Vec<NewEvent>,
+    events: Vec<Submitted>,
     items: &[Result<Prepared, Refused>],
+    atomicity: Atomicity,
 ) -> BatchOutcome {
-    let mut parts: Vec<(Option<&Place>, Vec<usize>, Vec<NewEvent>)> = Vec::new();
+    let mut parts: Vec<(Option<&Place>, Vec<usize>, Vec<Submitted>)> = Vec::new();
     let total = events.len();
     for (index, (event, item)) in events.into_iter().zip(items).enumerate() {
         let place = place_of(item);
@@ -55,7 +56,7 @@ pub(super) async fn publish_by_log(
     }
     let answers = parts.into_iter().map(|(_, indexes, part)| async {
         // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
-        let outcome = Box::pin(intake.publish_units(part, Atomicity::PerTopic)).await;
+        let outcome = Box::pin(intake.publish_units(part, atomicity)).await;
         (indexes, outcome)
     });
     in_order(total, join_all(answers).await)

@@ -21,10 +21,33 @@ pub struct Registry {
     version: Position,
     /// By number; topic `n` stands at `n - 1`.
     topics: Vec<Arc<TopicEntry>>,
-    numbers: BTreeMap<TopicId, TopicNumber>,
-    /// Topics that live in other logs.
-    placed: BTreeMap<TopicId, Arc<PlacedTopic>>,
+    names: BTreeMap<TopicId, Named>,
     types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
+}
+
+/// What a topic's name stands for.
+#[derive(Debug, Clone)]
+enum Named {
+    /// A topic of this log.
+    Here(TopicNumber),
+    /// One of another.
+    Elsewhere(Arc<PlacedTopic>),
+}
+
+impl Named {
+    const fn here(&self) -> Option<TopicNumber> {
+        match self {
+            Self::Here(number) => Some(*number),
+            Self::Elsewhere(_) => None,
+        }
+    }
+
+    const fn elsewhere(&self) -> Option<&Arc<PlacedTopic>> {
+        match self {
+            Self::Here(_) => None,
+            Self::Elsewhere(known) => Some(known),
+        }
+    }
 }
 
 /// A registered topic with what the broker knows of it.
@@ -90,7 +113,7 @@ impl Registry {
     /// One topic.
     #[must_use]
     pub fn topic(&self, id: &TopicId) -> Option<&Arc<TopicEntry>> {
-        self.topic_numbered(*self.numbers.get(id)?)
+        self.topic_numbered(self.names.get(id)?.here()?)
     }
 
     /// The topic with this number.
@@ -102,41 +125,41 @@ impl Registry {
     /// A topic that lives in another log.
     #[must_use]
     pub fn placed(&self, id: &TopicId) -> Option<&Arc<PlacedTopic>> {
-        self.placed.get(id)
+        self.names.get(id)?.elsewhere()
     }
 
     /// All topics that live in other logs, in order of their ids.
     pub fn placed_topics(&self) -> impl Iterator<Item = &Arc<PlacedTopic>> {
-        self.placed.values()
+        self.names.values().filter_map(Named::elsewhere)
     }
 
     /// A topic as it is defined, wherever it lives.
     #[must_use]
     pub fn definition(&self, id: &TopicId) -> Option<&Topic> {
-        let here = self.topic(id).map(|known| &known.topic);
-        here.or_else(|| Some(&self.placed(id)?.placed.topic))
+        self.define(self.names.get(id)?)
     }
 
     /// All topics as they are defined, wherever they live, in order of their ids.
-    pub fn definitions(&self) -> impl Iterator<Item = &Topic> {
-        let mut here = self.topics().map(|known| &known.topic).peekable();
-        let mut elsewhere = self.placed_topics().map(|known| &known.placed.topic).peekable();
-        std::iter::from_fn(move || match (here.peek(), elsewhere.peek()) {
-            (Some(one), Some(other)) if other.definition.id < one.definition.id => elsewhere.next(),
-            (None, _) => elsewhere.next(),
-            _ => here.next(),
-        })
+    pub fn definitions(&self) -> impl DoubleEndedIterator<Item = &Topic> {
+        self.names.values().filter_map(|named| self.define(named))
+    }
+
+    fn define<'a>(&'a self, named: &'a Named) -> Option<&'a Topic> {
+        match named {
+            Named::Here(number) => Some(&self.topic_numbered(*number)?.topic),
+            Named::Elsewhere(known) => Some(&known.placed.topic),
+        }
     }
 
     /// All topics of this log in order of their ids.
-    pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicEntry>> {
-        self.numbers.values().filter_map(|number| self.topic_numbered(*number))
+    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<TopicEntry>> {
+        self.names.values().filter_map(|named| self.topic_numbered(named.here()?))
     }
 
     /// How many topics there are, here and elsewhere.
     #[must_use]
     pub fn topic_count(&self) -> usize {
-        self.topics.len() + self.placed.len()
+        self.names.len()
     }
 
     /// The number the next topic gets.
@@ -152,7 +175,7 @@ impl Registry {
     }
 
     /// All event types in order of their ids.
-    pub fn event_types(&self) -> impl Iterator<Item = &Arc<TypeEntry>> {
+    pub fn event_types(&self) -> impl DoubleEndedIterator<Item = &Arc<TypeEntry>> {
         self.types.values()
     }
 
@@ -185,7 +208,7 @@ impl Registry {
     pub(super) fn add_topic(&mut self, number: u32, topic: Topic, defined_at: Position, tail: Sequence) {
         let number = TopicNumber(number);
         self.version = self.version.max(defined_at);
-        self.numbers.insert(topic.definition.id.clone(), number);
+        self.names.insert(topic.definition.id.clone(), Named::Here(number));
         self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail: watch::Sender::new(tail) }));
     }
 
@@ -193,18 +216,23 @@ impl Registry {
     pub(super) fn place(&mut self, placed: Placed, defined_at: Position) {
         self.version = self.version.max(defined_at);
         let id = placed.topic.definition.id.clone();
-        self.placed.insert(id, Arc::new(PlacedTopic { placed, defined_at }));
+        self.names.insert(id, Named::Elsewhere(Arc::new(PlacedTopic { placed, defined_at })));
     }
 
     fn empty_memory(&mut self, floor: Sequence) {
-        for known in self.placed.values_mut().filter(|known| matches!(known.placed.home, Home::Memory(_))) {
-            let PlacedTopic { placed, defined_at } = known.as_ref();
-            *known = Arc::new(PlacedTopic { placed: Placed { floor, ..placed.clone() }, defined_at: *defined_at });
+        for named in self.names.values_mut() {
+            if let Named::Elsewhere(known) = named
+                && matches!(known.placed.home, Home::Memory(_))
+            {
+                let PlacedTopic { placed, defined_at } = known.as_ref();
+                let placed = Placed { floor, ..placed.clone() };
+                *known = Arc::new(PlacedTopic { placed, defined_at: *defined_at });
+            }
         }
     }
 
     fn change_topic(&mut self, topic: Topic, defined_at: Position) {
-        let number = self.numbers.get(&topic.definition.id).copied().unwrap_or_default();
+        let number = self.names.get(&topic.definition.id).and_then(Named::here).unwrap_or_default();
         if let Some(known) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch moves over: readers waiting on the old definition must still be woken.
             let tail = known.tail.clone();

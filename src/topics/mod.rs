@@ -13,8 +13,8 @@ pub(crate) use retention::{expire, keep_expiring, trim};
 use crate::ledger::{Command, Decision, Entry, Home, Placed, Registry, read_failed};
 use crate::logs::Logs;
 use contract::{
-    Cleanup, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic, TopicChange,
-    TopicId, Violation, limits,
+    Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
+    TopicChange, TopicId, Violation, limits,
 };
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub(crate) fn get(registry: &Registry, id: &TopicId) -> Result<Topic> {
     registry.definition(id).cloned().ok_or_else(|| Error::not_found("topic"))
 }
 
-/// Topics in order of their ids, behind `after`; internal ones are left out.
+/// Topics in order of their ids, the page at `cursor`; internal ones are left out.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&GtsPattern>,
-    after: Option<&str>,
+    cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<Topic> {
     let matching = registry.definitions().filter(|topic| {
@@ -53,9 +53,9 @@ pub(crate) fn list(
             true => pattern.as_str() == id.as_str(),
             false => pattern.matches(id.as_gts()),
         };
-        !internal && after.is_none_or(|after| id.as_str() > after) && pattern.is_none_or(fits)
+        !internal && pattern.is_none_or(fits)
     });
-    Page::of(matching.cloned(), limit, |last| last.definition.id.to_string())
+    Page::of(matching.cloned(), cursor, limit, |last| last.definition.id.to_string())
 }
 
 /// The segments that hold a topic's events.

@@ -7,8 +7,8 @@ pub(crate) mod schema;
 
 use crate::ledger::{Command, Decision, Entry, Ledger, Registry, TypeEntry};
 use contract::{
-    Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, Page, Position, Registered, Result, Timestamp,
-    Violation, limits,
+    Cursor, Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, Page, Position, Registered, Result,
+    Timestamp, Violation, limits,
 };
 use schema::Schema;
 use std::collections::HashMap;
@@ -44,18 +44,18 @@ pub(crate) fn get(registry: &Registry, id: &EventTypeId) -> Result<EventType> {
     Ok(known.event_type.clone())
 }
 
-/// Event types in order of their ids, behind `after`.
+/// Event types in order of their ids, the page at `cursor`.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&GtsPattern>,
-    after: Option<&str>,
+    cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<EventType> {
     let matching = registry.event_types().filter(|known| {
         let id = &known.event_type.definition.id;
-        after.is_none_or(|after| id.key() > after) && pattern.is_none_or(|pattern| pattern.matches(id.as_gts()))
+        pattern.is_none_or(|pattern| pattern.matches(id.as_gts()))
     });
-    Page::of(matching.map(|known| known.event_type.clone()), limit, |last| last.definition.id.key().to_owned())
+    Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
 }
 
 fn check(event_type: &NewEventType) -> Result<()> {

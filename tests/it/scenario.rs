@@ -319,7 +319,8 @@ impl World {
     async fn topics(&self, words: &Words<'_>) -> Result<String> {
         let pattern = words.get("pattern").map(str::parse).transpose()?;
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
-        let page = self.broker().topics(pattern.as_ref(), words.get("after"), limit).await?;
+        let cursor = words.get("after").map(|key| contract::Cursor::After(key.to_owned()));
+        let page = self.broker().topics(pattern.as_ref(), cursor.as_ref(), limit).await?;
         let names: Vec<_> = page.items.iter().map(|topic| topic.definition.id.as_str()).collect();
         Ok(format!("{} {}", names.join(" "), page.next.map_or("end", |_| "more")))
     }

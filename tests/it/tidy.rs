@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 7] = [
     &["logs"],
     &["config", "filters", "topics", "types", "events"],
     &["broker"],
-    &["cli"],
+    &["rest", "cli"],
     &["lib", "main"],
 ];
 /// Rooms below this floor see no HTTP, no SQL and no command line.

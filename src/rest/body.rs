@@ -1,0 +1,187 @@
+//! Request bodies: taken in whole, within limits, and parsed into what they must be.
+//!
+//! - Room is asked for before a body is read; when there is none the caller is told to come back, and memory stays flat.
+//! - A sender that stops half way is let go after a while.
+//! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
+
+use super::App;
+use super::problem::Problem;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use contract::{Error, Kind, Violation};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What a body may be, and what is said of a larger one.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) bytes: usize,
+    pub(crate) too_large: Kind,
+}
+
+/// A body in memory, with the room it takes.
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Room is taken in pieces of this size, where the length is not known beforehand.
+const ROOM_STEP: usize = 64 * 1024;
+
+/// Most bytes of a refused body that are read and thrown away.
+const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
+
+/// Takes in a body.
+pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Error::new(Kind::UnsupportedMediaType, "Send the body without a content encoding.").into());
+    }
+    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit.bytes) {
+        return Err(too_large(app, body, limit).await);
+    }
+    let mut room = app.room_for(announced.unwrap_or(ROOM_STEP))?;
+    let mut arriving = Arriving { app, body, room_bytes: announced.unwrap_or(ROOM_STEP) };
+    let Some(first) = arriving.next().await? else { return Ok(Held { bytes: Bytes::new(), _room: room }) };
+    if announced == Some(first.len()) {
+        return Ok(Held { bytes: first, _room: room });
+    }
+    let mut whole = BytesMut::from(first);
+    while let Some(piece) = arriving.next().await? {
+        whole.extend_from_slice(&piece);
+        if whole.len() > limit.bytes {
+            return Err(too_large(app, arriving.body, limit).await);
+        }
+        if whole.len() > arriving.room_bytes {
+            let more = whole.len() - arriving.room_bytes + ROOM_STEP;
+            room.merge(app.room_for(more)?);
+            arriving.room_bytes += more;
+        }
+    }
+    if whole.len() > limit.bytes {
+        return Err(too_large(app, arriving.body, limit).await);
+    }
+    Ok(Held { bytes: whole.freeze(), _room: room })
+}
+
+/// A body on its way in.
+struct Arriving<'a> {
+    app: &'a App,
+    body: Body,
+    room_bytes: usize,
+}
+
+impl Arriving<'_> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        next_piece(self.app, &mut self.body).await
+    }
+}
+
+/// The next piece of a body; `None` at its end.
+pub(crate) async fn next_piece(app: &App, body: &mut Body) -> Result<Option<Bytes>, Problem> {
+    loop {
+        let Ok(frame) = tokio::time::timeout(app.options.body_timeout, body.frame()).await else {
+            return Err(Problem::of_status(StatusCode::REQUEST_TIMEOUT, &http::Method::POST));
+        };
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Error::new(Kind::Malformed, "The body ended before it was complete.").into()),
+            // Trailers say nothing we use.
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(piece) => return Ok(Some(piece)),
+                Err(_) => continue,
+            },
+        }
+    }
+}
+
+/// Refuses a body, after reading on for a while: a peer that is still sending would never see the answer.
+async fn too_large(app: &App, mut body: Body, limit: Limit) -> Problem {
+    let mut passed = 0;
+    while passed < PASSED_OVER_MAX
+        && let Ok(Some(piece)) = next_piece(app, &mut body).await
+    {
+        passed += piece.len();
+    }
+    Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
+}
+
+/// Parses a JSON body.
+pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
+}
+
+/// Why a body is refused: not JSON at all, or not what is asked for, and where.
+#[cold]
+fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Error {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Error::new(Kind::Malformed, "The body is empty; send JSON.");
+    }
+    if !error.is_data() {
+        let (line, column) = (error.line(), error.column());
+        return Error::new(Kind::Malformed, format!("The body is not JSON: look at line {line}, column {column}."));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        Err(error) => refusal(&pointer(error.path()), &error.inner().to_string()),
+        Ok(_) => Error::new(Kind::Malformed, "The body is not JSON."),
+    }
+}
+
+/// Our words for what the parser found at `pointer`.
+fn refusal(pointer: &str, message: &str) -> Error {
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let quoted = || message.split('`').nth(1).unwrap_or_default();
+    if let Some((kind, detail)) = Kind::of_text(message) {
+        return Error::new(kind, detail.to_owned()).with_violations(vec![Violation::new(pointer, detail)]);
+    }
+    if message.starts_with("unknown field") {
+        return Error::invalid(pointer_to(pointer, quoted()), "is not a member this request knows");
+    }
+    if message.starts_with("missing field") {
+        return Error::invalid(format!("{pointer}/{}", quoted()), "is missing");
+    }
+    if message.starts_with("duplicate field") {
+        return Error::invalid(pointer_to(pointer, quoted()), "is there twice");
+    }
+    if message.starts_with("unknown variant") {
+        let (_, expected) = message.split_once("expected ").unwrap_or_default();
+        return Error::invalid(pointer, format!("must be {expected}"));
+    }
+    if message.starts_with("invalid type")
+        || message.starts_with("invalid value")
+        || message.starts_with("invalid length")
+    {
+        let (_, expected) = message.rsplit_once("expected ").unwrap_or_default();
+        return Error::invalid(pointer, format!("must be {expected}"));
+    }
+    if message.starts_with("UUID parsing failed") {
+        return Error::invalid(pointer, "must be a UUID");
+    }
+    if message.starts_with("data did not match") {
+        return Error::invalid(pointer, "has none of the forms it may have");
+    }
+    Error::invalid(pointer, message)
+}
+
+/// The pointer to a member. The path ends at the member itself where the parser knows it, and one short where not.
+fn pointer_to(pointer: &str, name: &str) -> String {
+    let name = name.replace('~', "~0").replace('/', "~1");
+    if pointer.ends_with(&format!("/{name}")) { pointer.to_owned() } else { format!("{pointer}/{name}") }
+}
+
+fn pointer(path: &Path) -> String {
+    let mut pointer = String::new();
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Enum { .. } | Segment::Unknown => (),
+        }
+    }
+    pointer
+}

@@ -1,0 +1,172 @@
+//! The edge: what happens to every request before its handler, and to every answer after it.
+//!
+//! - Every answer carries `X-Trace-Id`, the trace of an incoming `traceparent` or a new one.
+//! - Every refusal leaves as a problem document, whoever made it.
+//! - Heads that are too large are refused here, where they can be refused politely.
+//! - A request that takes too long is given up, except where waiting is what was asked for.
+
+use super::App;
+use super::problem::Problem;
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use contract::{Error, Kind};
+use http::header::{HeaderName, HeaderValue};
+use http::uri::{PathAndQuery, Uri};
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::time::Instant;
+use tower::Service as _;
+use uuid::Uuid;
+
+const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Longest path and query, in bytes: room for the longest filter, percent-encoded.
+const URI_BYTES_MAX: usize = 16 * 1024;
+
+/// A trace and our place in it.
+struct Trace {
+    id: String,
+    span: String,
+}
+
+/// Answers one request.
+pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+    let began = Instant::now();
+    let trace = Trace::of(request.headers().get(&TRACE_PARENT));
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let response = match normalise(&app, request) {
+        Err(problem) => problem.respond(&path, &trace.id),
+        Ok(request) => {
+            let waits = may_wait(request.uri().path());
+            let answer = router.call(request.map(Body::new));
+            let response = match waits {
+                true => answer.await,
+                false => match tokio::time::timeout(app.options.request_timeout, answer).await {
+                    Ok(response) => response,
+                    Err(_) => Ok(axum::response::IntoResponse::into_response(took_too_long())),
+                },
+            };
+            match response {
+                Ok(response) => finish(response, &method, &path, &trace.id),
+                Err(never) => match never {},
+            }
+        }
+    };
+    tracing::debug!(
+        target: "event_broker::access", %method, path, status = response.status().as_u16(),
+        micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id, "request"
+    );
+    Ok(trace.mark(response))
+}
+
+/// Requests that are allowed to take as long as their caller wants.
+fn may_wait(path: &str) -> bool {
+    path.ends_with(":poll") || path.ends_with(":stream") || path.ends_with(":import") || path == "/v1/log"
+}
+
+/// Refuses a head that is too large, and reads `%3A` as the colon it stands for.
+fn normalise(app: &App, mut request: Request<Incoming>) -> Result<Request<Incoming>, Problem> {
+    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    if target.len() > URI_BYTES_MAX {
+        return Err(Problem::of_status(StatusCode::URI_TOO_LONG, request.method()));
+    }
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    if headers > app.options.header_bytes_max {
+        return Err(Problem::of_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
+    }
+    let path = request.uri().path();
+    if path.contains("%3A") || path.contains("%3a") {
+        let path = path.replace("%3A", ":").replace("%3a", ":");
+        let target = match request.uri().query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path,
+        };
+        if let Ok(uri) = target.parse::<Uri>() {
+            *request.uri_mut() = uri;
+        }
+    }
+    Ok(request)
+}
+
+/// Writes the problem document of a refused request.
+fn finish(mut response: Response, method: &http::Method, path: &str, trace_id: &str) -> Response {
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem,
+        None => Problem::of_status(status, method),
+    };
+    if status.is_server_error() {
+        let source = std::error::Error::source(problem.error()).map(ToString::to_string);
+        tracing::error!(%method, path, trace = trace_id, error = %problem.error(), source, "a request failed");
+    }
+    let mut answer = problem.respond(path, trace_id);
+    // What the refusal brought along, `Allow` above all.
+    for (name, value) in response.headers() {
+        if !answer.headers().contains_key(name) && name != http::header::CONTENT_LENGTH {
+            answer.headers_mut().append(name.clone(), value.clone());
+        }
+    }
+    answer
+}
+
+fn took_too_long() -> Problem {
+    let detail = "The request took too long and was given up. Whether it was carried out is not known: repeat it \
+        with the same id, and it happens once.";
+    Error::new(Kind::Unavailable, detail).into()
+}
+
+impl Trace {
+    /// The trace the caller names, or a new one.
+    fn of(parent: Option<&HeaderValue>) -> Self {
+        let named = parent.and_then(|parent| trace_id(parent.to_str().ok()?)).map(str::to_owned);
+        let span = Uuid::new_v4().simple().to_string();
+        Self { id: named.unwrap_or_else(|| Uuid::new_v4().simple().to_string()), span }
+    }
+
+    fn mark(&self, mut response: Response) -> Response {
+        let span = self.span.get(..16).unwrap_or_default();
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            response.headers_mut().insert(TRACE_ID, id);
+        }
+        if let Ok(parent) = HeaderValue::from_str(&format!("00-{}-{span}-01", self.id)) {
+            response.headers_mut().insert(TRACE_PARENT, parent);
+        }
+        response
+    }
+}
+
+/// The trace id of a W3C `traceparent`, if it is one.
+fn trace_id(parent: &str) -> Option<&str> {
+    let mut parts = parent.trim().split('-');
+    let (version, id, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let known = hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
+    let meant =
+        hex(id, 32) && hex(span, 16) && hex(flags, 2) && [id, span].iter().all(|text| text.bytes().any(|b| b != b'0'));
+    (known && meant).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_traceparent_names_a_trace() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01")), Some(id));
+        assert_eq!(trace_id(&format!("01-{id}-00f067aa0ba902b7-01-later")), Some(id));
+        for text in ["", "00", "00-0-0-0", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] {
+            assert_eq!(trace_id(text), None, "{text}");
+        }
+        assert_eq!(trace_id("00-00000000000000000000000000000000-00f067aa0ba902b7-01"), None);
+        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01-more")), None);
+    }
+}

@@ -1,0 +1,33 @@
+//! Health: whether the process lives, and whether it can be asked for work.
+
+use super::App;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use contract::{Error, Kind};
+use serde_json::json;
+
+use super::problem::Problem;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/healthz", get(alive))
+        .route("/readyz", get(ready))
+        .route("/", get(|| async { Redirect::to("/docs/") }))
+}
+
+async fn alive() -> Response {
+    Json(json!({"status": "ok"})).into_response()
+}
+
+/// Ready while the log can be written and the server is not on its way out.
+async fn ready(State(app): State<App>) -> Result<Response, Problem> {
+    if let Some(failure) = app.broker.failure() {
+        return Err(failure.into());
+    }
+    if app.is_draining() {
+        return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());
+    }
+    Ok(Json(json!({"status": "ready"})).into_response())
+}

@@ -1,0 +1,190 @@
+//! Import: history as NDJSON, of any length, in the order it comes.
+//!
+//! - Lines are events as they are published, or as they were exported: what the log assigns is left aside.
+//! - Each event stands by itself: one that is refused is reported by its line, and the rest goes on.
+//! - Progress is told as NDJSON while the body still arrives; the last line says `done`.
+//! - An import that broke off is repeated whole: what was stored is a duplicate then.
+
+use super::App;
+use super::body::{self, Limit};
+use super::events;
+use super::params::Params;
+use super::problem::{Answer, Problem};
+use super::read::answer;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::post;
+use bytes::{Buf, Bytes, BytesMut};
+use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Result, Unread, limits};
+use futures_util::stream;
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use serde_json::json;
+use std::convert::Infallible;
+
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// Longest line: an event with all its assigned members.
+const LINE: Limit = Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
+/// Events that go to the log together.
+const TOGETHER: usize = limits::BATCH_EVENTS_MAX;
+/// Their bytes, at most (one event alone may have more).
+const TOGETHER_BYTES: usize = limits::BATCH_BYTES_MAX / 2;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/v1/events:import", post(import))
+}
+
+async fn import(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
+    params.only(&[])?;
+    check_media(&headers)?;
+    let importing =
+        Importing { app, body, buffer: BytesMut::new(), ended: false, told: false, count: Count::default() };
+    let progress = stream::unfold(importing, |importing| importing.next());
+    Ok(answer(NDJSON, Body::from_stream(progress)))
+}
+
+fn check_media(headers: &HeaderMap) -> Result<()> {
+    let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or("application/x-ndjson");
+    match media.split(';').next().unwrap_or_default().trim() {
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/json" => Ok(()),
+        _ => Err(Error::new(Kind::UnsupportedMediaType, "Send events as application/x-ndjson, one per line.")),
+    }
+}
+
+/// An import on its way.
+struct Importing {
+    app: App,
+    body: Body,
+    buffer: BytesMut,
+    /// The body is at its end, or broke off.
+    ended: bool,
+    /// The last line was told.
+    told: bool,
+    count: Count,
+}
+
+#[derive(Default)]
+struct Count {
+    lines: u64,
+    imported: u64,
+    duplicates: u64,
+    failed: u64,
+}
+
+/// A line with its number.
+struct Line {
+    number: u64,
+    event: Result<NewEvent, Unread>,
+}
+
+impl Importing {
+    /// Stores the next lines and says how far it has come.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if self.told {
+            return None;
+        }
+        let mut report = Vec::new();
+        let lines = match self.lines().await {
+            Ok(lines) => lines,
+            Err(problem) => {
+                self.ended = true;
+                self.told = true;
+                write(&mut report, &json!({"error": problem.document(None, None)}));
+                self.tell(&mut report, false);
+                return Some((Ok(report.into()), self));
+            }
+        };
+        let mut done = self.ended;
+        if let Err(problem) = self.store(lines, &mut report).await {
+            write(&mut report, &json!({"error": problem.document(None, None)}));
+            (done, self.told) = (false, true);
+        }
+        self.told |= done;
+        self.tell(&mut report, done);
+        Some((Ok(report.into()), self))
+    }
+
+    /// The next lines: as many as go to the log together, or what is left.
+    async fn lines(&mut self) -> Result<Vec<Line>, Problem> {
+        let mut lines = Vec::new();
+        let mut bytes = 0;
+        while lines.len() < TOGETHER && bytes < TOGETHER_BYTES {
+            let Some(text) = self.line().await? else { break };
+            self.count.lines += 1;
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            bytes += text.len();
+            lines.push(Line { number: self.count.lines, event: parse(&text) });
+        }
+        Ok(lines)
+    }
+
+    async fn line(&mut self) -> Result<Option<Bytes>, Problem> {
+        let mut looked_at = 0;
+        loop {
+            let found = self.buffer.get(looked_at..).unwrap_or_default().iter().position(|byte| *byte == b'\n');
+            if let Some(at) = found {
+                let line = self.buffer.split_to(looked_at + at).freeze();
+                self.buffer.advance(1);
+                return Ok(Some(line));
+            }
+            looked_at = self.buffer.len();
+            if looked_at > LINE.bytes {
+                return Err(Error::new(LINE.too_large, format!("A line may have at most {} bytes.", LINE.bytes)).into());
+            }
+            if self.ended {
+                let last = self.buffer.split().freeze();
+                return Ok(if last.is_empty() { None } else { Some(last) });
+            }
+            match body::next_piece(&self.app, &mut self.body).await? {
+                Some(piece) => self.buffer.extend_from_slice(&piece),
+                None => self.ended = true,
+            }
+        }
+    }
+
+    /// Stores lines in one go; an `Err` means that none was looked at.
+    async fn store(&mut self, lines: Vec<Line>, report: &mut Vec<u8>) -> Result<(), Problem> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let (numbers, events): (Vec<_>, Vec<_>) = lines.into_iter().map(|line| (line.number, line.event)).unzip();
+        let outcomes = self.app.broker.publish_submitted(events, Atomicity::Each, None).await?;
+        for (number, outcome) in numbers.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(published) if published.outcome == Outcome::Created => self.count.imported += 1,
+                Ok(_) => self.count.duplicates += 1,
+                Err(error) => {
+                    self.count.failed += 1;
+                    let problem = Problem::from(error);
+                    write(report, &json!({"line": number, "error": problem.document(None, None)}));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, report: &mut Vec<u8>, done: bool) {
+        let Count { lines, imported, duplicates, failed } = self.count;
+        let counted = json!({
+            "lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done,
+        });
+        write(report, &counted);
+    }
+}
+
+/// An event as it is published, or as it was exported.
+fn parse(text: &[u8]) -> Result<NewEvent, Unread> {
+    match serde_json::from_slice::<Event>(text) {
+        Ok(event) => Ok(event.into()),
+        Err(_) => events::parse(text).map_err(|error| events::unread(text, error)),
+    }
+}
+
+fn write(report: &mut Vec<u8>, line: &serde_json::Value) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *report, line);
+    report.push(b'\n');
+}

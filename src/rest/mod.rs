@@ -1,0 +1,180 @@
+//! HTTP: the broker's verbs as routes.
+//!
+//! - A file per resource owns its routes, parameters and handlers; a handler asks, calls the broker and answers.
+//! - A stored event is served as the bytes on disk; nothing prints it anew.
+//! - Every refusal is a problem document ([`problem`]); every answer carries its trace ([`edge`]).
+//! - What holds memory or a connection is bounded ([`Options`]), and a full house says so at once.
+//!
+//! What the verbs mean is the domain's business; this room knows only how they look on the wire.
+
+mod aggregates;
+mod body;
+mod cloudevents;
+mod edge;
+mod event_types;
+mod events;
+mod health;
+mod import;
+mod negotiate;
+mod params;
+mod problem;
+mod read;
+mod rows;
+mod server;
+mod socket;
+mod stream;
+mod topics;
+mod verb;
+
+use crate::broker::Broker;
+use axum::Router;
+use contract::{Error, EventBroker, Kind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+
+/// What bounds the server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Most connections at a time.
+    pub connections_max: usize,
+    /// A request's head must arrive within this time, counted from the end of the last request.
+    pub header_timeout: Duration,
+    /// Longest wait for the next piece of a body.
+    pub body_timeout: Duration,
+    /// Longest wait for a peer to take a piece of its answer.
+    pub write_timeout: Duration,
+    /// Longest a request may take that is not a poll or a stream.
+    pub request_timeout: Duration,
+    /// Largest head, in bytes of names and values.
+    pub header_bytes_max: usize,
+    /// Most bytes of request bodies held at a time.
+    pub inflight_bytes_max: usize,
+    /// What is in flight at shutdown has this long.
+    pub drain_timeout: Duration,
+    /// Largest batch, in bytes of its body.
+    pub batch_bytes_max: usize,
+    /// Events and rows in an answer when the request does not say.
+    pub limit_default: usize,
+    /// A poll waits this long when the request does not say.
+    pub wait_default: Duration,
+    /// Web pages of these origins may call; `*` is any.
+    pub allowed_origins: Vec<String>,
+    /// Whether answers are compressed for those who ask.
+    pub compression: bool,
+}
+
+/// What every handler has at hand. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) options: Arc<Options>,
+    room: Arc<Semaphore>,
+    draining: Arc<watch::Sender<bool>>,
+}
+
+/// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open.
+///
+/// `Err` says how many connections had to be cut off when the time for draining was up.
+pub async fn serve(
+    listener: TcpListener,
+    broker: Arc<Broker>,
+    options: Options,
+    stop: impl Future<Output = ()>,
+) -> Result<(), usize> {
+    let app = App::new(broker, options);
+    let router = router(&app);
+    server::serve(listener, app, router, stop).await
+}
+
+fn router(app: &App) -> Router {
+    let mut readable = Router::new().merge(read::routes()).merge(aggregates::routes());
+    if app.options.compression {
+        readable = readable.layer(CompressionLayer::new());
+    }
+    let router = readable
+        .merge(events::routes())
+        .merge(import::routes())
+        .merge(stream::routes())
+        .merge(topics::routes())
+        .merge(event_types::routes())
+        .merge(health::routes())
+        .with_state(app.clone());
+    match cors(&app.options.allowed_origins) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+}
+
+/// Web pages of the named origins may call, and read the headers that matter.
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins = match origins.iter().any(|origin| origin == "*") {
+        true => AllowOrigin::any(),
+        false => AllowOrigin::list(origins.iter().filter_map(|origin| origin.parse().ok())),
+    };
+    let cors = CorsLayer::new().allow_origin(origins).allow_methods(Any).allow_headers(Any).expose_headers(Any);
+    Some(cors.max_age(Duration::from_secs(600)))
+}
+
+impl App {
+    fn new(broker: Arc<Broker>, options: Options) -> Self {
+        let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
+        Self { broker, options: Arc::new(options), room, draining: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// The broker as the contract has it.
+    pub(crate) fn events(&self) -> &dyn EventBroker {
+        self.broker.as_ref()
+    }
+
+    /// Room for so many bytes of a body: now or not at all.
+    pub(crate) fn room_for(&self, bytes: usize) -> contract::Result<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| {
+            let detail = "The server holds as many request bodies as it may; come back shortly.";
+            Error::new(Kind::Overloaded, detail).with_retry_after(1)
+        })
+    }
+
+    /// Ends what waits.
+    pub(crate) fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Whether the server is on its way out.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Ends when the server drains.
+    pub(crate) async fn drained(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: 25_000,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(60),
+            header_bytes_max: 32 * 1024,
+            inflight_bytes_max: 256 * 1024 * 1024,
+            drain_timeout: Duration::from_secs(25),
+            batch_bytes_max: contract::limits::BATCH_BYTES_MAX,
+            limit_default: contract::limits::READ_EVENTS_MAX,
+            wait_default: Duration::from_secs(contract::limits::WAIT_SECONDS_MAX),
+            allowed_origins: Vec::new(),
+            compression: true,
+        }
+    }
+}

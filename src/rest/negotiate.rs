@@ -1,0 +1,144 @@
+//! Which form a request has, and which form its caller takes.
+
+use contract::{Error, Kind, Result};
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+
+/// Our JSON.
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// One CloudEvent, structured.
+pub(crate) const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
+/// Several CloudEvents.
+pub(crate) const CLOUD_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/cloudevents-batch+json; charset=utf-8");
+
+/// The form of a body that carries events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Json,
+    CloudEvent,
+    CloudEvents,
+    /// The event's members are headers, the body is its `data`.
+    BinaryCloudEvent,
+}
+
+/// The form of an answer that carries events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Json,
+    CloudEvents,
+}
+
+/// The form of a body with events.
+pub(crate) fn sent(headers: &HeaderMap) -> Result<Sent> {
+    let media = media_type(headers);
+    if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
+        return is_json(&media).then_some(Sent::BinaryCloudEvent).ok_or_else(unsupported);
+    }
+    match media.as_str() {
+        "application/cloudevents+json" => Ok(Sent::CloudEvent),
+        "application/cloudevents-batch+json" => Ok(Sent::CloudEvents),
+        media if is_json(media) => Ok(Sent::Json),
+        _ => Err(unsupported()),
+    }
+}
+
+/// Refuses a body that is not JSON.
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<()> {
+    let media = media_type(headers);
+    match is_json(&media) || media == "application/merge-patch+json" {
+        true => Ok(()),
+        false => Err(unsupported()),
+    }
+}
+
+/// The form of answer the caller takes; ours when it takes several.
+pub(crate) fn taken(headers: &HeaderMap) -> Result<Taken> {
+    let mut cloud_events = false;
+    let mut asked = false;
+    for range in
+        headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+    {
+        let (media, parameters) = range.split_once(';').unwrap_or((range, ""));
+        if parameters.split(';').any(|parameter| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")) {
+            continue;
+        }
+        asked = true;
+        match media.trim().to_ascii_lowercase().as_str() {
+            "*/*" | "application/*" | "application/json" => return Ok(Taken::Json),
+            "application/cloudevents-batch+json" | "application/cloudevents+json" => cloud_events = true,
+            _ => (),
+        }
+    }
+    match (cloud_events, asked || headers.contains_key(ACCEPT)) {
+        (true, _) => Ok(Taken::CloudEvents),
+        (false, false) => Ok(Taken::Json),
+        (false, true) => Err(not_acceptable()),
+    }
+}
+
+/// Refuses callers that do not take JSON.
+pub(crate) fn expect_json_taken(headers: &HeaderMap) -> Result<()> {
+    match taken(headers)? {
+        Taken::Json => Ok(()),
+        Taken::CloudEvents => Err(not_acceptable()),
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn is_json(media: &str) -> bool {
+    media == "application/json"
+}
+
+fn unsupported() -> Error {
+    let detail = "Send application/json; events also as application/cloudevents+json, as \
+        application/cloudevents-batch+json, or with `ce-` headers and a JSON body.";
+    Error::new(Kind::UnsupportedMediaType, detail)
+}
+
+fn not_acceptable() -> Error {
+    let detail = "Accept application/json; where events are read, application/cloudevents-batch+json is there too.";
+    Error::new(Kind::NotAcceptable, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn a_body_is_what_its_headers_say() {
+        for (pairs, wanted) in [
+            (&[][..], Some(Sent::Json)),
+            (&[("content-type", "application/json; charset=utf-8")], Some(Sent::Json)),
+            (&[("content-type", "Application/CloudEvents+JSON")], Some(Sent::CloudEvent)),
+            (&[("content-type", "application/cloudevents-batch+json")], Some(Sent::CloudEvents)),
+            (&[("content-type", "application/json"), ("ce-specversion", "1.0")], Some(Sent::BinaryCloudEvent)),
+            (&[("content-type", "text/xml"), ("ce-specversion", "1.0")], None),
+            (&[("content-type", "application/x-www-form-urlencoded")], None),
+        ] {
+            assert_eq!(sent(&headers(pairs)).ok(), wanted, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_what_its_caller_takes() {
+        for (pairs, wanted) in [
+            (&[][..], Some(Taken::Json)),
+            (&[("accept", "text/html, */*;q=0.8")], Some(Taken::Json)),
+            (&[("accept", "application/cloudevents-batch+json")], Some(Taken::CloudEvents)),
+            (&[("accept", "application/cloudevents-batch+json, application/json")], Some(Taken::Json)),
+            (&[("accept", "text/html")], None),
+            (&[("accept", "application/json;q=0")], None),
+        ] {
+            assert_eq!(taken(&headers(pairs)).ok(), wanted, "{pairs:?}");
+        }
+    }
+}

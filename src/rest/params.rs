@@ -1,0 +1,236 @@
+//! Query parameters: decoded once, each known by name, each read by what it must be.
+//!
+//! - An unknown parameter is refused by name, and so is one given twice where one is meant: a typing error must not
+//!   read as "no filter".
+//! - A refusal's pointer is `/` and the parameter's name.
+
+use super::problem::Problem;
+use axum::extract::FromRequestParts;
+use contract::{Cursor, Error, Filter, GtsPattern, Kind, Offset, Position, Result, Timestamp, TopicId, Violation};
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Parameters that filter events, besides `context.<key>`.
+pub(crate) const FILTERS: [&str; 9] =
+    ["type", "subjectType", "subject", "tenant", "source", "correlationId", "occurredFrom", "occurredTo", "filter"];
+/// What filters events by a label: `context.appId=…`.
+const CONTEXT_PREFIX: &str = "context.";
+/// Largest number a parameter may be: what every client's integers can hold.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// A request's query, decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl<S: Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> std::result::Result<Self, Problem> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default())?)
+    }
+}
+
+impl Params {
+    fn parse(query: &str) -> Result<Self> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        pairs
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                Ok((decode(name)?, decode(value)?))
+            })
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    /// Refuses parameters that are not among `known`.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<&Self> {
+        self.check(|name| known.contains(&name))
+    }
+
+    /// Refuses parameters that neither filter events nor are among `known`.
+    pub(crate) fn only_filters_and(&self, known: &[&str]) -> Result<&Self> {
+        self.check(|name| known.contains(&name) || FILTERS.contains(&name) || name.starts_with(CONTEXT_PREFIX))
+    }
+
+    fn check(&self, known: impl Fn(&str) -> bool) -> Result<&Self> {
+        let unknown = self.0.iter().filter(|(name, _)| !known(name));
+        let violations: Vec<_> = unknown
+            .map(|(name, _)| Violation::new(format!("/{}", escape(name)), "is not a parameter of this request"))
+            .take(contract::limits::VIOLATIONS_MAX)
+            .collect();
+        if violations.is_empty() {
+            return Ok(self);
+        }
+        Err(Error::new(Kind::Validation, "The query has parameters this request does not know; see `errors`.")
+            .with_violations(violations))
+    }
+
+    /// The values of a parameter that may be repeated.
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a parameter that is given once or not at all.
+    pub(crate) fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::invalid(format!("/{name}"), "is given more than once")),
+        }
+    }
+
+    /// A whole number, not negative.
+    fn number(&self, name: &str) -> Result<Option<u64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.then(|| text.parse().ok()).flatten().filter(|number| *number <= NUMBER_MAX);
+        number.map(Some).ok_or_else(|| Error::invalid(format!("/{name}"), "must be a whole number, 0 or more"))
+    }
+
+    /// `offset`, which every read of a topic must say.
+    pub(crate) fn offset(&self) -> Result<Offset> {
+        let number = self.number("offset").ok().flatten();
+        number.map(Offset).ok_or_else(|| {
+            let detail = "`offset` must be a whole number, 0 or more: the last sequence you have seen, 0 for none.";
+            Error::new(Kind::InvalidOffset, detail)
+        })
+    }
+
+    /// `offset` where it may be left out.
+    pub(crate) fn offset_if_any(&self) -> Result<Option<Offset>> {
+        if self.one("offset").is_ok_and(|offset| offset.is_none()) {
+            return Ok(None);
+        }
+        self.offset().map(Some)
+    }
+
+    /// The last number seen of something that is not a topic.
+    pub(crate) fn after(&self) -> Result<u64> {
+        Ok(self.number("after")?.unwrap_or(0))
+    }
+
+    /// The last position seen.
+    pub(crate) fn position(&self) -> Result<Position> {
+        self.after().map(Position)
+    }
+
+    /// `limit`, or the usual one.
+    pub(crate) fn limit(&self, default: usize) -> Result<usize> {
+        Ok(self.number("limit")?.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+    }
+
+    /// `timeout` in whole seconds, or the usual one.
+    pub(crate) fn timeout(&self, default: Duration) -> Result<Duration> {
+        Ok(self.number("timeout")?.map_or(default, Duration::from_secs))
+    }
+
+    /// The page a list continues at.
+    pub(crate) fn cursor(&self) -> Result<Option<Cursor>> {
+        let text = self.one("cursor")?;
+        text.map(|text| {
+            let detail = "is not one of this list's cursors; take next_cursor or prev_cursor from its last answer";
+            text.parse().map_err(|_| Error::invalid("/cursor", detail))
+        })
+        .transpose()
+    }
+
+    /// `topic`, exactly one.
+    pub(crate) fn topic(&self) -> Result<TopicId> {
+        let topic = self.one("topic")?.ok_or_else(|| Error::invalid("/topic", "is missing: say which topic"))?;
+        TopicId::parse(topic)
+    }
+
+    /// A pattern, if there is one.
+    pub(crate) fn pattern(&self, name: &str) -> Result<Option<GtsPattern>> {
+        self.one(name)?.map(GtsPattern::parse).transpose()
+    }
+
+    /// Which events are wanted.
+    pub(crate) fn filter(&self) -> Result<Filter> {
+        let tenants = self
+            .all("tenant")
+            .map(|text| Uuid::try_parse(text).map_err(|_| Error::invalid("/tenant", "must be a UUID")));
+        let labels = self.0.iter().filter_map(|(name, value)| {
+            let key = name.strip_prefix(CONTEXT_PREFIX)?;
+            Some((key.to_owned(), value.clone()))
+        });
+        Ok(Filter {
+            types: self.all("type").map(GtsPattern::parse).collect::<Result<_>>()?,
+            subject_types: self.all("subjectType").map(GtsPattern::parse).collect::<Result<_>>()?,
+            subjects: self.all("subject").map(str::to_owned).collect(),
+            tenants: tenants.collect::<Result<_>>()?,
+            sources: self.all("source").map(str::to_owned).collect(),
+            correlation_ids: self.all("correlationId").map(str::to_owned).collect(),
+            context: labels.collect(),
+            occurred_from: self.time("occurredFrom")?,
+            occurred_to: self.time("occurredTo")?,
+            cel: self.one("filter")?.map(str::to_owned),
+        })
+    }
+
+    fn time(&self, name: &str) -> Result<Option<Timestamp>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        // In a query a bare `+` means a blank, and people write `…T12:00:00+02:00` all the same.
+        let time = text.replace(' ', "+").parse();
+        time.map(Some).map_err(|error: Error| Error::invalid(format!("/{name}"), error.detail()))
+    }
+}
+
+/// A parameter's name as part of a JSON pointer, cut where it gets silly.
+fn escape(name: &str) -> String {
+    name.chars().take(64).collect::<String>().replace('~', "~0").replace('/', "~1")
+}
+
+fn decode(text: &str) -> Result<String> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    decoded.map(std::borrow::Cow::into_owned).map_err(|_| Error::new(Kind::Malformed, "The query is not UTF-8."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_by_name_and_kind() {
+        let params = Params::parse("offset=7&limit=5&type=gts.a.b.c.v1~*&context.appId=x%20y&context.appId=z").unwrap();
+        assert_eq!(params.offset().unwrap(), Offset(7));
+        assert_eq!(params.limit(100).unwrap(), 5);
+        let filter = params.filter().unwrap();
+        assert_eq!(filter.types.len(), 1);
+        assert_eq!(filter.context, [("appId".to_owned(), "x y".to_owned()), ("appId".to_owned(), "z".to_owned())]);
+    }
+
+    #[test]
+    fn an_offset_is_a_whole_number_and_nothing_else() {
+        for query in
+            ["", "offset=", "offset=-1", "offset=1.5", "offset=x", "offset=1&offset=2", "offset=9223372036854775808"]
+        {
+            let error = Params::parse(query).unwrap().offset().unwrap_err();
+            assert_eq!(error.kind(), Kind::InvalidOffset, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_or_repeated_is_refused_by_name() {
+        let params = Params::parse("ofset=1&limit=1&limit=2&context.x=1").unwrap();
+        let error = params.only_filters_and(&["limit"]).unwrap_err();
+        assert_eq!(
+            error.violations().iter().map(|violation| violation.pointer.as_str()).collect::<Vec<_>>(),
+            ["/ofset"]
+        );
+        assert_eq!(params.limit(100).unwrap_err().violations()[0].pointer, "/limit");
+        assert_eq!(Params::parse("a=%FF").unwrap_err().kind(), Kind::Malformed);
+    }
+
+    #[test]
+    fn a_time_zone_survives_the_plus_sign() {
+        for query in ["occurredFrom=2025-12-03T12:00:00+02:00", "occurredFrom=2025-12-03T12%3A00%3A00%2B02:00"] {
+            let filter = Params::parse(query).unwrap().filter().unwrap();
+            assert_eq!(filter.occurred_from.unwrap().to_string(), "2025-12-03T10:00:00.000Z");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Refusals as RFC 9457 problem documents.
+//!
+//! - A handler answers an [`Error`]; the edge, which knows the path and the trace, writes the document.
+//! - A refusal the HTTP library made itself becomes a problem too: no answer of 400 or more leaves without one.
+//! - The caller reads `detail`; the operator's side of the story goes to the log.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use contract::{Error, Kind, Violation};
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+use serde::Serialize;
+
+/// Where the codes are explained.
+const TYPE_BASE: &str = "https://errors.hyperspot.com/";
+/// What a problem document says it is.
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A refusal on its way out.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    error: Error,
+    status: StatusCode,
+}
+
+/// What every handler answers.
+pub(crate) type Answer<T = Response> = Result<T, Problem>;
+
+impl Problem {
+    /// What the HTTP library refused with this status.
+    pub(crate) fn of_status(status: StatusCode, method: &Method) -> Self {
+        let (kind, detail) = match status {
+            StatusCode::NOT_FOUND => (Kind::NotFound, "There is nothing at this path; see /docs for what there is."),
+            StatusCode::METHOD_NOT_ALLOWED => {
+                (Kind::MethodNotAllowed, "This path does not take that method; see the `Allow` header.")
+            }
+            StatusCode::NOT_ACCEPTABLE => (Kind::NotAcceptable, "None of the accepted media types can be produced."),
+            StatusCode::PAYLOAD_TOO_LARGE => (Kind::PayloadTooLarge, "The body is larger than this path takes."),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => (Kind::UnsupportedMediaType, "Send JSON."),
+            StatusCode::URI_TOO_LONG => (Kind::Malformed, "The address is too long; shorten the query."),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (Kind::Malformed, "The headers are too large or too many."),
+            StatusCode::REQUEST_TIMEOUT => (Kind::Malformed, "The request did not arrive in time; send it again."),
+            status if status.is_server_error() => {
+                tracing::error!(%status, %method, "a request failed inside the server");
+                (Kind::Unavailable, "The server failed at this request; its log says why.")
+            }
+            _ => (Kind::Malformed, "The request is not one this server understands."),
+        };
+        Self { error: Error::new(kind, detail), status }
+    }
+
+    /// The answer with its document; `instance` is the path without the query.
+    pub(crate) fn respond(&self, instance: &str, trace_id: &str) -> Response {
+        let body = serde_json::to_vec(&self.document(Some(instance), Some(trace_id))).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        if let Some(seconds) = self.retry_after_seconds() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    /// The document itself; a batch's items leave out what the whole answer says.
+    pub(crate) fn document<'a>(&'a self, instance: Option<&'a str>, trace_id: Option<&'a str>) -> Document<'a> {
+        let kind = self.error.kind();
+        Document {
+            problem_type: format!("{TYPE_BASE}{}", kind.code()),
+            title: kind.title(),
+            status: self.status.as_u16(),
+            detail: self.error.detail(),
+            instance,
+            trace_id,
+            errors: self.error.violations(),
+            actual: self.error.actual().map(contract::AggregateSequence::get),
+            earliest: self.error.earliest().map(contract::Sequence::get),
+        }
+    }
+
+    /// The refusal itself.
+    pub(crate) const fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Its status.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// When to come back, where that makes sense.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u32> {
+        let default = self.error.kind().is_retryable().then_some(1);
+        self.error.retry_after_seconds().or(default)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { error, status }
+    }
+}
+
+impl IntoResponse for Problem {
+    /// An empty answer that carries the refusal; the edge writes the document.
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status;
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// RFC 9457, with our own members.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document<'a> {
+    #[serde(rename = "type")]
+    problem_type: String,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [Violation],
+    /// Where the aggregate stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actual: Option<u64>,
+    /// Where reading can start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earliest: Option<u64>,
+}

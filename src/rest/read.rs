@@ -1,0 +1,169 @@
+//! Reading: a topic's events now or as soon as there are any, one event, the whole log.
+
+use super::App;
+use super::cloudevents;
+use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, Taken};
+use super::params::Params;
+use super::problem::{Answer, Problem};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::get;
+use contract::{Error, EventPage, LogPage, LogRead, Offset, Read, Result, StoredEvent};
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::io::Write;
+use std::time::Duration;
+use uuid::Uuid;
+
+const NEXT_OFFSET: HeaderName = HeaderName::from_static("next-offset");
+const TAIL: HeaderName = HeaderName::from_static("tail");
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/v1/events", get(list))
+        .route("/v1/events:poll", get(poll))
+        .route("/v1/events/{id}", get(show))
+        .route("/v1/log", get(log))
+}
+
+/// What a reader wants: a topic with filters of its own, or what a consumer stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    Topic(Box<Read>),
+    Consumer { id: Uuid, offset: Offset, limit: usize },
+}
+
+impl Wanted {
+    /// What the query asks for, behind `offset`. A consumer's topic and filters replace the query's.
+    pub(super) fn of(app: &App, params: &Params, offset: Offset) -> Result<Self> {
+        let limit = params.limit(app.options.limit_default)?;
+        if let Some(id) = params.one("consumer_id")? {
+            let id = Uuid::try_parse(id).map_err(|_| Error::not_found("consumer"))?;
+            return Ok(Self::Consumer { id, offset, limit });
+        }
+        Ok(Self::Topic(Box::new(Read { topic: params.topic()?, offset, limit, filter: params.filter()? })))
+    }
+
+    /// The same behind another offset.
+    pub(super) fn after(&mut self, next: Offset) {
+        match self {
+            Self::Topic(read) => read.offset = next,
+            Self::Consumer { offset, .. } => *offset = next,
+        }
+    }
+
+    pub(super) async fn read(self, app: &App) -> Result<EventPage> {
+        match self {
+            Self::Topic(read) => app.events().read(*read).await,
+            Self::Consumer { id, offset, limit } => {
+                let _ = (id, offset, limit);
+                Err(Error::not_found("consumer"))
+            }
+        }
+    }
+
+    /// Waits until there is something, the time is up, or the server drains.
+    pub(super) async fn wait(self, app: &App, timeout: Duration) -> Result<EventPage> {
+        let wait = match self.clone() {
+            Self::Topic(read) => app.events().wait(*read, timeout),
+            Self::Consumer { id, offset, limit } => {
+                let _ = (id, offset, limit);
+                Box::pin(async { Err(Error::not_found("consumer")) })
+            }
+        };
+        tokio::select! {
+            page = wait => page,
+            () = app.drained() => self.read(app).await,
+        }
+    }
+}
+
+async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
+    params.only_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    let taken = negotiate::taken(&headers)?;
+    let page = Wanted::of(&app, &params, params.offset()?)?.read(&app).await?;
+    events(taken, &page)
+}
+
+async fn poll(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
+    params.only_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
+    let taken = negotiate::taken(&headers)?;
+    let timeout = params.timeout(app.options.wait_default)?;
+    let page = Wanted::of(&app, &params, params.offset()?)?.wait(&app, timeout).await?;
+    events(taken, &page)
+}
+
+async fn show(State(app): State<App>, Path(id): Path<String>, params: Params, headers: HeaderMap) -> Answer {
+    params.only(&[])?;
+    let taken = negotiate::taken(&headers)?;
+    let id = Uuid::try_parse(&id).map_err(|_| Error::not_found("event"))?;
+    let event = app.events().event(id).await?;
+    Ok(match taken {
+        Taken::Json => answer(JSON, Body::from(event.text)),
+        Taken::CloudEvents => answer(CLOUD_EVENT, Body::from(cloudevents::structured(&event)?)),
+    })
+}
+
+async fn log(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
+    params.only_filters_and(&["after", "limit", "timeout"])?;
+    let taken = negotiate::taken(&headers)?;
+    let (after, limit) = (params.position()?, params.limit(app.options.limit_default)?);
+    let read = LogRead { after, limit, filter: params.filter()? };
+    let page = tokio::select! {
+        page = app.events().wait_log(read.clone(), params.timeout(Duration::ZERO)?) => page?,
+        () = app.drained() => app.events().read_log(read).await?,
+    };
+    let LogPage { items, next_position, tail } = page;
+    let mut response = match taken {
+        Taken::Json => {
+            let rest = format!(r#""nextPosition":{next_position},"tail":{tail}"#);
+            answer(JSON, Body::from(with_items(&items, &rest)))
+        }
+        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(&items)?)),
+    };
+    mark(&mut response, next_position.get(), tail.get());
+    Ok(response)
+}
+
+/// A page of events in the form the caller takes.
+fn events(taken: Taken, page: &EventPage) -> Result<Response, Problem> {
+    let EventPage { items, next_offset, tail } = page;
+    if taken == Taken::Json {
+        let rest = format!(r#""nextOffset":{next_offset},"tail":{tail}"#);
+        return Ok(answer(JSON, Body::from(with_items(items, &rest))));
+    }
+    let mut response = answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items)?));
+    mark(&mut response, next_offset.get(), tail.get());
+    Ok(response)
+}
+
+/// `{"items":[…],…}`: the events as they are stored, then `rest`.
+pub(super) fn with_items(items: &[StoredEvent], rest: &str) -> Vec<u8> {
+    let size = items.iter().map(|event| event.text.len() + 1).sum::<usize>() + rest.len() + 16;
+    let mut body = Vec::with_capacity(size);
+    body.extend_from_slice(br#"{"items":["#);
+    for (index, event) in items.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&event.text);
+    }
+    // Writing to memory cannot fail.
+    let _ = write!(body, "],{rest}}}");
+    body
+}
+
+/// An answer of 200.
+pub(super) fn answer(media: HeaderValue, body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, media);
+    response
+}
+
+/// Where the next read goes on, for a body that cannot say it.
+fn mark(response: &mut Response, next: u64, tail: u64) {
+    response.headers_mut().insert(NEXT_OFFSET, HeaderValue::from(next));
+    response.headers_mut().insert(TAIL, HeaderValue::from(tail));
+}

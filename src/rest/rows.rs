@@ -1,0 +1,64 @@
+//! Lists of rows, with the cursors to the pages around them.
+
+use super::App;
+use super::params::Params;
+use super::problem::Answer;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use contract::{Cursor, Page, Result};
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use serde::Serialize;
+
+/// Which page of a list is wanted.
+pub(crate) struct Wanted {
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) limit: usize,
+}
+
+impl Wanted {
+    pub(crate) fn of(app: &App, params: &Params) -> Result<Self> {
+        Ok(Self { cursor: params.cursor()?, limit: params.limit(app.options.limit_default)? })
+    }
+}
+
+/// `{"items":[…],"page_info":{…}}`.
+#[derive(Serialize)]
+struct Items<'a, T> {
+    items: &'a [T],
+    page_info: PageInfo,
+}
+
+/// Where the neighbouring pages are.
+#[derive(Serialize)]
+pub(crate) struct PageInfo {
+    next_cursor: Option<String>,
+    prev_cursor: Option<String>,
+    limit: usize,
+}
+
+impl PageInfo {
+    pub(crate) fn of<T>(page: &Page<T>, limit: usize) -> Self {
+        let text = |cursor: &Option<Cursor>| cursor.as_ref().map(ToString::to_string);
+        Self { next_cursor: text(&page.next), prev_cursor: text(&page.prev), limit }
+    }
+}
+
+/// A page of a list.
+pub(crate) fn list<T: Serialize>(page: &Page<T>, limit: usize) -> Answer {
+    shown(&Items { items: &page.items, page_info: PageInfo::of(page, limit) })
+}
+
+/// The answer to something made: 201, and where it is.
+pub(crate) fn made<T: Serialize>(thing: &T, location: &str) -> Response {
+    let mut response = (StatusCode::CREATED, Json(thing)).into_response();
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// The answer to something that is there.
+pub(crate) fn shown<T: Serialize>(thing: &T) -> Answer {
+    Ok(Json(thing).into_response())
+}

@@ -1,0 +1,181 @@
+//! A connection's socket: what hyper reads from and writes to, with manners hyper does not have.
+//!
+//! - The first bytes tell HTTP/1 from HTTP/2 and are then read again as if nobody had looked.
+//! - A peer that does not take what is written to it is let go after a while.
+//! - What hyper answers by itself (a head that is no head, or too large) leaves as a problem document.
+
+use super::problem::Problem;
+use http::{Method, StatusCode};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+use uuid::Uuid;
+
+/// Which HTTP a peer speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    One,
+    Two,
+}
+
+/// How HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A socket with its first bytes looked at.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    /// Bytes read already and not handed out yet.
+    first: Vec<u8>,
+    /// Runs while the peer takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+    stall_max: Duration,
+    replacement: Option<Replacement>,
+    version: Version,
+}
+
+/// A document on its way out in place of something shorter.
+struct Replacement {
+    document: Vec<u8>,
+    written: usize,
+    /// How many bytes of hyper's own are done with when it is out.
+    stands_for: usize,
+}
+
+impl Socket {
+    /// Waits for the first bytes and tells which HTTP they are.
+    pub(crate) async fn greet(mut stream: TcpStream, stall_max: Duration) -> io::Result<Self> {
+        let mut first = Vec::with_capacity(PREFACE.len());
+        let mut piece = [0; PREFACE.len()];
+        let version = loop {
+            let room = piece.get_mut(..PREFACE.len() - first.len()).unwrap_or_default();
+            let read = stream.read(room).await?;
+            first.extend_from_slice(piece.get(..read).unwrap_or_default());
+            if !PREFACE.starts_with(&first) || read == 0 {
+                break Version::One;
+            }
+            if first.len() == PREFACE.len() {
+                break Version::Two;
+            }
+        };
+        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version })
+    }
+
+    /// Which HTTP the peer speaks.
+    pub(crate) const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Passes a write's outcome on, and lets go of a peer that takes nothing for too long.
+    fn watch<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stalled = None;
+            return outcome;
+        }
+        let stall_max = self.stall_max;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall_max)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Writes what stands for hyper's own refusal; answers how many of its bytes are done with.
+    fn poll_replacement(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        while let Some(Replacement { document, written, stands_for }) = &mut self.replacement {
+            let rest = document.get(*written..).unwrap_or_default();
+            if rest.is_empty() {
+                let done = *stands_for;
+                self.replacement = None;
+                return Poll::Ready(Ok(done));
+            }
+            *written += ready!(Pin::new(&mut self.stream).poll_write(context, rest))?;
+        }
+        Poll::Ready(Ok(0))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let taken = self.first.len().min(buffer.remaining());
+        let rest = self.first.split_off(taken);
+        buffer.put_slice(&std::mem::replace(&mut self.first, rest));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replacement.is_none()
+            && let Some(document) = instead_of(bytes)
+        {
+            self.replacement = Some(Replacement { document, written: 0, stands_for: bytes.len() });
+        }
+        let outcome = match self.replacement {
+            Some(_) => self.poll_replacement(context),
+            None => Pin::new(&mut self.stream).poll_write(context, bytes),
+        };
+        self.watch(context, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // What hyper says by itself has no body: it comes in one piece.
+        if let [only] = pieces {
+            return self.poll_write(context, only);
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.watch(context, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.watch(context, outcome)
+    }
+}
+
+/// A whole answer with a problem document, if `bytes` is a refusal of hyper's own: those carry no trace.
+fn instead_of(bytes: &[u8]) -> Option<Vec<u8>> {
+    let status = bytes.strip_prefix(b"HTTP/1.1 4").or_else(|| bytes.strip_prefix(b"HTTP/1.0 4"))?;
+    let status = std::str::from_utf8(status.get(..2)?).ok()?.parse::<u16>().ok()?;
+    let head = std::str::from_utf8(bytes).ok()?;
+    if head.contains("\r\nx-trace-id:") || !head.ends_with("\r\n\r\n") {
+        return None;
+    }
+    let problem = Problem::of_status(StatusCode::from_u16(400 + status).ok()?, &Method::GET);
+    Some(written_out(&problem))
+}
+
+/// A whole answer for a peer that is not even asked what it wants.
+pub(crate) fn written_out(problem: &Problem) -> Vec<u8> {
+    let trace = Uuid::new_v4().simple().to_string();
+    let document = serde_json::to_string(&problem.document(None, Some(&trace))).unwrap_or_default();
+    let retry = problem.retry_after_seconds().map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
+    let status = problem.status();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nx-trace-id: {trace}\r\n{retry}\
+        content-length: {}\r\nconnection: close\r\n\r\n{document}",
+        document.len(),
+    )
+    .into_bytes()
+}

@@ -1,0 +1,127 @@
+//! Streaming: Server-Sent Events that begin where the reader left off and never skip.
+//!
+//! - Catching up and following are one loop; a slow reader is read for only as fast as it takes.
+//! - `id:` is the sequence. It also moves while nothing matches, so that a resumed stream need not look again.
+//! - A stream ends cleanly when the server drains, and with a problem when its range is gone.
+
+use super::App;
+use super::params::Params;
+use super::problem::{Answer, Problem};
+use super::read::{Wanted, answer};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::get;
+use bytes::Bytes;
+use contract::{Error, EventPage, Kind, Offset, Result};
+use futures_util::stream;
+use http::HeaderMap;
+use http::header::{ACCEPT, CACHE_CONTROL, HeaderName, HeaderValue};
+use std::convert::Infallible;
+use std::io::Write;
+use std::time::Duration;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// A comment is sent this often while nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// An offset behind every event there can be.
+const BEYOND: Offset = Offset(i64::MAX as u64);
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/v1/events:stream", get(stream_events))
+}
+
+async fn stream_events(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
+    params.only_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    check_accept(&headers)?;
+    let start = match last_event_id(&headers)? {
+        Some(offset) => Some(offset),
+        None => params.offset_if_any()?,
+    };
+    let mut wanted = Wanted::of(&app, &params, start.unwrap_or(BEYOND))?;
+    // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
+    let first = wanted.clone().read(&app).await?;
+    let start = if start.is_none() { first.tail } else { first.next_offset };
+    wanted.after(start);
+    let opening = Bytes::from(format!(": from {start}\nretry: 1000\n\n{}", text_of(&first)));
+    let following = Following { app, wanted, last: start, ended: false };
+    let rest = stream::unfold(following, |following| following.next());
+    let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
+    let mut response = answer(EVENT_STREAM, Body::from_stream(whole));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+/// A stream on its way.
+struct Following {
+    app: App,
+    wanted: Wanted,
+    /// The last `id:` sent.
+    last: Offset,
+    ended: bool,
+}
+
+impl Following {
+    /// The next piece: events, or a sign of life.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if self.ended || self.app.is_draining() {
+            return None;
+        }
+        let page = match self.wanted.clone().wait(&self.app, HEARTBEAT).await {
+            Ok(page) => page,
+            Err(error) => {
+                self.ended = true;
+                return Some((Ok(problem_text(error)), self));
+            }
+        };
+        self.wanted.after(page.next_offset);
+        let mut text = text_of(&page);
+        if text.is_empty() {
+            // Nothing matched, but the reader need not look at this part again.
+            let moved = page.next_offset > self.last;
+            text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
+        }
+        self.last = page.next_offset;
+        Some((Ok(Bytes::from(text)), self))
+    }
+}
+
+/// A page as events of the stream.
+fn text_of(page: &EventPage) -> String {
+    let size = page.items.iter().map(|event| event.text.len() + 48).sum();
+    let mut text = Vec::with_capacity(size);
+    for event in &page.items {
+        // Writing to memory cannot fail.
+        let _ = writeln!(text, "id: {}", event.sequence);
+        // `data` keeps its line breaks from the producer; between two lines the format wants its own prefix.
+        for line in event.text.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            text.extend_from_slice(b"data: ");
+            text.extend_from_slice(line);
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+    }
+    String::from_utf8(text).unwrap_or_default()
+}
+
+fn problem_text(error: Error) -> Bytes {
+    let problem = Problem::from(error);
+    let document = serde_json::to_string(&problem.document(None, None)).unwrap_or_default();
+    Bytes::from(format!("event: problem\ndata: {document}\n\n"))
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Offset>> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+    number.filter(|number| *number <= BEYOND.0).map(|number| Some(Offset(number))).ok_or_else(|| {
+        Error::new(Kind::InvalidOffset, "The header Last-Event-ID must be the `id` of an event of this stream.")
+    })
+}
+
+fn check_accept(headers: &HeaderMap) -> Result<()> {
+    let Some(accept) = headers.get(ACCEPT) else { return Ok(()) };
+    let accept = accept.to_str().unwrap_or_default().to_ascii_lowercase();
+    let takes = ["*/*", "text/*", "text/event-stream"].iter().any(|media| accept.contains(media));
+    if takes { Ok(()) } else { Err(Error::new(Kind::NotAcceptable, "Accept text/event-stream.")) }
+}

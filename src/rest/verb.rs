@@ -1,0 +1,28 @@
+//! Verbs behind a colon: `/v1/consumers/{id}:commit` arrives as one piece of path and is taken apart here.
+
+use axum::response::{IntoResponse, Response};
+use contract::{Error, Kind};
+use http::header::{ALLOW, HeaderValue};
+
+use super::problem::Problem;
+
+/// The id and the verb of a piece of path.
+pub(crate) fn split(piece: &str) -> (&str, Option<&str>) {
+    match piece.rsplit_once(':') {
+        Some((id, verb)) => (id, Some(verb)),
+        None => (piece, None),
+    }
+}
+
+/// The answer to a method that a path does not take.
+pub(crate) fn not_allowed(allowed: &'static str) -> Response {
+    let detail = "This path does not take that method; see the `Allow` header.";
+    let mut response = Problem::from(Error::new(Kind::MethodNotAllowed, detail)).into_response();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// The answer to a verb nobody knows.
+pub(crate) fn unknown() -> Problem {
+    Error::new(Kind::NotFound, "There is no such verb at this path; see /docs for those there are.").into()
+}
