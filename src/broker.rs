@@ -1,10 +1,11 @@
-//! The broker in process: one door to topics, types and events, over one log.
+//! The broker in process: one door to topics, types and events, over its logs.
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
-use crate::events::{self, Policy, Reader};
+use crate::events::{Intake, Policy, Reader};
 use crate::ledger::Ledger;
+use crate::logs::{LogFailure, Logs, Roots, Settings};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -25,10 +26,9 @@ use uuid::Uuid;
 /// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
 pub struct Broker {
     /// Shared with the retention chore, which ends when this is gone.
-    ledger: Arc<Ledger>,
+    logs: Arc<Logs>,
     policy: Policy,
     clock: Arc<dyn Clock>,
-    log_kind: &'static str,
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
     filter_failures: AtomicU64,
@@ -39,6 +39,8 @@ pub struct Broker {
 pub enum OpenError {
     /// The log could not be opened or read.
     Log(LogError),
+    /// A log that topics live in did not open.
+    SideLog(LogFailure),
     /// What the configuration declares was refused.
     Declared {
         /// Where it stands in the configuration: `topics[2]`.
@@ -74,31 +76,51 @@ impl Broker {
         state: Option<PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let log_kind = config.storage.engine.name();
         let rows = config.maintenance.checkpoint_rows;
-        let ledger = Arc::new(Ledger::open(log, Arc::clone(&clock), state, rows).await?);
-        let every = Duration::from_secs(config.maintenance.retention_check_secs);
-        let age = config.storage.retention_millis();
-        tokio::spawn(topics::keep_expiring(Arc::downgrade(&ledger), Arc::clone(&clock), every, age));
+        let ledger = Ledger::open(log, Arc::clone(&clock), state, rows).await?;
+        let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
+        let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
         let sessions = Arc::new(Sessions::new(true));
-        let (weak, shared) = (Arc::downgrade(&ledger), Arc::clone(&sessions));
-        tokio::spawn(consumers::keep_expiring(weak, shared, Arc::clone(&clock), every));
-        let policy = Policy { config, schemas: Schemas::default() };
-        let broker = Self { ledger, policy, clock, log_kind, sessions, filter_failures: AtomicU64::new(0) };
-        broker.declare().await?;
+        let broker = Self { logs, policy, clock, sessions, filter_failures: AtomicU64::new(0) };
+        if let Err(error) = broker.start().await {
+            broker.close().await;
+            return Err(error);
+        }
+        broker.start_chores();
         Ok(broker)
     }
 
-    /// Answers what was accepted, ends what waits, and leaves a checkpoint. The log is let go with the last handle.
-    pub async fn close(&self) {
-        self.ledger.close().await;
+    /// Starts what is done now and then; it ends when the logs close.
+    fn start_chores(&self) {
+        let config = &self.policy.config;
+        let every = Duration::from_secs(config.maintenance.retention_check_secs);
+        let age = config.storage.retention_millis();
+        tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), Arc::clone(&self.clock), every, age));
+        let (logs, sessions) = (Arc::downgrade(&self.logs), Arc::clone(&self.sessions));
+        tokio::spawn(consumers::keep_expiring(logs, sessions, Arc::clone(&self.clock), every));
     }
 
-    /// Why nothing is promised any more, if so: the log failed and must be opened again.
+    async fn start(&self) -> Result<(), OpenError> {
+        topics::find_again(&self.logs).await.map_err(OpenError::SideLog)?;
+        self.declare().await
+    }
+
+    /// Answers what was accepted, ends what waits, and leaves checkpoints. The logs are let go with the last handle.
+    pub async fn close(&self) {
+        self.logs.close().await;
+    }
+
+    /// Why nothing is promised any more, if so: the default log failed and must be opened again.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
-        self.ledger.failure()
+        self.logs.default_ledger().failure()
+    }
+
+    /// Every log that failed, the default one first. A side log's failure stops its own topics alone.
+    #[must_use]
+    pub fn failures(&self) -> Vec<LogFailure> {
+        self.logs.failures()
     }
 
     /// How often a CEL filter had no answer for an event since the broker was opened.
@@ -109,14 +131,20 @@ impl Broker {
 
     /// Removes what is past its topic's retention now; answers how many sequences went.
     pub async fn expire(&self) -> Result<u64> {
-        topics::expire(&self.ledger, self.clock.now(), self.policy.config.storage.retention_millis()).await
+        let age = self.policy.config.storage.retention_millis();
+        let mut removed = Ok(0);
+        for ledger in self.logs.ledgers() {
+            // One log's failure keeps no other from letting go.
+            let here = topics::expire(&ledger, self.clock.now(), age).await;
+            removed = removed.and_then(|before| Ok(before + here?));
+        }
+        removed
     }
 
     /// Removes a topic's events up to and including `through`; answers how many sequences went.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
-        let registry = self.ledger.registry();
-        let topic = registry.topic(topic).ok_or_else(|| Error::not_found("topic"))?;
-        topics::trim(&self.ledger, topic, through).await
+        let found = self.logs.find(topic)?;
+        topics::trim(self.logs.ledger(&found.place), &found.topic, through).await
     }
 
     /// Publishes a batch some of whose events could not even be read; those are refused in their places, and count as
@@ -127,7 +155,7 @@ impl Broker {
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
     ) -> Result<BatchOutcome> {
-        events::publish_batch(&self.ledger, &self.policy, self.clock.as_ref(), events, atomicity, producer).await
+        self.intake(producer).publish_batch(events, atomicity).await
     }
 
     /// Most events and rows in one answer.
@@ -144,55 +172,69 @@ impl Broker {
             self.declare_topic(topic).await.map_err(|error| OpenError::declared(format!("topics[{index}]"), error))?;
         }
         if let Some(id) = &config.default_topic
-            && self.ledger.registry().topic(id).is_none()
+            && self.logs.default_ledger().registry().definition(id).is_none()
         {
-            let registered = topics::register(&self.ledger, self.log_kind, NewTopic::new(id.clone())).await;
+            let registered = topics::register(&self.logs, NewTopic::new(id.clone())).await;
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
-            let registered = types::register(&self.ledger, event_type.clone()).await;
+            let registered = types::register(self.logs.default_ledger(), event_type.clone()).await;
             registered.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
     }
 
     async fn declare_topic(&self, declared: &NewTopic) -> Result<()> {
-        if self.ledger.registry().topic(&declared.id).is_some() {
+        if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
             let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = declared.clone();
             let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch };
-            topics::change(&self.ledger, &declared.id, change).await?;
+            topics::change(&self.logs, &declared.id, change).await?;
         }
-        topics::register(&self.ledger, self.log_kind, declared.clone()).await?;
+        topics::register(&self.logs, declared.clone()).await?;
         Ok(())
     }
 
     fn reader(&self) -> Reader<'_> {
         let config = &self.policy.config;
         Reader {
-            ledger: &self.ledger,
+            logs: &self.logs,
             limit_max: config.consumer.max_limit,
             wait_max: Duration::from_secs(config.polling.max_timeout_secs),
             filter_failures: &self.filter_failures,
         }
     }
 
-    fn readers(&self) -> Consumers<'_> {
-        let (ledger, clock) = (self.ledger.as_ref(), self.clock.as_ref());
-        Consumers { ledger, reader: self.reader(), sessions: &self.sessions, clock }
+    fn consumers(&self) -> Consumers<'_> {
+        let (clock, default_session) = (self.clock.as_ref(), self.policy.config.consumer.session_timeout_secs);
+        Consumers { logs: &self.logs, reader: self.reader(), sessions: &self.sessions, clock, default_session }
     }
+
+    fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
+        Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
+    }
+}
+
+fn log_settings(config: &Config) -> Settings {
+    let Storage { engine, path, segment_bytes, locations, .. } = &config.storage;
+    let default_log = (*engine == Engine::File).then(|| path.clone());
+    // A broker in memory has a folder for its topics' files too, if it was given one.
+    let data = (!path.as_os_str().is_empty()).then(|| path.clone());
+    let roots = Roots { default_log, data, locations: locations.clone() };
+    let checkpoint_rows = config.maintenance.checkpoint_rows;
+    Settings { default_type: engine.name(), roots, segment_bytes: *segment_bytes, checkpoint_rows }
 }
 
 impl EventBroker for Broker {
     fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
-        Box::pin(topics::register(&self.ledger, self.log_kind, topic))
+        Box::pin(topics::register(&self.logs, topic))
     }
 
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(topics::change(&self.ledger, topic, change))
+        Box::pin(topics::change(&self.logs, topic, change))
     }
 
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(async { topics::get(&self.ledger.registry(), id) })
+        Box::pin(async { topics::get(&self.logs.default_ledger().registry(), id) })
     }
 
     fn topics<'a>(
@@ -203,20 +245,20 @@ impl EventBroker for Broker {
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(topics::list(&self.ledger.registry(), pattern, cursor, limit))
+            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
         })
     }
 
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
-        Box::pin(topics::segments(&self.ledger, topic))
+        Box::pin(topics::segments(&self.logs, topic))
     }
 
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
-        Box::pin(types::register(&self.ledger, event_type))
+        Box::pin(types::register(self.logs.default_ledger(), event_type))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(async { types::get(&self.ledger.registry(), id) })
+        Box::pin(async { types::get(&self.logs.default_ledger().registry(), id) })
     }
 
     fn event_types<'a>(
@@ -227,12 +269,12 @@ impl EventBroker for Broker {
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(types::list(&self.ledger.registry(), pattern, cursor, limit))
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
         })
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(events::publish(&self.ledger, &self.policy, self.clock.as_ref(), event, producer))
+        Box::pin(self.intake(producer).publish(event))
     }
 
     fn publish_batch<'a>(
@@ -273,11 +315,11 @@ impl EventBroker for Broker {
     }
 
     fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { self.readers().create(consumer).await })
+        Box::pin(async move { self.consumers().create(consumer).await })
     }
 
     fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { self.readers().get(id) })
+        Box::pin(async move { self.consumers().get(id) })
     }
 
     fn consumers<'a>(
@@ -286,15 +328,15 @@ impl EventBroker for Broker {
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Consumer>>> {
-        Box::pin(async move { self.readers().list(group, cursor, limit) })
+        Box::pin(async move { self.consumers().list(group, cursor, limit) })
     }
 
     fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.readers().delete(id).await })
+        Box::pin(async move { self.consumers().delete(id).await })
     }
 
     fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.readers().read(consumer, offset, limit).await })
+        Box::pin(async move { self.consumers().read(consumer, offset, limit).await })
     }
 
     fn wait_as(
@@ -304,11 +346,11 @@ impl EventBroker for Broker {
         limit: usize,
         timeout: Duration,
     ) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.readers().wait(consumer, offset, limit, timeout).await })
+        Box::pin(async move { self.consumers().wait(consumer, offset, limit, timeout).await })
     }
 
     fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
-        Box::pin(async move { self.readers().commit(consumer, offset).await })
+        Box::pin(async move { self.consumers().commit(consumer, offset).await })
     }
 
     fn consumer_groups<'a>(
@@ -316,15 +358,15 @@ impl EventBroker for Broker {
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
-        Box::pin(async move { self.readers().groups(cursor, limit) })
+        Box::pin(async move { self.consumers().groups(cursor, limit) })
     }
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.readers().group(name) })
+        Box::pin(async move { self.consumers().group(name) })
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.readers().reset(name, reset).await })
+        Box::pin(async move { self.consumers().reset(name, reset).await })
     }
 }
 
@@ -344,6 +386,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Log(error) => error.fmt(f),
+            Self::SideLog(failure) => failure.fmt(f),
             Self::Declared { error, .. } if error.kind() == Kind::Unavailable => error.fmt(f),
             Self::Declared { path, error } => write!(f, "`{path}` of the configuration was refused: {error}"),
         }
@@ -354,6 +397,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Log(error) => Some(error),
+            Self::SideLog(failure) => Some(&failure.error),
             Self::Declared { error, .. } => Some(error),
         }
     }

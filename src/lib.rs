@@ -1,12 +1,14 @@
 //! The event broker: typed events, published, numbered, kept durably in order, read and replayed.
 //!
-//! - One log; everything that happens is a record appended to it, and all state is a fold of it.
+//! - Everything that happens is a record appended to a log, and all state is a fold of it. There is one log, unless a
+//!   topic asks for another.
 //! - `decide` and `apply` are pure; only the writer of the [`ledger`] does I/O.
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
 //! Rooms: [`Broker`] is the door; `topics`, `types`, `events` and `consumers` hold the verbs; `filters` says which
-//! events a reader wants; `ledger` owns order and state. HTTP and SQL live elsewhere.
+//! events a reader wants; `logs` knows which log a topic lives in; `ledger` owns one log's order and state. `rest` is
+//! the door for everybody else. SQL lives elsewhere.
 
 mod broker;
 mod clock;
@@ -15,6 +17,7 @@ mod consumers;
 mod events;
 pub mod filters;
 pub mod ledger;
+mod logs;
 pub mod rest;
 mod topics;
 mod types;
@@ -22,3 +25,4 @@ mod types;
 pub use broker::{Broker, OpenError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
+pub use logs::LogFailure;

@@ -35,9 +35,13 @@ pub const DESCRIPTION_BYTES_MAX: usize = 2048;
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 /// Most allowed subject types of one event type.
 pub const SUBJECT_TYPES_MAX: usize = 256;
-/// Most topics in one log.
+/// Most topics of one broker, in all its logs.
 pub const TOPICS_MAX: usize = 10_000;
-/// Most event types in one log.
+/// Most logs beside the default one; each has threads, a lock and tables of its own.
+pub const LOGS_MAX: usize = 64;
+/// Longest `streaming.location`, in bytes.
+pub const LOCATION_BYTES_MAX: usize = 1024;
+/// Most event types of one broker.
 pub const EVENT_TYPES_MAX: usize = 10_000;
 /// Rows of the broker's tables kept in RAM before they go to disk.
 pub const CHECKPOINT_ROWS_DEFAULT: usize = 2 * 1024 * 1024;

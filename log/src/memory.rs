@@ -42,6 +42,16 @@ impl MemoryLog {
         Self::default()
     }
 
+    /// An empty log in which these sequences, and all before them, were given once and are gone: a topic that lost its
+    /// events goes on behind them, and readers who come from before are told.
+    #[must_use]
+    pub fn behind(removed: impl IntoIterator<Item = (TopicNumber, Sequence)>) -> Self {
+        let log = Self::new();
+        let topics = removed.into_iter().map(|(topic, removed)| (topic, Topic { removed, ..Topic::default() }));
+        log.state_mut().topics = topics.collect();
+        log
+    }
+
     /// A state is never left half changed, so a panic elsewhere does not spoil it.
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
@@ -289,6 +299,18 @@ mod tests {
     use super::*;
     use crate::Facets;
     use bytes::Bytes;
+
+    #[tokio::test]
+    async fn a_log_that_begins_behind_lost_sequences_says_so() {
+        let (topic, limit) = (TopicNumber(1), Limit { records: 1, bytes: 0 });
+        let log = MemoryLog::behind([(topic, Sequence(9))]);
+        for after in [0, 8] {
+            let refused = log.read(Range::Topic(topic, Sequence(after)), limit).await.unwrap_err();
+            assert!(matches!(refused, LogError::Trimmed(Sequence(10))), "{refused}");
+        }
+        assert!(log.read(Range::Topic(topic, Sequence(9)), limit).await.unwrap().is_empty());
+        assert!(log.segments(topic).await.unwrap().is_empty() && *log.tail().borrow() == Position::ZERO);
+    }
 
     #[tokio::test]
     async fn removal_leaves_nothing_behind_in_the_indexes() {

@@ -15,7 +15,8 @@ pub struct Storage {
     /// What keeps the log.
     #[serde(rename = "type")]
     pub engine: Engine,
-    /// The folder of the file engine; made when missing.
+    /// The folder of the file engine, and of logs that topics keep in files of their own; made when missing. Empty: a
+    /// broker in memory has none.
     pub path: PathBuf,
     /// Segments are sealed at this size, in bytes.
     pub segment_bytes: u64,
@@ -42,7 +43,7 @@ impl Default for Storage {
     fn default() -> Self {
         Self {
             engine: Engine::Memory,
-            path: PathBuf::from("./data"),
+            path: PathBuf::new(),
             segment_bytes: 64 * 1024 * 1024,
             retention_days: None,
             locations: Vec::new(),
@@ -118,12 +119,16 @@ pub struct Consumer {
     /// The largest `limit` a request may name.
     pub max_limit: usize,
     /// How long a consumer lives without polling unless it says otherwise, in seconds.
-    pub session_timeout_secs: u64,
+    pub session_timeout_secs: i64,
 }
 
 impl Default for Consumer {
     fn default() -> Self {
-        Self { default_limit: limits::READ_EVENTS_MAX, max_limit: limits::READ_EVENTS_MAX, session_timeout_secs: 30 }
+        Self {
+            default_limit: limits::READ_EVENTS_MAX,
+            max_limit: limits::READ_EVENTS_MAX,
+            session_timeout_secs: limits::SESSION_SECONDS_DEFAULT,
+        }
     }
 }
 

@@ -5,22 +5,23 @@
 
 use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
 use crate::clock::Clock;
-use crate::ledger::{Command, Decision, Entry, Ledger, chore};
+use crate::ledger::{Command, Decision, Entry, Ledger};
+use crate::logs::{Logs, keep};
 use contract::Result;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The chore: clears away now and then until the ledger is gone or closes.
-pub(crate) async fn keep_expiring(
-    ledger: Weak<Ledger>,
-    sessions: Arc<Sessions>,
-    clock: Arc<dyn Clock>,
-    every: Duration,
-) {
-    chore::keep(ledger, every, |ledger| {
+/// The chore: clears away now and then until the logs are gone or close.
+pub(crate) async fn keep_expiring(logs: Weak<Logs>, sessions: Arc<Sessions>, clock: Arc<dyn Clock>, every: Duration) {
+    keep(logs, every, |ledgers| {
         let (sessions, now) = (Arc::clone(&sessions), clock.now());
-        async move { drop(expire(&ledger, &sessions, now).await) }
+        async move {
+            for ledger in &ledgers {
+                let _ = expire(ledger, &sessions, now).await;
+            }
+            sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
+        }
     })
     .await;
 }
@@ -30,12 +31,9 @@ async fn expire(ledger: &Ledger, sessions: &Sessions, now: i64) -> Result<()> {
     loop {
         let ids = overdue(ledger, sessions, now);
         if ids.is_empty() || ledger.submit(Expire(ids)).await? == 0 {
-            break;
+            return Ok(());
         }
     }
-    let readers = ledger.readers();
-    sessions.retain(|id| readers.consumer(id).is_some());
-    Ok(())
 }
 
 /// Consumers past their deadline that do not wait in this process.

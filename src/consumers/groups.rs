@@ -4,22 +4,22 @@
 //! - A commit never moves an offset back: a late one of a slow member changes nothing. Only a reset does.
 //! - An offset lies between 0 and the topic's tail.
 
-use super::Consumers;
+use super::{Consumers, Known};
 use crate::ledger::{Command, Decision, Entry, Group, GroupKey, Ledger, Readers, Registry, TopicEntry, read_failed};
 use contract::{
     ConsumerGroup, Cursor, Error, GroupReset, GroupTopic, Kind, Member, Offset, Page, ResetTo, Result, Sequence,
     Timestamp, TopicId, Violation, limits,
 };
 use log::{Find, Limit, LogError, Range};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 impl Consumers<'_> {
     /// Records how far a consumer's group has come; answers how it stands.
     pub(crate) async fn commit(&self, id: Uuid, offset: Offset) -> Result<GroupTopic> {
         let now = self.clock.now();
-        let entry = self.find(id, now)?;
-        self.ledger.submit(Commit { id, offset }).await?;
+        let Known { ledger, entry } = self.find(id, now)?;
+        ledger.submit(Commit { id, offset }).await?;
         self.sessions.of(&entry.consumer, now)?.saw(now);
         let name = &entry.consumer.consumer_group;
         let topics = self.group(name)?.topics;
@@ -30,19 +30,27 @@ impl Consumers<'_> {
     /// Groups in order of their names, the page at `cursor`.
     pub(crate) fn groups(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<ConsumerGroup>> {
         self.reader.check_limit(limit)?;
-        let (registry, now) = (self.ledger.registry(), self.clock.now());
-        let readers = self.ledger.readers();
-        let groups =
-            readers.groups().filter_map(|(name, group)| self.group_view(&readers, &registry, name, group, now));
+        let mut names = BTreeSet::new();
+        for ledger in self.logs.ledgers() {
+            names.extend(ledger.readers().groups().map(|(name, _)| name.to_owned()));
+        }
+        let groups = names.iter().filter_map(|name| self.group(name).ok());
         Ok(Page::of(groups, cursor, limit, |group| group.consumer_group.clone()))
     }
 
     /// One group.
     pub(crate) fn group(&self, name: &str) -> Result<ConsumerGroup> {
-        let (registry, now) = (self.ledger.registry(), self.clock.now());
-        let readers = self.ledger.readers();
-        let view = readers.group(name).and_then(|group| self.group_view(&readers, &registry, name, group, now));
-        view.ok_or_else(|| Error::not_found("consumer group"))
+        let mut topics = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let readers = ledger.readers();
+            topics.extend(readers.group(name).map(|group| self.standings(&readers, &ledger.registry(), name, group)));
+        }
+        let mut topics: Vec<_> = topics.into_iter().flatten().collect();
+        topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+        match topics.is_empty() {
+            true => Err(Error::not_found("consumer group")),
+            false => Ok(ConsumerGroup { consumer_group: name.to_owned(), topics }),
+        }
     }
 
     /// Moves a group's offset; answers how the group stands.
@@ -50,21 +58,17 @@ impl Consumers<'_> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
         }
-        let target = target(self.ledger, &reset).await?;
+        let found = self.logs.find(&reset.topic).map_err(|_| not_registered())?;
+        let ledger = self.logs.ledger(&found.place);
+        let target = target(ledger, &reset).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
-        self.ledger.submit(Reset { key, target }).await?;
+        ledger.submit(Reset { key, target }).await?;
         self.group(name)
     }
 
-    /// A group as it stands; `None` where it has neither a live consumer nor an offset.
-    fn group_view(
-        &self,
-        readers: &Readers,
-        registry: &Registry,
-        name: &str,
-        group: &Group,
-        now: i64,
-    ) -> Option<ConsumerGroup> {
+    /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
+    fn standings(&self, readers: &Readers, registry: &Registry, name: &str, group: &Group) -> Vec<GroupTopic> {
+        let now = self.clock.now();
         let mut topics = BTreeMap::new();
         for (topic, offset) in &group.offsets {
             topics.insert(topic, standing(registry, topic, *offset));
@@ -75,8 +79,7 @@ impl Consumers<'_> {
             let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
             standing.members.push(Member { consumer_id: entry.consumer.id, last_seen_at, in_flight: 0 });
         }
-        let topics: Vec<_> = topics.into_values().collect();
-        (!topics.is_empty()).then(|| ConsumerGroup { consumer_group: name.to_owned(), topics })
+        topics.into_values().collect()
     }
 }
 

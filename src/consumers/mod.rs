@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::{self, Compiled};
 use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Ledger};
+use crate::logs::Logs;
 use contract::{
     Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
     Violation, limits,
@@ -31,19 +32,30 @@ use uuid::Uuid;
 /// Most expired consumers cleared away by one entry.
 const EXPIRED_PER_ENTRY_MAX: usize = 1000;
 
-/// The consumers of one log, on behalf of callers.
+/// The consumers of all logs, on behalf of callers. Each lives in the log of its topic.
 pub(crate) struct Consumers<'a> {
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) logs: &'a Logs,
     pub(crate) reader: Reader<'a>,
     pub(crate) sessions: &'a Sessions,
     pub(crate) clock: &'a dyn Clock,
+    /// How long a session is that does not say, in seconds.
+    pub(crate) default_session: i64,
+}
+
+/// A consumer that lives, and the log it lives in.
+struct Known {
+    ledger: Arc<Ledger>,
+    entry: ConsumerEntry,
 }
 
 impl Consumers<'_> {
     /// Makes a consumer.
     pub(crate) async fn create(&self, consumer: NewConsumer) -> Result<Consumer> {
         let filter = check(&consumer)?;
-        let consumer = self.ledger.submit(Create { id: Uuid::new_v4(), consumer }).await?;
+        let unknown = |_| Error::invalid("/topic", "is not registered");
+        let found = self.logs.find(&consumer.topic).map_err(unknown)?;
+        let create = Create { id: Uuid::new_v4(), consumer, default_session: self.default_session };
+        let consumer = self.logs.ledger(&found.place).submit(create).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
@@ -51,27 +63,31 @@ impl Consumers<'_> {
     /// One consumer.
     pub(crate) fn get(&self, id: Uuid) -> Result<Consumer> {
         let now = self.clock.now();
-        Ok(self.view(&self.find(id, now)?, now))
+        Ok(self.view(&self.find(id, now)?.entry, now))
     }
 
     /// Consumers in order of their ids, of one group or of all, the page at `cursor`.
     pub(crate) fn list(&self, group: Option<&str>, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Consumer>> {
         self.reader.check_limit(limit)?;
         let now = self.clock.now();
-        let readers = self.ledger.readers();
-        let rows: Box<dyn DoubleEndedIterator<Item = &ConsumerEntry>> = match group {
-            Some(group) => Box::new(readers.members(group)),
-            None => Box::new(readers.consumers()),
-        };
-        let live = rows.filter(|entry| self.sessions.is_live(entry, now));
-        let page = Page::of(live, cursor, limit, |entry| entry.consumer.id.to_string());
+        let mut live = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let readers = ledger.readers();
+            let rows: Box<dyn Iterator<Item = &ConsumerEntry>> = match group {
+                Some(group) => Box::new(readers.members(group)),
+                None => Box::new(readers.consumers()),
+            };
+            live.extend(rows.filter(|entry| self.sessions.is_live(entry, now)).cloned());
+        }
+        live.sort_unstable_by_key(|entry| entry.consumer.id);
+        let page = Page::of(live.iter(), cursor, limit, |entry| entry.consumer.id.to_string());
         Ok(page.map(|entry| self.view(entry, now)))
     }
 
     /// Ends a consumer.
     pub(crate) async fn delete(&self, id: Uuid) -> Result<()> {
-        self.find(id, self.clock.now())?;
-        self.ledger.submit(Delete(id)).await?;
+        let Known { ledger, .. } = self.find(id, self.clock.now())?;
+        ledger.submit(Delete(id)).await?;
         self.sessions.end(id);
         Ok(())
     }
@@ -79,51 +95,54 @@ impl Consumers<'_> {
     /// What is there now for a consumer.
     pub(crate) async fn read(&self, id: Uuid, offset: Offset, limit: usize) -> Result<EventPage> {
         self.reader.check_limit(limit)?;
-        let (entry, session) = self.arrive(id)?;
-        self.record(&entry, Presence::Arrived).await?;
-        self.reader.read_through(&entry.consumer.topic, offset, limit, &session.filter).await
+        let (known, session) = self.arrive(id)?;
+        self.record(&known, Presence::Arrived).await?;
+        self.reader.read_through(&known.entry.consumer.topic, offset, limit, &session.filter).await
     }
 
     /// The same, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, id: Uuid, offset: Offset, limit: usize, timeout: Duration) -> Result<EventPage> {
         self.reader.check_timeout(timeout)?;
         self.reader.check_limit(limit)?;
-        let (entry, session) = self.arrive(id)?;
+        let (known, session) = self.arrive(id)?;
         let waiting = session.wait(self.clock);
-        self.record(&entry, Presence::Arrived).await?;
-        let topic = &entry.consumer.topic;
+        self.record(&known, Presence::Arrived).await?;
+        let topic = &known.entry.consumer.topic;
         let page = tokio::select! {
             page = self.reader.wait_through(topic, offset, limit, &session.filter, timeout) => page?,
-            gone = self.stay(id, entry.unrecorded_millis(), &session) => return Err(gone),
+            gone = self.stay(&known, &session) => return Err(gone),
         };
-        self.stayed(id).await?;
+        self.stayed(&known).await?;
         drop(waiting);
         Ok(page)
     }
 
     /// A consumer that lives.
-    fn find(&self, id: Uuid, now: i64) -> Result<ConsumerEntry> {
-        let known = self.ledger.readers().consumer(id).cloned();
-        known.filter(|entry| self.sessions.is_live(entry, now)).ok_or_else(|| Error::not_found("consumer"))
+    fn find(&self, id: Uuid, now: i64) -> Result<Known> {
+        let known = self.logs.ledgers().into_iter().find_map(|ledger| {
+            let entry = ledger.readers().consumer(id).cloned()?;
+            Some(Known { ledger, entry })
+        });
+        known.filter(|known| self.sessions.is_live(&known.entry, now)).ok_or_else(|| Error::not_found("consumer"))
     }
 
     /// A consumer that lives comes again: its session begins anew.
-    fn arrive(&self, id: Uuid) -> Result<(ConsumerEntry, Arc<Session>)> {
+    fn arrive(&self, id: Uuid) -> Result<(Known, Arc<Session>)> {
         let now = self.clock.now();
-        let entry = self.find(id, now)?;
-        let session = self.sessions.of(&entry.consumer, now)?;
+        let known = self.find(id, now)?;
+        let session = self.sessions.of(&known.entry.consumer, now)?;
         session.saw(now);
-        Ok((entry, session))
+        Ok((known, session))
     }
 
     /// Records that a consumer was seen, if that was last done too long ago. Reading goes on where nothing can be
     /// written: then the session lives in this process alone.
-    async fn record(&self, entry: &ConsumerEntry, presence: Presence) -> Result<()> {
+    async fn record(&self, Known { ledger, entry }: &Known, presence: Presence) -> Result<()> {
         if !entry.is_due(self.clock.now()) {
             return Ok(());
         }
         let id = entry.consumer.id;
-        match self.ledger.submit(See { id, presence }).await {
+        match ledger.submit(See { id, presence }).await {
             Err(error) if error.kind() == Kind::NotFound => {
                 self.sessions.end(id);
                 Err(error)
@@ -133,23 +152,24 @@ impl Consumers<'_> {
     }
 
     /// Keeps a consumer alive while it waits; answers only when it is gone.
-    async fn stay(&self, id: Uuid, every_millis: i64, session: &Session) -> Error {
-        let every = Duration::from_millis(every_millis.unsigned_abs().max(1));
+    async fn stay(&self, known: &Known, session: &Session) -> Error {
+        let every = Duration::from_millis(known.entry.unrecorded_millis().unsigned_abs().max(1));
         loop {
             tokio::select! {
                 () = tokio::time::sleep(every) => (),
                 () = session.ended() => return Error::not_found("consumer"),
             }
-            if let Err(gone) = self.stayed(id).await {
+            if let Err(gone) = self.stayed(known).await {
                 return gone;
             }
         }
     }
 
     /// A consumer has waited until now.
-    async fn stayed(&self, id: Uuid) -> Result<()> {
-        let entry = self.ledger.readers().consumer(id).cloned().ok_or_else(|| Error::not_found("consumer"))?;
-        self.record(&entry, Presence::Waited).await
+    async fn stayed(&self, Known { ledger, entry }: &Known) -> Result<()> {
+        let entry = ledger.readers().consumer(entry.consumer.id).cloned();
+        let entry = entry.ok_or_else(|| Error::not_found("consumer"))?;
+        self.record(&Known { ledger: Arc::clone(ledger), entry }, Presence::Waited).await
     }
 
     /// A consumer as this process knows it.
@@ -211,13 +231,14 @@ enum Presence {
 struct Create {
     id: Uuid,
     consumer: NewConsumer,
+    default_session: i64,
 }
 
 impl Create {
     fn at(&self, now: i64) -> Consumer {
         let NewConsumer { consumer_group, topic, types, subject_types, cel, .. } = self.consumer.clone();
-        let session_timeout =
-            self.consumer.session_timeout.clone().unwrap_or_else(|| Span::seconds(limits::SESSION_SECONDS_DEFAULT));
+        let asked = self.consumer.session_timeout.clone();
+        let session_timeout = asked.unwrap_or_else(|| Span::seconds(self.default_session));
         Consumer {
             id: self.id,
             consumer_group,

@@ -9,8 +9,9 @@ mod fingerprint;
 mod prepare;
 mod publish;
 mod read;
+mod spread;
 mod text;
 
 pub(crate) use prepare::Policy;
-pub(crate) use publish::{publish, publish_batch};
+pub(crate) use publish::Intake;
 pub(crate) use read::Reader;

@@ -6,6 +6,7 @@
 use super::{fingerprint, text};
 use crate::config::{Config, Route, Unregistered};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
+use crate::logs::{Located, Logs, Place};
 use crate::types::Schemas;
 use contract::{
     AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp,
@@ -29,20 +30,34 @@ pub(crate) struct Prepared {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) expected: Option<AggregateSequence>,
     pub(crate) topic: Arc<TopicEntry>,
+    /// The log its topic lives in.
+    pub(crate) place: Place,
     /// The definition its type had; `None` where nobody registered it.
     pub(crate) type_defined_at: Option<Position>,
     pub(crate) event_type: contract::EventTypeId,
 }
 
+/// An event's text, with the id it got.
+struct Written {
+    id: Uuid,
+    text: text::Text,
+}
+
 /// A refusal, and the topic it concerns where that could be told.
 pub(crate) struct Refused {
     pub(crate) error: Error,
-    pub(crate) topic: Option<TopicNumber>,
+    pub(crate) topic: Option<(Place, TopicNumber)>,
+}
+
+impl Refused {
+    fn in_topic(found: &Located, error: Error) -> Self {
+        Self { error, topic: Some((found.place.clone(), found.topic.number)) }
+    }
 }
 
 /// Checks and writes everything about `event` that does not depend on its place in the log.
 pub(crate) fn prepare(
-    policy: &Policy,
+    (policy, logs): (&Policy, &Logs),
     registry: &Registry,
     event: &NewEvent,
     producer: Option<&ProducerId>,
@@ -51,21 +66,23 @@ pub(crate) fn prepare(
     let nowhere = |error| Refused { error, topic: None };
     check_profile(policy.config.gts.profile, event).map_err(nowhere)?;
     let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
-    let topic = find_topic(policy, registry, &event.event_type, event.topic.as_ref(), known).map_err(nowhere)?;
-    let here = |error| Refused { error, topic: Some(topic.number) };
+    let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
+    let found = found.map_err(nowhere)?;
+    let here = |error| Refused::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
     let data = check_data(policy, known, event).map_err(here)?;
-    build(event, producer, known, topic, &data, now).map_err(here)
+    let text = write(event, known, &found.topic, now).map_err(here)?;
+    Ok(build(event, producer, known, found, (&data, text)))
 }
 
 /// The refusal of an event that could not be read; where its type is known, so is the topic it concerns.
-pub(crate) fn refuse_unread(policy: &Policy, registry: &Registry, unread: &Unread) -> Refused {
-    let topic = unread.event_type.as_ref().and_then(|event_type| {
+pub(crate) fn refuse_unread((policy, logs): (&Policy, &Logs), registry: &Registry, unread: &Unread) -> Refused {
+    let found = unread.event_type.as_ref().and_then(|event_type| {
         let known = find_type(policy, registry, event_type).ok()?;
-        find_topic(policy, registry, event_type, None, known).ok()
+        find_topic((policy, logs), registry, event_type, None, known).ok()
     });
-    Refused { error: unread.error.clone(), topic: topic.map(|topic| topic.number) }
+    Refused { error: unread.error.clone(), topic: found.map(|found| (found.place, found.topic.number)) }
 }
 
 fn find_type<'a>(
@@ -81,13 +98,13 @@ fn find_type<'a>(
 }
 
 /// The type names the topic; else the most specific route; else the default.
-fn find_topic<'a>(
-    policy: &Policy,
-    registry: &'a Registry,
+fn find_topic(
+    (policy, logs): (&Policy, &Logs),
+    registry: &Registry,
     event_type: &EventTypeId,
     asked: Option<&TopicId>,
     known: Option<&Arc<TypeEntry>>,
-) -> Result<&'a Arc<TopicEntry>> {
+) -> Result<Located> {
     let routed = || {
         let id = event_type.as_gts();
         let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
@@ -102,7 +119,8 @@ fn find_topic<'a>(
     if asked.is_some_and(|asked| *asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
-    registry.topic(&resolved).ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
+    let found = logs.locate(registry, &resolved)?;
+    found.ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
 }
 
 fn check_profile(profile: Profile, event: &NewEvent) -> Result<()> {
@@ -215,23 +233,26 @@ fn check_version(event: &NewEvent) -> Result<()> {
 
 const SCHEMA_VERSION: &str = "1.0";
 
+/// The event's text, all but what only the log can know.
+fn write(event: &NewEvent, known: Option<&Arc<TypeEntry>>, topic: &TopicEntry, now: i64) -> Result<Written> {
+    let id = event.id.unwrap_or_else(Uuid::new_v4);
+    let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
+    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
+    let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version)
+        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
+    match text.bytes.len() > limits::EVENT_BYTES_MAX {
+        true => Err(too_large()),
+        false => Ok(Written { id, text }),
+    }
+}
+
 fn build(
     event: &NewEvent,
     producer: Option<&ProducerId>,
     known: Option<&Arc<TypeEntry>>,
-    topic: &Arc<TopicEntry>,
-    data: &Value,
-    now: i64,
-) -> Result<Prepared> {
-    let topic_id = &topic.topic.definition.id;
-    let id = event.id.unwrap_or_else(Uuid::new_v4);
-    let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
-    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
-    let text = text::write(event, id, topic_id, occurred_at, version)
-        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
-    if text.bytes.len() > limits::EVENT_BYTES_MAX {
-        return Err(too_large());
-    }
+    Located { place, topic }: Located,
+    (data, Written { id, text }): (&Value, Written),
+) -> Prepared {
     let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let draft = EventDraft {
@@ -246,14 +267,15 @@ fn build(
         text: text.bytes,
         splice: text.splice,
     };
-    Ok(Prepared {
+    Prepared {
         draft,
         sequence: event.sequence.map(|sequence| Sequence(sequence.unsigned_abs())),
         expected: event.expected_aggregate_sequence,
-        topic: Arc::clone(topic),
+        topic,
+        place,
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
-    })
+    }
 }
 
 fn refuse(violations: Vec<Violation>, detail: &'static str) -> Result<()> {

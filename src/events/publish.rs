@@ -2,11 +2,15 @@
 //!
 //! - A unit is written whole or leaves no trace. Duplicates of what was stored before stand apart: they abort nothing
 //!   and are not undone.
-//! - What was prepared against a definition that has changed since is prepared again, not forced through.
+//! - What was prepared against a definition that has changed since is prepared again, not forced through. Types are the
+//!   default log's: a side log's decision cannot see them, so an event there is held against its type as it was when the
+//!   event was prepared. No order holds between two logs, so nobody can tell that it came before the change.
 
 use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
+use super::spread::{Spread, across_logs, publish_by_log, spread};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
+use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
     Published, Result, StoredEvent, Unread,
@@ -16,53 +20,69 @@ use log::{Limit, Range, Record, TopicNumber};
 /// How often a request is prepared anew because definitions changed under it, before it is told to come back.
 const PREPARE_TRIES_MAX: usize = 8;
 
-/// Publishes one event.
-pub(crate) async fn publish(
-    ledger: &Ledger,
-    policy: &Policy,
-    clock: &dyn Clock,
-    event: NewEvent,
-    producer: Option<&ProducerId>,
-) -> Result<Published> {
-    let mut outcomes = publish_batch(ledger, policy, clock, vec![Ok(event)], Atomicity::PerTopic, producer).await?;
-    outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+/// An event as it came in, or why it could not be read.
+pub(super) type Submitted = Result<NewEvent, Unread>;
+
+/// Publishes on behalf of one caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Intake<'a> {
+    pub(crate) logs: &'a Logs,
+    pub(crate) policy: &'a Policy,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) producer: Option<&'a ProducerId>,
 }
 
-/// Publishes several events; `Err` means that none was looked at.
-pub(crate) async fn publish_batch(
-    ledger: &Ledger,
-    policy: &Policy,
-    clock: &dyn Clock,
-    events: Vec<Result<NewEvent, Unread>>,
-    atomicity: Atomicity,
-    producer: Option<&ProducerId>,
-) -> Result<BatchOutcome> {
-    check_size(policy, &events)?;
-    for _ in 0..PREPARE_TRIES_MAX {
-        let registry = ledger.registry();
-        let now = clock.now();
-        let prepared = |event: &Result<NewEvent, Unread>| match event {
-            Ok(event) => prepare(policy, &registry, event, producer, now),
-            Err(unread) => Err(refuse_unread(policy, &registry, unread)),
-        };
-        let items: Vec<_> = events.iter().map(prepared).collect();
-        let request = Request { units: units(&items, atomicity), items };
-        if request.items.iter().all(Result::is_err) {
-            return Ok(request
-                .items
-                .into_iter()
-                .map(|item| Err(item.err().map_or_else(aborted, |r| r.error)))
-                .collect());
-        }
-        if let Decided::Items(items) = ledger.submit(request).await? {
-            return outcomes(ledger, items).await;
-        }
+impl Intake<'_> {
+    /// Publishes one event.
+    pub(crate) async fn publish(self, event: NewEvent) -> Result<Published> {
+        let mut outcomes = self.publish_batch(vec![Ok(event)], Atomicity::PerTopic).await?;
+        outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
-    Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
-        .with_retry_after(1))
+
+    /// Publishes several events; `Err` means that none was looked at.
+    pub(crate) async fn publish_batch(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
+        check_size(self.policy, &events)?;
+        self.publish_units(events, atomicity).await
+    }
+
+    /// The same, of events that are few and small enough.
+    pub(super) async fn publish_units(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
+        for _ in 0..PREPARE_TRIES_MAX {
+            let items = self.prepare(&events);
+            let place = match spread(&items) {
+                Spread::One(place) => place,
+                Spread::Several if atomicity == Atomicity::All => return Err(across_logs(&items)),
+                Spread::Several => return Ok(publish_by_log(self, events, &items, atomicity).await),
+            };
+            if items.iter().all(Result::is_err) {
+                return Ok(items.into_iter().map(refusal).collect());
+            }
+            let ledger = self.logs.ledger(&place);
+            if let Decided::Items(items) = ledger.submit(Request::new(items, atomicity, &place)).await? {
+                return outcomes(ledger, items).await;
+            }
+        }
+        Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
+            .with_retry_after(1))
+    }
+
+    fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
+        let registry = self.logs.default_ledger().registry();
+        let now = self.clock.now();
+        let scope = (self.policy, self.logs);
+        let prepared = |event: &Submitted| match event {
+            Ok(event) => prepare(scope, &registry, event, self.producer, now),
+            Err(unread) => Err(refuse_unread(scope, &registry, unread)),
+        };
+        events.iter().map(prepared).collect()
+    }
 }
 
-fn check_size(policy: &Policy, events: &[Result<NewEvent, Unread>]) -> Result<()> {
+fn refusal(item: Result<Prepared, Refused>) -> Result<Published> {
+    Err(item.err().map_or_else(aborted, |refused| refused.error))
+}
+
+fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
     let config = &policy.config;
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
@@ -80,7 +100,7 @@ fn check_size(policy: &Policy, events: &[Result<NewEvent, Unread>]) -> Result<()
     Ok(())
 }
 
-/// Which items stand or fall together, by index; each list in the order submitted.
+/// Which items of one log stand or fall together, by index; each list in the order submitted.
 fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
     match atomicity {
         Atomicity::All => return vec![(0..items.len()).collect()],
@@ -91,7 +111,7 @@ fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<u
     for (index, item) in items.iter().enumerate() {
         let topic = match item {
             Ok(prepared) => Some(prepared.draft.topic),
-            Err(refused) => refused.topic,
+            Err(refused) => refused.topic.as_ref().map(|(_, topic)| *topic),
         };
         match units.iter_mut().find(|(known, _)| topic.is_some() && *known == topic) {
             Some((_, unit)) => unit.push(index),
@@ -101,10 +121,12 @@ fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<u
     units.into_iter().map(|(_, unit)| unit).collect()
 }
 
-/// A request ready to be decided.
+/// A request to one log, ready to be decided.
 struct Request {
     items: Vec<Result<Prepared, Refused>>,
     units: Vec<Vec<usize>>,
+    /// Types are the default log's.
+    knows_types: bool,
 }
 
 enum Decided {
@@ -140,13 +162,17 @@ impl Command for Request {
 }
 
 impl Request {
+    fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
+        Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default }
+    }
+
     /// Whether everything it was prepared against is still so.
     fn is_fresh(&self, decision: &Decision<'_>) -> bool {
         let registry = decision.registry();
         self.items.iter().flatten().all(|item| {
             let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
             let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
-            topic == Some(item.topic.defined_at) && event_type == item.type_defined_at
+            topic == Some(item.topic.defined_at) && (!self.knows_types || event_type == item.type_defined_at)
         })
     }
 

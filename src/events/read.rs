@@ -2,18 +2,19 @@
 //!
 //! - A read says how far it looked, so that a sparse filter always moves on.
 //! - Waiting is reading again when the tail moves; nothing polls on an interval.
+//! - A topic is read in the log it lives in; an event is looked for in the default log first, then in the others.
 //! - A range that retention has removed is an answer of its own, never a silent later start.
 
 use super::fingerprint;
 use super::publish::stored_event;
 use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
+use crate::logs::{Located, Logs, Side};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, LogPage, LogRead, Offset, Read,
     Result, Sequence, StoredEvent, TopicId, limits,
 };
-use log::{Find, Limit, LogError, Range, Record, TopicNumber};
-use std::sync::Arc;
+use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -28,7 +29,7 @@ const SCAN: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
 
 /// Reads on behalf of callers.
 pub(crate) struct Reader<'a> {
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) logs: &'a Logs,
     /// Most events in one answer.
     pub(crate) limit_max: usize,
     /// The longest a read may wait.
@@ -40,10 +41,10 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// What is there now.
     pub(crate) async fn read(&self, read: &Read) -> Result<EventPage> {
-        let topic = self.find_topic(&read.topic)?;
+        let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
-        self.scan_topic(&topic, read.offset, read.limit, &filter).await
+        self.scan_topic(&found, read.offset, read.limit, &filter).await
     }
 
     /// The same through a filter that is compiled already.
@@ -54,14 +55,14 @@ impl Reader<'_> {
         limit: usize,
         filter: &Compiled,
     ) -> Result<EventPage> {
-        let topic = self.find_topic(topic)?;
-        self.scan_topic(&topic, offset, limit, filter).await
+        let found = self.logs.find(topic)?;
+        self.scan_topic(&found, offset, limit, filter).await
     }
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
     pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
         self.check_timeout(timeout)?;
-        self.find_topic(&read.topic)?;
+        self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
         self.wait_through(&read.topic, read.offset, read.limit, &filter, timeout).await
@@ -76,18 +77,19 @@ impl Reader<'_> {
         filter: &Compiled,
         timeout: Duration,
     ) -> Result<EventPage> {
-        let topic = self.find_topic(topic)?;
+        let found = self.logs.find(topic)?;
         let deadline = tokio::time::Instant::now() + timeout;
-        let mut tail = topic.tail.subscribe();
+        let mut tail = found.topic.tail.subscribe();
         loop {
-            let page = self.scan_topic(&topic, offset, limit, filter).await?;
+            let page = self.scan_topic(&found, offset, limit, filter).await?;
             offset = page.next_offset;
             if !page.items.is_empty() {
                 return Ok(page);
             }
             let caught_up = offset >= page.tail;
-            if caught_up && !moves_past(self.ledger, &mut tail, offset.into(), deadline).await {
-                return Ok(EventPage { tail: topic.tail().into(), ..page });
+            let ledger = self.logs.ledger(&found.place);
+            if caught_up && !moves_past(ledger, &mut tail, offset.into(), deadline).await {
+                return Ok(EventPage { tail: found.topic.tail().into(), ..page });
             }
             if !caught_up && tokio::time::Instant::now() >= deadline {
                 return Ok(page);
@@ -95,15 +97,16 @@ impl Reader<'_> {
         }
     }
 
-    /// All topics of the log, in global order.
+    /// All topics of the default log, in global order.
     pub(crate) async fn read_log(&self, read: &LogRead) -> Result<LogPage> {
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
-        let tail = *self.ledger.position().borrow();
+        let ledger = self.logs.default_ledger();
+        let tail = *ledger.position().borrow();
         let mut scan = Scan::new(&filter, read.limit);
         let mut after = read.after;
         while after < tail && scan.wants_more() {
-            let page = self.ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
+            let page = ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
             // Nothing left below the tail: what was there has been removed.
             after = scan.take(page, |record| record.header.position).await.unwrap_or(tail);
         }
@@ -115,7 +118,8 @@ impl Reader<'_> {
     pub(crate) async fn wait_log(&self, read: &LogRead, timeout: Duration) -> Result<LogPage> {
         self.check_timeout(timeout)?;
         let deadline = tokio::time::Instant::now() + timeout;
-        let mut tail = self.ledger.position();
+        let ledger = self.logs.default_ledger();
+        let mut tail = ledger.position();
         let mut read = read.clone();
         loop {
             let page = self.read_log(&read).await?;
@@ -124,7 +128,7 @@ impl Reader<'_> {
             if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
                 return Ok(page);
             }
-            if caught_up && !moves_past(self.ledger, &mut tail, page.tail, deadline).await {
+            if caught_up && !moves_past(ledger, &mut tail, page.tail, deadline).await {
                 return Ok(page);
             }
         }
@@ -132,38 +136,59 @@ impl Reader<'_> {
 
     /// The event first stored under this id.
     pub(crate) async fn event(&self, id: Uuid) -> Result<StoredEvent> {
-        let header = self.ledger.log().find(Find::Id(id.as_u128())).await.map_err(read_failed)?;
-        let header = header.ok_or_else(|| Error::not_found("event"))?;
-        self.at(header.topic, header.sequence).await?.ok_or_else(|| Error::not_found("event"))
+        let default = self.logs.default_ledger();
+        let mut missing = Error::not_found("event");
+        if let Some(header) = find_id(default, id).await? {
+            return at(default, header.topic, header.sequence).await?.ok_or(missing);
+        }
+        for side in self.logs.sides() {
+            match self.event_in(&side, id).await {
+                Ok(Some(event)) => return Ok(event),
+                Ok(None) => (),
+                // It may be there, or in the next log.
+                Err(error) => missing = error,
+            }
+        }
+        Err(missing)
+    }
+
+    /// An event of a side log; not of topics this broker does not know, which a folder from elsewhere may hold.
+    async fn event_in(&self, side: &Side, id: Uuid) -> Result<Option<StoredEvent>> {
+        let Some(header) = find_id(&side.ledger, id).await? else { return Ok(None) };
+        let registry = side.ledger.registry();
+        let topic = registry.topic_numbered(header.topic).map(|topic| &topic.topic.definition.id);
+        let known = self.logs.default_ledger().registry();
+        match topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.home) {
+            true => at(&side.ledger, header.topic, header.sequence).await,
+            false => Ok(None),
+        }
     }
 
     /// Where an aggregate stands.
     pub(crate) async fn aggregate(&self, read: &AggregateRead) -> Result<Aggregate> {
-        let topic = self.find_topic(&read.topic)?;
-        let head = self.head(key_of(&topic, read)).await?.ok_or_else(|| Error::not_found("aggregate"))?;
-        let last_event = self.at(topic.number, head.sequence).await?;
+        let found = self.logs.find(&read.topic)?;
+        let ledger = self.logs.ledger(&found.place);
+        let head = head(ledger, key_of(&found.topic, read)).await?.ok_or_else(|| Error::not_found("aggregate"))?;
+        let last_event = at(ledger, found.topic.number, head.sequence).await?;
         Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
     }
 
     /// An aggregate's events.
     pub(crate) async fn read_aggregate(&self, read: &AggregateRead) -> Result<AggregateEvents> {
-        let topic = self.find_topic(&read.topic)?;
+        let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
-        let key = key_of(&topic, read);
-        let head = self.head(key).await?;
+        let ledger = self.logs.ledger(&found.place);
+        let key = key_of(&found.topic, read);
+        let head = head(ledger, key).await?;
         let range = Range::Aggregate(key, read.after);
         let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
-        let page = self.ledger.log().read(range, limit).await.map_err(read_failed)?;
+        let page = ledger.log().read(range, limit).await.map_err(read_failed)?;
         let items: Vec<_> = page.into_iter().map(stored_event).collect();
         Ok(AggregateEvents {
             next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
             aggregate_sequence: head.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence),
             items,
         })
-    }
-
-    fn find_topic(&self, id: &TopicId) -> Result<Arc<TopicEntry>> {
-        self.ledger.registry().topic(id).cloned().ok_or_else(|| Error::not_found("topic"))
     }
 
     /// A page's limit must be one a caller may ask for.
@@ -184,33 +209,14 @@ impl Reader<'_> {
         }
     }
 
-    async fn head(&self, key: u128) -> Result<Option<Head>> {
-        self.ledger.ask(move |state| state.head(key)).await?
-    }
-
-    /// The event at one place; `None` once retention has removed it.
-    async fn at(&self, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
-        let range = Range::Topic(topic, Sequence(sequence.0 - 1));
-        match self.ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
-            Ok(page) => Ok(page.into_iter().next().map(stored_event)),
-            Err(LogError::Trimmed(_)) => Ok(None),
-            Err(error) => Err(read_failed(error)),
-        }
-    }
-
-    async fn scan_topic(
-        &self,
-        topic: &TopicEntry,
-        offset: Offset,
-        limit: usize,
-        filter: &Compiled,
-    ) -> Result<EventPage> {
+    async fn scan_topic(&self, found: &Located, offset: Offset, limit: usize, filter: &Compiled) -> Result<EventPage> {
+        let (topic, ledger) = (&found.topic, self.logs.ledger(&found.place));
         let tail = Offset::from(topic.tail());
         let mut scan = Scan::new(filter, limit);
         let mut after = offset;
         while after < tail && scan.wants_more() {
             let range = Range::Topic(topic.number, after.into());
-            let page = self.ledger.log().read(range, scan.next_limit()).await.map_err(read_failed)?;
+            let page = ledger.log().read(range, scan.next_limit()).await.map_err(read_failed)?;
             let Some(reached) = scan.take(page, |record| record.header.sequence).await else { break };
             after = reached.into();
         }
@@ -220,6 +226,24 @@ impl Reader<'_> {
 
     fn count(&self, scan: &Scan<'_>) {
         self.filter_failures.fetch_add(scan.failures.count(), Ordering::Relaxed);
+    }
+}
+
+async fn head(ledger: &Ledger, key: u128) -> Result<Option<Head>> {
+    ledger.ask(move |state| state.head(key)).await?
+}
+
+async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<Header>> {
+    ledger.log().find(Find::Id(id.as_u128())).await.map_err(read_failed)
+}
+
+/// The event at one place; `None` once retention has removed it.
+async fn at(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
+    let range = Range::Topic(topic, Sequence(sequence.0 - 1));
+    match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+        Ok(page) => Ok(page.into_iter().next().map(stored_event)),
+        Err(LogError::Trimmed(_)) => Ok(None),
+        Err(error) => Err(read_failed(error)),
     }
 }
 

@@ -6,6 +6,7 @@
 //! - It is written on a thread of its own; the writer goes on deciding meanwhile.
 
 use super::Message;
+use super::home::Placed;
 use super::parts::PartsSnapshot;
 use super::registry::Registry;
 use super::rows::Remembered;
@@ -34,6 +35,9 @@ struct Snapshot {
     tails: Vec<Sequence>,
     /// In the order of their numbers, with the entry that defined each.
     topics: Vec<(Position, Topic)>,
+    /// Topics of other logs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    placed: Vec<(Position, Placed)>,
     event_types: Vec<(Position, EventType)>,
     /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
     parts: PartsSnapshot,
@@ -173,6 +177,7 @@ impl Snapshot {
             time: state.time,
             tails: state.tails.clone(),
             topics: numbered.map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
+            placed: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
             parts: state.parts.snapshot(),
         }
@@ -184,6 +189,9 @@ impl Snapshot {
         for (number, (defined_at, topic)) in (1..).zip(self.topics) {
             let tail = tails.get(number as usize).copied().unwrap_or_default();
             registry.add_topic(number, topic, defined_at, tail);
+        }
+        for (defined_at, placed) in self.placed {
+            registry.place(placed, defined_at);
         }
         for (defined_at, event_type) in self.event_types {
             registry.add_type(event_type, defined_at);

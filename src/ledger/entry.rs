@@ -4,6 +4,7 @@
 //! They are JSON on disk: a member may be added with a default, none may change its meaning.
 
 use super::carried::Carried;
+use super::home::Placed;
 use contract::{Consumer, EventType, Offset, Sequence, Topic, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -23,6 +24,17 @@ pub enum Entry {
     TopicChanged {
         /// The topic as it is now; its id says which.
         topic: Topic,
+    },
+    /// A topic lives in another log from here on, defined so. Its number, its events and all that belongs to them are
+    /// facts of that log; that it exists, and where, is one of the default log.
+    TopicPlaced {
+        /// The topic and its log.
+        placed: Placed,
+    },
+    /// Memory logs are empty from here on: the topics that live in them go on behind this sequence.
+    MemoryEmptied {
+        /// Every sequence such a topic may have given is at or below it.
+        floor: Sequence,
     },
     /// An event type exists from here on.
     EventTypeRegistered {
@@ -96,9 +108,11 @@ impl Entry {
     /// Which part of the state it changes.
     pub(super) const fn concern(&self) -> Concern {
         match self {
-            Self::TopicRegistered { .. } | Self::TopicChanged { .. } | Self::EventTypeRegistered { .. } => {
-                Concern::Registry
-            }
+            Self::TopicRegistered { .. }
+            | Self::TopicChanged { .. }
+            | Self::TopicPlaced { .. }
+            | Self::MemoryEmptied { .. }
+            | Self::EventTypeRegistered { .. } => Concern::Registry,
             Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } => Concern::History,
             Self::ConsumerCreated { .. }
             | Self::ConsumerSeen { .. }
@@ -112,6 +126,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use super::super::home::Home;
     use super::*;
     use contract::{Distribution, NewEventType, NewTopic, Timestamp};
 
@@ -139,7 +154,15 @@ mod tests {
         };
         for entry in [
             Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
-            Entry::TopicChanged { topic: Topic { definition: topic, created_at } },
+            Entry::TopicChanged { topic: Topic { definition: topic.clone(), created_at } },
+            Entry::TopicPlaced {
+                placed: Placed {
+                    topic: Topic { definition: topic, created_at },
+                    home: Home::DataFolder("var/lib/events".to_owned()),
+                    floor: Sequence(1 << 40),
+                    numbered: true,
+                },
+            },
             Entry::EventTypeRegistered { event_type: EventType { definition: event_type, created_at } },
             Entry::ConsumerCreated { consumer },
             Entry::ConsumerSeen { id },

@@ -9,11 +9,11 @@
 mod appender;
 mod carried;
 mod checkpoint;
-pub mod chore;
 mod command;
 mod decision;
 mod entry;
 mod fold;
+mod home;
 mod layer;
 mod parts;
 mod readers;
@@ -28,9 +28,10 @@ pub use carried::Carried;
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
 pub use entry::Entry;
+pub use home::{Home, Placed};
 pub use parts::Parts;
 pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};
-pub use registry::{Registry, TopicEntry, TypeEntry};
+pub use registry::{PlacedTopic, Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
 pub use state::State;
 pub use tag::tag;
@@ -225,11 +226,12 @@ impl Shared {
         let registry = state.registry();
         if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
             *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(registry);
+            // A new topic may come with a past: numbers given in a log that is gone.
+            registry.topics().for_each(|topic| topic.show_tail(state.tail(topic.number)));
         }
         for number in topics {
             if let Some(topic) = registry.topic_numbered(number) {
-                let tail = state.tail(number);
-                topic.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
+                topic.show_tail(state.tail(number));
             }
         }
         self.position.send_replace(state.position());

@@ -1,9 +1,12 @@
 //! What is registered: topics and event types. Small, immutable once published, shared by everyone.
 //!
 //! - A change makes a new registry; whoever holds the old one keeps a consistent view.
+//! - The default log's registry also names the topics that live in other logs, as they are defined; a log's own registry
+//!   numbers its own topics.
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
 use super::entry::Entry;
+use super::home::{Home, Placed};
 use super::tag::tag;
 use contract::{EventType, EventTypeId, Position, Sequence, Span, Topic, TopicId, limits};
 use log::TopicNumber;
@@ -18,8 +21,33 @@ pub struct Registry {
     version: Position,
     /// By number; topic `n` stands at `n - 1`.
     topics: Vec<Arc<TopicEntry>>,
-    numbers: BTreeMap<TopicId, TopicNumber>,
+    names: BTreeMap<TopicId, Named>,
     types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
+}
+
+/// What a topic's name stands for.
+#[derive(Debug, Clone)]
+enum Named {
+    /// A topic of this log.
+    Here(TopicNumber),
+    /// One of another.
+    Elsewhere(Arc<PlacedTopic>),
+}
+
+impl Named {
+    const fn here(&self) -> Option<TopicNumber> {
+        match self {
+            Self::Here(number) => Some(*number),
+            Self::Elsewhere(_) => None,
+        }
+    }
+
+    const fn elsewhere(&self) -> Option<&Arc<PlacedTopic>> {
+        match self {
+            Self::Here(_) => None,
+            Self::Elsewhere(known) => Some(known),
+        }
+    }
 }
 
 /// A registered topic with what the broker knows of it.
@@ -33,6 +61,15 @@ pub struct TopicEntry {
     pub defined_at: Position,
     /// Its last durable sequence; waiting readers watch it.
     pub tail: watch::Sender<Sequence>,
+}
+
+/// A topic that lives in another log.
+#[derive(Debug)]
+pub struct PlacedTopic {
+    /// Its definition, and where it lives.
+    pub placed: Placed,
+    /// The entry that defined it so.
+    pub defined_at: Position,
 }
 
 /// A registered event type.
@@ -54,6 +91,11 @@ impl TopicEntry {
         self.topic.definition.idempotent_retention.as_ref().map_or(default, Span::millis)
     }
 
+    /// Shows its last durable sequence, and wakes who waits for it.
+    pub(super) fn show_tail(&self, tail: Sequence) {
+        self.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
+    }
+
     /// Its last durable sequence.
     #[must_use]
     pub fn tail(&self) -> Sequence {
@@ -71,7 +113,7 @@ impl Registry {
     /// One topic.
     #[must_use]
     pub fn topic(&self, id: &TopicId) -> Option<&Arc<TopicEntry>> {
-        self.topic_numbered(*self.numbers.get(id)?)
+        self.topic_numbered(self.names.get(id)?.here()?)
     }
 
     /// The topic with this number.
@@ -80,15 +122,44 @@ impl Registry {
         self.topics.get((number.0 as usize).checked_sub(1)?)
     }
 
-    /// All topics in order of their ids.
-    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<TopicEntry>> {
-        self.numbers.values().filter_map(|number| self.topic_numbered(*number))
+    /// A topic that lives in another log.
+    #[must_use]
+    pub fn placed(&self, id: &TopicId) -> Option<&Arc<PlacedTopic>> {
+        self.names.get(id)?.elsewhere()
     }
 
-    /// How many topics there are.
+    /// All topics that live in other logs, in order of their ids.
+    pub fn placed_topics(&self) -> impl Iterator<Item = &Arc<PlacedTopic>> {
+        self.names.values().filter_map(Named::elsewhere)
+    }
+
+    /// A topic as it is defined, wherever it lives.
+    #[must_use]
+    pub fn definition(&self, id: &TopicId) -> Option<&Topic> {
+        self.define(self.names.get(id)?)
+    }
+
+    /// All topics as they are defined, wherever they live, in order of their ids.
+    pub fn definitions(&self) -> impl DoubleEndedIterator<Item = &Topic> {
+        self.names.values().filter_map(|named| self.define(named))
+    }
+
+    fn define<'a>(&'a self, named: &'a Named) -> Option<&'a Topic> {
+        match named {
+            Named::Here(number) => Some(&self.topic_numbered(*number)?.topic),
+            Named::Elsewhere(known) => Some(&known.placed.topic),
+        }
+    }
+
+    /// All topics of this log in order of their ids.
+    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<TopicEntry>> {
+        self.names.values().filter_map(|named| self.topic_numbered(named.here()?))
+    }
+
+    /// How many topics there are, here and elsewhere.
     #[must_use]
     pub fn topic_count(&self) -> usize {
-        self.topics.len()
+        self.names.len()
     }
 
     /// The number the next topic gets.
@@ -126,6 +197,8 @@ impl Registry {
         match entry {
             Entry::TopicRegistered { number, topic } => self.add_topic(number, topic, position, Sequence::ZERO),
             Entry::TopicChanged { topic } => self.change_topic(topic, position),
+            Entry::TopicPlaced { placed } => self.place(placed, position),
+            Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
             _ => (),
         }
@@ -135,12 +208,31 @@ impl Registry {
     pub(super) fn add_topic(&mut self, number: u32, topic: Topic, defined_at: Position, tail: Sequence) {
         let number = TopicNumber(number);
         self.version = self.version.max(defined_at);
-        self.numbers.insert(topic.definition.id.clone(), number);
+        self.names.insert(topic.definition.id.clone(), Named::Here(number));
         self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail: watch::Sender::new(tail) }));
     }
 
+    /// Takes in where a topic lives.
+    pub(super) fn place(&mut self, placed: Placed, defined_at: Position) {
+        self.version = self.version.max(defined_at);
+        let id = placed.topic.definition.id.clone();
+        self.names.insert(id, Named::Elsewhere(Arc::new(PlacedTopic { placed, defined_at })));
+    }
+
+    fn empty_memory(&mut self, floor: Sequence) {
+        for named in self.names.values_mut() {
+            if let Named::Elsewhere(known) = named
+                && matches!(known.placed.home, Home::Memory(_))
+            {
+                let PlacedTopic { placed, defined_at } = known.as_ref();
+                let placed = Placed { floor, ..placed.clone() };
+                *known = Arc::new(PlacedTopic { placed, defined_at: *defined_at });
+            }
+        }
+    }
+
     fn change_topic(&mut self, topic: Topic, defined_at: Position) {
-        let number = self.numbers.get(&topic.definition.id).copied().unwrap_or_default();
+        let number = self.names.get(&topic.definition.id).and_then(Named::here).unwrap_or_default();
         if let Some(known) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch moves over: readers waiting on the old definition must still be woken.
             let tail = known.tail.clone();

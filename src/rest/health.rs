@@ -21,10 +21,11 @@ async fn alive() -> Response {
     Json(json!({"status": "ok"})).into_response()
 }
 
-/// Ready while the log can be written and the server is not on its way out.
+/// Ready while every log can be written and the server is not on its way out.
 async fn ready(State(app): State<App>) -> Result<Response, Problem> {
-    if let Some(failure) = app.broker.failure() {
-        return Err(failure.into());
+    if let Some(failure) = app.broker.failures().into_iter().next() {
+        let detail = format!("The log {} keeps no promises any more: {}", failure.log, failure.error.detail());
+        return Err(Error::new(Kind::Unavailable, detail).with_source(failure.error).into());
     }
     if app.is_draining() {
         return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());

@@ -2,32 +2,42 @@
 //!
 //! - A topic is registered once; the same again changes nothing, another definition is refused.
 //! - What may change later is what readers and numbering do not rest on.
+//! - A topic may live in a log of its own choice; see [`placing`].
 
+mod placing;
 mod retention;
 
+pub(crate) use placing::find_again;
 pub(crate) use retention::{expire, keep_expiring, trim};
 
-use crate::ledger::{Command, Decision, Entry, Ledger, Registry, read_failed};
+use crate::ledger::{Command, Decision, Entry, Home, Placed, Registry, read_failed};
+use crate::logs::Logs;
 use contract::{
-    Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Streaming, Timestamp,
-    Topic, TopicChange, TopicId, Violation, limits,
+    Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
+    TopicChange, TopicId, Violation, limits,
 };
+use std::sync::Arc;
 
-/// Registers a topic in a log of this kind (`memory`, `file`, …).
-pub(crate) async fn register(ledger: &Ledger, log_kind: &'static str, topic: NewTopic) -> Result<Registered<Topic>> {
-    check(&topic, log_kind)?;
-    ledger.submit(Register(topic)).await
+/// Registers a topic in the log it asks for.
+pub(crate) async fn register(logs: &Arc<Logs>, topic: NewTopic) -> Result<Registered<Topic>> {
+    match check(&topic, logs)? {
+        None => logs.default_ledger().submit(Register(topic)).await,
+        Some(home) => placing::register(Arc::clone(logs), topic, home).await,
+    }
 }
 
 /// Changes what may change about a topic.
-pub(crate) async fn change(ledger: &Ledger, id: &TopicId, change: TopicChange) -> Result<Topic> {
-    ledger.submit(Change { id: id.clone(), change }).await
+pub(crate) async fn change(logs: &Arc<Logs>, id: &TopicId, change: TopicChange) -> Result<Topic> {
+    let change = Change { id: id.clone(), change };
+    match logs.default_ledger().registry().topic(id) {
+        Some(_) => logs.default_ledger().submit(change).await,
+        None => placing::change(Arc::clone(logs), change).await,
+    }
 }
 
 /// One topic.
 pub(crate) fn get(registry: &Registry, id: &TopicId) -> Result<Topic> {
-    let known = registry.topic(id).ok_or_else(|| Error::not_found("topic"))?;
-    Ok(known.topic.clone())
+    registry.definition(id).cloned().ok_or_else(|| Error::not_found("topic"))
 }
 
 /// Topics in order of their ids, the page at `cursor`; internal ones are left out.
@@ -37,46 +47,49 @@ pub(crate) fn list(
     cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<Topic> {
-    let matching = registry.topics().filter(|known| {
-        let NewTopic { id, internal, .. } = &known.topic.definition;
+    let matching = registry.definitions().filter(|topic| {
+        let NewTopic { id, internal, .. } = &topic.definition;
         let fits = |pattern: &GtsPattern| match pattern.is_exact() {
             true => pattern.as_str() == id.as_str(),
             false => pattern.matches(id.as_gts()),
         };
         !internal && pattern.is_none_or(fits)
     });
-    Page::of(matching.map(|known| known.topic.clone()), cursor, limit, |last| last.definition.id.to_string())
+    Page::of(matching.cloned(), cursor, limit, |last| last.definition.id.to_string())
 }
 
 /// The segments that hold a topic's events.
-pub(crate) async fn segments(ledger: &Ledger, id: &TopicId) -> Result<Segments> {
-    let number = ledger.registry().topic(id).ok_or_else(|| Error::not_found("topic"))?.number;
-    let segments = ledger.log().segments(number).await.map_err(read_failed)?;
+pub(crate) async fn segments(logs: &Logs, id: &TopicId) -> Result<Segments> {
+    let found = logs.find(id)?;
+    let segments = logs.ledger(&found.place).log().segments(found.topic.number).await.map_err(read_failed)?;
     Ok(Segments { topic: id.clone(), segments })
 }
 
-fn check(topic: &NewTopic, log_kind: &str) -> Result<()> {
+/// Holds a topic against the rules; answers which log it asks for.
+fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
     let mut violations = Vec::new();
-    check_streaming(&topic.streaming, log_kind, &mut violations);
+    let home = logs.home_of(&topic.streaming).unwrap_or_else(|violation| {
+        violations.push(violation);
+        None
+    });
     check_words(topic.description.as_deref(), topic.idempotent_retention.as_ref(), &mut violations);
     if topic.cleanup == Some(Cleanup::Compact) {
         violations.push(Violation::new("/cleanup", "compaction is not available yet"));
     }
-    refuse(violations)
+    refuse(violations)?;
+    Ok(home)
 }
 
-fn check_streaming(streaming: &Streaming, log_kind: &str, violations: &mut Vec<Violation>) {
-    match streaming {
-        Streaming::Enabled(true) => (),
-        Streaming::Enabled(false) => violations.push(Violation::new("/streaming", "must be true or an object")),
-        Streaming::Options(options) => {
-            if options.location.is_some() {
-                violations.push(Violation::new("/streaming/location", "a log of its own is not available yet"));
-            }
-            if options.streaming_type.as_deref().is_some_and(|kind| kind != log_kind) {
-                violations.push(Violation::new("/streaming/type", format!("this broker's log is of type {log_kind}")));
-            }
+/// The topic of this name, if it is the same; another one is a refusal.
+fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a Topic>> {
+    match registry.definition(&topic.id) {
+        Some(known) if known.definition != *topic => {
+            Err(Error::new(Kind::AlreadyExists, "A topic of this name has another definition."))
         }
+        None if registry.topic_count() >= limits::TOPICS_MAX => {
+            Err(Error::new(Kind::Overloaded, "This broker holds as many topics as it may."))
+        }
+        known => Ok(known),
     }
 }
 
@@ -104,14 +117,8 @@ impl Command for Register {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let registry = decision.registry();
-        if let Some(known) = registry.topic(&self.0.id) {
-            if known.topic.definition == self.0 {
-                return Ok(Registered::Unchanged(known.topic.clone()));
-            }
-            return Err(Error::new(Kind::AlreadyExists, "A topic of this name has another definition."));
-        }
-        if registry.topic_count() >= limits::TOPICS_MAX {
-            return Err(Error::new(Kind::Overloaded, "This broker holds as many topics as it may."));
+        if let Some(known) = known_as(registry, &self.0)? {
+            return Ok(Registered::Unchanged(known.clone()));
         }
         let number = registry.next_topic_number();
         let topic = Topic { definition: self.0.clone(), created_at: Timestamp::from_millis(decision.now()) };
@@ -133,8 +140,9 @@ impl Command for Change {
     type Answer = Topic;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Topic> {
-        let known = decision.registry().topic(&self.id).ok_or_else(|| Error::not_found("topic"))?;
-        let mut topic = known.topic.clone();
+        let registry = decision.registry();
+        let known = registry.definition(&self.id).ok_or_else(|| Error::not_found("topic"))?;
+        let mut topic = known.clone();
         let TopicChange { description, retention, idempotent_retention, on_payload_mismatch } = self.change.clone();
         let definition = &mut topic.definition;
         definition.description = description.or(definition.description.take());
@@ -144,8 +152,12 @@ impl Command for Change {
         let mut violations = Vec::new();
         check_words(definition.description.as_deref(), definition.idempotent_retention.as_ref(), &mut violations);
         refuse(violations)?;
-        if topic != known.topic {
-            decision.add_entry(Entry::TopicChanged { topic: topic.clone() })?;
+        if topic != *known {
+            let entry = match registry.placed(&self.id) {
+                Some(known) => Entry::TopicPlaced { placed: Placed { topic: topic.clone(), ..known.placed.clone() } },
+                None => Entry::TopicChanged { topic: topic.clone() },
+            };
+            decision.add_entry(entry)?;
         }
         Ok(topic)
     }

@@ -5,7 +5,8 @@
 //! - Trimming is idempotent. Cut short anywhere, it is simply done again.
 
 use crate::clock::Clock;
-use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, chore, read_failed};
+use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
+use crate::logs::{Logs, keep};
 use contract::{Result, Sequence, Span, Streaming};
 use log::{Find, Limit, LogError, Range, Record};
 use std::collections::HashSet;
@@ -15,11 +16,15 @@ use std::time::Duration;
 /// How many events are looked at for one carrying entry.
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
-/// The chore: expires now and then until the ledger is gone or closes. A tick that fails is simply tried again.
-pub(crate) async fn keep_expiring(ledger: Weak<Ledger>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
-    chore::keep(ledger, every, |ledger| {
+/// The chore: expires in every log now and then, until they are gone or close. A tick that fails is simply tried again.
+pub(crate) async fn keep_expiring(logs: Weak<Logs>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
+    keep(logs, every, |ledgers| {
         let now = clock.now();
-        async move { drop(expire(&ledger, now, default).await) }
+        async move {
+            for ledger in ledgers {
+                let _ = expire(&ledger, now, default).await;
+            }
+        }
     })
     .await;
 }

@@ -95,7 +95,7 @@ impl Command for Register {
             }
             return Err(Error::new(Kind::AlreadyExists, "An event type of this name has another definition."));
         }
-        if self.0.topic.as_ref().is_some_and(|topic| registry.topic(topic).is_none()) {
+        if self.0.topic.as_ref().is_some_and(|topic| registry.definition(topic).is_none()) {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
         if registry.event_type_count() >= limits::EVENT_TYPES_MAX {

@@ -246,7 +246,7 @@ storage: {type: memory}
 topics:
   - {id: gts.hx.core.events.topic.v1~, streaming: true}
   - id: gts.hx.core.events.topic.v1~vendor.orders.v1
-    streaming: {type: file}
+    streaming: {type: database}
 event_types:
   - id: gts.hx.core.events.type.v1~vendor.orders.order_placed.v1
     dataSchema: {type: nonsense}

@@ -192,7 +192,6 @@ fn consumers_and_groups_are_listed_in_pages() {
         consumers group=one limit=1            -> a c
         consumers group=nobody                 ->
         consumers limit=0                      -> VALIDATION_ERROR /limit
-        consumers after=elsewhere              -> VALIDATION_ERROR /cursor
         groups                                 -> one three two end
         groups limit=2                         -> one three more
         groups limit=2 after=three             -> two end

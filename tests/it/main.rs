@@ -20,6 +20,7 @@ mod http;
 mod idempotency;
 mod kill;
 mod limits;
+mod logs;
 mod model;
 mod overload;
 mod publishing;

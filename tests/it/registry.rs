@@ -67,12 +67,15 @@ fn a_topic_can_be_changed_where_numbering_does_not_rest_on_it() {
 }
 
 #[test]
-fn a_topic_that_asks_for_a_log_we_do_not_have_is_refused() {
+fn a_topic_that_asks_for_a_log_that_cannot_be_is_refused() {
     check(
         r#"
         topic a streaming=false                                -> VALIDATION_ERROR /streaming
         topic a streaming={"type":"database"}                  -> VALIDATION_ERROR /streaming/type
-        topic a streaming={"location":"file://var/lib/events"} -> VALIDATION_ERROR /streaming/location
+        topic a streaming={"type":"tape"}                      -> VALIDATION_ERROR /streaming/type
+        topic a streaming={"location":"file:///var/lib/events"} -> VALIDATION_ERROR /streaming/location
+        topic a streaming={"location":"file://../events"}      -> VALIDATION_ERROR /streaming/location
+        topics                                                 -> gts.hx.core.events.topic.v1~ end
         topic a streaming={"retention":"PT30D"}                -> created
     "#,
     );

@@ -9,6 +9,7 @@
 //! batch placed a ; placed b                       -> created 2 aggregate 2 | created 3 aggregate 1
 //! read orders after=1                             -> 2 3 next 3 tail 3
 //! reopen      crash      rebuild                  close and open; open a copy taken now; open without the tables
+//!                                                 (side logs in memory begin again)
 //! advance 90000                                   milliseconds on the clock
 //! ```
 
@@ -130,7 +131,9 @@ impl World {
         let broker = match self.engine {
             Engine::Memory => {
                 let log: Arc<dyn Log> = self.memory.clone();
-                Broker::on_log(self.config.clone(), log, None, clock).await
+                let mut config = self.config.clone();
+                self.folder.path().clone_into(&mut config.storage.path);
+                Broker::on_log(config, log, None, clock).await
             }
             Engine::File => {
                 let mut config = self.config.clone();
@@ -206,9 +209,8 @@ impl World {
                 drop(before);
             }
         }
-        let state = self.folder.path().join("state");
-        if how == "rebuild" && state.exists() {
-            std::fs::remove_dir_all(state).unwrap();
+        if how == "rebuild" {
+            remove_states(self.folder.path());
         }
         self.open().await;
         String::new()
@@ -470,6 +472,17 @@ fn image_of(folder: &Path) -> TempDir {
         }
     }
     panic!("{} does not come to rest", folder.display());
+}
+
+/// Takes away the tables of every log below a folder.
+fn remove_states(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match entry.file_name().to_str() {
+            Some("state") => std::fs::remove_dir_all(entry.path()).unwrap(),
+            _ if entry.file_type().unwrap().is_dir() => remove_states(&entry.path()),
+            _ => (),
+        }
+    }
 }
 
 /// Every file below a folder with its length.

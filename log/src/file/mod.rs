@@ -57,6 +57,8 @@ use writer::Writer;
 
 /// The folder of the log inside a data folder.
 pub const LOG_FOLDER: &str = "log";
+/// The folder inside a data folder below which other data folders lie, of topics with a log of their own.
+pub const SIDE_LOGS_FOLDER: &str = "logs";
 /// Offsets in a segment must fit in 32 bits, with the longest batch behind the longest segment.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 

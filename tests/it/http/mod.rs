@@ -8,7 +8,6 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
@@ -55,11 +54,6 @@ impl Server {
         // Whatever else it prints must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
-    }
-
-    /// Where its log lies.
-    pub(crate) fn data(&self) -> &Path {
-        self.folder.as_ref().unwrap().path()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,9 +1,10 @@
-//! Chores: what is done now and then for as long as a ledger is open.
+//! Chores: what is done in every log now and then, for as long as the broker is open.
 //!
 //! - A tick is idempotent. One that fails or is cut short is simply done again by the next.
-//! - A chore keeps nothing open: it ends when the ledger closes or is let go.
+//! - A chore keeps nothing open: it ends when the logs close or are let go.
 
-use super::Ledger;
+use super::Logs;
+use crate::ledger::Ledger;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
@@ -11,17 +12,21 @@ use uuid::Uuid;
 /// At least this much time lies between two ticks.
 const EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Does `tick` about so often until the ledger is gone or closes.
-pub async fn keep<F: Future<Output = ()>>(ledger: Weak<Ledger>, every: Duration, tick: impl Fn(Arc<Ledger>) -> F) {
-    let Some(mut closing) = ledger.upgrade().map(|ledger| ledger.closing()) else { return };
+/// Does `tick` on all ledgers about so often until they are gone or close.
+pub(crate) async fn keep<F: Future<Output = ()>>(
+    logs: Weak<Logs>,
+    every: Duration,
+    tick: impl Fn(Vec<Arc<Ledger>>) -> F,
+) {
+    let Some(mut closing) = logs.upgrade().map(|logs| logs.default_ledger().closing()) else { return };
     let every = every.max(EVERY_MIN);
     loop {
         tokio::select! {
             () = tokio::time::sleep(jittered(every)) => (),
             _ = closing.wait_for(|closing| *closing) => return,
         }
-        let Some(ledger) = ledger.upgrade() else { return };
-        tick(ledger).await;
+        let Some(ledgers) = logs.upgrade().map(|logs| logs.ledgers()) else { return };
+        tick(ledgers).await;
     }
 }
 

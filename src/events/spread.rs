@@ -1,0 +1,84 @@
+//! Batches whose events live in several logs: each log decides its own.
+//!
+//! - One decision cannot span logs, so an all-or-nothing batch that would is refused whole.
+//! - Answers come back in the order of the request. What one log refuses, or cannot do, touches no other.
+
+use super::prepare::{Prepared, Refused};
+use super::publish::{Intake, Submitted};
+use crate::logs::Place;
+use contract::{Atomicity, BatchOutcome, Error, Kind, Published, Result, Violation};
+use futures_util::future::join_all;
+
+/// Which logs a request reaches.
+pub(super) enum Spread {
+    One(Place),
+    Several,
+}
+
+/// Events that go nowhere (nobody knows their topic) count for any log.
+pub(super) fn spread(items: &[Result<Prepared, Refused>]) -> Spread {
+    let mut places = items.iter().filter_map(place_of);
+    let Some(first) = places.next() else { return Spread::One(Place::Default) };
+    match places.all(|place| place == first) {
+        true => Spread::One(first.clone()),
+        false => Spread::Several,
+    }
+}
+
+/// What an all-or-nothing batch over several logs is told.
+pub(super) fn across_logs(items: &[Result<Prepared, Refused>]) -> Error {
+    let first = items.iter().find_map(place_of);
+    let elsewhere = items.iter().enumerate().filter(|(_, item)| place_of(item).is_some_and(|it| Some(it) != first));
+    let detail = "lives in another log than the first event; one decision cannot span both";
+    let violations = elsewhere.map(|(index, _)| Violation::new(format!("/events/{index}"), detail)).collect();
+    let detail = "The events live in several logs, so they cannot be stored all or none: split the batch.";
+    Error::new(Kind::Validation, detail).with_violations(violations)
+}
+
+/// Has every log decide the events that live in it, all at the same time.
+pub(super) async fn publish_by_log(
+    intake: Intake<'_>,
+    events: Vec<Submitted>,
+    items: &[Result<Prepared, Refused>],
+    atomicity: Atomicity,
+) -> BatchOutcome {
+    let mut parts: Vec<(Option<&Place>, Vec<usize>, Vec<Submitted>)> = Vec::new();
+    let total = events.len();
+    for (index, (event, item)) in events.into_iter().zip(items).enumerate() {
+        let place = place_of(item);
+        match parts.iter_mut().find(|(known, ..)| *known == place) {
+            Some((_, indexes, part)) => {
+                indexes.push(index);
+                part.push(event);
+            }
+            None => parts.push((place, vec![index], vec![event])),
+        }
+    }
+    let answers = parts.into_iter().map(|(_, indexes, part)| async {
+        // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
+        let outcome = Box::pin(intake.publish_units(part, atomicity)).await;
+        (indexes, outcome)
+    });
+    in_order(total, join_all(answers).await)
+}
+
+fn in_order(total: usize, answers: Vec<(Vec<usize>, Result<BatchOutcome>)>) -> BatchOutcome {
+    let mut outcomes: Vec<Result<Published>> = Vec::new();
+    outcomes.resize_with(total, || Err(Error::new(Kind::Unavailable, "The broker gave no answer.")));
+    for (indexes, answer) in answers {
+        let answer = answer.unwrap_or_else(|error| vec![Err(error); indexes.len()]);
+        for (index, outcome) in indexes.into_iter().zip(answer) {
+            if let Some(place) = outcomes.get_mut(index) {
+                *place = outcome;
+            }
+        }
+    }
+    outcomes
+}
+
+fn place_of(item: &Result<Prepared, Refused>) -> Option<&Place> {
+    match item {
+        Ok(prepared) => Some(&prepared.place),
+        Err(refused) => refused.topic.as_ref().map(|(place, _)| place),
+    }
+}

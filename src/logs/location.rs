@@ -1,0 +1,307 @@
+//! Locations: from what a topic says about its log to the folder it means.
+//!
+//! - Reading a location is pure ([`home_of`]); only [`Roots`] looks at the disk, and never writes to it.
+//! - A location without a leading slash lies inside the data folder, one with it inside a folder the configuration
+//!   lists. Nothing else is reachable: no `..`, no escapes, no link that leads out.
+//! - Two logs never lie within each other.
+
+use crate::ledger::Home;
+use contract::{Streaming, StreamingOptions, Violation, limits};
+use log::file::SIDE_LOGS_FOLDER;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What topics share that ask for another type of log and name none.
+const UNNAMED: &str = "default";
+/// Longest name of one folder, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+const AT_LOCATION: &str = "/streaming/location";
+
+/// The log that `streaming` asks for; `None` is the default one, which is of `default_type`.
+pub(super) fn home_of(streaming: &Streaming, default_type: &str) -> Result<Option<Home>, Violation> {
+    match streaming {
+        Streaming::Enabled(true) => Ok(None),
+        Streaming::Enabled(false) => Err(Violation::new("/streaming", "must be true or an object")),
+        Streaming::Options(options) => home_of_options(options, default_type),
+    }
+}
+
+fn home_of_options(options: &StreamingOptions, default_type: &str) -> Result<Option<Home>, Violation> {
+    let location = options.location.as_deref().map(Location::parse).transpose()?;
+    let scheme = location.as_ref().and_then(|location| location.scheme);
+    let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
+    match (asked, location) {
+        (asked, None) if asked == default_type => Ok(None),
+        ("memory", None) => Ok(Some(Home::Memory(UNNAMED.to_owned()))),
+        ("file", None) => Ok(Some(Home::DataFolder(UNNAMED.to_owned()))),
+        ("memory" | "file", Some(location)) => location.home(asked).map(Some),
+        ("database", _) => {
+            Err(Violation::new("/streaming/type", "a log in a database comes with PostgreSQL; use `file` or `memory`"))
+        }
+        _ => Err(Violation::new("/streaming/type", "must be `memory`, `file` or `database`")),
+    }
+}
+
+/// A location, read.
+struct Location {
+    scheme: Option<&'static str>,
+    is_absolute: bool,
+    /// The names it goes through, with single slashes between.
+    path: String,
+}
+
+impl Location {
+    fn parse(text: &str) -> Result<Self, Violation> {
+        if text.len() > limits::LOCATION_BYTES_MAX {
+            let detail = format!("is longer than {} bytes", limits::LOCATION_BYTES_MAX);
+            return Err(Violation::new(AT_LOCATION, detail));
+        }
+        let schemes = ["file", "memory"].into_iter();
+        let stripped = |scheme| Some((scheme, text.strip_prefix(scheme)?.strip_prefix("://")?));
+        let (scheme, rest) = schemes.filter_map(stripped).next().map_or((None, text), |(s, rest)| (Some(s), rest));
+        let names: Vec<&str> = rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+        for name in &names {
+            check_name(name)?;
+        }
+        if names.is_empty() {
+            return Err(Violation::new(AT_LOCATION, "must name a folder"));
+        }
+        Ok(Self { scheme, is_absolute: rest.starts_with('/'), path: names.join("/") })
+    }
+
+    fn home(self, asked: &str) -> Result<Home, Violation> {
+        if self.scheme.is_some_and(|scheme| scheme != asked) {
+            return Err(Violation::new(AT_LOCATION, "does not fit `streaming.type`"));
+        }
+        Ok(match asked {
+            "memory" => Home::Memory(self.path),
+            _ if self.is_absolute => Home::Folder(format!("/{}", self.path)),
+            _ => Home::DataFolder(self.path),
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Violation> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+@=".contains(&byte);
+    if name == ".." {
+        return Err(Violation::new(AT_LOCATION, "must not go up with `..`"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Violation::new(AT_LOCATION, format!("has a name longer than {NAME_BYTES_MAX} bytes")));
+    }
+    match name.bytes().all(is_plain) {
+        true => Ok(()),
+        false => Err(Violation::new(
+            AT_LOCATION,
+            "must be a path, with or without `file://`, of names made of ASCII letters, digits and -._~+@=",
+        )),
+    }
+}
+
+/// Where a log lies.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lies {
+    /// Where the default log does.
+    WithDefault,
+    /// In memory.
+    InMemory(Home),
+    /// In this folder, whose one name this is.
+    In(Home, PathBuf),
+}
+
+impl Lies {
+    /// What the log is called; `None` for the default one.
+    pub(super) const fn home(&self) -> Option<&Home> {
+        match self {
+            Self::WithDefault => None,
+            Self::InMemory(home) | Self::In(home, _) => Some(home),
+        }
+    }
+}
+
+/// The folders in which logs may lie.
+#[derive(Debug, Default)]
+pub(crate) struct Roots {
+    /// The default log's own folder, if it has one.
+    pub(crate) default_log: Option<PathBuf>,
+    /// The data folder, if there is one.
+    pub(crate) data: Option<PathBuf>,
+    /// What the configuration lists.
+    pub(crate) locations: Vec<PathBuf>,
+}
+
+impl Roots {
+    /// Where this home lies, if it may.
+    pub(super) fn place(&self, home: &Home) -> Result<Lies, Violation> {
+        let logs = self.data.as_deref().map(|data| real(&data.join(SIDE_LOGS_FOLDER))).transpose()?;
+        match (home, logs) {
+            (Home::Memory(_), _) => Ok(Lies::InMemory(home.clone())),
+            (Home::DataFolder(folder), Some(logs)) => {
+                let lies = within(&real(&logs.join(folder))?, &logs);
+                lies.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
+            }
+            (Home::DataFolder(_), None) => Err(Violation::new(
+                AT_LOCATION,
+                "needs a data folder, and this broker has none: configure one, or use an absolute location",
+            )),
+            (Home::Folder(folder), logs) => self.place_absolute(&real(Path::new(folder))?, logs.as_deref()),
+        }
+    }
+
+    fn place_absolute(&self, path: &Path, logs: Option<&Path>) -> Result<Lies, Violation> {
+        if let Some(lies) = logs.and_then(|logs| within(path, logs)) {
+            return Ok(lies);
+        }
+        if let Some(default_log) = &self.default_log {
+            let default_log = real(default_log)?;
+            if path == default_log {
+                return Ok(Lies::WithDefault);
+            }
+            if overlap(path, &default_log) {
+                return Err(apart());
+            }
+        }
+        for allowed in &self.locations {
+            if path.starts_with(real(allowed)?)
+                && let Some(name) = path.to_str()
+            {
+                return Ok(Lies::In(Home::Folder(name.to_owned()), path.to_owned()));
+            }
+        }
+        Err(Violation::new(
+            AT_LOCATION,
+            "lies in no folder that the configuration lists for logs: have it listed, or leave the leading slash out \
+             to stay inside the data folder",
+        ))
+    }
+}
+
+/// A folder among the data folder's logs, called by the way to it.
+fn within(path: &Path, logs: &Path) -> Option<Lies> {
+    let way = path.strip_prefix(logs).ok()?.to_str().filter(|way| !way.is_empty())?;
+    Some(Lies::In(Home::DataFolder(way.to_owned()), path.to_owned()))
+}
+
+/// Refuses a folder that lies within another log's, or around it.
+pub(super) fn check_apart<'a>(path: &Path, mut others: impl Iterator<Item = &'a Path>) -> Result<(), Violation> {
+    match others.any(|other| overlap(path, other)) {
+        true => Err(apart()),
+        false => Ok(()),
+    }
+}
+
+fn overlap(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+fn apart() -> Violation {
+    Violation::new(AT_LOCATION, "lies within another log's folder, or around it; choose one that stands apart")
+}
+
+/// The path without links, as far as it exists: one folder has one such path, however it was spelt.
+fn real(path: &Path) -> Result<PathBuf, Violation> {
+    let found = || -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        for above in path.ancestors() {
+            match above.canonicalize() {
+                Ok(real) => {
+                    return Ok(real
+                        .components()
+                        .chain(path.strip_prefix(above).iter().flat_map(|rest| rest.components()))
+                        .collect());
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => (),
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(path)
+    };
+    found().map_err(|_| Violation::new(AT_LOCATION, "cannot be reached; see that it is a folder the broker may use"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, default_type: &str, expected: &str) {
+        let streaming = serde_json::from_str(json).unwrap();
+        let told = match home_of(&streaming, default_type) {
+            Ok(None) => "the default log".to_owned(),
+            Ok(Some(home)) => format!("{home:?}"),
+            Err(violation) => {
+                format!("{} {}", violation.pointer, violation.detail.split([':', ';', ',']).next().unwrap())
+            }
+        };
+        assert!(told.starts_with(expected), "{json} on {default_type}: {told}");
+    }
+
+    #[test]
+    fn streaming_says_which_log() {
+        for default_type in ["memory", "file"] {
+            check("true", default_type, "the default log");
+            check("false", default_type, "/streaming must be true");
+            check(r#"{"retention":"PT30D"}"#, default_type, "the default log");
+            check(&format!(r#"{{"type":"{default_type}"}}"#), default_type, "the default log");
+            check(
+                r#"{"type":"file","location":"file://var/lib/hyperspot/events","retention":"PT30D"}"#,
+                default_type,
+                r#"DataFolder("var/lib/hyperspot/events")"#,
+            );
+            check(r#"{"location":"file://a"}"#, default_type, r#"DataFolder("a")"#);
+            check(r#"{"location":"memory://a/b"}"#, default_type, r#"Memory("a/b")"#);
+            check(r#"{"type":"file","location":"file:///srv/./x//y/"}"#, default_type, r#"Folder("/srv/x/y")"#);
+            check(r#"{"type":"file","location":"/srv/x"}"#, default_type, r#"Folder("/srv/x")"#);
+            check(r#"{"type":"database"}"#, default_type, "/streaming/type a log in a database");
+            check(r#"{"type":"tape"}"#, default_type, "/streaming/type must be");
+            check(r#"{"type":"file","location":"memory://a"}"#, default_type, "/streaming/location does not fit");
+        }
+        check(r#"{"type":"memory"}"#, "file", r#"Memory("default")"#);
+        check(r#"{"type":"file"}"#, "memory", r#"DataFolder("default")"#);
+        check(r#"{"location":"a"}"#, "memory", r#"Memory("a")"#);
+    }
+
+    #[test]
+    fn a_location_that_could_lead_elsewhere_is_refused() {
+        for text in ["", "/", "file://", "file:///", "./.", "../a", "a/../b", "file:///srv/../etc", "a\\0b", "%2e%2e/a"]
+        {
+            check(
+                &format!(r#"{{"type":"file","location":"{}"}}"#, text.escape_default()),
+                "file",
+                "/streaming/location",
+            );
+        }
+        for text in ["s3://bucket", "a b", "a\0b", "\u{fe0f}", "C:\\x"] {
+            assert!(Location::parse(text).is_err(), "{text}");
+        }
+        assert!(Location::parse(&"x".repeat(256)).is_err() && Location::parse(&"x/".repeat(600)).is_err());
+    }
+
+    #[test]
+    fn a_home_lies_in_the_data_folder_or_where_the_configuration_allows() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let inside = |path: &str| Home::Folder(root.join(path).to_str().unwrap().to_owned());
+        std::fs::create_dir_all(root.join("data/logs")).unwrap();
+        std::fs::create_dir(root.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(root.join("elsewhere"), root.join("data/logs/link")).unwrap();
+        let data = root.join("data");
+        let roots =
+            Roots { default_log: Some(data.clone()), data: Some(data.clone()), locations: vec![root.join("allowed")] };
+        let place = |home: Home| roots.place(&home).map_err(|violation| violation.detail);
+        let named = |name: &str| Home::DataFolder(name.to_owned());
+        assert_eq!(place(named("a/b")), Ok(Lies::In(named("a/b"), data.join("logs/a/b"))));
+        assert_eq!(place(inside("data/logs/a/b")), Ok(Lies::In(named("a/b"), data.join("logs/a/b"))));
+        assert_eq!(place(inside("data")), Ok(Lies::WithDefault));
+        assert_eq!(place(inside("allowed/x")), Ok(Lies::In(inside("allowed/x"), root.join("allowed/x"))));
+        for apart in ["data/log", "data/logs", "", "data/state/x"] {
+            assert!(place(inside(apart)).unwrap_err().contains("stands apart"), "{apart}");
+        }
+        assert!(place(inside("allowed2")).unwrap_err().contains("leave the leading slash out"));
+        assert!(place(named("link/x")).unwrap_err().contains("leads out"));
+        assert!(place(inside("data/logs/link/x")).is_err());
+        assert!(Roots::default().place(&named("a")).unwrap_err().detail.contains("has none"));
+        assert!(check_apart(&data.join("a/b"), [data.join("a").as_path()].into_iter()).is_err());
+        assert!(check_apart(&data.join("a"), [data.join("a/b").as_path()].into_iter()).is_err());
+        assert!(check_apart(&data.join("ab"), [data.join("a").as_path()].into_iter()).is_ok());
+    }
+}

@@ -1,0 +1,246 @@
+//! The broker's logs: the default one, and side logs that topics have chosen for themselves.
+//!
+//! - A topic lives in exactly one log, with everything that belongs to it. Positions are per log.
+//! - The default log says which topics there are, how they are defined and where they live; a side log numbers its own
+//!   topics and keeps a copy of their definitions for its decisions.
+//! - A topic of the default log is found without a lock or an allocation here.
+//! - A side log that fails takes nothing else with it.
+//!
+//! How a topic comes to live in a side log is `topics`' business.
+
+mod chore;
+mod location;
+
+pub(crate) use chore::keep;
+pub(crate) use location::Roots;
+
+use crate::clock::Clock;
+use crate::ledger::{Home, Ledger, PlacedTopic, Registry, TopicEntry};
+use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
+use futures_util::future::join_all;
+use location::Lies;
+use log::file::{FileLog, Options};
+use log::{Log, LogError, MemoryLog, TopicNumber};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// What the default log is called where logs are named.
+const DEFAULT: &str = "default";
+
+/// All logs of one broker.
+pub(crate) struct Logs {
+    default: Arc<Ledger>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    sides: RwLock<BTreeMap<Home, Arc<Side>>>,
+    /// Held while one topic is written to two logs. Rare, and nothing else waits for it.
+    placing: Mutex<()>,
+}
+
+/// How logs are kept.
+pub(crate) struct Settings {
+    /// `memory`, `file`, …
+    pub(crate) default_type: &'static str,
+    pub(crate) roots: Roots,
+    pub(crate) segment_bytes: u64,
+    pub(crate) checkpoint_rows: usize,
+}
+
+/// A log beside the default one.
+pub(crate) struct Side {
+    pub(crate) home: Home,
+    pub(crate) ledger: Arc<Ledger>,
+    folder: Option<PathBuf>,
+}
+
+/// One of the broker's logs.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Default,
+    Side(Arc<Side>),
+}
+
+/// A topic, and the log it lives in.
+pub(crate) struct Located {
+    pub(crate) place: Place,
+    pub(crate) topic: Arc<TopicEntry>,
+}
+
+/// A log that keeps no promises any more, or did not open.
+#[derive(Debug, Clone)]
+pub struct LogFailure {
+    /// Which one: `default`, or where it lies.
+    pub log: String,
+    /// Why.
+    pub error: Error,
+}
+
+impl fmt::Display for LogFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log {}: {}", self.log, self.error.detail())?;
+        for violation in self.error.violations() {
+            write!(f, " {}.", violation.detail)?;
+        }
+        match std::error::Error::source(&self.error) {
+            Some(cause) => write!(f, " ({cause})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Default, Self::Default) => true,
+            (Self::Side(one), Self::Side(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Logs {
+    /// A broker's logs, with the default one open and no other.
+    pub(crate) fn new(default: Ledger, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self { default: Arc::new(default), clock, settings, sides: RwLock::default(), placing: Mutex::default() }
+    }
+
+    /// The default log's ledger: which topics there are, and all types.
+    pub(crate) fn default_ledger(&self) -> &Arc<Ledger> {
+        &self.default
+    }
+
+    /// The ledger of a place.
+    pub(crate) fn ledger<'a>(&'a self, place: &'a Place) -> &'a Arc<Ledger> {
+        match place {
+            Place::Default => &self.default,
+            Place::Side(side) => &side.ledger,
+        }
+    }
+
+    /// Every ledger, the default one first.
+    pub(crate) fn ledgers(&self) -> Vec<Arc<Ledger>> {
+        let sides = self.sides().into_iter().map(|side| Arc::clone(&side.ledger));
+        [Arc::clone(&self.default)].into_iter().chain(sides).collect()
+    }
+
+    /// Every log but the default one.
+    pub(crate) fn sides(&self) -> Vec<Arc<Side>> {
+        self.sides.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The side log of this home.
+    pub(crate) fn side(&self, home: &Home) -> Result<Arc<Side>> {
+        self.sides.read().unwrap_or_else(PoisonError::into_inner).get(home).cloned().ok_or_else(not_ready)
+    }
+
+    /// Where a topic lives; `registry` is the default log's. `None` where there is no such topic.
+    pub(crate) fn locate(&self, registry: &Registry, id: &TopicId) -> Result<Option<Located>> {
+        if let Some(topic) = registry.topic(id) {
+            return Ok(Some(Located { place: Place::Default, topic: Arc::clone(topic) }));
+        }
+        registry.placed(id).map(|placed| self.locate_placed(placed)).transpose()
+    }
+
+    /// Where a topic lives now.
+    pub(crate) fn find(&self, id: &TopicId) -> Result<Located> {
+        self.locate(&self.default.registry(), id)?.ok_or_else(|| Error::not_found("topic"))
+    }
+
+    fn locate_placed(&self, known: &PlacedTopic) -> Result<Located> {
+        let side = self.side(&known.placed.home)?;
+        let topic = side.ledger.registry().topic(&known.placed.topic.definition.id).cloned();
+        let topic = topic.ok_or_else(|| side.ledger.failure().unwrap_or_else(not_ready))?;
+        Ok(Located { place: Place::Side(side), topic })
+    }
+
+    /// The log that `streaming` asks for; `None` is the default one.
+    pub(crate) fn home_of(&self, streaming: &Streaming) -> Result<Option<Home>, Violation> {
+        location::home_of(streaming, self.settings.default_type)
+    }
+
+    /// The right to write a topic to two logs; one at a time.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.placing.lock().await
+    }
+
+    /// The log a new topic's home means, opened if it is not yet. Whoever asks has the [`Logs::turn`].
+    pub(crate) async fn open(&self, home: &Home) -> Result<Place> {
+        let lies = self.settings.roots.place(home).map_err(refused)?;
+        let Some(home) = lies.home() else { return Ok(Place::Default) };
+        if let Ok(side) = self.side(home) {
+            return Ok(Place::Side(side));
+        }
+        if self.sides().len() >= limits::LOGS_MAX {
+            return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
+        }
+        self.start(home.clone(), &lies, Vec::new()).await.map(Place::Side)
+    }
+
+    /// Opens the log of a home that topics have had before. In memory each begins behind its sequence in `removed`, the
+    /// first topic having number 1.
+    pub(crate) async fn reopen(&self, home: &Home, removed: Vec<Sequence>) -> Result<Arc<Side>> {
+        match self.settings.roots.place(home).map_err(refused)? {
+            Lies::WithDefault => Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own.")),
+            lies => self.start(home.clone(), &lies, removed).await,
+        }
+    }
+
+    async fn start(&self, home: Home, lies: &Lies, removed: Vec<Sequence>) -> Result<Arc<Side>> {
+        let folder = match lies {
+            Lies::In(_, folder) => Some(folder.clone()),
+            _ => None,
+        };
+        let log: Arc<dyn Log> = match &folder {
+            Some(folder) => {
+                let sides = self.sides();
+                let others = sides.iter().filter_map(|side| side.folder.as_deref());
+                location::check_apart(folder, others).map_err(refused)?;
+                Arc::new(self.open_folder(folder).await.map_err(not_opened)?)
+            }
+            None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
+        };
+        let state = folder.as_ref().map(|folder| folder.join("state"));
+        let ledger = Ledger::open(log, Arc::clone(&self.clock), state, self.settings.checkpoint_rows).await;
+        let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
+        self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
+        Ok(side)
+    }
+
+    /// Recovery reads the disk: not on a thread that others wait for.
+    async fn open_folder(&self, folder: &Path) -> Result<FileLog, LogError> {
+        let options = Options { segment_bytes: self.settings.segment_bytes, ..Options::default() };
+        let folder = folder.to_owned();
+        let opened = tokio::task::spawn_blocking(move || FileLog::open_folder(&folder, options)).await;
+        opened.unwrap_or_else(|failed| Err(std::io::Error::other(failed).into()))
+    }
+
+    /// Every log that keeps no promises any more.
+    pub(crate) fn failures(&self) -> Vec<LogFailure> {
+        let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
+        let failed = |side: Arc<Side>| Some(LogFailure { log: side.home.to_string(), error: side.ledger.failure()? });
+        default.into_iter().chain(self.sides().into_iter().filter_map(failed)).collect()
+    }
+
+    /// Answers what was accepted everywhere, and leaves checkpoints.
+    pub(crate) async fn close(&self) {
+        let ledgers = self.ledgers();
+        join_all(ledgers.iter().map(|ledger| ledger.close())).await;
+    }
+}
+
+fn refused(violation: Violation) -> Error {
+    Error::new(Kind::Validation, "The topic's log cannot lie there; see `errors`.").with_violations(vec![violation])
+}
+
+fn not_opened(cause: LogError) -> Error {
+    let detail = "The log at the topic's `streaming.location` did not open; the broker's operator can see why.";
+    Error::new(Kind::Unavailable, detail).with_source(cause).with_retry_after(5)
+}
+
+/// Between the append that names a topic and the one that numbers it.
+fn not_ready() -> Error {
+    Error::new(Kind::Unavailable, "The topic's log is not ready yet; try again.").with_retry_after(1)
+}
