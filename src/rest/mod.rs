@@ -17,6 +17,7 @@ mod events;
 mod health;
 mod import;
 mod negotiate;
+mod openapi;
 mod params;
 mod problem;
 mod read;
@@ -104,6 +105,7 @@ fn router(app: &App) -> Router {
         .merge(event_types::routes())
         .merge(consumers::routes())
         .merge(health::routes())
+        .merge(openapi::routes(app))
         .with_state(app.clone());
     match cors(&app.options.allowed_origins) {
         Some(cors) => router.layer(cors),
