@@ -73,7 +73,7 @@ impl Document {
 
     /// The same, but members that the schema does not name are refused.
     pub(super) fn strict_validator(&self, schema: &Value) -> Validator {
-        let (mut schema, mut components) = (schema.clone(), self.0["components"].clone());
+        let (mut schema, mut components) = (schema.clone(), json!({"schemas": self.0["components"]["schemas"]}));
         close(&mut schema);
         close(&mut components);
         validator(&schema, &components)
@@ -86,7 +86,10 @@ impl Document {
 }
 
 fn validator(schema: &Value, components: &Value) -> Validator {
-    let whole = json!({"allOf": [schema], "components": components});
+    // Reading all the components takes a while; a schema that stands alone does without.
+    let alone = !schema.to_string().contains("$ref");
+    let schemas = if alone { Value::Null } else { components["schemas"].clone() };
+    let whole = json!({"allOf": [schema], "components": {"schemas": schemas}});
     let options = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
     options.build(&whole).unwrap_or_else(|error| panic!("{error}: {schema}"))
 }
