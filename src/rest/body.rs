@@ -110,8 +110,23 @@ async fn too_large(app: &App, mut body: Body, limit: Limit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
-/// Parses a JSON body.
+/// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+    if is_list(bytes) {
+        let detail = "must be a JSON object";
+        return Err(Error::new(Kind::Validation, "The body must be a JSON object.")
+            .with_violations(vec![Violation::new("", detail)]));
+    }
+    any_json(bytes)
+}
+
+/// Whether a body can only be a list.
+pub(crate) fn is_list(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'[')
+}
+
+/// Parses a JSON body that may be anything.
+pub(crate) fn any_json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }
 

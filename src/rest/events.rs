@@ -99,7 +99,9 @@ fn parse_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
     struct Pieces {
         events: Vec<Box<RawValue>>,
     }
-    if let Ok(whole) = serde_json::from_slice::<Whole>(bytes) {
+    if !body::is_list(bytes)
+        && let Ok(whole) = serde_json::from_slice::<Whole>(bytes)
+    {
         return Ok(whole.events.into_iter().map(Ok).collect());
     }
     let pieces: Pieces = body::json(bytes)?;

@@ -2,7 +2,9 @@
 
 use axum::response::{IntoResponse, Response};
 use contract::{Error, Kind};
+use http::Uri;
 use http::header::{ALLOW, HeaderValue};
+use std::future::{Ready, ready};
 
 use super::problem::Problem;
 
@@ -20,6 +22,14 @@ pub(crate) fn not_allowed(allowed: &'static str) -> Response {
     let mut response = Problem::from(Error::new(Kind::MethodNotAllowed, detail)).into_response();
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
+}
+
+/// What a route answers to methods it does not know: a thing takes `thing`, its verbs are posted.
+pub(crate) fn other_methods(thing: &'static str) -> impl Fn(Uri) -> Ready<Response> + Clone {
+    move |uri| {
+        let piece = uri.path().rsplit('/').next().unwrap_or_default();
+        ready(not_allowed(if split(piece).1.is_some() { "POST" } else { thing }))
+    }
 }
 
 /// The answer to a verb nobody knows.
