@@ -88,6 +88,13 @@ impl Broker {
             return Err(error);
         }
         broker.start_chores();
+        let registry = broker.logs.default_ledger().registry();
+        tracing::info!(
+            position = broker.logs.default_ledger().position().borrow().get(),
+            topics = registry.definitions().count(),
+            event_types = registry.event_type_count(),
+            "the log is open"
+        );
         Ok(broker)
     }
 
