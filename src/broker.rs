@@ -8,8 +8,9 @@ use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Error, EventBroker, EventPage,
-    EventType, EventTypeId, GtsPattern, Kind, LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId,
-    Published, Read, Registered, Result, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId,
+    EventType, EventTypeId, GtsPattern, Kind, LogPage, LogRead, NewEvent, NewEventType, NewTopic, NewVersion, Page,
+    ProducerId, Published, Read, Registered, Result, SchemaVersion, Segments, Sequence, StoredEvent, Topic,
+    TopicChange, TopicId, Version,
 };
 use log::file::{FileLog, Options};
 use log::{Log, LogError, MemoryLog};
@@ -180,13 +181,38 @@ impl EventBroker for Broker {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(types::list(&self.ledger.registry(), pattern, after, limit))
+            let goes_there = |event_type: &NewEventType| {
+                let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
+                topic.is_none() || topic == goes_to
+            };
+            Ok(types::list(&self.ledger.registry(), pattern, goes_there, after, limit))
         })
+    }
+
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>> {
+        Box::pin(types::versions::add(&self.ledger, id, version))
+    }
+
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::finalise(&self.ledger, id, version))
+    }
+
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::deprecate(&self.ledger, id, version))
+    }
+
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(types::versions::archive(&self.ledger, id))
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {

@@ -2,8 +2,8 @@
 
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, EventPage, EventType, EventTypeId, GtsPattern,
-    LogPage, LogRead, NewEvent, NewEventType, NewTopic, Page, ProducerId, Published, Read, Registered, Result,
-    Segments, StoredEvent, Topic, TopicChange, TopicId,
+    LogPage, LogRead, NewEvent, NewEventType, NewTopic, NewVersion, Page, ProducerId, Published, Read, Registered,
+    Result, SchemaVersion, Segments, StoredEvent, Topic, TopicChange, TopicId, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -36,13 +36,28 @@ pub trait EventBroker: Send + Sync {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>>;
     /// One event type.
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
-    /// Event types in order of their ids, those matching `pattern` if there is one, behind `after`.
+    /// Event types in order of their ids, those matching `pattern` if there is one, and those whose events go to
+    /// `topic` if there is one, behind `after`.
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>>;
+    /// Adds a schema version, FINALISING. The same again is [`Registered::Unchanged`]; another definition replaces one
+    /// that is still FINALISING and is refused otherwise. A minor version must take what its predecessor takes.
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>>;
+    /// Makes a FINALISING version CURRENT, and the one that was CURRENT in its major DEPRECATED.
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    /// Makes a CURRENT version DEPRECATED.
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    /// Ends an event type: it takes no more events. What is stored stays readable.
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
 
     /// Publishes one event; a repeated idempotency key gets the stored one back.
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>>;

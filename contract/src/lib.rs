@@ -20,6 +20,7 @@ mod numbers;
 mod query;
 mod timestamp;
 mod topic;
+mod version;
 
 pub use broker::{BoxFuture, EventBroker};
 pub use duration::Span;
@@ -36,3 +37,4 @@ pub use query::{
 };
 pub use timestamp::Timestamp;
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
+pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

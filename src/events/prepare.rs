@@ -6,13 +6,14 @@
 use super::{fingerprint, text};
 use crate::config::{Config, Route, Unregistered};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
-use crate::types::Schemas;
+use crate::types::{Schemas, versions};
 use contract::{
-    AggregateSequence, Error, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp, Violation,
-    limits, parse_strict,
+    AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp,
+    TopicId, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -20,6 +21,17 @@ use uuid::Uuid;
 pub(crate) struct Policy {
     pub(crate) config: Config,
     pub(crate) schemas: Schemas,
+}
+
+impl Policy {
+    /// Where the events of a type go: where the type says, else by the most specific route, else to the default topic.
+    pub(crate) fn topic_of<'a>(&'a self, id: &EventTypeId, named: Option<&'a TopicId>) -> Option<&'a TopicId> {
+        let routed = || {
+            let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_gts()));
+            matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| &route.topic)
+        };
+        named.or_else(routed).or(self.config.default_topic.as_ref())
+    }
 }
 
 /// An event that only needs its numbers.
@@ -31,7 +43,11 @@ pub(crate) struct Prepared {
     pub(crate) topic: Arc<TopicEntry>,
     /// The definition its type had; `None` where nobody registered it.
     pub(crate) type_defined_at: Option<Position>,
-    pub(crate) event_type: contract::EventTypeId,
+    pub(crate) event_type: EventTypeId,
+    /// Why it is refused unless it repeats a stored event, which was right by the rules of its time.
+    pub(crate) refusal: Option<Error>,
+    /// Whether the schema version it is under is deprecated.
+    pub(crate) deprecated: bool,
 }
 
 /// A refusal, and the topic it concerns where that could be told.
@@ -55,8 +71,30 @@ pub(crate) fn prepare(
     let here = |error| Refused { error, topic: Some(topic.number) };
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
-    let data = check_data(policy, known, event).map_err(here)?;
-    build(event, producer, known, topic, &data, now).map_err(here)
+    let mut data = parse_data(event).map_err(here)?;
+    let checked = match known {
+        Some(known) => check_data(policy, known, event, &mut data),
+        None => Ok(Checked { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
+    };
+    let mut prepared = build(event, producer, known, topic, &data, &checked, now).map_err(here)?;
+    if let Err(error) = checked {
+        // Rules that never changed refused the first submission too.
+        if prepared.draft.idempotency.is_none() || !known.is_some_and(|known| may_have_changed(known)) {
+            return Err(here(error));
+        }
+        prepared.refusal = Some(error);
+    }
+    Ok(prepared)
+}
+
+/// Whether events of a type may be stored that it would refuse today.
+fn may_have_changed(known: &TypeEntry) -> bool {
+    let event_type = &known.event_type;
+    match event_type.versions.as_slice() {
+        [only] => event_type.archived || event_type.definition.data_schema.is_none() || only.finalised_at.is_none(),
+        [] => event_type.archived,
+        _ => true,
+    }
 }
 
 fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> Result<Option<&'a Arc<TypeEntry>>> {
@@ -67,28 +105,22 @@ fn find_type<'a>(policy: &Policy, registry: &'a Registry, event: &NewEvent) -> R
     Ok(known)
 }
 
-/// The type names the topic; else the most specific route; else the default.
+/// What the policy says, else what the event itself does.
 fn find_topic<'a>(
     policy: &Policy,
     registry: &'a Registry,
     event: &NewEvent,
     known: Option<&Arc<TypeEntry>>,
 ) -> Result<&'a Arc<TopicEntry>> {
-    let routed = |event: &NewEvent| {
-        let id = event.event_type.as_gts();
-        let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
-        matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| route.topic.clone())
-    };
-    let resolved = known
-        .and_then(|known| known.event_type.definition.topic.clone())
-        .or_else(|| routed(event))
-        .or_else(|| policy.config.default_topic.clone())
-        .or_else(|| event.topic.clone())
+    let named = known.and_then(|known| known.event_type.definition.topic.as_ref());
+    let resolved = policy
+        .topic_of(&event.event_type, named)
+        .or(event.topic.as_ref())
         .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
-    if event.topic.as_ref().is_some_and(|asked| *asked != resolved) {
+    if event.topic.as_ref().is_some_and(|asked| asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
-    registry.topic(&resolved).ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
+    registry.topic(resolved).ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
 }
 
 fn check_profile(profile: Profile, event: &NewEvent) -> Result<()> {
@@ -168,38 +200,38 @@ fn check_subject(known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<()>
     refuse(violations, "The event's subject does not fit its type; see `errors`.")
 }
 
-/// Parses `data` strictly, once, and holds it against the type's schema.
-fn check_data(policy: &Policy, known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<Value> {
+/// Parses `data` strictly, once.
+fn parse_data(event: &NewEvent) -> Result<Value> {
     let text = event.data.get();
     if text.len() > limits::EVENT_BYTES_MAX {
         return Err(too_large());
     }
-    let mut data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
-    if !data.is_object() {
-        return Err(Error::invalid("/data", "must be a JSON object"));
-    }
-    if let Some(known) = known {
-        check_version(event)?;
-        if let Some(schema) = policy.schemas.of(known)? {
-            let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
-            schema.check(event.subject.as_deref(), subject_type, &mut data).map_err(|violations| {
-                Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
-                    .with_violations(violations)
-            })?;
-        }
-    }
-    Ok(data)
+    let data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
+    if data.is_object() { Ok(data) } else { Err(Error::invalid("/data", "must be a JSON object")) }
 }
 
-/// A type has one schema so far, version 1.0.
-fn check_version(event: &NewEvent) -> Result<()> {
-    match event.data_version.as_deref() {
-        None | Some(SCHEMA_VERSION) => Ok(()),
-        Some(_) => Err(Error::invalid("/dataVersion", "is not a version of the event type's schema")),
-    }
+/// What an event was checked against.
+struct Checked {
+    version: Option<Cow<'static, str>>,
+    deprecated: bool,
 }
 
-const SCHEMA_VERSION: &str = "1.0";
+/// Holds `data` against the schema version the event is under; an archived type has none.
+fn check_data(policy: &Policy, known: &TypeEntry, event: &NewEvent, data: &mut Value) -> Result<Checked> {
+    if known.event_type.archived {
+        return Err(Error::invalid("/type", "The event type is archived; it takes no more events."));
+    }
+    let choice = versions::choose(known, event.data_version.as_deref())?;
+    if let Some(version) = choice.version {
+        let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
+        let schema = policy.schemas.of(known, version)?;
+        schema.check(event.subject.as_deref(), subject_type, data).map_err(|violations| {
+            Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
+                .with_violations(violations)
+        })?;
+    }
+    Ok(Checked { deprecated: choice.is_deprecated(), version: Some(choice.text) })
+}
 
 fn build(
     event: &NewEvent,
@@ -207,12 +239,13 @@ fn build(
     known: Option<&Arc<TypeEntry>>,
     topic: &Arc<TopicEntry>,
     data: &Value,
+    checked: &Result<Checked>,
     now: i64,
 ) -> Result<Prepared> {
     let topic_id = &topic.topic.definition.id;
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
-    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
+    let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
     let text = text::write(event, id, topic_id, occurred_at, version)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     if text.bytes.len() > limits::EVENT_BYTES_MAX {
@@ -239,6 +272,8 @@ fn build(
         topic: Arc::clone(topic),
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
+        refusal: None,
+        deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
     })
 }
 

@@ -4,7 +4,7 @@
 //! They are JSON on disk: a member may be added with a default, none may change its meaning.
 
 use super::carried::Carried;
-use contract::{EventType, Sequence, Topic};
+use contract::{EventType, EventTypeId, Sequence, Topic, Version};
 use serde::{Deserialize, Serialize};
 
 /// One fact, as the body of a record of topic 0.
@@ -28,6 +28,18 @@ pub enum Entry {
         /// The event type.
         event_type: EventType,
     },
+    /// Schema versions of an event type are these from here on; its others stay as they are.
+    VersionsChanged {
+        /// The event type.
+        event_type: EventTypeId,
+        /// The versions that are new or changed, whole.
+        versions: Vec<Version>,
+    },
+    /// An event type takes no more events from here on.
+    EventTypeArchived {
+        /// The event type.
+        event_type: EventTypeId,
+    },
     /// Events are about to go; these rows of theirs stay true.
     HistoryCarried {
         /// The rows.
@@ -45,7 +57,7 @@ pub enum Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{NewEventType, NewTopic, Timestamp};
+    use contract::{NewEventType, NewTopic, NewVersion, SchemaVersion, Timestamp, VersionStatus};
 
     #[test]
     fn entries_survive_the_trip_to_disk() {
@@ -55,10 +67,22 @@ mod tests {
         let mut event_type =
             NewEventType::new("gts.hyperspot.core.events.type.v1~vendor.users.user_registered.v1".parse().unwrap());
         event_type.data_schema = Some(serde_json::json!({"type": "object", "required": ["userId"]}));
+        let id = event_type.id.clone();
+        let version = Version {
+            definition: NewVersion::json_schema(SchemaVersion::FIRST, serde_json::json!({"type": "object"})),
+            status: VersionStatus::Deprecated,
+            created_at,
+            finalised_at: Some(created_at),
+            deprecated_at: Some(created_at),
+        };
+        let versions = vec![version];
+        let event_type = EventType { definition: event_type, created_at, versions: versions.clone(), archived: true };
         for entry in [
             Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
             Entry::TopicChanged { topic: Topic { definition: topic, created_at } },
-            Entry::EventTypeRegistered { event_type: EventType { definition: event_type, created_at } },
+            Entry::EventTypeRegistered { event_type },
+            Entry::VersionsChanged { event_type: id.clone(), versions },
+            Entry::EventTypeArchived { event_type: id },
         ] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);
