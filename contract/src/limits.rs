@@ -43,7 +43,7 @@ pub const PROTO_PARTS_MAX: usize = 10_000;
 /// Deepest nesting of an XML document, in elements.
 pub const XML_DEPTH_MAX: usize = 64;
 /// Most elements, attributes and texts in one XML document.
-pub const XML_NODES_MAX: usize = 100_000;
+pub const XML_NODES_MAX: usize = 50_000;
 /// Most allowed subject types of one event type.
 pub const SUBJECT_TYPES_MAX: usize = 256;
 /// Most topics in one log.

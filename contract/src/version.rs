@@ -150,7 +150,8 @@ mod tests {
         for text in ["0.0", "1.0", "1.10", "4294967295.4294967295"] {
             assert_eq!(text.parse::<SchemaVersion>().unwrap().to_string(), text);
         }
-        for text in ["", "1", "1.", ".0", "1.0.0", "01.0", "1.00", "+1.0", "-1.0", " 1.0", "1.0 ", "v1.0", "1.4294967296"]
+        for text in
+            ["", "1", "1.", ".0", "1.0.0", "01.0", "1.00", "+1.0", "-1.0", " 1.0", "1.0 ", "v1.0", "1.4294967296"]
         {
             let error = text.parse::<SchemaVersion>().unwrap_err();
             assert_eq!(error.violations()[0].pointer, "/version", "{text}");

@@ -16,7 +16,10 @@ pub(super) fn versions(event_type: &NewEventType) -> Result<Vec<NewVersion>> {
         return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
     }
     if declared.len() > limits::VERSIONS_MAX {
-        return Err(Error::invalid("/versions", format!("An event type has at most {} versions.", limits::VERSIONS_MAX)));
+        return Err(Error::invalid(
+            "/versions",
+            format!("An event type has at most {} versions.", limits::VERSIONS_MAX),
+        ));
     }
     let mut placed = Vec::new();
     for (index, version) in declared.iter().enumerate() {
@@ -61,9 +64,9 @@ pub(super) fn checked(at: &str, version: NewVersion, target: Option<SchemaTarget
 /// What declared versions are from the beginning.
 pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Version> {
     let is_highest = |version: &NewVersion| {
-        !declared.iter().any(|other| {
-            other.version.major == version.version.major && other.version.minor > version.version.minor
-        })
+        !declared
+            .iter()
+            .any(|other| other.version.major == version.version.major && other.version.minor > version.version.minor)
     };
     let made = declared.iter().map(|version| {
         let current = is_highest(version);

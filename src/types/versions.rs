@@ -41,8 +41,8 @@ pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Ch
             return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
         }
         let current = versions.iter().rev().find(|version| version.status == VersionStatus::Current);
-        let current =
-            current.ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
+        let current = current
+            .ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
         return Ok(Choice { version: Some(current), text: current.definition.version.to_string().into() });
     };
     if versions.is_empty() && asked == SchemaVersion::FIRST {

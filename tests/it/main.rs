@@ -25,3 +25,4 @@ mod registry;
 mod retention;
 mod tables;
 mod tidy;
+mod versions;

@@ -12,6 +12,7 @@
 
 mod bounds;
 pub(super) mod compat;
+mod keywords;
 mod reach;
 #[cfg(test)]
 mod tests;
@@ -41,9 +42,9 @@ impl JsonSchema {
         let schema = parse(at, text)?;
         let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", "must be draft-07 or draft 2020-12"))?;
         let reach = reach::reach(&schema).ok_or_else(|| refused(at, "", "its references and alternatives multiply"))?;
-        let validator = options(draft).build(&schema).map_err(|error| {
-            refused(at, error.instance_path().as_str(), words::schema_fault(error.kind()))
-        })?;
+        let validator = options(draft)
+            .build(&schema)
+            .map_err(|error| refused(at, error.instance_path().as_str(), words::schema_fault(error.kind())))?;
         Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach })
     }
 

@@ -7,6 +7,7 @@
 //! - The library is young: a panic inside it is a refusal here. Depth and size of documents are bounded.
 
 pub(super) mod compat;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -42,8 +43,8 @@ struct Lent {
 impl XsdSchema {
     /// Compiles a schema that a request carries `at`.
     pub(super) fn compile(at: &str, text: &str) -> Result<Self> {
-        let occurs = tree::Element::parse(text).map_err(|detail| refused(at, detail))?;
-        check_shape(&occurs).map_err(|detail| refused(at, detail))?;
+        let schema = tree::Element::parse(text).map_err(|detail| refused(at, detail))?;
+        shape::check(&schema).map_err(|detail| refused(at, detail))?;
         let compiled = Lent::compile(text).map_err(|detail| refused(at, &detail))?;
         Ok(Self { text: text.into(), idle: Mutex::new(vec![compiled]) })
     }
@@ -105,6 +106,12 @@ impl Lent {
             return Err("it includes or imports another schema, and nothing is fetched".to_owned());
         }
         let set = compiled.into_schema_set();
+        // The specification lets these pass until they are used.
+        let untyped = set.arenas.elements.values().any(|element| element.deferred_type_error.is_some())
+            || set.arenas.simple_types.values().any(|list| list.deferred_item_type_error.is_some());
+        if untyped {
+            return Err("a name in it leads nowhere".to_owned());
+        }
         Ok(Self { names_bytes: set.name_table.heap_bytes(), set })
     }
 }
@@ -115,28 +122,6 @@ const POINTER: &str = "/data/xml";
 const IDLE_MAX: usize = 8;
 /// Most names a copy may learn from documents, in bytes.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
-/// Most particles of a schema, and the largest number that says how often one occurs.
-const PARTICLES_MAX: usize = 5_000;
-const OCCURS_MAX: u64 = 100_000;
-
-/// What the compiler and the automata it builds can be asked to carry.
-fn check_shape(schema: &tree::Element) -> Result<(), &'static str> {
-    let mut rest = vec![schema];
-    let mut seen = 0;
-    while let Some(element) = rest.pop() {
-        seen += 1;
-        let occurs = [element.attribute("minOccurs"), element.attribute("maxOccurs")];
-        let large = |text: &&str| text.parse::<u64>().map_or(*text != "unbounded", |number| number > OCCURS_MAX);
-        if occurs.iter().flatten().any(|text| large(text)) {
-            return Err("it says how often something occurs with a number that is too large, or none");
-        }
-        if seen > PARTICLES_MAX {
-            return Err("it has too many parts");
-        }
-        rest.extend(&element.children);
-    }
-    Ok(())
-}
 
 fn validate(set: &SchemaSet, document: &str) -> Vec<Violation> {
     let validator = SchemaValidator::new(set, ValidationFlags::default() & !ValidationFlags::BUILD_PSVI_TYPED_VALUES);

@@ -9,10 +9,18 @@ use std::cmp::Ordering;
 /// What a new keyword takes away; `None` where the old parts hold it already, or it limits nothing by itself.
 pub(super) fn taken(keyword: &str, new: &Value, olds: &[&Map<String, Value>]) -> Option<&'static str> {
     let held = match keyword {
-        "minimum" => holds(new, olds, "minimum", Ordering::is_ge) || holds(new, olds, "exclusiveMinimum", Ordering::is_ge),
-        "exclusiveMinimum" => holds(new, olds, "exclusiveMinimum", Ordering::is_ge) || holds(new, olds, "minimum", Ordering::is_gt),
-        "maximum" => holds(new, olds, "maximum", Ordering::is_le) || holds(new, olds, "exclusiveMaximum", Ordering::is_le),
-        "exclusiveMaximum" => holds(new, olds, "exclusiveMaximum", Ordering::is_le) || holds(new, olds, "maximum", Ordering::is_lt),
+        "minimum" => {
+            holds(new, olds, "minimum", Ordering::is_ge) || holds(new, olds, "exclusiveMinimum", Ordering::is_ge)
+        }
+        "exclusiveMinimum" => {
+            holds(new, olds, "exclusiveMinimum", Ordering::is_ge) || holds(new, olds, "minimum", Ordering::is_gt)
+        }
+        "maximum" => {
+            holds(new, olds, "maximum", Ordering::is_le) || holds(new, olds, "exclusiveMaximum", Ordering::is_le)
+        }
+        "exclusiveMaximum" => {
+            holds(new, olds, "exclusiveMaximum", Ordering::is_le) || holds(new, olds, "maximum", Ordering::is_lt)
+        }
         "minLength" | "minItems" | "minProperties" => {
             new.as_f64() == Some(0.0) || holds(new, olds, keyword, Ordering::is_ge)
         }
@@ -29,9 +37,10 @@ pub(super) fn taken(keyword: &str, new: &Value, olds: &[&Map<String, Value>]) ->
 /// The kinds of value a list of parts lets through, one bit each.
 pub(super) fn kinds(olds: &[&Map<String, Value>]) -> u8 {
     let of_types = olds.iter().filter_map(|old| old.get("type")).map(kinds_of_type);
-    let of_values = olds.iter().filter_map(|old| listed(old)).map(|values| {
-        values.iter().map(|value| kind_of(value)).fold(0, |all, one| all | one)
-    });
+    let of_values = olds
+        .iter()
+        .filter_map(|old| listed(old))
+        .map(|values| values.iter().map(|value| kind_of(value)).fold(0, |all, one| all | one));
     of_types.chain(of_values).fold(ALL, |left, one| left & one)
 }
 
@@ -47,7 +56,8 @@ pub(super) fn kinds_of_type(named: &Value) -> u8 {
 /// The names of these kinds, for people.
 pub(super) fn names(kinds: u8) -> String {
     let all = ["null", "boolean", "integer", "number", "string", "array", "object"];
-    let there: Vec<_> = all.into_iter().enumerate().filter(|(bit, _)| kinds & (1 << bit) != 0).map(|(_, n)| n).collect();
+    let there: Vec<_> =
+        all.into_iter().enumerate().filter(|(bit, _)| kinds & (1 << bit) != 0).map(|(_, n)| n).collect();
     there.join(", ")
 }
 

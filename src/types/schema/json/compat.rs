@@ -7,14 +7,20 @@
 //! - What is not understood (`anyOf` and its kin, tuples, `unevaluated…`) must stay as it is, with what it refers to.
 //! - Pointers lead into the new schema. Work is bounded by steps; depth by how deep an event can be.
 
+#[cfg(test)]
+mod tests;
+
 use super::bounds::{self, ARRAY, OBJECT};
+use super::keywords::{
+    closing, escaped, is_anything, is_plain_list, may_name, names, refers_plainly, requires, target,
+};
 use super::{draft_of, target_of, words};
 use crate::types::schema::changed;
 use contract::{SchemaTarget, Violation, limits};
 use jsonschema::Draft;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// Where `new`, which a request carries `at`, might refuse an event that `old` takes.
 pub(in crate::types::schema) fn broken(
@@ -23,6 +29,11 @@ pub(in crate::types::schema) fn broken(
     new: &Value,
     target: Option<SchemaTarget>,
 ) -> Vec<Violation> {
+    compare(at, old, new, target, false)
+}
+
+/// The same; `is_strict` grants no exception.
+fn compare(at: &str, old: &Value, new: &Value, target: Option<SchemaTarget>, is_strict: bool) -> Vec<Violation> {
     if draft_of(old) != draft_of(new) {
         return vec![changed(format!("{at}/$schema"), "must stay the same draft within a major version")];
     }
@@ -33,7 +44,18 @@ pub(in crate::types::schema) fn broken(
         return vec![changed(at, CANNOT)];
     }
     let draft_7 = draft_of(new) == Some(Draft::Draft7);
-    let mut walk = Walk { at, draft_7, old, new, seen: HashSet::new(), same: HashSet::new(), patterns: HashMap::new(), steps: 0, found: Vec::new() };
+    let mut walk = Walk {
+        at,
+        draft_7,
+        is_strict,
+        old,
+        new,
+        seen: HashSet::new(),
+        same: HashSet::new(),
+        patterns: HashMap::new(),
+        steps: 0,
+        found: Vec::new(),
+    };
     walk.held(&[old], new, "", 0);
     if walk.steps > STEPS_MAX {
         walk.found = vec![changed(at, "is too intricate to be compared with the version before it")];
@@ -56,6 +78,7 @@ enum Part<'s> {
 struct Walk<'s> {
     at: &'s str,
     draft_7: bool,
+    is_strict: bool,
     old: &'s Value,
     new: &'s Value,
     /// Pairs that are compared already, or being compared further up: a circle ends where it began.
@@ -203,7 +226,14 @@ impl<'s> Walk<'s> {
     }
 
     /// A pattern of the new schema speaks of every member that matches it, named before or not.
-    fn pattern(&mut self, olds: &[&'s Map<String, Value>], pattern: &'s str, member: &'s Value, here: &str, depth: usize) {
+    fn pattern(
+        &mut self,
+        olds: &[&'s Map<String, Value>],
+        pattern: &'s str,
+        member: &'s Value,
+        here: &str,
+        depth: usize,
+    ) {
         let patterns = olds.iter().filter_map(|old| old.get("patternProperties")?.as_object());
         let same: Vec<_> = patterns.clone().filter_map(|known| known.get(pattern)).collect();
         if !same.is_empty() {
@@ -223,7 +253,7 @@ impl<'s> Walk<'s> {
             self.held(&[other], member, here, depth + 1);
         }
         let rest: Vec<_> = olds.iter().filter_map(|old| closing(old)).collect();
-        if !rest.is_empty() {
+        if !rest.is_empty() || self.is_strict {
             self.held(&rest, member, here, depth + 1);
         }
     }
@@ -267,7 +297,7 @@ impl<'s> Walk<'s> {
 
     /// What the old schemas say of a member; `None` where they left it open without naming it.
     fn known_of(&mut self, olds: &[&'s Map<String, Value>], name: &str) -> Option<Vec<&'s Value>> {
-        let (mut known, mut is_named) = (Vec::new(), false);
+        let (mut known, mut is_named) = (Vec::new(), self.is_strict);
         for old in olds {
             let mut here = false;
             if let Some(member) = old.get("properties").and_then(|members| members.get(name)) {
@@ -283,7 +313,8 @@ impl<'s> Walk<'s> {
                 known.push(rest);
                 here = true;
             }
-            is_named |= here || requires(old, name);
+            self.steps += 1;
+            is_named |= here || requires(old, name) || may_name(self.old, old, name);
         }
         is_named.then_some(known)
     }
@@ -346,7 +377,8 @@ impl<'s> Walk<'s> {
                 !self.same.insert((old, new)) || self.is_same_object(one, other, depth)
             }
             (Value::Array(one), Value::Array(other)) => {
-                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.is_same(one, other, depth + 1))
+                one.len() == other.len()
+                    && one.iter().zip(other).all(|(one, other)| self.is_same(one, other, depth + 1))
             }
             _ => old == new,
         }
@@ -377,60 +409,4 @@ impl<'s> Walk<'s> {
             self.found.push(violation);
         }
     }
-}
-
-/// Whether every reference of a schema is a pointer from its root, which is all that is followed here.
-fn refers_plainly(schema: &Value) -> bool {
-    let mut rest = vec![(schema, true)];
-    while let Some((part, is_root)) = rest.pop() {
-        match part {
-            Value::Object(members) => {
-                let strays = ["$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
-                let stray = strays.iter().any(|keyword| members.get(*keyword).is_some_and(Value::is_string));
-                let moved = !is_root && members.get("$id").is_some_and(Value::is_string);
-                let elsewhere = members.get("$ref").and_then(Value::as_str).is_some_and(|to| target(schema, to).is_none());
-                if stray || moved || elsewhere {
-                    return false;
-                }
-                rest.extend(members.values().map(|member| (member, false)));
-            }
-            Value::Array(items) => rest.extend(items.iter().map(|item| (item, false))),
-            _ => (),
-        }
-    }
-    true
-}
-
-fn target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
-    // A percent sign would have to be decoded first.
-    root.pointer(reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'))?)
-}
-
-fn requires(schema: &Map<String, Value>, name: &str) -> bool {
-    schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|known| known == name))
-}
-
-/// What an object's unnamed members must be, where that is not just anything.
-fn closing(schema: &Map<String, Value>) -> Option<&Value> {
-    schema.get("additionalProperties").filter(|rest| !is_anything(rest))
-}
-
-fn is_anything(schema: &Value) -> bool {
-    matches!(schema, Value::Bool(true)) || schema.as_object().is_some_and(Map::is_empty)
-}
-
-/// Whether `items` speaks of every item alike.
-fn is_plain_list(schema: &Map<String, Value>) -> bool {
-    !schema.contains_key("prefixItems") && !schema.get("items").is_some_and(Value::is_array)
-}
-
-/// Every member the schemas name.
-fn names<'s>(schemas: &[&'s Map<String, Value>]) -> BTreeSet<&'s str> {
-    let named = schemas.iter().filter_map(|schema| schema.get("properties")?.as_object());
-    let required = schemas.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
-    named.flat_map(Map::keys).map(String::as_str).chain(required.filter_map(Value::as_str)).collect()
-}
-
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }

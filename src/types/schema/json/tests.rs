@@ -83,7 +83,11 @@ fn a_schema_says_what_it_describes_by_declaring_data_or_outright() {
         (json!({}), None, SchemaTarget::Data),
         (json!(true), None, SchemaTarget::Data),
     ] {
-        assert_eq!(JsonSchema::compile("/dataSchema", &schema.to_string(), target).unwrap().target, expected, "{schema}");
+        assert_eq!(
+            JsonSchema::compile("/dataSchema", &schema.to_string(), target).unwrap().target,
+            expected,
+            "{schema}"
+        );
     }
 }
 

@@ -167,9 +167,12 @@ fn an_event_made_to_hurt_costs_little() {
     let mut any = json!(1);
     (0..60).for_each(|_| any = json!([any]));
     let wide: Vec<_> = (0..100_000).map(|_| json!({"name": 5})).collect();
-    for (data, told_at_most) in
-        [(deep, 1), (json!({"value": any}), 1), (json!({"trees": wide}), 100), (json!({"trees": vec![5; 100_000]}), 100)]
-    {
+    for (data, told_at_most) in [
+        (deep, 1),
+        (json!({"value": any}), 1),
+        (json!({"trees": wide}), 100),
+        (json!({"trees": vec![5; 100_000]}), 100),
+    ] {
         let begun = Instant::now();
         let told = schema.check(&data).err().unwrap_or_default();
         assert!(told.len() <= told_at_most, "{}", told.len());
@@ -214,7 +217,9 @@ fn what_a_minor_version_may_change() {
         let told = super::super::broken("", &version(old), &version(&new), None);
         match expected {
             "" => assert_eq!(told, [], "{new}"),
-            _ => assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}"),
+            _ => {
+                assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}")
+            }
         }
     }
 }

@@ -33,7 +33,8 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn element(&mut self, old: &Element, new: &Element, place: &str) {
         let place = format!("{place}/{}", label(new));
-        let names = old.attributes.keys().chain(new.attributes.keys().filter(|name| !old.attributes.contains_key(*name)));
+        let names =
+            old.attributes.keys().chain(new.attributes.keys().filter(|name| !old.attributes.contains_key(*name)));
         for name in names {
             let (before, after) = (old.attribute(name), new.attribute(name));
             if before != after && !may_change(old, name, before, after) {

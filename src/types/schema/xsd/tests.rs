@@ -64,9 +64,7 @@ fn a_document_is_told_by_its_path_in_our_words() {
 #[test]
 fn entities_and_document_types_are_refused_and_nothing_is_read() {
     let schema = compile(r#"<xs:element name="a" type="xs:string"/>"#).unwrap();
-    let lol: String = (1..10)
-        .map(|n| format!(r#"<!ENTITY l{n} "{}">"#, format!("&l{};", n - 1).repeat(10)))
-        .collect();
+    let lol: String = (1..10).map(|n| format!(r#"<!ENTITY l{n} "{}">"#, format!("&l{};", n - 1).repeat(10))).collect();
     let file = std::env::temp_dir();
     for document in [
         format!(r#"<!DOCTYPE a [<!ENTITY l0 "lol">{lol}]><a>&l9;</a>"#),
@@ -99,17 +97,21 @@ fn a_schema_that_cannot_be_used_is_refused() {
         (schema(r#"<xs:redefine schemaLocation="other.xsd"/>"#), "nothing is fetched"),
         (format!("<!DOCTYPE x [<!ENTITY a \"b\">]>{}", schema(element)), "well-formed"),
     ] {
-        let error = XsdSchema::compile("/schema", &text).unwrap_err();
+        let error = XsdSchema::compile("/schema", &text).expect_err(&text);
         assert_eq!(error.violations()[0].pointer, "/schema", "{text}");
         assert!(error.detail().contains(detail), "{text}: {}", error.detail());
     }
-    let xml = schema(r#"<xs:import namespace="http://www.w3.org/XML/1998/namespace"/>
-        <xs:element name="a"><xs:complexType><xs:attribute ref="xml:lang"/></xs:complexType></xs:element>"#);
+    let xml = schema(
+        r#"<xs:import namespace="http://www.w3.org/XML/1998/namespace"/>
+        <xs:element name="a"><xs:complexType><xs:attribute ref="xml:lang"/></xs:complexType></xs:element>"#,
+    );
     assert!(XsdSchema::compile("/schema", &xml).is_ok(), "the xml namespace is built in");
 }
 
 fn sequence(particles: &str) -> String {
-    format!(r#"<xs:element name="a"><xs:complexType><xs:sequence>{particles}</xs:sequence></xs:complexType></xs:element>"#)
+    format!(
+        r#"<xs:element name="a"><xs:complexType><xs:sequence>{particles}</xs:sequence></xs:complexType></xs:element>"#
+    )
 }
 
 #[test]
@@ -120,34 +122,59 @@ fn a_schema_made_to_hurt_is_refused_or_used_at_once() {
     let mut counted = r#"<xs:element name="b" minOccurs="1000" maxOccurs="100000" type="xs:string"/>"#.to_owned();
     (0..4).for_each(|_| counted = format!(r#"<xs:choice minOccurs="500" maxOccurs="100000">{counted}</xs:choice>"#));
     let deep = format!("{}{}", "<xs:sequence>".repeat(5000), "</xs:sequence>".repeat(5000));
-    let wide: String = (0..2000).map(|n| format!(r#"<xs:element name="e{n}" type="xs:string" minOccurs="0"/>"#)).collect();
+    let wide: String =
+        (0..2000).map(|n| format!(r#"<xs:element name="e{n}" type="xs:string" minOccurs="0"/>"#)).collect();
     let groups: String = (0..30)
         .map(|n| format!(r#"<xs:group name="g{n}"><xs:sequence><xs:group ref="g{m}"/><xs:group ref="g{m}"/></xs:sequence></xs:group>"#, m = n + 1))
         .collect();
-    let groups = format!(r#"{groups}<xs:group name="g30"><xs:sequence><xs:element name="x"/></xs:sequence></xs:group>{}"#,
-        sequence(r#"<xs:group ref="g0"/>"#));
+    let groups = format!(
+        r#"{groups}<xs:group name="g30"><xs:sequence><xs:element name="x"/></xs:sequence></xs:group>{}"#,
+        sequence(r#"<xs:group ref="g0"/>"#)
+    );
     let pattern = r#"<xs:element name="a"><xs:simpleType><xs:restriction base="xs:string">
         <xs:pattern value="((a{1,1000}){1,1000}){1,1000}"/></xs:restriction></xs:simpleType></xs:element>"#;
+    let circle =
+        r#"<xs:complexType name="t"><xs:complexContent><xs:extension base="t"/></xs:complexContent></xs:complexType>"#;
     let many = "<b>x</b>".repeat(20_000);
-    for (name, body) in [
-        ("occurs", sequence(b)),
-        ("too often", sequence(&b.replace("100000", "4000000000"))),
-        ("loops", sequence(&loops)),
-        ("counted", sequence(&counted)),
-        ("deep", sequence(&deep)),
-        ("wide", sequence(&wide)),
-        ("doubling groups", groups),
-        ("pattern", pattern.to_owned()),
-        ("many", (0..20_000).map(|n| format!(r#"<xs:element name="e{n}"/>"#)).collect()),
-        ("circle", r#"<xs:complexType name="t"><xs:complexContent><xs:extension base="t"/></xs:complexContent></xs:complexType>"#.to_owned()),
+    let mut stars = r#"<xs:element name="b" type="xs:string" minOccurs="0" maxOccurs="7"/>"#.to_owned();
+    (0..20).for_each(|_| stars = format!(r#"<xs:sequence minOccurs="0" maxOccurs="unbounded">{stars}</xs:sequence>"#));
+    let row: String = (0..100)
+        .map(|n| format!(r#"<xs:element name="e{n}" type="xs:string" minOccurs="0" maxOccurs="100000"/>"#))
+        .collect();
+    let some: String =
+        (0..20).map(|n| format!(r#"<xs:element name="e{n}" type="xs:string" minOccurs="0"/>"#)).collect();
+    let hidden = format!(
+        r#"<xs:group name="g"><xs:sequence>{b}</xs:sequence></xs:group>{}"#,
+        sequence(r#"<xs:group ref="g" maxOccurs="7"/>"#)
+    );
+    for (name, body, expected) in [
+        ("occurs", sequence(b), ""),
+        ("too often", sequence(&b.replace("100000", "4000000000")), "too large"),
+        ("loops", sequence(&loops), "counted occurrences"),
+        ("counted", sequence(&counted), "counted occurrences"),
+        ("counted behind a group", hidden, "counted occurrences"),
+        ("stars", sequence(&stars), "repeats within repetitions"),
+        ("row", sequence(&row), "content is not what the schema allows"),
+        (
+            "repeated row",
+            sequence(&format!(r#"<xs:sequence maxOccurs="unbounded">{row}</xs:sequence>"#)),
+            "is repeated",
+        ),
+        ("repeated", sequence(&format!(r#"<xs:sequence maxOccurs="unbounded">{some}{b}</xs:sequence>"#)), ""),
+        ("deep", sequence(&deep), "nested too deeply"),
+        ("wide", sequence(&wide), "content models are too large"),
+        ("doubling groups", groups, "content models are too large"),
+        ("pattern", pattern.to_owned(), "not what XML Schema 1.0 allows"),
+        ("many", (0..6_000).map(|n| format!(r#"<xs:element name="e{n}"/>"#)).collect(), "too many parts"),
+        ("circle", circle.to_owned(), "not what XML Schema 1.0 allows"),
     ] {
         let begun = Instant::now();
-        let compiled = compile(&body);
-        let compiled_in = begun.elapsed();
-        let outcome = compiled.as_ref().map_or_else(|error| error.detail().to_owned(), |schema| {
-            told(schema, &format!("<a>{many}</a>"))
-        });
-        println!("{name}: {compiled_in:?} {:?} {}", begun.elapsed(), outcome.chars().take(80).collect::<String>());
+        let outcome = match compile(&body) {
+            Ok(schema) => told(&schema, &format!("<a>{many}</a>")),
+            Err(error) => error.detail().to_owned(),
+        };
+        assert!(outcome.contains(expected) && outcome.is_empty() == expected.is_empty(), "{name} {outcome}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name} {:?}", begun.elapsed());
     }
 }
 
@@ -156,23 +183,23 @@ fn a_document_made_to_hurt_costs_little_and_leaves_nothing_behind() {
     let schema = compile(r#"<xs:element name="a"><xs:complexType><xs:sequence>
         <xs:any processContents="skip" minOccurs="0" maxOccurs="unbounded"/></xs:sequence></xs:complexType></xs:element>"#).unwrap();
     let deep = format!("<a>{}{}</a>", "<b>".repeat(100_000), "</b>".repeat(100_000));
-    let names: String = (0..50_000).map(|n| format!("<element-number-{n}/>")).collect();
+    let names: String = (0..40_000).map(|n| format!("<element-number-{n}/>")).collect();
     let attributes: String = (0..20_000).map(|n| format!(" a{n}='x'")).collect();
     let spaces: String = (0..20_000).map(|n| format!(" xmlns:a{n}='x'")).collect();
     for (document, expected) in [
         (deep, "is nested too deeply, or has too many parts"),
         (format!("<a>{}</a>", "<b/>".repeat(200_000)), "is nested too deeply, or has too many parts"),
-        (format!("<a>{names}</a>"), ""),
         (format!("<a><b{attributes}/></a>"), ""),
         (format!("<a><b{spaces}/></a>"), ""),
         (format!("<a>{}</a>", "<b><!--".repeat(50_000)), "is not well-formed XML"),
     ] {
         let begun = Instant::now();
         let told = told(&schema, &document);
-        println!("{:?} {} {told}", begun.elapsed(), document.len());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{told}");
     }
-    assert!(schema.idle.lock().unwrap().is_empty(), "the copy that learnt fifty thousand names is gone");
+    assert_eq!(told(&schema, &format!("<a>{names}</a>")), "");
+    assert!(schema.idle.lock().unwrap().is_empty(), "the copy that learnt so many names is gone");
     assert_eq!(told(&schema, "<a/>"), "");
     assert_eq!(schema.idle.lock().unwrap().len(), 1);
 }
@@ -191,7 +218,13 @@ fn what_a_minor_version_may_change() {
         (replaced(r#"name="sku" type="xs:string""#, r#"type="xs:string" id="x" name="sku""#), ""),
         (replaced("</xs:sequence>", r#"<xs:element name="note" type="xs:string" minOccurs="0"/></xs:sequence>"#), ""),
         (replaced("<xs:sequence>", r#"<xs:sequence><xs:element name="note" type="xs:string" minOccurs="0"/>"#), ""),
-        (replaced(r#"<xs:enumeration value="open"/>"#, r#"<xs:enumeration value="open"/><xs:enumeration value="new"/>"#), ""),
+        (
+            replaced(
+                r#"<xs:enumeration value="open"/>"#,
+                r#"<xs:enumeration value="open"/><xs:enumeration value="new"/>"#,
+            ),
+            "",
+        ),
         (replaced(r#" use="required""#, ""), ""),
         (replaced("</xs:complexType>", r#"<xs:attribute name="more" type="xs:int"/></xs:complexType>"#), ""),
         (format!("{ORDER}{extra}"), ""),
@@ -215,7 +248,9 @@ fn what_a_minor_version_may_change() {
         let told = super::super::broken("", &version(ORDER), &version(&new), None);
         match expected {
             "" => assert_eq!(told, [], "{new}"),
-            _ => assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}"),
+            _ => {
+                assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}")
+            }
         }
     }
 }

@@ -34,7 +34,9 @@ pub(super) fn schema_fault(error: &SchemaError) -> String {
         SchemaError::XmlError { .. } => "it is not well-formed XML",
         SchemaError::NamespaceError { .. } => "a name or a prefix in it leads nowhere",
         SchemaError::FeatureError { .. } => "it uses what XML Schema 1.0 does not have",
-        SchemaError::ResolutionError { .. } | SchemaError::IoError(_) => "a name in it leads nowhere, or out of the schema",
+        SchemaError::ResolutionError { .. } | SchemaError::IoError(_) => {
+            "a name in it leads nowhere, or out of the schema"
+        }
         SchemaError::LimitExceeded { limit: SchemaLimit::DirectiveDepth, .. } => "it includes too many others",
         SchemaError::LimitExceeded { .. } => "it is nested too deeply",
         _ => "it is not what XML Schema 1.0 allows",
