@@ -18,9 +18,16 @@ use schema::Schema;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Compiled schemas by type and version, each with the entry that gave the version its schema.
+/// Compiled schemas by type (its tag) and version.
 #[derive(Default)]
-pub(crate) struct Schemas(RwLock<HashMap<(u64, SchemaVersion), (Position, Arc<Schema>)>>);
+pub(crate) struct Schemas(RwLock<HashMap<(u64, SchemaVersion), Compiled>>);
+
+#[derive(Clone)]
+struct Compiled {
+    /// The entry that gave the version this schema.
+    defined_at: Position,
+    schema: Arc<Schema>,
+}
 
 impl Schemas {
     /// The schema of one of a type's versions. One that was replaced since is forgotten.
@@ -28,15 +35,13 @@ impl Schemas {
         let number = version.definition.version;
         let (key, defined_at) = ((known.tag, number), known.schema_at(number));
         let compiled = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some((at, schema)) = compiled
-            && at == defined_at
-        {
-            return Ok(schema);
+        if let Some(compiled) = compiled.filter(|compiled| compiled.defined_at == defined_at) {
+            return Ok(compiled.schema);
         }
         let target = known.event_type.definition.schema_target;
         let schema = Arc::new(Schema::compile("", &version.definition, target)?);
         let mut compiled = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        compiled.insert(key, (defined_at, Arc::clone(&schema)));
+        compiled.insert(key, Compiled { defined_at, schema: Arc::clone(&schema) });
         Ok(schema)
     }
 }

@@ -218,7 +218,10 @@ fn what_a_minor_version_may_change() {
         match expected {
             "" => assert_eq!(told, [], "{new}"),
             _ => {
-                assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}")
+                assert!(
+                    told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
+                    "{new} {told:?}"
+                );
             }
         }
     }

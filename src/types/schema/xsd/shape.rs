@@ -11,23 +11,33 @@ use std::collections::HashMap;
 pub(super) fn check(schema: &Element) -> Result<(), &'static str> {
     let mut measure = Measure { named: HashMap::new(), known: HashMap::new() };
     for child in &schema.children {
-        if let ("group" | "complexType", Some(name)) = (child.name.as_str(), child.attribute("name")) {
+        if let Some(name) = child.attribute("name") {
             measure.named.insert((child.name.as_str(), name), child);
         }
     }
-    let (mut rest, mut seen, mut work) = (vec![schema], 0, 0_usize);
+    let substitutes = schema.children.iter().filter(|child| child.attribute("substitutionGroup").is_some()).count();
+    let (mut rest, mut seen, mut work, mut references) = (vec![schema], 0, 0_usize, 0_usize);
     while let Some(element) = rest.pop() {
         seen += 1;
         if seen > PARTS_MAX {
             return Err("it has too many parts");
         }
-        if element.name == "complexType" {
-            let Extent { size, repeats, .. } = measure.of(element, 0)?;
-            let folds = 5_usize.saturating_pow(u32::try_from(repeats.saturating_sub(1)).unwrap_or(u32::MAX));
-            work = work.saturating_add(size.saturating_mul(size).saturating_mul(folds));
+        match element.name.as_str() {
+            "complexType" => {
+                let extent = measure.of(element, 0)?;
+                work = work.saturating_add(extent.work());
+                references = references.saturating_add(extent.references);
+            }
+            "simpleType" if measure.of(element, 0)?.size > MEMBERS_MAX => {
+                return Err("its unions have too many members");
+            }
+            _ => (),
         }
         if work > WORK_MAX {
             return Err("its content models are too large");
+        }
+        if references.saturating_mul(substitutes) > SUBSTITUTES_MAX {
+            return Err("its elements can be substituted in too many places");
         }
         rest.extend(&element.children);
     }
@@ -38,7 +48,11 @@ pub(super) fn check(schema: &Element) -> Result<(), &'static str> {
 const PARTS_MAX: usize = 5_000;
 /// Largest sum over all content models: the square of the size in particles, five times that for each repetition within
 /// another.
-const WORK_MAX: usize = 100_000;
+const WORK_MAX: usize = 500_000;
+/// Most simple types in one union, those of unions in it included.
+const MEMBERS_MAX: usize = 500;
+/// Largest product of how many elements substitute others and how often elements are referred to.
+const SUBSTITUTES_MAX: usize = 20_000;
 /// Longest chain of groups in groups and types on types.
 const CHAIN_MAX: usize = 100;
 /// Largest number that says how often something occurs.
@@ -58,6 +72,23 @@ struct Extent {
     repeats: usize,
     /// How many things in it are counted, itself included.
     counted: usize,
+    /// How many references to elements are in it.
+    references: usize,
+}
+
+impl Extent {
+    /// What the compiler makes of it.
+    fn work(&self) -> usize {
+        let folds = 5_usize.saturating_pow(u32::try_from(self.repeats.saturating_sub(1)).unwrap_or(u32::MAX));
+        self.size.saturating_mul(self.size).saturating_mul(folds)
+    }
+
+    fn add(&mut self, part: &Self) {
+        self.size = self.size.saturating_add(part.size);
+        self.repeats = self.repeats.max(part.repeats);
+        self.counted = self.counted.saturating_add(part.counted);
+        self.references = self.references.saturating_add(part.references);
+    }
 }
 
 struct Measure<'s> {
@@ -76,24 +107,33 @@ impl<'s> Measure<'s> {
             return Err("it is nested too deeply");
         }
         self.known.insert(element, Extent::default());
-        let mut extent = Extent { size: 1, ..Extent::default() };
-        // An element's own type is a content model of its own.
+        let is_reference = element.name == "element" && element.attribute("ref").is_some();
+        let mut extent = Extent { size: 1, references: usize::from(is_reference), ..Extent::default() };
+        // An element's own type is a content model of its own; the values of an enumeration are looked up.
         let inside = if element.name == "element" { &[][..] } else { &element.children };
-        let refers = |name: &str| element.attribute(name).and_then(|to| to.rsplit(':').next());
-        let other = match element.name.as_str() {
-            "group" => refers("ref").and_then(|name| self.named.get(&("group", name)).copied()),
-            "extension" => refers("base").and_then(|name| self.named.get(&("complexType", name)).copied()),
-            _ => None,
-        };
-        for part in inside.iter().chain(other) {
-            let part = self.of(part, depth + 1)?;
-            extent.size = extent.size.saturating_add(part.size);
-            extent.repeats = extent.repeats.max(part.repeats);
-            extent.counted = extent.counted.saturating_add(part.counted);
+        let inside = inside.iter().filter(|child| child.name != "enumeration");
+        for part in inside.chain(self.named_by(element)) {
+            extent.add(&self.of(part, depth + 1)?);
         }
         let extent = repeated(extent, occurs(element)?)?;
         self.known.insert(element, extent);
         Ok(extent)
+    }
+
+    /// The parts of the schema that an element makes its own by name.
+    fn named_by(&self, element: &Element) -> Vec<&'s Element> {
+        let (attribute, kind) = match element.name.as_str() {
+            "group" => ("ref", "group"),
+            "attributeGroup" => ("ref", "attributeGroup"),
+            "extension" => ("base", "complexType"),
+            "restriction" => ("base", "simpleType"),
+            "list" => ("itemType", "simpleType"),
+            "union" => ("memberTypes", "simpleType"),
+            _ => return Vec::new(),
+        };
+        let names = element.attribute(attribute).unwrap_or_default().split_whitespace();
+        let names = names.filter_map(|name| name.rsplit(':').next());
+        names.filter_map(|name| self.named.get(&(kind, name)).copied()).collect()
     }
 }
 

@@ -147,7 +147,25 @@ fn a_schema_made_to_hurt_is_refused_or_used_at_once() {
         r#"<xs:group name="g"><xs:sequence>{b}</xs:sequence></xs:group>{}"#,
         sequence(r#"<xs:group ref="g" maxOccurs="7"/>"#)
     );
+    let twice = |name: &str, make: &dyn Fn(usize, usize) -> String| {
+        (0..30).map(|n| make(n, n + 1)).collect::<String>() + &name.replace('#', "30")
+    };
+    let unions = twice(r#"<xs:simpleType name="u#"><xs:restriction base="xs:int"/></xs:simpleType>"#, &|n, m| {
+        format!(r#"<xs:simpleType name="u{n}"><xs:union memberTypes="u{m} u{m}"/></xs:simpleType>"#)
+    });
+    let attributes = twice(r#"<xs:attributeGroup name="g#"/>"#, &|n, m| {
+        let inner = format!(r#"<xs:attributeGroup ref="g{m}"/>"#).repeat(2);
+        format!(r#"<xs:attributeGroup name="g{n}">{inner}</xs:attributeGroup>"#)
+    });
+    let attributes = format!(r#"{attributes}<xs:complexType name="t"><xs:attributeGroup ref="g0"/></xs:complexType>"#);
+    let substitutes: String =
+        (0..2000).map(|n| format!(r#"<xs:element name="s{n}" type="xs:string" substitutionGroup="h"/>"#)).collect();
+    let heads = r#"<xs:element ref="h" minOccurs="0"/><xs:element name="x" type="xs:string"/>"#.repeat(50);
+    let substitutes = format!(r#"<xs:element name="h" type="xs:string"/>{substitutes}{}"#, sequence(&heads));
     for (name, body, expected) in [
+        ("unions", unions, "unions have too many members"),
+        ("attributes", attributes, "content models are too large"),
+        ("substitutes", substitutes, "substituted in too many places"),
         ("occurs", sequence(b), ""),
         ("too often", sequence(&b.replace("100000", "4000000000")), "too large"),
         ("loops", sequence(&loops), "counted occurrences"),
@@ -249,7 +267,10 @@ fn what_a_minor_version_may_change() {
         match expected {
             "" => assert_eq!(told, [], "{new}"),
             _ => {
-                assert!(told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)), "{new} {told:?}")
+                assert!(
+                    told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
+                    "{new} {told:?}"
+                );
             }
         }
     }
