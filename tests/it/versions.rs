@@ -316,7 +316,7 @@ fn declared_versions_are_finalised_at_once_and_held_to_the_same_rules() {
         of(&[version("1.0", r#"{"type": "nonsense"}"#)]),
         of(&[wider.clone(), two.clone(), one.clone()]),
         of(&[one.clone(), wider.clone(), two.clone()]),
-        of(&[two.clone()]),
+        of(std::slice::from_ref(&two)),
         of(&[version("1.0", "{}")]),
         of(&[wider, two, one.clone()]),
     ));
