@@ -215,6 +215,9 @@ fn a_version_is_finalised_then_current_then_deprecated() {
         publish {"a": 1}                          -> VALIDATION_ERROR /dataVersion
         publish {"a": 1} version=1.0              -> created under 1.0
         publish {"a": "x"} version=1.0            -> VALIDATION_ERROR /data/a
+        add 1.0 {"properties": {"a": {"type": "string"}}}          -> created 1.0 FINALISING
+        publish {"a": "x"} version=1.0            -> created under 1.0
+        add 1.0 {"properties": {"a": {"type": "integer"}}}         -> created 1.0 FINALISING
         reopen
         finalise 1.1                              -> NOT_FOUND
         finalise 1.0                              -> 1.0 CURRENT
@@ -474,6 +477,29 @@ async fn of_versions_finalised_at_once_each_major_has_one_current() {
             .collect();
         assert_eq!(current.len(), 1, "{current:?}");
     }
+}
+
+#[tokio::test]
+async fn a_version_is_compared_with_what_is_finalised_in_the_meantime() {
+    let broker = Broker::open(Config::default()).await.unwrap();
+    let id = placed();
+    broker.register_event_type(NewEventType::new(id.clone())).await.unwrap();
+    let version = |minor| SchemaVersion { major: 1, minor };
+    let up_to = |minor, maximum: i32| {
+        let schema = json!({"properties": {"a": {"maximum": maximum}}});
+        broker.add_version(&id, NewVersion::json_schema(version(minor), schema))
+    };
+    for (minor, maximum) in [(0, 10), (1, 5), (2, 20)] {
+        up_to(minor, maximum).await.unwrap();
+    }
+    // Both look at the same state; the second must look again.
+    let (first, second) =
+        tokio::join!(broker.finalise_version(&id, version(0)), broker.finalise_version(&id, version(1)));
+    first.unwrap();
+    assert_eq!(describe(&second.unwrap_err()), "VALIDATION_ERROR /schema/properties/a/maximum");
+    let (first, second) = tokio::join!(broker.finalise_version(&id, version(2)), up_to(3, 15));
+    first.unwrap();
+    assert_eq!(describe(&second.unwrap_err()), "VALIDATION_ERROR /schema/properties/a/maximum");
 }
 
 #[tokio::test]

@@ -201,6 +201,7 @@ fn lists_and_what_cannot_be_compared() {
 fn references_are_followed_within_the_schema() {
     let with = |definition: Value| json!({"properties": {"a": {"$ref": "#/$defs/d"}}, "$defs": {"d": definition}});
     let tree = |name: Value| json!({"properties": {"name": name, "left": {"$ref": "#"}, "right": {"$ref": "#"}}});
+    let either = || json!({"anyOf": [{"$ref": "#/$defs/d"}]});
     let any = |definition: Value| json!({"anyOf": [{"$ref": "#/$defs/d"}], "$defs": {"d": definition}});
     check(&[
         (with(json!({"type": "string"})), with(json!({"type": ["string", "null"]})), ""),
@@ -227,6 +228,13 @@ fn references_are_followed_within_the_schema() {
             json!({"type": "string"}),
             json!({"allOf": [{"type": "string"}, {"maxLength": 4}]}),
             "/schema/allOf/1/maxLength no longer allows some long texts",
+        ),
+        // Both places are told, although it is one definition that changed.
+        (
+            json!({"properties": {"a": either(), "b": either()}, "$defs": {"d": {"type": "string"}}}),
+            json!({"properties": {"a": either(), "b": either()}, "$defs": {"d": {"type": "null"}}}),
+            "/schema/properties/a/anyOf changed in a way that cannot be shown compatible
+             /schema/properties/b/anyOf changed in a way that cannot be shown compatible",
         ),
         (
             json!({"$anchor": "x"}),
