@@ -1,6 +1,7 @@
 //! The real program over HTTP, as a user runs it.
 
 mod limits;
+mod readme;
 mod restart;
 mod waiting;
 
