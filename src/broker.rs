@@ -185,8 +185,8 @@ impl Broker {
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
-            let registered = types::register(self.logs.default_ledger(), event_type.clone()).await;
-            registered.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
+            let declared = types::declare(self.logs.default_ledger(), event_type.clone()).await;
+            declared.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
     }

@@ -57,6 +57,20 @@ pub(crate) async fn register(ledger: &Ledger, event_type: NewEventType) -> Resul
     ledger.submit(Register { definition, declared, bytes }).await
 }
 
+/// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
+pub(crate) async fn declare(ledger: &Ledger, event_type: NewEventType) -> Result<()> {
+    if let Some(known) = ledger.registry().event_type(&event_type.id) {
+        for version in declared::versions(&event_type)? {
+            if known.version(version.version).is_none() {
+                let number = version.version;
+                versions::add(ledger, &event_type.id, version).await?;
+                versions::finalise(ledger, &event_type.id, number).await?;
+            }
+        }
+    }
+    register(ledger, event_type).await.map(drop)
+}
+
 /// One event type.
 pub(crate) fn get(registry: &Registry, id: &EventTypeId) -> Result<EventType> {
     let known = registry.event_type(id).ok_or_else(|| Error::not_found("event type"))?;

@@ -529,3 +529,20 @@ async fn limits_of_versions_are_kept() {
     assert!(matches!(add(16, half).await, Ok(Registered::Unchanged(_))));
     assert!(matches!(add(16, json!({})).await, Ok(Registered::Created(_))));
 }
+
+#[tokio::test]
+async fn a_version_added_to_a_declared_type_is_registered_at_the_next_start() {
+    let folder = TempDir::new().unwrap();
+    let id: EventTypeId = type_id("placed").parse().unwrap();
+    let minimum = |version: SchemaVersion, least: u32| NewVersion::json_schema(version, json!({"minimum": least}));
+    for (versions, expected) in
+        [(1, "1.0 CURRENT"), (2, "1.0 DEPRECATED, 1.1 CURRENT"), (1, "1.0 DEPRECATED, 1.1 CURRENT")]
+    {
+        let declared = (0..versions).map(|minor| minimum(SchemaVersion { major: 1, minor }, 5 - minor)).collect();
+        let mut config = Config::folder(folder.path());
+        config.event_types = vec![NewEventType { versions: declared, ..NewEventType::new(id.clone()) }];
+        let broker = Broker::open(config).await.unwrap();
+        assert_eq!(shown(&broker.event_type(&id).await.unwrap()), expected);
+        broker.close().await;
+    }
+}
