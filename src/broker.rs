@@ -11,8 +11,8 @@ use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
     Error, EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, Kind, LogPage, LogRead,
-    NewConsumer, NewEvent, NewEventType, NewTopic, Offset, Page, ProducerId, Published, Read, Registered, Result,
-    Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId, Unread,
+    NewConsumer, NewEvent, NewEventType, NewTopic, NewVersion, Offset, Page, ProducerId, Published, Read, Registered,
+    Result, SchemaVersion, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId, Unread, Version,
 };
 use log::file::{FileLog, Options};
 use log::{Log, LogError, MemoryLog};
@@ -88,6 +88,13 @@ impl Broker {
             return Err(error);
         }
         broker.start_chores();
+        let registry = broker.logs.default_ledger().registry();
+        tracing::info!(
+            position = broker.logs.default_ledger().position().borrow().get(),
+            topics = registry.definitions().count(),
+            event_types = registry.event_type_count(),
+            "the log is open"
+        );
         Ok(broker)
     }
 
@@ -183,8 +190,8 @@ impl Broker {
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
-            let registered = types::register(self.logs.default_ledger(), event_type.clone()).await;
-            registered.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
+            let declared = types::declare(self.logs.default_ledger(), event_type.clone()).await;
+            declared.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
     }
@@ -269,13 +276,38 @@ impl EventBroker for Broker {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
-            Ok(types::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
+            let goes_there = |event_type: &NewEventType| {
+                let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
+                topic.is_none() || topic == goes_to
+            };
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
         })
+    }
+
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>> {
+        Box::pin(types::versions::add(self.logs.default_ledger(), id, version))
+    }
+
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::finalise(self.logs.default_ledger(), id, version))
+    }
+
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::deprecate(self.logs.default_ledger(), id, version))
+    }
+
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(types::versions::archive(self.logs.default_ledger(), id))
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {

@@ -3,8 +3,8 @@
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Consumer, ConsumerGroup, Cursor, EventPage,
     EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead, NewConsumer, NewEvent, NewEventType,
-    NewTopic, Offset, Page, ProducerId, Published, Read, Registered, Result, Segments, StoredEvent, Topic, TopicChange,
-    TopicId,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Published, Read, Registered, Result, SchemaVersion, Segments,
+    StoredEvent, Topic, TopicChange, TopicId, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -37,13 +37,28 @@ pub trait EventBroker: Send + Sync {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>>;
     /// One event type.
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
-    /// Event types in order of their ids, those matching `pattern` if there is one, at `cursor`.
+    /// Event types in order of their ids, those matching `pattern` if there is one, and those whose events go to
+    /// `topic` if there is one, at `cursor`.
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>>;
+    /// Adds a schema version, FINALISING. The same again is [`Registered::Unchanged`]; another definition replaces one
+    /// that is still FINALISING and is refused otherwise. A minor version must take what its predecessor takes.
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>>;
+    /// Makes a FINALISING version CURRENT, and the one that was CURRENT in its major DEPRECATED.
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    /// Makes a CURRENT version DEPRECATED.
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    /// Ends an event type: it takes no more events. What is stored stays readable.
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
 
     /// Publishes one event; a repeated idempotency key gets the stored one back.
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>>;

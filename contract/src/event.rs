@@ -265,6 +265,8 @@ pub struct Published {
     pub event: StoredEvent,
     /// Whether it is new.
     pub outcome: Outcome,
+    /// Whether the schema version it was submitted under is DEPRECATED.
+    pub deprecated: bool,
 }
 
 /// Whether a published event is new.

@@ -1,6 +1,6 @@
-//! The event type: the registered name, schema and subject types an event claims.
+//! The event type: the registered name, schema versions and subject types an event claims.
 
-use crate::{EventTypeId, SubjectTypeId, Timestamp, TopicId};
+use crate::{EventTypeId, NewVersion, SubjectTypeId, Timestamp, TopicId, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,9 +22,12 @@ pub struct NewEventType {
     /// How a subject is written as a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_ref_template: Option<String>,
-    /// JSON Schema (draft-07 or 2020-12) of the payload; absent: any object.
+    /// JSON Schema (draft-07 or 2020-12) of the payload, as version 1.0; absent, and no `versions`: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_schema: Option<Value>,
+    /// Instead of `dataSchema`: versions that are CURRENT at once, or DEPRECATED where there is a higher minor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<NewVersion>,
     /// What the schema describes; absent: told by its shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_target: Option<SchemaTarget>,
@@ -44,6 +47,7 @@ impl NewEventType {
             allowed_subject_types: Vec::new(),
             subject_ref_template: None,
             data_schema: None,
+            versions: Vec::new(),
             schema_target: None,
             subject_optional: false,
         }
@@ -54,11 +58,17 @@ impl NewEventType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventType {
-    /// What was asked for.
+    /// What was asked for. Its `versions` are empty: those below are they, and what became of them.
     #[serde(flatten)]
     pub definition: NewEventType,
     /// When it was registered.
     pub created_at: Timestamp,
+    /// Its schema versions, lowest first; none: any object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<Version>,
+    /// Whether it takes no more events.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
 }
 
 /// What a schema describes.

@@ -21,6 +21,7 @@ mod numbers;
 mod query;
 mod timestamp;
 mod topic;
+mod version;
 
 pub use broker::{BoxFuture, EventBroker};
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
@@ -39,3 +40,4 @@ pub use query::{
 };
 pub use timestamp::Timestamp;
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
+pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

@@ -31,8 +31,20 @@ pub const CEL_BYTES_MAX: usize = 4096;
 pub const VIOLATIONS_MAX: usize = 100;
 /// Longest topic or event type description, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 2048;
-/// Largest JSON Schema, in bytes.
+/// Largest schema (JSON Schema, proto file or XML Schema), in bytes.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+/// Most schema versions of one event type.
+pub const VERSIONS_MAX: usize = 100;
+/// Largest sum of the schemas of one event type, in bytes.
+pub const VERSIONS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Deepest nesting of a proto file, in brackets of any kind.
+pub const PROTO_DEPTH_MAX: usize = 32;
+/// Most messages, fields and enum values in one proto file.
+pub const PROTO_PARTS_MAX: usize = 10_000;
+/// Deepest nesting of an XML document, in elements.
+pub const XML_DEPTH_MAX: usize = 64;
+/// Most elements, attributes and texts in one XML document.
+pub const XML_NODES_MAX: usize = 50_000;
 /// Most allowed subject types of one event type.
 pub const SUBJECT_TYPES_MAX: usize = 256;
 /// Most topics of one broker, in all its logs.

@@ -4,6 +4,7 @@ use super::settings::Settings;
 use super::{failed, logging};
 use event_broker::config::{Config, Loaded};
 use event_broker::{Broker, OpenError, rest};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ async fn serve(loaded: Loaded) -> ExitCode {
     if let Err(reason) = check_exposure(config.server.listen, config.server.insecure) {
         return failed(&std::io::Error::other(reason));
     }
+    allow_files(config.server.max_connections);
     // Listened for from here on: a signal during a long opening is not lost.
     let stop = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
         (Ok(terminate), Ok(interrupt)) => stopped(terminate, interrupt),
@@ -81,6 +83,25 @@ async fn serve(loaded: Loaded) -> ExitCode {
     broker.close().await;
     tracing::info!("stopped");
     ExitCode::SUCCESS
+}
+
+/// Files of the log, the runtime and the program itself, beside the connections.
+const FILES_BESIDE: u64 = 512;
+
+/// Every connection is a file to the system: asks for as many as it gives, and says if that is too few.
+fn allow_files(connections_max: usize) {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If it does not work, what there was stays.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let wanted = u64::try_from(connections_max).unwrap_or(u64::MAX).saturating_add(FILES_BESIDE);
+    if let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < wanted) {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "the system allows fewer open files than server.max_connections needs; raise `ulimit -n`"
+        );
+    }
 }
 
 /// Nobody is asked for a name yet, so nobody outside this machine is let in unless the operator says so.

@@ -7,13 +7,14 @@ use super::{fingerprint, text};
 use crate::config::{Config, Route, Unregistered};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
 use crate::logs::{Located, Logs, Place};
-use crate::types::Schemas;
+use crate::types::{Schemas, versions};
 use contract::{
     AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp,
     TopicId, Unread, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -21,6 +22,17 @@ use uuid::Uuid;
 pub(crate) struct Policy {
     pub(crate) config: Config,
     pub(crate) schemas: Schemas,
+}
+
+impl Policy {
+    /// Where the events of a type go: where the type says, else by the most specific route, else to the default topic.
+    pub(crate) fn topic_of<'a>(&'a self, id: &EventTypeId, named: Option<&'a TopicId>) -> Option<&'a TopicId> {
+        let routed = || {
+            let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_gts()));
+            matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| &route.topic)
+        };
+        named.or_else(routed).or(self.config.default_topic.as_ref())
+    }
 }
 
 /// An event that only needs its numbers.
@@ -34,7 +46,11 @@ pub(crate) struct Prepared {
     pub(crate) place: Place,
     /// The definition its type had; `None` where nobody registered it.
     pub(crate) type_defined_at: Option<Position>,
-    pub(crate) event_type: contract::EventTypeId,
+    pub(crate) event_type: EventTypeId,
+    /// Why it is refused unless it repeats a stored event, which was right by the rules of its time.
+    pub(crate) refusal: Option<Error>,
+    /// Whether the schema version it is under is deprecated.
+    pub(crate) deprecated: bool,
 }
 
 /// An event's text, with the id it got.
@@ -71,9 +87,36 @@ pub(crate) fn prepare(
     let here = |error| Refused::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
-    let data = check_data(policy, known, event).map_err(here)?;
-    let text = write(event, known, &found.topic, now).map_err(here)?;
-    Ok(build(event, producer, known, found, (&data, text)))
+    let mut data = parse_data(event).map_err(here)?;
+    let checked = match known {
+        Some(known) => check_data(policy, known, event, &mut data),
+        None => Ok(Checked { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
+    };
+    let text = write(event, &checked, &found.topic, now).map_err(here)?;
+    // Rules that never changed refused the first submission too.
+    let checked = match checked {
+        Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error)),
+        checked => checked,
+    };
+    let mut prepared = build(event, producer, known, found, (&data, text), &checked);
+    if let Err(error) = checked {
+        if prepared.draft.idempotency.is_none() {
+            let topic = Some((prepared.place, prepared.topic.number));
+            return Err(Refused { error, topic });
+        }
+        prepared.refusal = Some(error);
+    }
+    Ok(prepared)
+}
+
+/// Whether events of a type may be stored that it would refuse today.
+fn may_have_changed(known: &TypeEntry) -> bool {
+    let event_type = &known.event_type;
+    match event_type.versions.as_slice() {
+        [only] => event_type.archived || event_type.definition.data_schema.is_none() || only.finalised_at.is_none(),
+        [] => event_type.archived,
+        _ => true,
+    }
 }
 
 /// The refusal of an event that could not be read; where its type is known, so is the topic it concerns.
@@ -97,7 +140,7 @@ fn find_type<'a>(
     Ok(known)
 }
 
-/// The type names the topic; else the most specific route; else the default.
+/// What the policy says, else what the event itself does.
 fn find_topic(
     (policy, logs): (&Policy, &Logs),
     registry: &Registry,
@@ -105,21 +148,15 @@ fn find_topic(
     asked: Option<&TopicId>,
     known: Option<&Arc<TypeEntry>>,
 ) -> Result<Located> {
-    let routed = || {
-        let id = event_type.as_gts();
-        let matching = policy.config.routes.iter().filter(|route| route.pattern.matches(id));
-        matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| route.topic.clone())
-    };
-    let resolved = known
-        .and_then(|known| known.event_type.definition.topic.clone())
-        .or_else(routed)
-        .or_else(|| policy.config.default_topic.clone())
-        .or_else(|| asked.cloned())
+    let named = known.and_then(|known| known.event_type.definition.topic.as_ref());
+    let resolved = policy
+        .topic_of(event_type, named)
+        .or(asked)
         .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
-    if asked.is_some_and(|asked| *asked != resolved) {
+    if asked.is_some_and(|asked| asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
-    let found = logs.locate(registry, &resolved)?;
+    let found = logs.locate(registry, resolved)?;
     found.ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
 }
 
@@ -200,44 +237,44 @@ fn check_subject(known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<()>
     refuse(violations, "The event's subject does not fit its type; see `errors`.")
 }
 
-/// Parses `data` strictly, once, and holds it against the type's schema.
-fn check_data(policy: &Policy, known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<Value> {
+/// Parses `data` strictly, once.
+fn parse_data(event: &NewEvent) -> Result<Value> {
     let text = event.data.get();
     if text.len() > limits::EVENT_BYTES_MAX {
         return Err(too_large());
     }
-    let mut data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
-    if !data.is_object() {
-        return Err(Error::invalid("/data", "must be a JSON object"));
-    }
-    if let Some(known) = known {
-        check_version(event)?;
-        if let Some(schema) = policy.schemas.of(known)? {
-            let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
-            schema.check(event.subject.as_deref(), subject_type, &mut data).map_err(|violations| {
-                Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
-                    .with_violations(violations)
-            })?;
-        }
-    }
-    Ok(data)
+    let data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
+    if data.is_object() { Ok(data) } else { Err(Error::invalid("/data", "must be a JSON object")) }
 }
 
-/// A type has one schema so far, version 1.0.
-fn check_version(event: &NewEvent) -> Result<()> {
-    match event.data_version.as_deref() {
-        None | Some(SCHEMA_VERSION) => Ok(()),
-        Some(_) => Err(Error::invalid("/dataVersion", "is not a version of the event type's schema")),
-    }
+/// What an event was checked against.
+struct Checked {
+    version: Option<Cow<'static, str>>,
+    deprecated: bool,
 }
 
-const SCHEMA_VERSION: &str = "1.0";
+/// Holds `data` against the schema version the event is under; an archived type has none.
+fn check_data(policy: &Policy, known: &TypeEntry, event: &NewEvent, data: &mut Value) -> Result<Checked> {
+    if known.event_type.archived {
+        return Err(Error::invalid("/type", "The event type is archived; it takes no more events."));
+    }
+    let choice = versions::choose(known, event.data_version.as_deref())?;
+    if let Some(version) = choice.version {
+        let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
+        let schema = policy.schemas.of(known, version)?;
+        schema.check(event.subject.as_deref(), subject_type, data).map_err(|violations| {
+            Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
+                .with_violations(violations)
+        })?;
+    }
+    Ok(Checked { deprecated: choice.is_deprecated(), version: Some(choice.text) })
+}
 
 /// The event's text, all but what only the log can know.
-fn write(event: &NewEvent, known: Option<&Arc<TypeEntry>>, topic: &TopicEntry, now: i64) -> Result<Written> {
+fn write(event: &NewEvent, checked: &Result<Checked>, topic: &TopicEntry, now: i64) -> Result<Written> {
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
-    let version = event.data_version.as_deref().or(known.map(|_| SCHEMA_VERSION));
+    let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
     let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     match text.bytes.len() > limits::EVENT_BYTES_MAX {
@@ -252,6 +289,7 @@ fn build(
     known: Option<&Arc<TypeEntry>>,
     Located { place, topic }: Located,
     (data, Written { id, text }): (&Value, Written),
+    checked: &Result<Checked>,
 ) -> Prepared {
     let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
@@ -275,6 +313,8 @@ fn build(
         place,
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
+        refusal: None,
+        deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
     }
 }
 

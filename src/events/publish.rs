@@ -138,8 +138,8 @@ enum Decided {
 
 /// What the decision came to for one event.
 enum Stored {
-    New(Record),
-    Before { position: Position, payload_mismatch: bool },
+    New { record: Record, deprecated: bool },
+    Before { position: Position, payload_mismatch: bool, deprecated: bool },
 }
 
 impl Command for Request {
@@ -208,16 +208,19 @@ impl Request {
 impl Stored {
     const fn position(&self) -> Position {
         match self {
-            Self::New(record) => record.header.position,
+            Self::New { record, .. } => record.header.position,
             Self::Before { position, .. } => *position,
         }
     }
 }
 
-/// Idempotency first, then the event's own sequence, then the aggregate's; then it is stored.
+/// Idempotency first, then what its type says today, then the event's own sequence, then the aggregate's; then it is stored.
 fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> {
     if let Some(stored) = repeats(item, decision)? {
         return Ok(stored);
+    }
+    if let Some(refusal) = &item.refusal {
+        return Err(refusal.clone());
     }
     if let Some(asked) = item.sequence {
         let next = decision.tail(item.draft.topic).next();
@@ -234,7 +237,7 @@ fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> 
             return Err(Error::expected_sequence(actual));
         }
     }
-    Ok(Stored::New(decision.add_event(&item.draft)?))
+    Ok(Stored::New { record: decision.add_event(&item.draft)?, deprecated: item.deprecated })
 }
 
 /// For an event whose unit has failed already: a duplicate is still a duplicate, anything else is aborted.
@@ -257,8 +260,10 @@ fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
             Kind::EventIdReuse,
             "This idempotency key was used for other `data`; use a new `id` for a new event.",
         )),
-        PayloadMismatch::Flag => Ok(Some(Stored::Before { position, payload_mismatch: differs })),
-        _ => Ok(Some(Stored::Before { position, payload_mismatch: false })),
+        policy => {
+            let payload_mismatch = differs && policy == PayloadMismatch::Flag;
+            Ok(Some(Stored::Before { position, payload_mismatch, deprecated: item.deprecated }))
+        }
     }
 }
 
@@ -271,20 +276,24 @@ async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Result<BatchOu
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(match item {
-            Ok(Stored::New(record)) => Ok(Published { event: stored_event(record), outcome: Outcome::Created }),
-            Ok(Stored::Before { position, payload_mismatch }) => first_answer(ledger, position, payload_mismatch).await,
+            Ok(Stored::New { record, deprecated }) => {
+                Ok(Published { event: stored_event(record), outcome: Outcome::Created, deprecated })
+            }
+            Ok(Stored::Before { position, payload_mismatch, deprecated }) => {
+                let event = first_stored(ledger, position).await;
+                event.map(|event| Published { event, outcome: Outcome::Duplicate { payload_mismatch }, deprecated })
+            }
             Err(error) => Err(error),
         });
     }
     Ok(outcomes)
 }
 
-async fn first_answer(ledger: &Ledger, position: Position, payload_mismatch: bool) -> Result<Published> {
+async fn first_stored(ledger: &Ledger, position: Position) -> Result<StoredEvent> {
     let range = Range::All(Position(position.0 - 1));
     let page = ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
-    let outcome = Outcome::Duplicate { payload_mismatch };
     match page.into_iter().next() {
-        Some(record) if record.header.position == position => Ok(Published { event: stored_event(record), outcome }),
+        Some(record) if record.header.position == position => Ok(stored_event(record)),
         _ => Err(Error::new(
             Kind::Trimmed,
             "This event was stored before, and retention has removed it since; it is not stored again.",

@@ -121,6 +121,7 @@ pub(super) async fn load(log: &dyn Log, folder: Option<&Path>) -> Result<State, 
     match serde_json::from_str::<Snapshot>(payload.get()) {
         Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => Ok(snapshot.restore(tables)),
         _ => {
+            tracing::warn!(folder = %folder.display(), "the last checkpoint is not of this log; folding it anew");
             drop(tables);
             Ok(start_over(folder)?)
         }

@@ -5,7 +5,7 @@
 
 use super::carried::Carried;
 use super::home::Placed;
-use contract::{Consumer, EventType, Offset, Sequence, Topic, TopicId};
+use contract::{Consumer, EventType, EventTypeId, Offset, Sequence, Topic, TopicId, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -40,6 +40,18 @@ pub enum Entry {
     EventTypeRegistered {
         /// The event type.
         event_type: EventType,
+    },
+    /// Schema versions of an event type are these from here on; its others stay as they are.
+    VersionsChanged {
+        /// The event type.
+        event_type: EventTypeId,
+        /// The versions that are new or changed, whole.
+        versions: Vec<Version>,
+    },
+    /// An event type takes no more events from here on.
+    EventTypeArchived {
+        /// The event type.
+        event_type: EventTypeId,
     },
     /// Events are about to go; these rows of theirs stay true.
     HistoryCarried {
@@ -112,7 +124,9 @@ impl Entry {
             | Self::TopicChanged { .. }
             | Self::TopicPlaced { .. }
             | Self::MemoryEmptied { .. }
-            | Self::EventTypeRegistered { .. } => Concern::Registry,
+            | Self::EventTypeRegistered { .. }
+            | Self::VersionsChanged { .. }
+            | Self::EventTypeArchived { .. } => Concern::Registry,
             Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } => Concern::History,
             Self::ConsumerCreated { .. }
             | Self::ConsumerSeen { .. }
@@ -128,7 +142,7 @@ impl Entry {
 mod tests {
     use super::super::home::Home;
     use super::*;
-    use contract::{Distribution, NewEventType, NewTopic, Timestamp};
+    use contract::{Distribution, NewEventType, NewTopic, NewVersion, SchemaVersion, Timestamp, VersionStatus};
 
     #[test]
     fn entries_survive_the_trip_to_disk() {
@@ -138,6 +152,16 @@ mod tests {
         let mut event_type =
             NewEventType::new("gts.hyperspot.core.events.type.v1~vendor.users.user_registered.v1".parse().unwrap());
         event_type.data_schema = Some(serde_json::json!({"type": "object", "required": ["userId"]}));
+        let type_id = event_type.id.clone();
+        let version = Version {
+            definition: NewVersion::json_schema(SchemaVersion::FIRST, serde_json::json!({"type": "object"})),
+            status: VersionStatus::Deprecated,
+            created_at,
+            finalised_at: Some(created_at),
+            deprecated_at: Some(created_at),
+        };
+        let versions = vec![version];
+        let event_type = EventType { definition: event_type, created_at, versions: versions.clone(), archived: true };
         let (id, group, topic_id, offset) = (Uuid::from_u128(7), "billing".to_owned(), topic.id.clone(), Offset(9));
         let consumer = Consumer {
             id,
@@ -163,7 +187,9 @@ mod tests {
                     numbered: true,
                 },
             },
-            Entry::EventTypeRegistered { event_type: EventType { definition: event_type, created_at } },
+            Entry::EventTypeRegistered { event_type },
+            Entry::VersionsChanged { event_type: type_id.clone(), versions },
+            Entry::EventTypeArchived { event_type: type_id },
             Entry::ConsumerCreated { consumer },
             Entry::ConsumerSeen { id },
             Entry::ConsumerDeleted { id },

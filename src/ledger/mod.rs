@@ -1,7 +1,7 @@
 //! The ledger: owns the order of one log and everything the broker knows from it.
 //!
 //! - One writer decides, appends, applies and answers; everyone else sends it a command and waits.
-//! - Room is asked for before work: a command waits for a permit by bytes, and is refused when none comes free.
+//! - Room is asked for before work: a command takes a permit by bytes, and is refused at once when there is none.
 //! - Readers see the registry and the tails as of the last durable record, never ahead of it.
 //!
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
@@ -46,7 +46,6 @@ use log::{Log, LogError, TopicNumber};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use writer::Writer;
 
@@ -54,8 +53,6 @@ use writer::Writer;
 const ROOM_BYTES: usize = 64 * 1024 * 1024;
 /// What a command takes of the room at least, so that many small ones are bounded too.
 const COMMAND_BYTES_MIN: usize = 512;
-/// How long a command waits for room before it is refused.
-const ROOM_WAIT: Duration = Duration::from_secs(5);
 /// Messages that may lie in the writer's inbox.
 const INBOX_MESSAGES: usize = 16 * 1024;
 
@@ -101,6 +98,7 @@ impl Ledger {
         let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
         let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
         if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
+            tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
             drop(state);
             state = checkpoint::start_over(folder)?;
             checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
@@ -124,7 +122,7 @@ impl Ledger {
 
     /// Has `command` decided in the log's order; answers once that is durable.
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
-        let room = self.room_for(command.bytes()).await?;
+        let room = self.room_for(command.bytes())?;
         let (reply, answer) = oneshot::channel();
         let job = Submitted { command, reply, answer: None, _room: room };
         self.send(Message::Job(Box::new(job))).await?;
@@ -185,18 +183,14 @@ impl Ledger {
         }
     }
 
-    /// Room in the queue for a command of this size: now, or soon, or not at all.
-    async fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+    /// Room in the queue for a command of this size: now or not at all. Whoever waited for it would only make the
+    /// queue longer than it may be.
+    fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes.clamp(COMMAND_BYTES_MIN, ROOM_BYTES)).unwrap_or(u32::MAX);
-        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) {
-            return Ok(room);
-        }
-        let room = Arc::clone(&self.room).acquire_many_owned(bytes);
-        let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT, room).await else {
+        Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| {
             let detail = "The broker has more to write than it can; try again shortly.";
-            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(1));
-        };
-        Ok(room)
+            Error::new(Kind::Overloaded, detail).with_retry_after(1)
+        })
     }
 
     async fn send(&self, message: Message) -> Result<()> {
@@ -238,6 +232,8 @@ impl Shared {
     }
 
     fn report_failure(&self, error: &Error) {
+        let source = std::error::Error::source(error).map(ToString::to_string);
+        tracing::error!(%error, source, "the log failed; nothing is promised until it is opened again");
         self.failure.send_replace(Some(error.clone()));
     }
 }

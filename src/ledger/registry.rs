@@ -8,7 +8,10 @@
 use super::entry::Entry;
 use super::home::{Home, Placed};
 use super::tag::tag;
-use contract::{EventType, EventTypeId, Position, Sequence, Span, Topic, TopicId, limits};
+use contract::{
+    EventType, EventTypeId, NewVersion, Position, SchemaVersion, Sequence, Span, Topic, TopicId, Version,
+    VersionStatus, limits,
+};
 use log::TopicNumber;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,14 +76,48 @@ pub struct PlacedTopic {
 }
 
 /// A registered event type.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TypeEntry {
-    /// Its definition.
+    /// Its definition, its versions lowest first.
     pub event_type: EventType,
     /// The entry that defined it so.
     pub defined_at: Position,
     /// Its tag in records' headers.
     pub tag: u64,
+    /// Which entry gave each version its schema; with the tag it names one compiled schema.
+    schemas_at: BTreeMap<SchemaVersion, Position>,
+}
+
+impl TypeEntry {
+    /// One of its schema versions.
+    #[must_use]
+    pub fn version(&self, version: SchemaVersion) -> Option<&Version> {
+        self.event_type.versions.iter().find(|known| known.definition.version == version)
+    }
+
+    /// The entry that gave a version its schema.
+    #[must_use]
+    pub fn schema_at(&self, version: SchemaVersion) -> Position {
+        self.schemas_at.get(&version).copied().unwrap_or(self.defined_at)
+    }
+
+    fn set_version(&mut self, version: Version, defined_at: Position) {
+        let number = version.definition.version;
+        let versions = &mut self.event_type.versions;
+        match versions.binary_search_by_key(&number, |known| known.definition.version) {
+            Ok(at) => {
+                let Some(known) = versions.get_mut(at) else { return };
+                if known.definition != version.definition {
+                    self.schemas_at.insert(number, defined_at);
+                }
+                *known = version;
+            }
+            Err(at) => {
+                self.schemas_at.insert(number, defined_at);
+                versions.insert(at, version);
+            }
+        }
+    }
 }
 
 impl TopicEntry {
@@ -200,6 +237,12 @@ impl Registry {
             Entry::TopicPlaced { placed } => self.place(placed, position),
             Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
+            Entry::VersionsChanged { event_type, versions } => self.change_type(&event_type, position, |known| {
+                versions.into_iter().for_each(|version| known.set_version(version, position));
+            }),
+            Entry::EventTypeArchived { event_type } => {
+                self.change_type(&event_type, position, |known| known.event_type.archived = true);
+            }
             _ => (),
         }
     }
@@ -241,10 +284,35 @@ impl Registry {
     }
 
     /// Adds an event type.
-    pub(super) fn add_type(&mut self, event_type: EventType, defined_at: Position) {
+    pub(super) fn add_type(&mut self, mut event_type: EventType, defined_at: Position) {
         let id = event_type.definition.id.clone();
         self.version = self.version.max(defined_at);
         let tag = tag(id.key());
-        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at, tag }));
+        if event_type.versions.is_empty() {
+            event_type.versions.extend(first_version(&event_type));
+        }
+        event_type.versions.sort_by_key(|version| version.definition.version);
+        let schemas_at = event_type.versions.iter().map(|known| (known.definition.version, defined_at)).collect();
+        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at, tag, schemas_at }));
     }
+
+    fn change_type(&mut self, id: &EventTypeId, defined_at: Position, change: impl FnOnce(&mut TypeEntry)) {
+        if let Some(known) = self.types.get_mut(id) {
+            let known = Arc::make_mut(known);
+            known.defined_at = defined_at;
+            change(known);
+        }
+    }
+}
+
+/// What `dataSchema` alone stands for. Types registered before there were versions are stored without any.
+fn first_version(event_type: &EventType) -> Option<Version> {
+    let schema = event_type.definition.data_schema.clone()?;
+    Some(Version {
+        definition: NewVersion::json_schema(SchemaVersion::FIRST, schema),
+        status: VersionStatus::Current,
+        created_at: event_type.created_at,
+        finalised_at: Some(event_type.created_at),
+        deprecated_at: None,
+    })
 }

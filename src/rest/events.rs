@@ -25,6 +25,7 @@ use std::time::Duration;
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const YES: HeaderValue = HeaderValue::from_static("true");
 /// A single event's body: the event, and blanks somebody may have put between its members.
 const EVENT_BODY: Limit = Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
@@ -152,13 +153,16 @@ fn one_event_only() -> Error {
 
 /// The answer to a published event: its bytes as they are stored.
 fn created(published: Published) -> Response {
-    let Published { event, outcome, .. } = published;
+    let Published { event, outcome, deprecated } = published;
     let location = HeaderValue::from_str(&format!("/v1/events/{}", event.id.hyphenated()));
     let mut response = Response::new(Body::from(event.text));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
     if let Ok(location) = location {
         headers.insert(LOCATION, location);
+    }
+    if deprecated {
+        headers.insert(DEPRECATION, YES);
     }
     match outcome {
         Outcome::Created => *response.status_mut() = StatusCode::CREATED,
@@ -200,7 +204,8 @@ fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) {
                 Outcome::Duplicate { payload_mismatch: false } => (200, ""),
                 Outcome::Duplicate { payload_mismatch: true } => (200, r#","payloadMismatch":true"#),
             };
-            let _ = write!(body, r#"{{"index":{index},"status":{status}{note},"event":"#);
+            let old = if published.deprecated { r#","deprecated":true"# } else { "" };
+            let _ = write!(body, r#"{{"index":{index},"status":{status}{note}{old},"event":"#);
             body.extend_from_slice(&published.event.text);
         }
         Err(error) => {

@@ -85,7 +85,10 @@ async fn poll(State(app): State<App>, params: Params, headers: HeaderMap) -> Ans
     params.only_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
     let taken = negotiate::taken(&headers)?;
     let timeout = params.timeout(app.options.wait_default)?;
-    let page = Wanted::of(&app, &params, params.offset()?)?.wait(&app, timeout).await?;
+    let wanted = Wanted::of(&app, &params, params.offset()?)?;
+    // They hold on to the connection's buffer, which a poll that waits need not.
+    drop((params, headers));
+    let page = wanted.wait(&app, timeout).await?;
     events(taken, &page)
 }
 

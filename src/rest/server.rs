@@ -24,8 +24,6 @@ use tokio::sync::Semaphore;
 /// The network asks a silent peer after this time whether it is still there, then a few times more.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Most headers of one request.
-const HEADERS_MAX: usize = 128;
 /// Requests of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 1024;
 /// How long to wait when the system has no room for another connection.
@@ -87,7 +85,6 @@ async fn connection(stream: TcpStream, app: App, router: Router, watcher: hyper_
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(options.header_timeout)
-                .max_headers(HEADERS_MAX)
                 .serve_connection(TokioIo::new(socket), service);
             watcher.watch(connection).await.is_ok()
         }

@@ -1,41 +1,74 @@
-//! Event types: what an event of a name may look like.
+//! Event types: what an event of a name may look like, version by version.
 //!
-//! - A definition is registered once; the same again changes nothing, another one is refused.
-//! - A schema is compiled once per definition, however many events are held against it.
+//! - A definition is registered once; the same again changes nothing, another one is refused. What it declares of
+//!   versions must be known; there may be others since.
+//! - A schema is compiled once per version, however many events are held against it.
+//! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
 
+mod declared;
 pub(crate) mod schema;
+pub(crate) mod versions;
 
 use crate::ledger::{Command, Decision, Entry, Ledger, Registry, TypeEntry};
 use contract::{
-    Cursor, Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, Page, Position, Registered, Result,
-    Timestamp, Violation, limits,
+    Cursor, Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, NewVersion, Page, Position, Registered,
+    Result, SchemaVersion, Timestamp, Version, Violation, limits,
 };
 use schema::Schema;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Compiled schemas by the definition they belong to.
+/// Compiled schemas by type (its tag) and version.
 #[derive(Default)]
-pub(crate) struct Schemas(RwLock<HashMap<Position, Arc<Schema>>>);
+pub(crate) struct Schemas(RwLock<HashMap<(u64, SchemaVersion), Compiled>>);
+
+#[derive(Clone)]
+struct Compiled {
+    /// The entry that gave the version this schema.
+    defined_at: Position,
+    schema: Arc<Schema>,
+}
 
 impl Schemas {
-    /// The schema of this definition, `None` where it has none.
-    pub(crate) fn of(&self, known: &TypeEntry) -> Result<Option<Arc<Schema>>> {
-        let definition = &known.event_type.definition;
-        let Some(text) = &definition.data_schema else { return Ok(None) };
-        if let Some(schema) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&known.defined_at) {
-            return Ok(Some(Arc::clone(schema)));
+    /// The schema of one of a type's versions. One that was replaced since is forgotten.
+    pub(crate) fn of(&self, known: &TypeEntry, version: &Version) -> Result<Arc<Schema>> {
+        let number = version.definition.version;
+        let (key, defined_at) = ((known.tag, number), known.schema_at(number));
+        let compiled = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(compiled) = compiled.filter(|compiled| compiled.defined_at == defined_at) {
+            return Ok(compiled.schema);
         }
-        let schema = Arc::new(Schema::compile(&text.to_string(), definition.schema_target)?);
+        let target = known.event_type.definition.schema_target;
+        let schema = Arc::new(Schema::compile("", &version.definition, target)?);
         let mut compiled = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(Some(Arc::clone(compiled.entry(known.defined_at).or_insert(schema))))
+        compiled.insert(key, Compiled { defined_at, schema: Arc::clone(&schema) });
+        Ok(schema)
     }
 }
 
 /// Registers an event type.
 pub(crate) async fn register(ledger: &Ledger, event_type: NewEventType) -> Result<Registered<EventType>> {
     check(&event_type)?;
-    ledger.submit(Register(event_type)).await
+    let declared = declared::versions(&event_type)?;
+    let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
+        + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
+    // The declared versions are kept as what becomes of them.
+    let definition = NewEventType { versions: Vec::new(), ..event_type };
+    ledger.submit(Register { definition, declared, bytes }).await
+}
+
+/// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
+pub(crate) async fn declare(ledger: &Ledger, event_type: NewEventType) -> Result<()> {
+    if let Some(known) = ledger.registry().event_type(&event_type.id) {
+        for version in declared::versions(&event_type)? {
+            if known.version(version.version).is_none() {
+                let number = version.version;
+                versions::add(ledger, &event_type.id, version).await?;
+                versions::finalise(ledger, &event_type.id, number).await?;
+            }
+        }
+    }
+    register(ledger, event_type).await.map(drop)
 }
 
 /// One event type.
@@ -44,16 +77,17 @@ pub(crate) fn get(registry: &Registry, id: &EventTypeId) -> Result<EventType> {
     Ok(known.event_type.clone())
 }
 
-/// Event types in order of their ids, the page at `cursor`.
+/// Event types in order of their ids, the page at `cursor`; those that `is_wanted`.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&GtsPattern>,
+    is_wanted: impl Fn(&NewEventType) -> bool,
     cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<EventType> {
     let matching = registry.event_types().filter(|known| {
         let id = &known.event_type.definition.id;
-        pattern.is_none_or(|pattern| pattern.matches(id.as_gts()))
+        pattern.is_none_or(|pattern| pattern.matches(id.as_gts())) && is_wanted(&known.event_type.definition)
     });
     Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
 }
@@ -77,37 +111,51 @@ fn check(event_type: &NewEventType) -> Result<()> {
         );
     }
     match &event_type.data_schema {
-        Some(text) => Schema::compile(&text.to_string(), event_type.schema_target).map(|_| ()),
+        Some(schema) => schema::check_json("/dataSchema", schema, event_type.schema_target),
         None => Ok(()),
     }
 }
 
-struct Register(NewEventType);
+struct Register {
+    definition: NewEventType,
+    declared: Vec<NewVersion>,
+    bytes: usize,
+}
+
+impl Register {
+    fn is_known(&self, known: &TypeEntry) -> bool {
+        let has = |declared: &NewVersion| {
+            known.version(declared.version).is_some_and(|version| version.definition == *declared)
+        };
+        known.event_type.definition == self.definition && self.declared.iter().all(has)
+    }
+}
 
 impl Command for Register {
     type Answer = Registered<EventType>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let registry = decision.registry();
-        if let Some(known) = registry.event_type(&self.0.id) {
-            if known.event_type.definition == self.0 {
+        if let Some(known) = registry.event_type(&self.definition.id) {
+            if self.is_known(known) {
                 return Ok(Registered::Unchanged(known.event_type.clone()));
             }
             return Err(Error::new(Kind::AlreadyExists, "An event type of this name has another definition."));
         }
-        if self.0.topic.as_ref().is_some_and(|topic| registry.definition(topic).is_none()) {
+        if self.definition.topic.as_ref().is_some_and(|topic| registry.definition(topic).is_none()) {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
         if registry.event_type_count() >= limits::EVENT_TYPES_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many event types as it may."));
         }
         let created_at = Timestamp::from_millis(decision.now());
-        let event_type = EventType { definition: self.0.clone(), created_at };
-        decision.add_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
-        Ok(Registered::Created(event_type))
+        let versions = declared::registered(&self.declared, created_at);
+        let event_type = EventType { definition: self.definition.clone(), created_at, versions, archived: false };
+        decision.add_entry(Entry::EventTypeRegistered { event_type })?;
+        get(decision.registry(), &self.definition.id).map(Registered::Created)
     }
 
     fn bytes(&self) -> usize {
-        self.0.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
+        self.bytes
     }
 }

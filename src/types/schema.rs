@@ -1,134 +1,114 @@
-//! JSON Schemas of event types, compiled once and asked for every published event.
+//! Schemas of event types, compiled once and asked for every published event; whatever language they are in.
 //!
-//! - Draft 2020-12 (the default) and draft-07, by `$schema`; any other is refused. A `$ref` stays inside the schema:
-//!   nothing is fetched, from the network or from a file.
-//! - Formats are asserted under both drafts, ours among them (`uuid`, `gts-identifier`, `iso8601duration`).
-//! - Patterns are matched in linear time; look-around and back-references are refused.
-//! - Bounded: by length, by nesting, and by how often one place of an event is looked at through `$ref`, `allOf` and
-//!   their kin. Where an event and a schema are both large, only the first failure is told.
+//! - A schema comes from strangers: compiling one, holding an event against it and comparing two are bounded in time,
+//!   memory and stack. Nothing is fetched, from the network or from a file.
 //! - A failure is told by pointer and in our words; it quotes the schema at most, never the event.
+//! - [`broken`] is careful: what it does not list is shown to be compatible, what it lists may be.
 //!
-//! This module alone knows the validator's crate. Which schema an event is held against is `types`' business.
+//! Each language has a file here, which alone knows its crate. Which version an event is held against is
+//! [`super::versions`]' business.
 
-mod reach;
-#[cfg(test)]
-mod tests;
-mod words;
+mod json;
+mod proto;
+mod xsd;
 
-use contract::{Error, GtsId, Result, SchemaTarget, Span, Violation, limits, parse_strict};
-use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
-use serde_json::{Map, Value};
-use uuid::Uuid;
+use contract::{Error, NewVersion, Result, SchemaTarget, SchemaType, Violation, limits};
+use json::JsonSchema;
+use proto::ProtoSchema;
+use serde_json::Value;
+use xsd::XsdSchema;
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(crate) struct Schema {
-    validator: Validator,
-    /// What it describes.
-    target: SchemaTarget,
-    /// How often one place of an event is looked at.
-    reach: usize,
+pub(crate) enum Schema {
+    Json(Box<JsonSchema>),
+    Proto(Box<ProtoSchema>),
+    Xsd(Box<XsdSchema>),
 }
 
 impl Schema {
-    /// Compiles a schema; without `target` its shape tells what it describes.
-    pub(crate) fn compile(text: &str, target: Option<SchemaTarget>) -> Result<Self> {
-        if text.len() > limits::SCHEMA_BYTES_MAX {
-            return Err(refused("", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
+    /// Compiles the schema of a version that a request carries `at`; without `target` its shape tells what it describes.
+    pub(crate) fn compile(at: &str, definition: &NewVersion, target: Option<SchemaTarget>) -> Result<Self> {
+        let schema_at = format!("{at}/schema");
+        if definition.schema_type == SchemaType::JsonSchema {
+            let schema = JsonSchema::compile(&schema_at, &definition.schema.to_string(), target)?;
+            return Ok(Self::Json(Box::new(schema)));
         }
-        let schema = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(|error| match error.violations() {
-            [first, ..] => refused(&first.pointer, &first.detail),
-            [] => refused("", "is not JSON"),
-        })?;
-        let draft = draft_of(&schema).ok_or_else(|| refused("/$schema", "must be draft-07 or draft 2020-12"))?;
-        let reach = reach::reach(&schema).ok_or_else(|| refused("", "its references and alternatives multiply"))?;
-        let validator = options(draft).build(&schema).map_err(|error| not_a_schema(&error))?;
-        Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach })
+        let text = text_of(&schema_at, definition)?;
+        Ok(match definition.schema_type {
+            SchemaType::Xsd => Self::Xsd(Box::new(XsdSchema::compile(&schema_at, text)?)),
+            _ => Self::Proto(Box::new(ProtoSchema::compile(at, text, definition.message.as_deref())?)),
+        })
     }
 
     /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from
-    /// the event. `data` is lent: moved into the event for the time of the check, and back.
+    /// the event. `data` is lent: it comes back as it was.
     pub(crate) fn check(
         &self,
         subject: Option<&str>,
         subject_type: Option<&str>,
         data: &mut Value,
     ) -> Result<(), Vec<Violation>> {
-        if self.target == SchemaTarget::Data {
-            return self.check_instance(data);
-        }
-        let mut event = Map::new();
-        event.extend(subject.map(|subject| ("subject".to_owned(), subject.into())));
-        event.extend(subject_type.map(|subject_type| ("subjectType".to_owned(), subject_type.into())));
-        event.insert("data".to_owned(), data.take());
-        let mut event = Value::Object(event);
-        let outcome = self.check_instance(&event);
-        if let Some(lent) = event.get_mut("data") {
-            *data = lent.take();
-        }
-        outcome
-    }
-
-    fn check_instance(&self, instance: &Value) -> Result<(), Vec<Violation>> {
-        if self.validator.is_valid(instance) { Ok(()) } else { Err(self.failures(instance)) }
-    }
-
-    /// The validator collects every failure before it gives the first, so it is asked for all only where they are few.
-    fn failures(&self, instance: &Value) -> Vec<Violation> {
-        let at = if self.target == SchemaTarget::Data { "/data" } else { "" };
-        let told = |error: ValidationError<'_>| words::violations(at, &error);
-        if reach::has_at_most(instance, LOOKS_MAX / self.reach) {
-            self.validator.iter_errors(instance).flat_map(told).take(limits::VIOLATIONS_MAX).collect()
-        } else {
-            let first = self.validator.validate(instance).err().map(told).unwrap_or_default();
-            first.into_iter().take(limits::VIOLATIONS_MAX).collect()
+        match self {
+            Self::Json(schema) => schema.check(subject, subject_type, data),
+            Self::Proto(schema) => schema.check(data),
+            Self::Xsd(schema) => schema.check(data),
         }
     }
 }
 
-/// Where a request carries the schema.
-const POINTER: &str = "/dataSchema";
-/// Most places of an event times looks at each, up to which all failures are told.
-const LOOKS_MAX: usize = 100_000;
-/// Largest compiled pattern, in bytes.
-const PATTERN_SIZE_MAX: usize = 1024 * 1024;
-
-fn options(draft: Draft) -> ValidationOptions<'static> {
-    let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
-    let options = jsonschema::options()
-        .with_draft(draft)
-        .offline()
-        .should_validate_formats(true)
-        .with_pattern_options(patterns)
-        .with_format("uuid", |text| text.len() == 36 && Uuid::try_parse(text).is_ok())
-        .with_format("gts-identifier", |text| GtsId::parse(text).is_ok())
-        .with_format("iso8601duration", is_duration);
-    if draft == Draft::Draft7 { options.with_format("duration", is_duration) } else { options }
+/// Whether a JSON Schema that a request carries `at` can be used.
+pub(crate) fn check_json(at: &str, schema: &Value, target: Option<SchemaTarget>) -> Result<()> {
+    JsonSchema::compile(at, &schema.to_string(), target).map(|_| ())
 }
 
-fn is_duration(text: &str) -> bool {
-    text.parse::<Span>().is_ok()
-}
-
-fn draft_of(schema: &Value) -> Option<Draft> {
-    let Some(named) = schema.get("$schema") else { return Some(Draft::Draft202012) };
-    match named.as_str()?.trim_end_matches('#') {
-        "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => Some(Draft::Draft7),
-        "https://json-schema.org/draft/2020-12/schema" => Some(Draft::Draft202012),
-        _ => None,
+/// The definition as it is kept: a JSON Schema that came as text is parsed, so that one schema has one form.
+pub(crate) fn settled(at: &str, mut definition: NewVersion) -> Result<NewVersion> {
+    if let (SchemaType::JsonSchema, Value::String(text)) = (definition.schema_type, &definition.schema) {
+        if text.len() > limits::SCHEMA_BYTES_MAX {
+            return Err(too_long(&format!("{at}/schema")));
+        }
+        definition.schema = json::parse(&format!("{at}/schema"), text)?;
     }
+    Ok(definition)
 }
 
-/// A schema whose root declares `data` describes the event.
-fn target_of(schema: &Value) -> SchemaTarget {
-    let declares_data = schema.pointer("/properties/data").is_some();
-    if declares_data { SchemaTarget::Event } else { SchemaTarget::Data }
+/// Where `new` might refuse an event that `old` takes; both compile. Pointers start at the new version's request, `at`.
+pub(crate) fn broken(at: &str, old: &NewVersion, new: &NewVersion, target: Option<SchemaTarget>) -> Vec<Violation> {
+    if old.schema_type != new.schema_type {
+        let detail = "must stay the same within a major version; make this a new major version";
+        return vec![Violation::new(format!("{at}/schemaType"), detail)];
+    }
+    if old.schema == new.schema && old.message == new.message {
+        return Vec::new();
+    }
+    let schema_at = format!("{at}/schema");
+    let mut found = match (old.schema_type, old.schema.as_str(), new.schema.as_str()) {
+        (SchemaType::Proto, Some(_), Some(_)) => proto::compat::broken(at, old, new),
+        (SchemaType::Xsd, Some(old), Some(new)) => xsd::compat::broken(&schema_at, old, new),
+        _ => json::compat::broken(&schema_at, &old.schema, &new.schema, target),
+    };
+    found.truncate(limits::VIOLATIONS_MAX);
+    found
 }
 
-fn not_a_schema(error: &ValidationError<'_>) -> Error {
-    refused(error.instance_path().as_str(), words::schema_fault(error.kind()))
+/// What both languages that are not JSON come as.
+fn text_of<'a>(schema_at: &str, definition: &'a NewVersion) -> Result<&'a str> {
+    let Some(text) = definition.schema.as_str() else {
+        return Err(refused(schema_at, "a schema of this type is a string"));
+    };
+    if text.len() > limits::SCHEMA_BYTES_MAX { Err(too_long(schema_at)) } else { Ok(text) }
+}
+
+fn too_long(schema_at: &str) -> Error {
+    refused(schema_at, &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX))
 }
 
 fn refused(pointer: &str, detail: &str) -> Error {
-    Error::invalid(words::pointer(POINTER, pointer), format!("The schema cannot be used: {detail}."))
+    Error::invalid(pointer, format!("The schema cannot be used: {detail}."))
+}
+
+/// What is told of a schema that broke with its predecessor.
+fn changed(pointer: impl Into<String>, detail: impl Into<String>) -> Violation {
+    Violation::new(pointer, detail)
 }

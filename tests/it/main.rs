@@ -29,3 +29,4 @@ mod registry;
 mod retention;
 mod tables;
 mod tidy;
+mod versions;

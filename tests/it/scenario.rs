@@ -337,7 +337,7 @@ impl World {
 
     async fn types(&self, words: &Words<'_>) -> Result<String> {
         let pattern = words.get("pattern").map(str::parse).transpose()?;
-        let page = self.broker().event_types(pattern.as_ref(), None, 100).await?;
+        let page = self.broker().event_types(pattern.as_ref(), None, None, 100).await?;
         let names: Vec<_> = page.items.iter().map(|known| known.definition.id.as_str()).collect();
         Ok(names.join(" "))
     }

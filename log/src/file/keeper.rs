@@ -58,6 +58,13 @@ pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex)
     PagedIndex::open(disk, head)
 }
 
+/// A chore that failed is tried again, and told meanwhile: a full disk is somebody's business.
+fn told(outcome: Result<(), Miss>, what: &str, segment: &Sealed) {
+    if let Err(Miss::Failed(error)) = outcome {
+        tracing::warn!(segment = segment.name().base.get(), %error, "{what}; it is tried again");
+    }
+}
+
 struct Keeper {
     shared: Arc<Shared>,
     /// Segments that cannot be rewritten because a record to keep is damaged.
@@ -69,7 +76,7 @@ impl Keeper {
         let segments = self.shared.state().sealed.clone();
         for segment in &segments {
             // On failure the index stays in RAM, which serves as well; the next chore tries again.
-            let _ = self.seal(segment);
+            told(self.seal(segment), "the index of a segment was not written", segment);
         }
         self.reclaim();
     }
@@ -96,16 +103,19 @@ impl Keeper {
             match choose(&segment.summary, &marks) {
                 Choice::Keep => {}
                 Choice::Drop => {
-                    let _ = self.drop_segment(segment);
+                    told(self.drop_segment(segment).map_err(Miss::from), "a segment was not dropped", segment);
                 }
                 Choice::Rewrite if self.damaged.contains(&base) => {}
                 Choice::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
                     Ok(Some(rewritten)) => {
-                        let _ = self.seal(&rewritten);
+                        told(self.seal(&rewritten), "the index of a segment was not written", &rewritten);
                     }
-                    Ok(None) => _ = self.damaged.insert(base),
+                    Ok(None) => {
+                        tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
+                        self.damaged.insert(base);
+                    }
                     Err(Miss::BadIndex) => _ = self.shared.heal(segment),
-                    Err(_) => {}
+                    missed => told(missed.map(drop), "a segment was not rewritten", segment),
                 },
             }
         }

@@ -134,6 +134,9 @@ impl FileLog {
         lock: Option<FolderLock>,
     ) -> Result<Self, LogError> {
         let Recovered { state, marks_file, cuts } = recover(&*disk, &folder, &options)?;
+        for cut in &cuts {
+            tracing::warn!(file = %cut.file.display(), offset = cut.offset, reason = cut.reason, "cut off a torn tail");
+        }
         let (chores, keepers) = mpsc::channel();
         let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
         let keeping = Arc::clone(&shared);

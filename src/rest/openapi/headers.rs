@@ -39,7 +39,7 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
             json!("true"),
             yes,
         ),
-        header("Deprecation", DEPRECATION, json!("@1764763200"), text),
+        header("Deprecation", DEPRECATION, json!("true"), yes),
         header("Retry-After", "Seconds after which to try again.", json!(1), |it| number(0..=86_400, it)),
         header("Allow", "The methods the path takes.", json!("GET, HEAD"), text),
         header("Next-Offset", "Where the next read goes on.", json!(12_345), |it| number(0..=MAX, it)),

@@ -2,6 +2,7 @@
 
 mod limits;
 mod openapi;
+mod readme;
 mod restart;
 mod waiting;
 

@@ -4,7 +4,7 @@ use super::ids::{id, subject_type_id, topic_id, version as version_number};
 use super::{for_people, rows};
 use crate::rest::openapi::examples::{self, OCCURRED_AT, REGISTERED_AT};
 use crate::rest::openapi::shape::{Shape, any_of_types, any_text, flag, list, named, object, time, word};
-use contract::limits::{SCHEMA_BYTES_MAX, SUBJECT_BYTES_MAX, SUBJECT_TYPES_MAX};
+use contract::limits::{LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SUBJECT_BYTES_MAX, SUBJECT_TYPES_MAX, VERSIONS_MAX};
 use serde_json::json;
 use utoipa::openapi::Type;
 
@@ -58,7 +58,10 @@ fn new_event_type() -> Shape {
         .may("allowedSubjectTypes", allowed_subject_types())
         .or_null("subjectRefTemplate", subject_ref_template())
         .may("dataSchema", data_schema(&[Type::Object, Type::Boolean, Type::Null]))
-        .may("versions", list(named("NewVersion"), versions).like(json!([examples::new_version()])))
+        .may(
+            "versions",
+            list(named("NewVersion"), versions).items(0, VERSIONS_MAX).like(json!([examples::new_version()])),
+        )
         .or_null("schemaTarget", schema_target())
         .may("subjectOptional", subject_optional())
         .closed()
@@ -96,12 +99,18 @@ fn schema() -> Shape {
     any_of_types(&[Type::Object, Type::Boolean, Type::String], &description).like(examples::data_schema())
 }
 
+/// A short text that is not empty.
+fn label(description: &str) -> Shape {
+    let description = format!("{description} At most {LABEL_BYTES_MAX} bytes as UTF-8.");
+    any_text(&description).not_empty().up_to(LABEL_BYTES_MAX)
+}
+
 fn mime_type() -> Shape {
-    any_text("The media type of what the schema describes, for people and programs that ask.").like("application/json")
+    label("The media type of what the schema describes, for people and programs that ask.").like("application/json")
 }
 
 fn message() -> Shape {
-    any_text("For `PROTO`: the message that `data` is; absent: the one that no other message uses, or the last.")
+    label("For `PROTO`: the message that `data` is; absent: the one that no other message uses, or the last.")
         .like("TenantCreated")
 }
 

@@ -152,6 +152,7 @@ fn batch_result() -> Shape {
         .must("index", number(0..=NUMBER_MAX, "Its place in the batch, from 0.").like(0))
         .must("status", number(200..=599, status).like(201))
         .may("payloadMismatch", flag("The first submission's `data` was another; the topic flags it.").like(true))
+        .may("deprecated", flag("It was published under a DEPRECATED version of its type's schema.").like(true))
         .may("event", named_as("Event", "The stored event, where it was not refused."))
         .may("error", named_as("Problem", "The refusal, without `instance` and `traceId`."))
         .like(part(&examples::batch_outcome(), "/data/results/0"))

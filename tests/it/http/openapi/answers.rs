@@ -1,7 +1,7 @@
 //! The document told true by the server: every operation is asked with its own examples, and every answer is held against
 //! what the document says of it.
 
-use super::{COMING, Document, Operation, expect_valid};
+use super::{Document, Operation, expect_valid};
 use crate::http::{Server, answer};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Operations that others rest on, in their order; the rest follows.
-const FIRST: [&str; 5] = ["registerTopic", "registerEventType", "publishEvent", "createConsumer", "resetConsumerGroup"];
+const FIRST: [&str; 6] =
+    ["registerTopic", "registerEventType", "addVersion", "publishEvent", "createConsumer", "resetConsumerGroup"];
+/// Operations that end something, in their order.
+const LAST: [&str; 4] = ["finaliseVersion", "deprecateVersion", "archiveEventType", "deleteConsumer"];
 /// Headers an answer has only where the document says so.
 const TELLING: [&str; 11] = [
     "location",
@@ -51,12 +54,11 @@ impl Asking {
         asking
     }
 
-    /// Those that are there, in an order that works.
+    /// All of them, in an order that works.
     fn operations(&self) -> Vec<Operation> {
         let mut operations = self.document.operations();
-        operations.retain(|operation| !COMING.contains(&operation.id.as_str()));
-        let rank = |id: &str| FIRST.iter().position(|first| *first == id).unwrap_or(FIRST.len());
-        operations.sort_by_key(|operation| (rank(&operation.id), operation.method == Method::DELETE));
+        let place = |ids: &[&str], id: &str| ids.iter().position(|known| *known == id);
+        operations.sort_by_key(|it| (place(&FIRST, &it.id).unwrap_or(FIRST.len()), place(&LAST, &it.id)));
         operations
     }
 
@@ -307,4 +309,24 @@ async fn a_list_does_not_pass_for_an_object() {
         let (status, problem) = asking.ask(&operation, request).await;
         assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!("")), "{}", operation.id);
     }
+}
+
+#[tokio::test]
+async fn an_event_under_a_deprecated_version_is_told_so_as_described() {
+    let asking = Asking::begin().await;
+    let operations = asking.operations();
+    let named = |id: &str| operations.iter().find(|it| it.id == id).unwrap();
+    // The example's type has 1.0 by its `dataSchema`; finalising 1.1 deprecates it.
+    let (status, version) = asking.ask(named("finaliseVersion"), asking.request(named("finaliseVersion"), &[])).await;
+    assert_eq!((status.as_u16(), &version["status"]), (200, &json!("CURRENT")));
+    let publish = named("publishEvent");
+    let mut event = publish.spec["requestBody"]["content"]["application/json"]["example"].clone();
+    event["id"] = Value::Null;
+    event["dataVersion"] = json!("1.0");
+    let response = asking.server.request(Method::POST, "/v1/events").json(&event).send().await.unwrap();
+    assert_eq!(response.headers()["deprecation"], "true");
+    assert_eq!(asking.check(publish, response).await.0, 201);
+    let request = asking.server.request(Method::POST, "/v1/events:batch").json(&json!({"events": [event]}));
+    let (status, outcome) = asking.ask(named("publishBatch"), request).await;
+    assert_eq!((status.as_u16(), &outcome["data"]["results"][0]["deprecated"]), (207, &json!(true)));
 }

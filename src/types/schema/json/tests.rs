@@ -10,13 +10,13 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// The `data` of an event, and what a schema for `data` says of it: lines of `pointer detail`, in any order.
 #[track_caller]
 fn check(schema: &Value, rows: &[(Value, &str)]) {
-    let compiled = Schema::compile(&schema.to_string(), Some(SchemaTarget::Data)).unwrap();
+    let compiled = JsonSchema::compile("/dataSchema", &schema.to_string(), Some(SchemaTarget::Data)).unwrap();
     for (data, expected) in rows {
         assert_eq!(told(&compiled, None, None, data), lines(expected), "{schema} {data}");
     }
 }
 
-fn told(schema: &Schema, subject: Option<&str>, subject_type: Option<&str>, data: &Value) -> Vec<String> {
+fn told(schema: &JsonSchema, subject: Option<&str>, subject_type: Option<&str>, data: &Value) -> Vec<String> {
     let mut lent = data.clone();
     let outcome = schema.check(subject, subject_type, &mut lent);
     assert_eq!(&lent, data, "data comes back as it was");
@@ -53,7 +53,7 @@ fn the_schema_of_the_seed_describes_the_event() {
         if let Some(draft) = draft {
             schema["$schema"] = json!(draft);
         }
-        let schema = Schema::compile(&schema.to_string(), None).unwrap();
+        let schema = JsonSchema::compile("/dataSchema", &schema.to_string(), None).unwrap();
         assert_eq!(schema.target, SchemaTarget::Event);
         for (subject, data, expected) in [
             (Some(uuid), json!({"userId": "u", "email": "a@b.example"}), ""),
@@ -83,7 +83,11 @@ fn a_schema_says_what_it_describes_by_declaring_data_or_outright() {
         (json!({}), None, SchemaTarget::Data),
         (json!(true), None, SchemaTarget::Data),
     ] {
-        assert_eq!(Schema::compile(&schema.to_string(), target).unwrap().target, expected, "{schema}");
+        assert_eq!(
+            JsonSchema::compile("/dataSchema", &schema.to_string(), target).unwrap().target,
+            expected,
+            "{schema}"
+        );
     }
 }
 
@@ -94,7 +98,7 @@ fn a_schema_of_the_event_sees_subject_and_subject_type() {
         "additionalProperties": false,
         "required": ["subjectType"],
     });
-    let schema = Schema::compile(&schema.to_string(), None).unwrap();
+    let schema = JsonSchema::compile("/dataSchema", &schema.to_string(), None).unwrap();
     for (subject, subject_type, expected) in [
         (None, Some("gts.a.b.v1"), ""),
         (None, Some("gts.a.c.v1"), "/subjectType must be the one value the schema allows"),
@@ -221,7 +225,7 @@ fn a_schema_that_cannot_be_used_is_refused_with_its_place() {
         (r##"{"$ref": "#/$defs/nobody"}"##, "/dataSchema", "leads nowhere"),
         (r#"{"$id": "http://["}"#, "/dataSchema", ""),
     ] {
-        let error = Schema::compile(schema, None).unwrap_err();
+        let error = JsonSchema::compile("/dataSchema", schema, None).unwrap_err();
         let violation = &error.violations()[0];
         assert_eq!((error.kind(), violation.pointer.as_str()), (Kind::Validation, pointer), "{schema} {error}");
         assert!(violation.detail.contains(detail), "{schema} {error}");
@@ -258,7 +262,7 @@ fn a_schema_made_to_hurt_is_refused_at_once() {
         ("wide", json!({"anyOf": vec![json!({"type": "string"}); 11_000]}).to_string()),
     ] {
         let begun = Instant::now();
-        let error = Schema::compile(&schema, None).unwrap_err();
+        let error = JsonSchema::compile("/dataSchema", &schema, None).unwrap_err();
         assert_eq!(error.kind(), Kind::Validation, "{name}");
         assert!(begun.elapsed() < Duration::from_secs(1), "{name} {:?}", begun.elapsed());
     }
@@ -290,7 +294,7 @@ fn an_event_made_to_hurt_costs_little_and_is_told_little() {
         (open.clone(), (0..50_000).map(|n| (n.to_string(), json!(1))).collect::<Map<_, _>>().into(), 100),
         (open, [("a".repeat(100_000), json!(1))].into_iter().collect::<Map<_, _>>().into(), 1),
     ] {
-        let schema = Schema::compile(&schema.to_string(), Some(SchemaTarget::Data)).unwrap();
+        let schema = JsonSchema::compile("/dataSchema", &schema.to_string(), Some(SchemaTarget::Data)).unwrap();
         let begun = Instant::now();
         let told = told(&schema, None, None, &data);
         assert_eq!(told.len(), told_at_most, "{:?}", told.first());
@@ -302,5 +306,5 @@ fn an_event_made_to_hurt_costs_little_and_is_told_little() {
 #[test]
 fn a_schema_is_shared_between_tasks() {
     fn shared<T: Send + Sync>() {}
-    shared::<Schema>();
+    shared::<JsonSchema>();
 }

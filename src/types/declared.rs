@@ -1,0 +1,105 @@
+//! Versions that are declared with their event type, in its registration or in the configuration.
+//!
+//! - They are finalised at once: of each major the highest minor is CURRENT, the others are DEPRECATED.
+//! - They are held to the same rules as versions that come one by one: each minor takes what the one before takes.
+
+use super::schema::{self, Schema};
+use contract::{
+    Error, Kind, NewEventType, NewVersion, Result, SchemaTarget, SchemaType, Timestamp, Version, VersionStatus,
+    Violation, limits,
+};
+
+/// The versions an event type declares, checked, lowest first.
+pub(super) fn versions(event_type: &NewEventType) -> Result<Vec<NewVersion>> {
+    let declared = &event_type.versions;
+    if event_type.data_schema.is_some() && !declared.is_empty() {
+        return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
+    }
+    if declared.len() > limits::VERSIONS_MAX {
+        return Err(Error::invalid(
+            "/versions",
+            format!("An event type has at most {} versions.", limits::VERSIONS_MAX),
+        ));
+    }
+    let mut placed = Vec::new();
+    for (index, version) in declared.iter().enumerate() {
+        let at = format!("/versions/{index}");
+        placed.push((checked(&at, version.clone(), event_type.schema_target)?, at));
+    }
+    placed.sort_by_key(|(version, _)| version.version);
+    let mut broken = Vec::new();
+    for pair in placed.windows(2) {
+        let [(old, _), (new, at)] = pair else { continue };
+        if old.version == new.version {
+            return Err(Error::invalid(format!("{at}/version"), "is there twice"));
+        }
+        if old.version.major == new.version.major {
+            broken.extend(schema::broken(at, old, new, event_type.schema_target));
+        }
+    }
+    refuse_broken(broken)?;
+    check_room(placed.iter().map(|(version, _)| version))?;
+    Ok(placed.into_iter().map(|(version, _)| version).collect())
+}
+
+/// A version that a request carries `at`, as it is kept, with a schema that can be used.
+pub(super) fn checked(at: &str, version: NewVersion, target: Option<SchemaTarget>) -> Result<NewVersion> {
+    let version = schema::settled(at, version)?;
+    for (name, text) in [("mimeType", &version.mime_type), ("message", &version.message)] {
+        if text.as_ref().is_some_and(|text| text.is_empty() || text.len() > limits::LABEL_BYTES_MAX) {
+            return Err(Error::invalid(format!("{at}/{name}"), "is empty, or too long"));
+        }
+    }
+    if version.message.is_some() && version.schema_type != SchemaType::Proto {
+        return Err(Error::invalid(format!("{at}/message"), "is for schemas of the type PROTO only"));
+    }
+    if target == Some(SchemaTarget::Event) && version.schema_type != SchemaType::JsonSchema {
+        let detail = "describes `data` alone, and the event type's `schemaTarget` is the event";
+        return Err(Error::invalid(format!("{at}/schemaType"), detail));
+    }
+    Schema::compile(at, &version, target)?;
+    Ok(version)
+}
+
+/// What declared versions are from the beginning.
+pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Version> {
+    let is_highest = |version: &NewVersion| {
+        !declared
+            .iter()
+            .any(|other| other.version.major == version.version.major && other.version.minor > version.version.minor)
+    };
+    let made = declared.iter().map(|version| {
+        let current = is_highest(version);
+        Version {
+            definition: version.clone(),
+            status: if current { VersionStatus::Current } else { VersionStatus::Deprecated },
+            created_at: now,
+            finalised_at: Some(now),
+            deprecated_at: (!current).then_some(now),
+        }
+    });
+    made.collect()
+}
+
+/// Refuses a version that breaks with the one before it.
+pub(super) fn refuse_broken(mut broken: Vec<Violation>) -> Result<()> {
+    if broken.is_empty() {
+        return Ok(());
+    }
+    broken.truncate(limits::VIOLATIONS_MAX);
+    let detail = "This version would refuse events the version before it takes; see `errors`, or make it a new major.";
+    Err(Error::new(Kind::Validation, detail).with_violations(broken))
+}
+
+/// Refuses more schemas than an event type may have together.
+pub(super) fn check_room<'a>(versions: impl Iterator<Item = &'a NewVersion>) -> Result<()> {
+    let (mut count, mut bytes) = (0, 0);
+    for version in versions {
+        count += 1;
+        bytes += version.schema.to_string().len();
+    }
+    if count > limits::VERSIONS_MAX || bytes > limits::VERSIONS_BYTES_MAX {
+        return Err(Error::new(Kind::Overloaded, "This event type holds as many schema versions as it may."));
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! JSON Schemas of event types, compiled once and asked for every published event.
+//!
+//! - Draft 2020-12 (the default) and draft-07, by `$schema`; any other is refused. A `$ref` stays inside the schema:
+//!   nothing is fetched, from the network or from a file.
+//! - Formats are asserted under both drafts, ours among them (`uuid`, `gts-identifier`, `iso8601duration`).
+//! - Patterns are matched in linear time; look-around and back-references are refused.
+//! - Bounded: by length, by nesting, and by how often one place of an event is looked at through `$ref`, `allOf` and
+//!   their kin. Where an event and a schema are both large, only the first failure is told.
+//! - A failure is told by pointer and in our words; it quotes the schema at most, never the event.
+//!
+//! This module alone knows the validator's crate. What a minor version may change is [`compat`]'s business.
+
+mod bounds;
+pub(super) mod compat;
+mod keywords;
+mod reach;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use contract::{Error, GtsId, Result, SchemaTarget, Span, Violation, limits, parse_strict};
+use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub(crate) struct JsonSchema {
+    validator: Validator,
+    /// What it describes.
+    target: SchemaTarget,
+    /// How often one place of an event is looked at.
+    reach: usize,
+}
+
+impl JsonSchema {
+    /// Compiles a schema that a request carries `at`; without `target` its shape tells what it describes.
+    pub(super) fn compile(at: &str, text: &str, target: Option<SchemaTarget>) -> Result<Self> {
+        if text.len() > limits::SCHEMA_BYTES_MAX {
+            return Err(refused(at, "", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
+        }
+        let schema = parse(at, text)?;
+        let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", "must be draft-07 or draft 2020-12"))?;
+        let reach = reach::reach(&schema).ok_or_else(|| refused(at, "", "its references and alternatives multiply"))?;
+        let validator = options(draft)
+            .build(&schema)
+            .map_err(|error| refused(at, error.instance_path().as_str(), words::schema_fault(error.kind())))?;
+        Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach })
+    }
+
+    /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from
+    /// the event. `data` is lent: moved into the event for the time of the check, and back.
+    pub(super) fn check(
+        &self,
+        subject: Option<&str>,
+        subject_type: Option<&str>,
+        data: &mut Value,
+    ) -> Result<(), Vec<Violation>> {
+        if self.target == SchemaTarget::Data {
+            return self.check_instance(data);
+        }
+        let mut event = Map::new();
+        event.extend(subject.map(|subject| ("subject".to_owned(), subject.into())));
+        event.extend(subject_type.map(|subject_type| ("subjectType".to_owned(), subject_type.into())));
+        event.insert("data".to_owned(), data.take());
+        let mut event = Value::Object(event);
+        let outcome = self.check_instance(&event);
+        if let Some(lent) = event.get_mut("data") {
+            *data = lent.take();
+        }
+        outcome
+    }
+
+    fn check_instance(&self, instance: &Value) -> Result<(), Vec<Violation>> {
+        if self.validator.is_valid(instance) { Ok(()) } else { Err(self.failures(instance)) }
+    }
+
+    /// The validator collects every failure before it gives the first, so it is asked for all only where they are few.
+    fn failures(&self, instance: &Value) -> Vec<Violation> {
+        let at = if self.target == SchemaTarget::Data { "/data" } else { "" };
+        let told = |error: ValidationError<'_>| words::violations(at, &error);
+        if reach::has_at_most(instance, LOOKS_MAX / self.reach) {
+            self.validator.iter_errors(instance).flat_map(told).take(limits::VIOLATIONS_MAX).collect()
+        } else {
+            let first = self.validator.validate(instance).err().map(told).unwrap_or_default();
+            first.into_iter().take(limits::VIOLATIONS_MAX).collect()
+        }
+    }
+}
+
+/// Reads the text of a schema that a request carries `at`.
+pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
+    parse_strict(text, limits::DATA_DEPTH_MAX).map_err(|error| match error.violations() {
+        [first, ..] => refused(at, &first.pointer, &first.detail),
+        [] => refused(at, "", "is not JSON"),
+    })
+}
+
+/// Most places of an event times looks at each, up to which all failures are told.
+const LOOKS_MAX: usize = 100_000;
+/// Largest compiled pattern, in bytes.
+const PATTERN_SIZE_MAX: usize = 1024 * 1024;
+
+fn options(draft: Draft) -> ValidationOptions<'static> {
+    let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
+    let options = jsonschema::options()
+        .with_draft(draft)
+        .offline()
+        .should_validate_formats(true)
+        .with_pattern_options(patterns)
+        .with_format("uuid", |text| text.len() == 36 && Uuid::try_parse(text).is_ok())
+        .with_format("gts-identifier", |text| GtsId::parse(text).is_ok())
+        .with_format("iso8601duration", is_duration);
+    if draft == Draft::Draft7 { options.with_format("duration", is_duration) } else { options }
+}
+
+fn is_duration(text: &str) -> bool {
+    text.parse::<Span>().is_ok()
+}
+
+fn draft_of(schema: &Value) -> Option<Draft> {
+    let Some(named) = schema.get("$schema") else { return Some(Draft::Draft202012) };
+    match named.as_str()?.trim_end_matches('#') {
+        "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => Some(Draft::Draft7),
+        "https://json-schema.org/draft/2020-12/schema" => Some(Draft::Draft202012),
+        _ => None,
+    }
+}
+
+/// A schema whose root declares `data` describes the event.
+fn target_of(schema: &Value) -> SchemaTarget {
+    let declares_data = schema.pointer("/properties/data").is_some();
+    if declares_data { SchemaTarget::Event } else { SchemaTarget::Data }
+}
+
+fn refused(at: &str, pointer: &str, detail: &str) -> Error {
+    super::refused(&words::pointer(at, pointer), detail)
+}

@@ -1,0 +1,141 @@
+//! Protocol Buffers as schemas: `data` is the JSON form of one message.
+//!
+//! - A file is compiled here, without `protoc`. It imports the well-known files and nothing else.
+//! - The library decides what fits; when something does not, [`words`] looks for the places.
+//! - Bounded before the compiler sees it: by length, by nesting, by how much it declares ([`scan`]).
+//! - `required` members of the old syntax are required; the library alone would not ask for them.
+//!
+//! Which message `data` is: the one named, else the only top-level message that no other message uses, else the last.
+
+pub(super) mod compat;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use super::refused;
+use contract::{Error, Result, Violation};
+use prost_reflect::{DynamicMessage, FileDescriptor, Kind, MessageDescriptor};
+use protox::Compiler;
+use protox::file::{File, FileResolver, GoogleFileResolver};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// A compiled proto file, and the message events are.
+#[derive(Debug)]
+pub(crate) struct ProtoSchema {
+    message: MessageDescriptor,
+    /// Whether a message that can occur has required members.
+    has_required: bool,
+}
+
+impl ProtoSchema {
+    /// Compiles the file of a version that a request carries `at`.
+    pub(super) fn compile(at: &str, text: &str, message: Option<&str>) -> Result<Self> {
+        let schema_at = format!("{at}/schema");
+        scan::check(text).map_err(|detail| refused(&schema_at, detail))?;
+        let mut compiler = Compiler::with_file_resolver(Alone(text.to_owned()));
+        compiler.open_file(NAME).map_err(|error| refused(&schema_at, &fault(&error)))?;
+        let file = compiler.descriptor_pool().get_file_by_name(NAME);
+        let file = file.ok_or_else(|| refused(&schema_at, "it does not compile"))?;
+        let message = match message {
+            Some(name) => named(&file, name)
+                .ok_or_else(|| Error::invalid(format!("{at}/message"), "names no message of the proto file"))?,
+            None => chosen(&file).ok_or_else(|| refused(&schema_at, "the proto file has no message"))?,
+        };
+        let has_required = reachable(&message).iter().any(|known| known.fields().any(|field| field.is_required()));
+        Ok(Self { message, has_required })
+    }
+
+    /// Holds an event's `data` against the message.
+    pub(super) fn check(&self, data: &Value) -> Result<(), Vec<Violation>> {
+        let fits = DynamicMessage::deserialize(self.message.clone(), data).is_ok();
+        if fits && !self.has_required {
+            return Ok(());
+        }
+        let found = words::violations(&self.message, data);
+        match (fits, found.is_empty()) {
+            (true, true) => Ok(()),
+            (false, true) => Err(vec![Violation::new("/data", "does not fit the message the schema describes")]),
+            _ => Err(found),
+        }
+    }
+}
+
+/// What the file is called while it is compiled.
+const NAME: &str = "schema.proto";
+
+/// The one file there is, beside the well-known ones.
+struct Alone(String);
+
+impl FileResolver for Alone {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        if name == NAME { File::from_source(NAME, &self.0) } else { GoogleFileResolver::new().open_file(name) }
+    }
+}
+
+/// What is wrong with a file, with the place where the compiler saw it.
+fn fault(error: &protox::Error) -> String {
+    let what = if error.is_parse() {
+        "it is not a proto file"
+    } else if error.is_file_not_found() {
+        "it imports a file that is not one of the well-known ones"
+    } else {
+        "it names something twice, or something that is not there"
+    };
+    let told = format!("{error:?}");
+    let mut place = told.strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default().split(':');
+    let mut number = || place.next().and_then(|number| number.parse::<u32>().ok());
+    match (number(), number()) {
+        (Some(line), Some(column)) => format!("{what} (line {line}, column {column})"),
+        _ => what.to_owned(),
+    }
+}
+
+/// A message by its name, with or without the package.
+fn named(file: &FileDescriptor, name: &str) -> Option<MessageDescriptor> {
+    let pool = file.parent_pool();
+    let inside = |name: &str| pool.get_message_by_name(name).filter(|known| known.parent_file() == *file);
+    let package = file.package_name();
+    inside(name).or_else(|| inside(&format!("{package}.{name}"))).filter(|known| !known.is_map_entry())
+}
+
+fn chosen(file: &FileDescriptor) -> Option<MessageDescriptor> {
+    let used: BTreeSet<String> = file.messages().flat_map(|message| used_by(&message)).collect();
+    let mut free = file.messages().filter(|message| !used.contains(message.full_name()));
+    match (free.next(), free.next()) {
+        (Some(only), None) => Some(only),
+        _ => file.messages().last(),
+    }
+}
+
+/// Names of the messages that a message and those inside it use, but for itself.
+fn used_by(message: &MessageDescriptor) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut rest = vec![message.clone()];
+    while let Some(part) = rest.pop() {
+        let kinds = part.fields().map(|field| field.kind());
+        used.extend(kinds.filter_map(|kind| kind.as_message().map(|known| known.full_name().to_owned())));
+        rest.extend(part.child_messages());
+    }
+    used.remove(message.full_name());
+    used
+}
+
+/// The message and all that can stand inside it.
+fn reachable(message: &MessageDescriptor) -> Vec<MessageDescriptor> {
+    let mut seen = BTreeSet::from([message.full_name().to_owned()]);
+    let mut found = vec![message.clone()];
+    let mut next = 0;
+    while let Some(known) = found.get(next).cloned() {
+        next += 1;
+        for field in known.fields() {
+            if let Kind::Message(inner) = field.kind()
+                && seen.insert(inner.full_name().to_owned())
+            {
+                found.push(inner);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,166 @@
+//! How much work a schema's content models are, before the compiler sees them.
+//!
+//! The compiler makes an automaton of every content model, with counters where something occurs a number of times. Its
+//! work grows with the square of a model's size, groups written out, and by powers with repetitions in repetitions;
+//! counters in what is repeated make every document dear. All three were measured, and are bounded here.
+
+use super::tree::Element;
+use std::collections::HashMap;
+
+/// Whether the compiler may see a schema; else why not.
+pub(super) fn check(schema: &Element) -> Result<(), &'static str> {
+    let mut measure = Measure { named: HashMap::new(), known: HashMap::new() };
+    for child in &schema.children {
+        if let Some(name) = child.attribute("name") {
+            measure.named.insert((child.name.as_str(), name), child);
+        }
+    }
+    let substitutes = schema.children.iter().filter(|child| child.attribute("substitutionGroup").is_some()).count();
+    let (mut rest, mut seen, mut work, mut references) = (vec![schema], 0, 0_usize, 0_usize);
+    while let Some(element) = rest.pop() {
+        seen += 1;
+        if seen > PARTS_MAX {
+            return Err("it has too many parts");
+        }
+        match element.name.as_str() {
+            "complexType" => {
+                let extent = measure.of(element, 0)?;
+                work = work.saturating_add(extent.work());
+                references = references.saturating_add(extent.references);
+            }
+            "simpleType" if measure.of(element, 0)?.size > MEMBERS_MAX => {
+                return Err("its unions have too many members");
+            }
+            _ => (),
+        }
+        if work > WORK_MAX {
+            return Err("its content models are too large");
+        }
+        if references.saturating_mul(substitutes) > SUBSTITUTES_MAX {
+            return Err("its elements can be substituted in too many places");
+        }
+        rest.extend(&element.children);
+    }
+    Ok(())
+}
+
+/// Most elements of a schema.
+const PARTS_MAX: usize = 5_000;
+/// Largest sum over all content models: the square of the size in particles, five times that for each repetition within
+/// another.
+const WORK_MAX: usize = 500_000;
+/// Most simple types in one union, those of unions in it included.
+const MEMBERS_MAX: usize = 500;
+/// Largest product of how many elements substitute others and how often elements are referred to.
+const SUBSTITUTES_MAX: usize = 20_000;
+/// Longest chain of groups in groups and types on types.
+const CHAIN_MAX: usize = 100;
+/// Largest number that says how often something occurs.
+const OCCURS_MAX: u64 = 100_000;
+
+/// Most repetitions within each other.
+const REPEATS_MAX: usize = 4;
+/// Largest product of the size of a part that is repeated, in particles, and of how many things are counted in it.
+const COUNTED_MAX: usize = 64;
+
+/// What a part of a content model comes to, groups written out.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    /// In particles.
+    size: usize,
+    /// Most repetitions within each other.
+    repeats: usize,
+    /// How many things in it are counted, itself included.
+    counted: usize,
+    /// How many references to elements are in it.
+    references: usize,
+}
+
+impl Extent {
+    /// What the compiler makes of it.
+    fn work(&self) -> usize {
+        let folds = 5_usize.saturating_pow(u32::try_from(self.repeats.saturating_sub(1)).unwrap_or(u32::MAX));
+        self.size.saturating_mul(self.size).saturating_mul(folds)
+    }
+
+    fn add(&mut self, part: &Self) {
+        self.size = self.size.saturating_add(part.size);
+        self.repeats = self.repeats.max(part.repeats);
+        self.counted = self.counted.saturating_add(part.counted);
+        self.references = self.references.saturating_add(part.references);
+    }
+}
+
+struct Measure<'s> {
+    /// Groups and types by their names. There is one namespace, as nothing is included.
+    named: HashMap<(&'s str, &'s str), &'s Element>,
+    /// What was measured; a circle, which the compiler refuses, ends where it began.
+    known: HashMap<*const Element, Extent>,
+}
+
+impl<'s> Measure<'s> {
+    fn of(&mut self, element: &'s Element, depth: usize) -> Result<Extent, &'static str> {
+        if let Some(known) = self.known.get(&std::ptr::from_ref(element)) {
+            return Ok(*known);
+        }
+        if depth > CHAIN_MAX {
+            return Err("it is nested too deeply");
+        }
+        self.known.insert(element, Extent::default());
+        let is_reference = element.name == "element" && element.attribute("ref").is_some();
+        let mut extent = Extent { size: 1, references: usize::from(is_reference), ..Extent::default() };
+        // An element's own type is a content model of its own; the values of an enumeration are looked up.
+        let inside = if element.name == "element" { &[][..] } else { &element.children };
+        let inside = inside.iter().filter(|child| child.name != "enumeration");
+        for part in inside.chain(self.named_by(element)) {
+            extent.add(&self.of(part, depth + 1)?);
+        }
+        let extent = repeated(extent, occurs(element)?)?;
+        self.known.insert(element, extent);
+        Ok(extent)
+    }
+
+    /// The parts of the schema that an element makes its own by name.
+    fn named_by(&self, element: &Element) -> Vec<&'s Element> {
+        let (attribute, kind) = match element.name.as_str() {
+            "group" => ("ref", "group"),
+            "attributeGroup" => ("ref", "attributeGroup"),
+            "extension" => ("base", "complexType"),
+            "restriction" => ("base", "simpleType"),
+            "list" => ("itemType", "simpleType"),
+            "union" => ("memberTypes", "simpleType"),
+            _ => return Vec::new(),
+        };
+        let names = element.attribute(attribute).unwrap_or_default().split_whitespace();
+        let names = names.filter_map(|name| name.rsplit(':').next());
+        names.filter_map(|name| self.named.get(&(kind, name)).copied()).collect()
+    }
+}
+
+fn repeated(mut extent: Extent, (min, max): (u64, u64)) -> Result<Extent, &'static str> {
+    let is_counted = min > 1 || (max > 1 && max != u64::MAX);
+    if is_counted && extent.counted > 0 {
+        return Err("it counts occurrences within counted occurrences; use `unbounded` for one of them");
+    }
+    extent.counted += usize::from(is_counted);
+    extent.repeats += usize::from(max > 1);
+    if extent.repeats > REPEATS_MAX {
+        return Err("it repeats within repetitions too deeply");
+    }
+    if max > 1 && extent.counted.saturating_mul(extent.size) > COUNTED_MAX {
+        return Err("it counts occurrences in a large part that is repeated; use `unbounded` for them");
+    }
+    Ok(extent)
+}
+
+/// How often something occurs, at least and at most.
+fn occurs(element: &Element) -> Result<(u64, u64), &'static str> {
+    let number = |name| match element.attribute(name) {
+        None => Ok(1),
+        Some("unbounded") => Ok(u64::MAX),
+        Some(text) => text.parse::<u64>().ok().filter(|number| *number <= OCCURS_MAX).ok_or(TOO_OFTEN),
+    };
+    Ok((number("minOccurs")?, number("maxOccurs")?))
+}
+
+const TOO_OFTEN: &str = "it says how often something occurs with a number that is too large, or none";

@@ -1,0 +1,276 @@
+//! The life of schema versions: added FINALISING, finalised to CURRENT, deprecated; and which one an event is under.
+//!
+//! - At most one version per major is CURRENT. Finalising one and deprecating the one before it are one entry.
+//! - A minor version is finalised only if it takes every event the highest finalised minor of its major takes, and only
+//!   above it; so minors are finalised in their order.
+//! - Comparing schemas is work, so it is done before the decision, against a definition that is noted. If that changed
+//!   in between, it is done again.
+//! - An archived type takes no events and no versions; what is stored stays.
+
+use super::{declared, schema};
+use crate::ledger::{Command, Decision, Entry, Ledger, TypeEntry};
+use contract::{
+    Error, EventType, EventTypeId, Kind, NewVersion, Position, Registered, Result, SchemaVersion, Timestamp, Version,
+    VersionStatus,
+};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The version an event is published under.
+pub(crate) struct Choice<'a> {
+    /// `None` where the type has no schema at all.
+    pub(crate) version: Option<&'a Version>,
+    /// As the stored event says it.
+    pub(crate) text: Cow<'static, str>,
+}
+
+impl Choice<'_> {
+    /// Whether whoever publishes under it is told to move on.
+    pub(crate) fn is_deprecated(&self) -> bool {
+        self.version.is_some_and(|version| version.status == VersionStatus::Deprecated)
+    }
+}
+
+/// The version a new event asks for, or else the CURRENT one of the highest major.
+pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Choice<'a>> {
+    let refused = |detail: &str| Error::invalid("/dataVersion", detail);
+    let versions = &known.event_type.versions;
+    let asked = asked.map(str::parse::<SchemaVersion>).transpose().map_err(|error| refused(error.detail()))?;
+    let Some(asked) = asked else {
+        if versions.is_empty() {
+            return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
+        }
+        let current = versions.iter().rev().find(|version| version.status == VersionStatus::Current);
+        let current = current
+            .ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
+        return Ok(Choice { version: Some(current), text: current.definition.version.to_string().into() });
+    };
+    if versions.is_empty() && asked == SchemaVersion::FIRST {
+        return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
+    }
+    let version = known.version(asked).ok_or_else(|| refused("is not a version of the event type's schema"))?;
+    if version.status == VersionStatus::Finalising {
+        return Err(refused("is still being finalised; use a version that is current"));
+    }
+    Ok(Choice { version: Some(version), text: asked.to_string().into() })
+}
+
+/// Adds a version, or replaces one that is still being finalised.
+pub(crate) async fn add(ledger: &Ledger, id: &EventTypeId, version: NewVersion) -> Result<Registered<Version>> {
+    for _ in 0..TRIES_MAX {
+        let known = find(ledger, id)?;
+        let target = known.event_type.definition.schema_target;
+        let definition = declared::checked("", version.clone(), target)?;
+        if known.version(definition.version).is_none_or(|known| known.definition != definition) {
+            refuse_if_broken(&known, &definition)?;
+        }
+        let bytes = definition.schema.to_string().len();
+        let command = Add { id: id.clone(), definition, seen: known.defined_at, bytes };
+        if let Some(answer) = ledger.submit(command).await? {
+            return Ok(answer);
+        }
+    }
+    Err(busy())
+}
+
+/// Makes a version CURRENT.
+pub(crate) async fn finalise(ledger: &Ledger, id: &EventTypeId, version: SchemaVersion) -> Result<Version> {
+    for _ in 0..TRIES_MAX {
+        let known = find(ledger, id)?;
+        let draft = known.version(version).filter(|version| version.status == VersionStatus::Finalising);
+        if let Some(draft) = draft.filter(|draft| is_above(&known, draft.definition.version)) {
+            refuse_if_broken(&known, &draft.definition)?;
+        }
+        if let Some(answer) = ledger.submit(Finalise { id: id.clone(), version, seen: known.defined_at }).await? {
+            return Ok(answer);
+        }
+    }
+    Err(busy())
+}
+
+/// Makes a CURRENT version DEPRECATED.
+pub(crate) async fn deprecate(ledger: &Ledger, id: &EventTypeId, version: SchemaVersion) -> Result<Version> {
+    ledger.submit(Deprecate { id: id.clone(), version }).await
+}
+
+/// Ends an event type.
+pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId) -> Result<EventType> {
+    ledger.submit(Archive(id.clone())).await
+}
+
+const FIRST: &str = "1.0";
+/// How often a request is looked at anew because the type changed under it, before it is told to come back.
+const TRIES_MAX: usize = 8;
+
+fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
+    ledger.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))
+}
+
+/// The highest finalised minor of a major.
+fn highest(known: &TypeEntry, major: u32) -> Option<&Version> {
+    let finalised = known.event_type.versions.iter().filter(|known| known.status != VersionStatus::Finalising);
+    finalised.filter(|known| known.definition.version.major == major).max_by_key(|known| known.definition.version)
+}
+
+fn is_above(known: &TypeEntry, version: SchemaVersion) -> bool {
+    highest(known, version.major).is_none_or(|highest| highest.definition.version < version)
+}
+
+fn refuse_if_broken(known: &TypeEntry, definition: &NewVersion) -> Result<()> {
+    let before = highest(known, definition.version.major).filter(|_| is_above(known, definition.version));
+    let target = known.event_type.definition.schema_target;
+    declared::refuse_broken(before.map_or_else(Vec::new, |old| schema::broken("", &old.definition, definition, target)))
+}
+
+fn busy() -> Error {
+    Error::new(Kind::Overloaded, "The event type keeps changing under this request; try again.").with_retry_after(1)
+}
+
+fn unfit(detail: &'static str) -> Error {
+    Error::new(Kind::InvalidState, detail)
+}
+
+/// A type that may still change.
+fn living(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
+    let known = decision.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))?;
+    if known.event_type.archived {
+        return Err(unfit("The event type is archived; it stays as it is."));
+    }
+    Ok(known)
+}
+
+fn change(decision: &mut Decision<'_>, id: &EventTypeId, versions: Vec<Version>) -> Result<()> {
+    decision.add_entry(Entry::VersionsChanged { event_type: id.clone(), versions }).map(|_| ())
+}
+
+struct Add {
+    id: EventTypeId,
+    definition: NewVersion,
+    /// The definition it was compared with.
+    seen: Position,
+    bytes: usize,
+}
+
+impl Command for Add {
+    /// `None`: look again.
+    type Answer = Option<Registered<Version>>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let known = living(decision, &self.id)?;
+        if let Some(version) = known.version(self.definition.version) {
+            if version.definition == self.definition {
+                return Ok(Some(Registered::Unchanged(version.clone())));
+            }
+            if version.status != VersionStatus::Finalising {
+                return Err(unfit("This version is finalised and never changes; add a higher one."));
+            }
+        }
+        if known.defined_at != self.seen {
+            return Ok(None);
+        }
+        if !is_above(&known, self.definition.version) {
+            let detail = "must be above the highest finalised minor of its major version";
+            return Err(Error::invalid("/version", detail));
+        }
+        let others = known.event_type.versions.iter().map(|version| &version.definition);
+        let others = others.filter(|other| other.version != self.definition.version);
+        declared::check_room(others.chain([&self.definition]))?;
+        let version = Version {
+            definition: self.definition.clone(),
+            status: VersionStatus::Finalising,
+            created_at: Timestamp::from_millis(decision.now()),
+            finalised_at: None,
+            deprecated_at: None,
+        };
+        change(decision, &self.id, vec![version.clone()])?;
+        Ok(Some(Registered::Created(version)))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+struct Finalise {
+    id: EventTypeId,
+    version: SchemaVersion,
+    /// The definition it was compared with.
+    seen: Position,
+}
+
+impl Command for Finalise {
+    /// `None`: look again.
+    type Answer = Option<Version>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let known = living(decision, &self.id)?;
+        let draft = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
+        if draft.status != VersionStatus::Finalising {
+            return Err(unfit("This version is finalised already."));
+        }
+        if !is_above(&known, self.version) {
+            return Err(unfit("A higher minor of this major version is finalised already; add one above it."));
+        }
+        if known.defined_at != self.seen {
+            return Ok(None);
+        }
+        let now = Timestamp::from_millis(decision.now());
+        let version = Version { status: VersionStatus::Current, finalised_at: Some(now), ..draft.clone() };
+        let before = known.event_type.versions.iter().filter(|version| version.status == VersionStatus::Current);
+        let before = before.filter(|version| version.definition.version.major == self.version.major);
+        let mut changed: Vec<_> = before.map(|version| deprecated(version, now)).collect();
+        changed.push(version.clone());
+        change(decision, &self.id, changed)?;
+        Ok(Some(version))
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
+fn deprecated(version: &Version, now: Timestamp) -> Version {
+    Version { status: VersionStatus::Deprecated, deprecated_at: Some(now), ..version.clone() }
+}
+
+struct Deprecate {
+    id: EventTypeId,
+    version: SchemaVersion,
+}
+
+impl Command for Deprecate {
+    type Answer = Version;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Version> {
+        let known = living(decision, &self.id)?;
+        let version = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
+        match version.status {
+            VersionStatus::Finalising => return Err(unfit("This version is still being finalised.")),
+            VersionStatus::Deprecated => return Err(unfit("This version is deprecated already.")),
+            VersionStatus::Current => (),
+        }
+        let version = deprecated(version, Timestamp::from_millis(decision.now()));
+        change(decision, &self.id, vec![version.clone()])?;
+        Ok(version)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
+struct Archive(EventTypeId);
+
+impl Command for Archive {
+    type Answer = EventType;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<EventType> {
+        living(decision, &self.0)?;
+        decision.add_entry(Entry::EventTypeArchived { event_type: self.0.clone() })?;
+        super::get(decision.registry(), &self.0)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}
