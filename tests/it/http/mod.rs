@@ -1,8 +1,13 @@
 //! The real program over HTTP, as a user runs it.
 
+mod cloudevents;
+mod edges;
 mod limits;
+mod manners;
 mod restart;
+mod seed000;
 mod waiting;
+mod wire;
 
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -32,11 +37,21 @@ impl Server {
 
     /// On a folder there is.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
+        Self::launch(folder, &[], arguments)
+    }
+
+    /// On a new folder, with environment variables.
+    pub(crate) fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::launch(TempDir::new().unwrap(), variables, arguments)
+    }
+
+    fn launch(folder: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let client = client();
         let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path())
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().with_extension("log")).unwrap())
             .spawn()
@@ -54,6 +69,12 @@ impl Server {
         // Whatever else it prints must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn logged(&self) -> String {
+        let folder = self.folder.as_ref().unwrap();
+        std::fs::read_to_string(folder.path().with_extension("log")).unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {
