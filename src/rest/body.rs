@@ -12,7 +12,7 @@ use contract::{Error, Kind, Violation};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -121,7 +121,14 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Error::new(Kind::Malformed, "The body is empty; send JSON.");
     }
-    if !error.is_data() {
+    if std::str::from_utf8(bytes).is_err() {
+        return Error::new(Kind::Malformed, "The body is not UTF-8.");
+    }
+    // The parser stops at the first thing it does not like. Text that is no JSON further on is no JSON all the same, and
+    // a value of the wrong type where a word is wanted looks like bad syntax to it.
+    let syntax = serde_json::from_slice::<IgnoredAny>(bytes).err();
+    let wrong_type = || error.to_string().starts_with("expected value");
+    if let Some(error) = syntax.as_ref().or_else(|| (!error.is_data() && !wrong_type()).then_some(error)) {
         let (line, column) = (error.line(), error.column());
         return Error::new(Kind::Malformed, format!("The body is not JSON: look at line {line}, column {column}."));
     }
@@ -161,6 +168,9 @@ fn refusal(pointer: &str, message: &str) -> Error {
     }
     if message.starts_with("UUID parsing failed") {
         return Error::invalid(pointer, "must be a UUID");
+    }
+    if message.starts_with("expected value") {
+        return Error::invalid(pointer, "has another type than it may have");
     }
     if message.starts_with("data did not match") {
         return Error::invalid(pointer, "has none of the forms it may have");
