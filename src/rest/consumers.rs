@@ -21,6 +21,9 @@ use uuid::Uuid;
 /// A consumer's body, CEL expression and all.
 const DEFINITION: Limit = Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
+/// Methods of one consumer.
+const METHODS: &str = "GET, HEAD, DELETE";
+
 /// A consumer, as seed 000 wraps it.
 #[derive(Serialize)]
 struct Data<'a> {
@@ -30,9 +33,9 @@ struct Data<'a> {
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/consumers", get(list).post(create))
-        .route("/v1/consumers/{id}", get(show).delete(remove).post(act))
+        .route("/v1/consumers/{id}", get(show).delete(remove).post(act).fallback(verb::others(METHODS)))
         .route("/v1/consumer-groups", get(list_groups))
-        .route("/v1/consumer-groups/{name}", get(show_group).post(act_on_group))
+        .route("/v1/consumer-groups/{name}", get(show_group).post(act_on_group).fallback(verb::others("GET, HEAD")))
 }
 
 async fn create(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
@@ -82,7 +85,7 @@ async fn act(
     match verb {
         Some("commit") => commit(&app, id_of(id)?, &headers, body).await,
         Some(_) => Err(verb::unknown()),
-        None => Ok(verb::not_allowed("GET, HEAD, DELETE")),
+        None => Ok(verb::not_allowed(METHODS)),
     }
 }
 

@@ -18,7 +18,9 @@ use http::HeaderMap;
 const DEFINITION: Limit = Limit { bytes: 2 * limits::SCHEMA_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<App> {
-    Router::new().route("/v1/event-types", get(list).post(register)).route("/v1/event-types/{id}", get(show).post(act))
+    Router::new()
+        .route("/v1/event-types", get(list).post(register))
+        .route("/v1/event-types/{id}", get(show).post(act).fallback(verb::others("GET, HEAD")))
 }
 
 async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {

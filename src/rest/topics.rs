@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/topics", get(list).post(register))
         .route("/v1/topics/segments", get(segments))
-        .route("/v1/topics/{id}", get(show).patch(change).post(act))
+        .route("/v1/topics/{id}", get(show).patch(change).post(act).fallback(verb::others(METHODS)))
 }
 
 async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {

@@ -1,8 +1,10 @@
 //! Verbs behind a colon: `/v1/consumers/{id}:commit` arrives as one piece of path and is taken apart here.
 
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use contract::{Error, Kind};
 use http::header::{ALLOW, HeaderValue};
+use std::future::{Ready, ready};
 
 use super::problem::Problem;
 
@@ -20,6 +22,14 @@ pub(crate) fn not_allowed(allowed: &'static str) -> Response {
     let mut response = Problem::from(Error::new(Kind::MethodNotAllowed, detail)).into_response();
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
+}
+
+/// The answer to every method that no handler takes: things take `allowed`, verbs are posted.
+pub(crate) fn others(allowed: &'static str) -> impl Fn(Path<String>) -> Ready<Response> + Clone {
+    move |Path(piece)| {
+        let allowed = if split(&piece).1.is_some() { "POST" } else { allowed };
+        ready(not_allowed(allowed))
+    }
 }
 
 /// The answer to a verb nobody knows.

@@ -240,7 +240,11 @@ async fn methods_media_types_and_encodings_have_their_edges() {
         ("OPTIONS", "/v1/topics", "GET,HEAD,POST"),
         ("POST", "/healthz", "GET,HEAD"),
         ("POST", "/v1/consumer-groups/g", "GET, HEAD"),
+        ("POST", "/v1/topics/{T}", "GET,HEAD,PATCH"),
         ("DELETE", "/v1/topics/{T}", "GET,HEAD,PATCH"),
+        ("PATCH", "/v1/consumers/{consumer}", "GET,HEAD,DELETE"),
+        ("PATCH", "/v1/consumers/{consumer}:commit", "POST"),
+        ("GET", "/v1/consumers/{consumer}:commit", "POST"),
     ] {
         let reply = stage.send(&stage.filled(&format!("{method} {path}")));
         let words =
