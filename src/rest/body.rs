@@ -110,7 +110,21 @@ async fn too_large(app: &App, mut body: Body, limit: Limit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
-/// Parses a JSON body.
+/// Parses a JSON object. A list is none, although the derived readers would take its items for members.
+pub(crate) fn object<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+    let object = json(bytes)?;
+    match is_object(bytes) {
+        true => Ok(object),
+        false => Err(Error::invalid("", "The body must be a JSON object.")),
+    }
+}
+
+/// Whether a text that is JSON is an object.
+pub(crate) fn is_object(text: &[u8]) -> bool {
+    text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+/// Parses JSON of any form.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }

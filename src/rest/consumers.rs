@@ -42,7 +42,7 @@ async fn create(State(app): State<App>, params: Params, headers: HeaderMap, body
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let consumer: NewConsumer = body::json(&held.bytes)?;
+    let consumer: NewConsumer = body::object(&held.bytes)?;
     let consumer = app.events().create_consumer(consumer).await?;
     Ok(rows::made(&Data { data: &consumer }, &format!("/v1/consumers/{}", consumer.id)))
 }
@@ -97,7 +97,7 @@ async fn commit(app: &App, consumer: Uuid, headers: &HeaderMap, body: Body) -> A
     }
     negotiate::expect_json(headers)?;
     let held = body::take(app, headers, body, DEFINITION).await?;
-    let Commit { offset } = body::json(&held.bytes)?;
+    let Commit { offset } = body::object(&held.bytes)?;
     let offset = offset.as_u64().map(Offset).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
     })?;
@@ -147,7 +147,7 @@ fn reset(bytes: &[u8]) -> Result<GroupReset> {
         offset: Option<Value>,
         time: Option<Timestamp>,
     }
-    let Reset { topic, offset, time } = body::json(bytes)?;
+    let Reset { topic, offset, time } = body::object(bytes)?;
     let to = match (&offset, time) {
         (None, Some(time)) => ResetTo::Time(time),
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,

@@ -38,7 +38,7 @@ async fn register(State(app): State<App>, params: Params, headers: HeaderMap, bo
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let event_type: NewEventType = body::json(&held.bytes)?;
+    let event_type: NewEventType = body::object(&held.bytes)?;
     let location = format!("/v1/event-types/{}", event_type.id);
     match app.events().register_event_type(event_type).await? {
         Registered::Created(event_type) => Ok(rows::made(&event_type, &location)),

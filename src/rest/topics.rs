@@ -43,7 +43,7 @@ async fn register(State(app): State<App>, params: Params, headers: HeaderMap, bo
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let topic: NewTopic = body::json(&held.bytes)?;
+    let topic: NewTopic = body::object(&held.bytes)?;
     match app.events().register_topic(topic).await? {
         Registered::Created(topic) => Ok(rows::made(&topic, &format!("/v1/topics/{}", topic.definition.id))),
         Registered::Unchanged(topic) => rows::shown(&topic),
@@ -67,7 +67,7 @@ async fn change(
     negotiate::expect_json(&headers)?;
     let id = TopicId::parse(&id)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let change: TopicChange = body::json(&held.bytes)?;
+    let change: TopicChange = body::object(&held.bytes)?;
     rows::shown(&app.events().change_topic(&id, change).await?)
 }
 

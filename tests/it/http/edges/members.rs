@@ -138,6 +138,7 @@ const EVENT: &str = r#"
     deduplicationId = "{600}" -> 422 VALIDATION_ERROR /deduplicationId
     requestId = "\u0000" -> 422 VALIDATION_ERROR /requestId
     actor = "canary" -> 422 VALIDATION_ERROR /actor
+    actor = ["user","x"] -> 422 VALIDATION_ERROR /actor
     actor = {} -> 422 VALIDATION_ERROR /actor/type
     actor = {"type":"user"} -> 422 VALIDATION_ERROR /actor/id
     actor = {"type":"canary","id":"x"} -> 422 VALIDATION_ERROR /actor/type
@@ -180,6 +181,7 @@ const TOPIC_TABLE: &str = r#"
     streaming = null -> 422 VALIDATION_ERROR /streaming
     streaming = false -> 422 VALIDATION_ERROR /streaming
     streaming = "canary" -> 422 VALIDATION_ERROR /streaming
+    streaming = ["file"] -> 422 VALIDATION_ERROR /streaming
     streaming = {"type":"canary"} -> 422 VALIDATION_ERROR /streaming/type
     streaming = {"type":"database"} -> 422 VALIDATION_ERROR /streaming/type
     streaming = {"type":7} -> 422 VALIDATION_ERROR /streaming
@@ -335,9 +337,10 @@ const BODY: &str = r#"
     {method} {path} -> 400 MALFORMED
     {method} {path} canary -> 400 MALFORMED
     {method} {path} {"a": -> 400 MALFORMED
-    {method} {path} {"a":1} {} -> 422 VALIDATION_ERROR
+    {method} {path} {"a":1} {} -> 400 MALFORMED
     {method} {path} {'a':1} -> 400 MALFORMED
     {method} {path} [] -> 422 VALIDATION_ERROR
+    {method} {path} [[]] -> 422 VALIDATION_ERROR
     {method} {path} null -> 422 VALIDATION_ERROR
     {method} {path} "canary" -> 422 VALIDATION_ERROR
     {method} {path} 7 -> 422 VALIDATION_ERROR
@@ -353,5 +356,7 @@ const BATCH: &str = r#"
     POST /v1/events:batch {"events":[],"events":[]} -> 422 VALIDATION_ERROR /events
     POST /v1/events:batch {"events":[],"surprise":1} -> 422 VALIDATION_ERROR /surprise
     POST /v1/events:batch {"events":[null]} -> 207
+    POST /v1/events:batch {"events":[[null,"{E}",null,null,"s","s",null,"{tenant}",null,null,null,null,null,null,null,null,null,null,{},{}]]} -> 207
+    POST /v1/events [null,"{E}",null,null,"s","s",null,"{tenant}",null,null,null,null,null,null,null,null,null,null,{},{}] -> 422 VALIDATION_ERROR
     POST /v1/events:batch {"events":[7,"canary",[],{}]} -> 207
 "#;
