@@ -13,6 +13,7 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
@@ -71,10 +72,14 @@ impl Server {
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
     }
 
+    /// Where its log goes.
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.folder.as_ref().unwrap().path().with_extension("log")
+    }
+
     /// What it has logged so far.
     pub(crate) fn logged(&self) -> String {
-        let folder = self.folder.as_ref().unwrap();
-        std::fs::read_to_string(folder.path().with_extension("log")).unwrap()
+        std::fs::read_to_string(self.log_path()).unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {
