@@ -32,9 +32,6 @@ pub(crate) struct Held {
 /// Room is taken in pieces of this size, where the length is not known beforehand.
 const ROOM_STEP: usize = 64 * 1024;
 
-/// Most bytes of a refused body that are read and thrown away.
-const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
-
 /// Takes in a body.
 pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -42,7 +39,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
     }
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit.bytes) {
-        return Err(too_large(app, body, limit).await);
+        return Err(too_large(limit));
     }
     let mut room = app.room_for(announced.unwrap_or(ROOM_STEP))?;
     let mut arriving = Arriving { app, body, room_bytes: announced.unwrap_or(ROOM_STEP) };
@@ -54,7 +51,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
     while let Some(piece) = arriving.next().await? {
         whole.extend_from_slice(&piece);
         if whole.len() > limit.bytes {
-            return Err(too_large(app, arriving.body, limit).await);
+            return Err(too_large(limit));
         }
         if whole.len() > arriving.room_bytes {
             let more = whole.len() - arriving.room_bytes + ROOM_STEP;
@@ -63,7 +60,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
         }
     }
     if whole.len() > limit.bytes {
-        return Err(too_large(app, arriving.body, limit).await);
+        return Err(too_large(limit));
     }
     Ok(Held { bytes: whole.freeze(), _room: room })
 }
@@ -99,14 +96,7 @@ pub(crate) async fn next_piece(app: &App, body: &mut Body) -> Result<Option<Byte
     }
 }
 
-/// Refuses a body, after reading on for a while: a peer that is still sending would never see the answer.
-async fn too_large(app: &App, mut body: Body, limit: Limit) -> Problem {
-    let mut passed = 0;
-    while passed < PASSED_OVER_MAX
-        && let Ok(Some(piece)) = next_piece(app, &mut body).await
-    {
-        passed += piece.len();
-    }
+fn too_large(limit: Limit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 

@@ -92,6 +92,42 @@ fn a_body_that_stops_is_answered_and_let_go() {
 }
 
 #[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let server = Server::start(&[]);
+    let body = vec![b' '; 8 * 1024 * 1024];
+    let long = format!("/v1/events?x={}", "x".repeat(20_000));
+    for (target, media, status) in [
+        ("/nowhere", "application/json", 404),
+        ("/v1/log", "application/json", 405),
+        ("/v1/events?surprise=1", "application/json", 422),
+        ("/v1/events", "text/xml", 415),
+        ("/v1/events", "application/json", 413),
+        ("/v1/events:batch", "application/json", 400),
+        (&long, "application/json", 414),
+    ] {
+        let mut wire = Wire::to(&server);
+        for _ in 0..3 {
+            wire.request("POST", target, &[("content-type", media)], &body);
+            assert_eq!(wire.reply(false).status, status, "{target}");
+        }
+        // The connection is as good as before.
+        wire.request("GET", "/healthz", &[], b"");
+        assert_eq!(wire.reply(false).status, 200, "{target}");
+    }
+}
+
+#[test]
+fn a_body_without_end_is_not_read_for_ever() {
+    let server = Server::start(&[]);
+    let mut wire = Wire::to(&server);
+    wire.send(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    let sent = (0..1000).take_while(|_| wire.send(&chunk)).count();
+    assert!((64..200).contains(&sent), "{sent} MiB were taken");
+    is_served(&server);
+}
+
+#[test]
 fn a_body_that_breaks_off_changes_nothing() {
     let server = Server::start(&[]);
     let body = json!({"id": CREATED}).to_string();
