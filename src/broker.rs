@@ -164,6 +164,11 @@ impl Broker {
         self.policy.config.consumer.max_limit
     }
 
+    /// What is in force.
+    pub(crate) const fn config(&self) -> &Config {
+        &self.policy.config
+    }
+
     /// Registers what the configuration declares. A declared topic that exists is changed to what is declared, where
     /// that may change.
     async fn declare(&self) -> Result<(), OpenError> {

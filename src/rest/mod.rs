@@ -18,6 +18,7 @@ mod health;
 mod import;
 mod incoming;
 mod negotiate;
+mod openapi;
 mod params;
 mod problem;
 mod read;
@@ -105,6 +106,7 @@ fn router(app: &App) -> Router {
         .merge(event_types::routes())
         .merge(consumers::routes())
         .merge(health::routes())
+        .merge(openapi::routes(app))
         .with_state(app.clone());
     match cors(&app.options.allowed_origins) {
         Some(cors) => router.layer(cors),

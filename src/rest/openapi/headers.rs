@@ -1,0 +1,71 @@
+//! Headers of answers.
+//!
+//! A header stands once among the components; answers refer to it.
+
+use super::problems::TRACE_ID;
+use super::shape::{Shape, number, patterned, text, word};
+use serde_json::{Value, json};
+use utoipa::openapi::header::{Header, HeaderBuilder};
+use utoipa::openapi::{Ref, ResponseBuilder};
+
+/// The header of this name.
+pub(super) fn reference(name: &str) -> Ref {
+    Ref::new(format!("#/components/headers/{name}"))
+}
+
+/// The answer with what every answer carries.
+pub(super) fn on_every(response: ResponseBuilder) -> ResponseBuilder {
+    ["X-Trace-Id", "traceparent"]
+        .into_iter()
+        .fold(response, |response, name| response.header_ref(name, reference(name)))
+}
+
+/// Every header an answer may carry.
+pub(super) fn all() -> Vec<(&'static str, Header)> {
+    let trace_parent = format!("00-{TRACE_ID}-00f067aa0ba902b7-01");
+    let location = "Where the thing can be read.";
+    vec![
+        header("X-Trace-Id", "The trace: that of the request's `traceparent`, or a new one.", json!(TRACE_ID), |it| {
+            patterned("^[0-9a-f]{32}$", it)
+        }),
+        header("traceparent", "The trace and the server's span in it, as W3C writes it.", json!(trace_parent), |it| {
+            patterned("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", it)
+        }),
+        header("Location", location, json!("/v1/events/550e8400-e29b-41d4-a716-446655440000"), text),
+        header("Idempotent-Replayed", "The event was stored before; this is the stored one.", json!("true"), yes),
+        header(
+            "Payload-Mismatch",
+            "The first submission's `data` was another; the topic flags it.",
+            json!("true"),
+            yes,
+        ),
+        header("Deprecation", DEPRECATION, json!("@1764763200"), text),
+        header("Retry-After", "Seconds after which to try again.", json!(1), |it| number(0..=86_400, it)),
+        header("Allow", "The methods the path takes.", json!("GET, HEAD"), text),
+        header("Next-Offset", "Where the next read goes on.", json!(12_345), |it| number(0..=MAX, it)),
+        header("Tail", "The last number there is.", json!(12_345), |it| number(0..=MAX, it)),
+        header("ETag", "Changes with the document.", json!("\"5f1c2a9be0d34c77\""), text),
+        header("Cache-Control", "Whether the answer may be kept.", json!("no-cache"), text),
+        header("Content-Security-Policy", "What the page may load: nothing from elsewhere.", json!(POLICY), text),
+    ]
+}
+
+const MAX: u64 = i64::MAX as u64;
+const POLICY: &str = "default-src 'none'; script-src 'self'";
+const DEPRECATION: &str = "There where the event was published under a DEPRECATED version of its type's schema: move on \
+    to the CURRENT one.";
+
+fn yes(description: &str) -> Shape {
+    word(&["true"], description)
+}
+
+fn header(
+    name: &'static str,
+    description: &str,
+    example: Value,
+    shape: impl FnOnce(&str) -> Shape,
+) -> (&'static str, Header) {
+    let shape = shape(description).like(example.clone());
+    let header = HeaderBuilder::new().description(Some(description)).schema(Some(shape)).example(Some(example));
+    (name, header.build())
+}

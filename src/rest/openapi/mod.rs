@@ -1,0 +1,147 @@
+//! The OpenAPI document, and Swagger UI to read it with.
+//!
+//! - Built once, when the server starts, with the limits that are in force; served as bytes with an `ETag`.
+//! - [`operations`] says what there is, file by file as in `rest`; [`schemas`] what it looks like; [`problems`] how it
+//!   is refused. `shape`, `operation`, `parameters` and `headers` are the words those are written in.
+//! - The tests hold the document against the routes, the contract's types and the answers of the real server.
+
+mod docs;
+mod examples;
+mod headers;
+mod operation;
+mod operations;
+mod parameters;
+mod problems;
+mod schemas;
+mod shape;
+
+use super::App;
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::get;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::{HeaderMap, StatusCode};
+use problems::Shared;
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{ComponentsBuilder, Info, InfoBuilder, License, OpenApi, OpenApiBuilder, Paths, Server};
+
+/// Limits that the configuration sets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Largest and usual `limit`.
+    limit_max: u64,
+    limit_default: u64,
+    /// Longest and usual wait of a poll, in seconds.
+    wait_max: u64,
+    wait_default: u64,
+    /// Most events of a batch, and most bytes.
+    batch_max: usize,
+    batch_bytes_max: usize,
+}
+
+impl Bounds {
+    fn of(app: &App) -> Self {
+        let config = app.broker.config();
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        Self {
+            limit_max: count(config.consumer.max_limit),
+            limit_default: count(app.options.limit_default),
+            wait_max: config.polling.max_timeout_secs,
+            wait_default: app.options.wait_default.as_secs(),
+            batch_max: config.batch.max_size,
+            batch_bytes_max: app.options.batch_bytes_max,
+        }
+    }
+}
+
+/// The document as it is served.
+#[derive(Clone)]
+struct Served {
+    bytes: Bytes,
+    tag: HeaderValue,
+}
+
+pub(super) fn routes(app: &App) -> Router<App> {
+    let served = Served::of(&document(&Bounds::of(app)));
+    Router::new()
+        .route("/v1/openapi.json", get(move |headers: HeaderMap| async move { served.answer(&headers) }))
+        .merge(docs::routes())
+}
+
+impl Served {
+    fn of(document: &OpenApi) -> Self {
+        let bytes = Bytes::from(serde_json::to_vec(document).unwrap_or_default());
+        let digest = blake3::hash(&bytes).to_hex();
+        let tag = format!("\"{}\"", digest.get(..16).unwrap_or_default());
+        Self { bytes, tag: HeaderValue::from_str(&tag).unwrap_or_else(|_| HeaderValue::from_static("\"\"")) }
+    }
+
+    fn answer(&self, headers: &HeaderMap) -> Response {
+        let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+        let mut known = known.flat_map(|tags| tags.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
+        let is_known = known.any(|tag| tag == "*" || self.tag == tag);
+        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.bytes.clone()) });
+        let headers = response.headers_mut();
+        headers.insert(ETAG, self.tag.clone());
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        match is_known {
+            true => *response.status_mut() = StatusCode::NOT_MODIFIED,
+            false => {
+                headers.insert(CONTENT_TYPE, super::negotiate::JSON);
+            }
+        }
+        response
+    }
+}
+
+/// The whole document.
+fn document(bounds: &Bounds) -> OpenApi {
+    let (mut paths, mut shared) = (Paths::new(), Shared::default());
+    for operation in operations::all(bounds) {
+        operation.put(&mut paths, &mut shared);
+    }
+    let mut components = ComponentsBuilder::new().responses_from_iter(shared.into_responses());
+    for (name, schema) in schemas::all(bounds) {
+        components = components.schema(name, schema);
+    }
+    for (name, parameter) in parameters::shared(bounds) {
+        components = components.parameter(name, parameter);
+    }
+    for (name, header) in headers::all() {
+        components = components.header(name, header);
+    }
+    let tags = operations::TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build());
+    OpenApiBuilder::new()
+        .info(info())
+        .servers(Some([Server::new("/")]))
+        .tags(Some(tags))
+        .paths(paths)
+        .components(Some(components.build()))
+        .build()
+}
+
+const ABOUT: &str = "Keeps every event typed, ordered and durable.
+
+Programs publish events of registered types; the broker validates them, gives them their numbers and keeps them in an \
+append-only log. Others list them, wait for them, follow them, and replay them from any offset.
+
+**Bodies** are JSON in camelCase. Members a request does not know are refused by name, except inside `data` and \
+`context`; so are unknown query parameters. Times are RFC 3339; answers print UTC with milliseconds. Names are \
+[GTS](https://github.com/globalTypeSystem/gts-spec/) identifiers. A `:verb` at the end of a path may also be written \
+`%3Averb`.
+
+**Refusals** are RFC 9457 problem documents (`application/problem+json`). Programs branch on the code, the last part of \
+`type`. A refusal changed nothing, unless its code says otherwise. The codes:";
+
+fn info() -> Info {
+    let mut license = License::new("Apache-2.0");
+    license.identifier = Some("Apache-2.0".to_owned());
+    InfoBuilder::new()
+        .title("Event Broker")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(format!("{ABOUT}\n\n{}", problems::table())))
+        .license(Some(license))
+        .build()
+}

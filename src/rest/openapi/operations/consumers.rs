@@ -1,0 +1,104 @@
+//! Consumers, and the groups whose offset they share.
+
+use crate::rest::openapi::examples::{self, CONSUMER_ID};
+use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
+use crate::rest::openapi::parameters::{path, query};
+use crate::rest::openapi::shape::{any_text, uuid};
+use contract::Kind;
+use serde_json::json;
+use utoipa::openapi::HttpMethod::{Delete, Get, Post};
+use utoipa::openapi::path::Parameter;
+
+pub(super) const TAG: &str = "Consumers";
+const GROUP: &str = "tenant-service-instances";
+
+pub(super) fn all() -> Vec<Op> {
+    vec![create(), list(), show(), remove(), commit(), list_groups(), show_group(), reset()]
+}
+
+fn id() -> Parameter {
+    path("id", uuid("The consumer."), "The consumer's id. One that is no UUID is not found.", CONSUMER_ID)
+}
+
+fn name() -> Parameter {
+    path("name", any_text("The group.").not_empty(), "The group's name, percent-encoded where it must be.", GROUP)
+}
+
+fn consumer() -> serde_json::Value {
+    json!({"data": examples::consumer()})
+}
+
+fn create() -> Op {
+    op(Post, "/v1/consumers", "createConsumer", "Create a consumer")
+        .about(
+            "Makes a consumer: a filter and a session under an id, to poll with. It lives for its session, which every poll \
+            and commit begins anew. To change a filter, make another consumer and delete this one.",
+        )
+        .body(Body::about("The consumer.").of(JSON, "NewConsumer", examples::new_consumer()))
+        .answers(201, Answer::json("Made.", "ConsumerData", consumer()).with(&["Location"]))
+        .refuses(&[Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn list() -> Op {
+    let which = "Consumers of this group.";
+    op(Get, "/v1/consumers", "listConsumers", "List consumers")
+        .about("Live consumers in order of their ids.")
+        .takes(query("consumerGroup", any_text(which), which, GROUP))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of consumers.", "Consumers", examples::page_of(examples::consumer())))
+        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+}
+
+fn show() -> Op {
+    op(Get, "/v1/consumers/{id}", "getConsumer", "Read a consumer")
+        .about("One consumer. Deleted or expired, it is not found.")
+        .takes(id())
+        .answers(200, Answer::json("The consumer.", "ConsumerData", consumer()))
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn remove() -> Op {
+    op(Delete, "/v1/consumers/{id}", "deleteConsumer", "Delete a consumer")
+        .about("Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay.")
+        .takes(id())
+        .answers(204, Answer::about("It is gone."))
+        .refuses(&[Kind::NotFound, Kind::Validation, Kind::Overloaded])
+}
+
+fn commit() -> Op {
+    op(Post, "/v1/consumers/{id}:commit", "commitOffset", "Commit an offset")
+        .about(
+            "Records how far the consumer's group has come in its topic. Never backwards: a late commit changes nothing and \
+            answers what is.",
+        )
+        .takes(id())
+        .body(Body::about("How far it has come.").of(JSON, "Commit", json!({"offset": 12_345})))
+        .answers(200, Answer::json("How far the group has come.", "GroupTopic", examples::group_topic()))
+        .refuses(&[Kind::InvalidOffset, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn list_groups() -> Op {
+    op(Get, "/v1/consumer-groups", "listConsumerGroups", "List groups")
+        .about("Groups in order of their names: those with a live consumer or an offset.")
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of groups.", "ConsumerGroups", examples::page_of(examples::group())))
+        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+}
+
+fn show_group() -> Op {
+    op(Get, "/v1/consumer-groups/{name}", "getConsumerGroup", "Read a group")
+        .about("How far a group has come in each of its topics, how far behind it is, and who reads there.")
+        .takes(name())
+        .answers(200, Answer::json("The group.", "ConsumerGroup", examples::group()))
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn reset() -> Op {
+    let example = json!({"topic": examples::TOPIC, "offset": "earliest"});
+    op(Post, "/v1/consumer-groups/{name}:reset", "resetConsumerGroup", "Move a group's offset")
+        .about("Moves a group's offset, back or forth: to an offset, to either end, to a time. Makes the group if need be.")
+        .takes(name())
+        .body(Body::about("Where to.").of(JSON, "GroupReset", example))
+        .answers(200, Answer::json("The group as it is now.", "ConsumerGroup", examples::group()))
+        .refuses(&[Kind::InvalidOffset, Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
+}

@@ -1,0 +1,125 @@
+//! Event types, and the versions of their schemas.
+
+use crate::rest::openapi::examples::{self, CREATED, TOPIC};
+use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
+use crate::rest::openapi::parameters::{path, query};
+use crate::rest::openapi::schemas::ids;
+use contract::Kind;
+use serde_json::Value;
+use utoipa::openapi::HttpMethod::{Get, Post};
+use utoipa::openapi::path::Parameter;
+
+pub(super) const TAG: &str = "Event types";
+
+pub(super) fn all() -> Vec<Op> {
+    vec![list(), register(), show(), archive(), add_version(), show_version(), finalise(), deprecate()]
+}
+
+fn id() -> Parameter {
+    path("id", ids::id("The event type."), "The event type's id.", CREATED)
+}
+
+fn version() -> Parameter {
+    path("version", ids::version("Which version."), "Which version.", "1.1")
+}
+
+fn list() -> Op {
+    let which = "Types of this id, or matching this pattern.";
+    op(Get, "/v1/event-types", "listEventTypes", "List event types")
+        .about("Event types in order of their ids.")
+        .takes(query("type", ids::pattern("Which types."), which, "gts.hyperspot.core.events.type.v1~vendor.*"))
+        .takes(query("topic", ids::topic_id("A topic."), "Types whose events go to this topic.", TOPIC))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of event types.", "EventTypes", examples::page_of(examples::event_type())))
+        .refuses(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn register() -> Op {
+    op(Post, "/v1/event-types", "registerEventType", "Register an event type")
+        .about("Registers an event type. The same definition again changes nothing; another one is refused.")
+        .body(Body::about("The event type.").of(JSON, "NewEventType", examples::new_event_type()))
+        .answers(201, Answer::json("Registered now.", "EventType", examples::event_type()).with(&["Location"]))
+        .answers(200, Answer::json("The same was registered before.", "EventType", examples::event_type()))
+        .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn show() -> Op {
+    op(Get, "/v1/event-types/{id}", "getEventType", "Read an event type")
+        .about("One event type as it is registered, with its versions.")
+        .takes(id())
+        .answers(200, Answer::json("The event type.", "EventType", examples::event_type()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn archive() -> Op {
+    op(Post, "/v1/event-types/{id}:archive", "archiveEventType", "Archive an event type")
+        .about("Ends an event type: it takes no more events and no more versions. What is stored stays.")
+        .takes(id())
+        .answers(200, Answer::json("The event type as it is now.", "EventType", archived()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
+}
+
+fn archived() -> Value {
+    let mut archived = examples::event_type();
+    archived["archived"] = true.into();
+    archived
+}
+
+fn add_version() -> Op {
+    op(Post, "/v1/event-types/{id}/versions", "addVersion", "Add a schema version")
+        .about(
+            "Adds a version of the type's schema, FINALISING at first. While it is, another definition of the same version \
+            takes its place; the same again changes nothing. A minor version must take every event that the one before it \
+            takes, or it is refused with what broke.",
+        )
+        .takes(id())
+        .body(Body::about("The version.").of(JSON, "NewVersion", examples::new_version()))
+        .answers(201, Answer::json("Added, or replaced.", "Version", draft()).with(&["Location"]))
+        .answers(200, Answer::json("The same was there before.", "Version", draft()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn draft() -> Value {
+    let mut draft = examples::new_version();
+    draft["status"] = "FINALISING".into();
+    draft["createdAt"] = examples::REGISTERED_AT.into();
+    draft
+}
+
+fn show_version() -> Op {
+    op(Get, "/v1/event-types/{id}/versions/{version}", "getVersion", "Read a schema version")
+        .about("One version of the type's schema.")
+        .takes(id())
+        .takes(version())
+        .answers(200, Answer::json("The version.", "Version", examples::version()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn finalise() -> Op {
+    on_version(
+        op(Post, "/v1/event-types/{id}/versions/{version}:finalise", "finaliseVersion", "Finalise a schema version")
+            .about(
+                "Makes a FINALISING version CURRENT, and the CURRENT one of the same major DEPRECATED, in one step.",
+            ),
+        examples::version(),
+    )
+}
+
+fn deprecate() -> Op {
+    let mut deprecated = examples::version();
+    deprecated["status"] = "DEPRECATED".into();
+    deprecated["deprecatedAt"] = examples::OCCURRED_AT.into();
+    on_version(
+        op(Post, "/v1/event-types/{id}/versions/{version}:deprecate", "deprecateVersion", "Deprecate a schema version")
+            .about("Makes a CURRENT version DEPRECATED: it is still accepted, and whoever uses it is told to move on."),
+        deprecated,
+    )
+}
+
+fn on_version(operation: Op, answer: Value) -> Op {
+    operation
+        .takes(id())
+        .takes(version())
+        .answers(200, Answer::json("The version as it is now.", "Version", answer))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
+}

@@ -1,0 +1,109 @@
+//! Publishing.
+
+use crate::rest::openapi::Bounds;
+use crate::rest::openapi::examples;
+use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
+use crate::rest::openapi::parameters::{query, timeout};
+use crate::rest::openapi::shape::{any_text, either, named, word};
+use contract::{Kind, limits};
+use serde_json::json;
+use utoipa::openapi::HttpMethod::Post;
+
+pub(super) const TAG: &str = "Publish";
+
+const CLOUD_EVENT: &str = "application/cloudevents+json";
+const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+
+pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
+    vec![publish(bounds), batch(bounds), import()]
+}
+
+const PUBLISH: &str = "Stores one event. An answer of 201 or 200 means that it is on disk.
+
+The same submission again is answered with the stored event (200, `Idempotent-Replayed`). Two submissions are the same \
+when their `id`, topic, `type`, `tenant`, `subject`, `occurredAt` and `Producer-Id` are, or, where there is one, their \
+`deduplicationId`, topic and `tenant`; for as long as the topic remembers (`idempotentRetention`).
+
+CloudEvents are taken in all three modes. In binary mode the attributes are `ce-` headers (`ce-specversion: 1.0`, \
+`ce-type`, `ce-source`, …), percent-encoded, and the body is `data`. Several CloudEvents in one body are a batch, and are \
+answered like one (207).";
+
+const WAIT: &str = "How long to wait for the projections of `waitFor`.";
+
+const ONE_EVENT: &str = "An event, or CloudEvents. `application/json` where no `Content-Type` is given.";
+
+fn publish(bounds: &Bounds) -> Op {
+    let stored = "Stored before; this is the stored event.";
+    op(Post, "/v1/events", "publishEvent", "Publish one event")
+        .about(PUBLISH)
+        .takes_shared(&["Producer-Id", "waitFor"])
+        .takes(timeout(bounds, bounds.wait_default, WAIT))
+        .body(
+            Body::about(ONE_EVENT)
+                .of(JSON, "NewEvent", examples::new_event())
+                .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
+                .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
+        )
+        .answers(201, Answer::json("Stored now.", "Event", examples::event()).with(&["Location", "Deprecation"]))
+        .answers(
+            200,
+            Answer::json(stored, "Event", examples::event()).with(&[
+                "Location",
+                "Idempotent-Replayed",
+                "Payload-Mismatch",
+                "Deprecation",
+            ]),
+        )
+        .answers(207, Answer::json("What became of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
+        .refuses(&[Kind::InvalidType, Kind::InvalidSequence, Kind::BatchTooLarge, Kind::NotAcceptable])
+        .refuses(&[Kind::SequenceExists, Kind::ExpectedSequence, Kind::EventIdReuse, Kind::Trimmed])
+        .refuses(&[Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn batch(bounds: &Bounds) -> Op {
+    let about = format!(
+        "Stores up to {} events, {} bytes of them at most. The events of one topic are stored together or not at all: \
+        where one is refused, its siblings get 424 and are not written. With `atomic=all` that goes for the whole \
+        request. Duplicates count as succeeded and abort nothing. Each event has its result, in the order they were sent.",
+        bounds.batch_max, bounds.batch_bytes_max
+    );
+    let atomic = "Store all events or none, whichever their topics.";
+    op(Post, "/v1/events:batch", "publishBatch", "Publish several events")
+        .about(about)
+        .takes(query("atomic", word(&["all"], atomic), atomic, "all"))
+        .takes_shared(&["Producer-Id", "waitFor"])
+        .takes(timeout(bounds, bounds.wait_default, WAIT))
+        .body(
+            Body::about("The events. `application/json` where no `Content-Type` is given.")
+                .of(JSON, "NewBatch", examples::new_batch())
+                .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
+        )
+        .answers(207, Answer::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
+        .refuses(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn import() -> Op {
+    let about = format!(
+        "Loads history: events one per line, of any number, in the order they come, as they are published or as they were \
+        read from a broker. `occurredAt` and ids are kept. Each event stands by itself; one that is refused is reported by \
+        its line, and the rest goes on. The answer begins before the body ends and tells how far it has come, line by \
+        line; its last line says `done`. An import that broke off is repeated whole. A line may have at most {} bytes.",
+        limits::EVENT_BYTES_MAX + 64 * 1024
+    );
+    let lines = || any_text("Events as JSON, one per line.").like(examples::import_lines());
+    let one = either([named("NewEvent"), named("Event")], "A single event.").like(examples::new_event());
+    let report = any_text("Lines of JSON: refusals by line, and how far the import has come.");
+    let mut body = Body::about("Events as JSON, one per line.").shaped(JSON, one, examples::new_event());
+    for media in ["application/x-ndjson", "application/ndjson", "application/jsonl"] {
+        body = body.shaped(media, lines(), examples::import_lines());
+    }
+    let progress = Answer::about("How it goes, as it goes.");
+    op(Post, "/v1/events:import", "importEvents", "Load history")
+        .about(about)
+        .body(body)
+        .answers(
+            200,
+            progress.shaped("application/x-ndjson", report.like(examples::import_report()), examples::import_report()),
+        )
+        .refuses(&[Kind::Validation])
+}

@@ -1,0 +1,34 @@
+//! Operations: a file per resource, as beside it in `rest`.
+
+mod consumers;
+mod event_types;
+mod events;
+mod pages;
+mod reading;
+mod topics;
+
+use super::Bounds;
+use super::operation::Op;
+
+/// The chapters, in order.
+pub(super) const TAGS: [(&str, &str); 6] = [
+    (events::TAG, "Publish events: one, several, or history."),
+    (reading::TAG, "Read events: a topic, an aggregate, one event, the whole log; now, or as soon as there are any."),
+    (topics::TAG, "Topics: named append-only streams with their own order and retention."),
+    (event_types::TAG, "Event types: what events of a name may look like, version by version."),
+    (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
+    (pages::TAG, "Health, this document, and the pages for people."),
+];
+
+/// Every operation.
+pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
+    let chapters = [
+        (events::TAG, events::all(bounds)),
+        (reading::TAG, reading::all(bounds)),
+        (topics::TAG, topics::all()),
+        (event_types::TAG, event_types::all()),
+        (consumers::TAG, consumers::all()),
+        (pages::TAG, pages::all()),
+    ];
+    chapters.into_iter().flat_map(|(tag, operations)| operations.into_iter().map(move |it| it.tagged(tag))).collect()
+}

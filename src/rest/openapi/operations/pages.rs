@@ -1,0 +1,78 @@
+//! Health, the document itself, and the pages for people.
+
+use crate::rest::openapi::operation::{Answer, Op, op};
+use crate::rest::openapi::parameters::{header, path};
+use crate::rest::openapi::shape::any_text;
+use contract::Kind;
+use serde_json::json;
+use utoipa::openapi::HttpMethod::Get;
+
+pub(super) const TAG: &str = "Server";
+const PAGE: &str = "<!DOCTYPE html><html lang=\"en\"><head><title>Swagger UI</title></head><body></body></html>";
+
+pub(super) fn all() -> Vec<Op> {
+    vec![alive(), ready(), document(), root(), docs(), docs_page(), docs_file()]
+}
+
+fn alive() -> Op {
+    op(Get, "/healthz", "isAlive", "Does the process live?")
+        .about("Answers as long as the process does.")
+        .answers(200, Answer::json("It lives.", "Health", json!({"status": "ok"})))
+}
+
+fn ready() -> Op {
+    op(Get, "/readyz", "isReady", "Can it be asked for work?")
+        .about("Ready while every log can be written and the server is not on its way out.")
+        .answers(200, Answer::json("It is ready.", "Health", json!({"status": "ready"})))
+}
+
+fn document() -> Op {
+    let known = "An `ETag` of an answer before: the document is sent only if it is another by now.";
+    let example = json!({"openapi": "3.1.0", "info": {"title": "Event Broker", "version": "0.1.0"}, "paths": {}});
+    op(Get, "/v1/openapi.json", "getDocument", "This document")
+        .about("The OpenAPI document of this server, with the limits that are in force.")
+        .takes(header("If-None-Match", any_text(known), known, "\"5f1c2a9be0d34c77\""))
+        .answers(200, Answer::json("The document.", "Document", example).with(&["ETag", "Cache-Control"]))
+        .answers(304, Answer::about("It is the one the caller has.").with(&["ETag", "Cache-Control"]))
+}
+
+fn root() -> Op {
+    op(Get, "/", "getRoot", "The first page")
+        .about("Leads to the documentation.")
+        .answers(303, Answer::about("See `/docs/`.").with(&["Location"]))
+}
+
+fn docs() -> Op {
+    op(Get, "/docs", "getDocs", "Swagger UI")
+        .about("Leads to `/docs/`.")
+        .answers(303, Answer::about("See `/docs/`.").with(&["Location"]))
+}
+
+fn docs_page() -> Op {
+    op(Get, "/docs/", "getDocsPage", "Swagger UI")
+        .about("This document to read and to try. Nothing of the page is fetched from elsewhere.")
+        .answers(200, page("text/html", PAGE))
+}
+
+fn docs_file() -> Op {
+    let name = "A file of the page.";
+    op(Get, "/docs/{file}", "getDocsFile", "Files of Swagger UI")
+        .about("What the page is made of.")
+        .takes(path("file", any_text(name).not_empty(), name, "swagger-ui.css"))
+        .answers(
+            200,
+            page("text/css", ".swagger-ui {}")
+                .shaped("text/html", content(PAGE), json!(PAGE))
+                .shaped("text/javascript", content("window.onload = () => {};"), json!("window.onload = () => {};"))
+                .shaped("image/png", content("PNG"), json!("PNG")),
+        )
+        .refuses(&[Kind::NotFound])
+}
+
+fn content(example: &str) -> crate::rest::openapi::shape::Shape {
+    any_text("The file.").like(example)
+}
+
+fn page(media: &str, example: &str) -> Answer {
+    Answer::about("The file.").shaped(media, content(example), json!(example)).with(&["Content-Security-Policy"])
+}

@@ -1,0 +1,149 @@
+//! Reading.
+
+use crate::rest::openapi::Bounds;
+use crate::rest::openapi::examples::{self, EVENT_ID, SUBJECT, SUBJECT_TYPE, TOPIC};
+use crate::rest::openapi::operation::{Answer, JSON, Op, op};
+use crate::rest::openapi::parameters::{FILTERS, header, must, path, query, timeout};
+use crate::rest::openapi::schemas::{NUMBER_MAX, ids};
+use crate::rest::openapi::shape::{any_text, number, uuid, word};
+use contract::Kind;
+use serde_json::json;
+use utoipa::openapi::HttpMethod::Get;
+
+pub(super) const TAG: &str = "Read";
+
+const CLOUD_EVENT: &str = "application/cloudevents+json";
+const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+
+pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
+    vec![list(), poll(bounds), stream(), show(), log(bounds), aggregate(), aggregate_events()]
+}
+
+/// What reading a topic can be refused with.
+const REFUSED: [Kind; 6] =
+    [Kind::InvalidOffset, Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Trimmed, Kind::Validation];
+
+const FILTERED: &str = "Filters narrow it: a repeated one widens, different ones narrow. With `consumer_id` the consumer's \
+    topic and filters take the place of those of the query, which are then passed over.";
+
+fn page() -> Answer {
+    Answer::json("Events, in order.", "EventPage", examples::event_page())
+        .of(CLOUD_EVENTS, "StoredCloudEvents", json!([examples::stored_cloud_event()]))
+        .with(&["Next-Offset", "Tail"])
+}
+
+fn list() -> Op {
+    op(Get, "/v1/events", "listEvents", "Read a topic")
+        .about(format!(
+            "What is there now behind `offset`, in the topic's order. Go on at `nextOffset`, which moves also where nothing \
+            matched. {FILTERED} As CloudEvents the body is a bare list, and the headers say where to go on."
+        ))
+        .takes_shared(&["Accept", "topic", "consumer_id", "offset", "limit"])
+        .takes_shared(&FILTERS)
+        .answers(200, page())
+        .refuses(&REFUSED)
+}
+
+fn poll(bounds: &Bounds) -> Op {
+    op(Get, "/v1/events:poll", "pollEvents", "Wait for events of a topic")
+        .about(format!(
+            "What is there behind `offset`, or as soon as there is something, or an empty list when `timeout` ({} seconds at \
+            most) is up. The append wakes it, not a timer. Polling as a consumer begins its session anew. {FILTERED}",
+            bounds.wait_max
+        ))
+        .takes_shared(&["Accept", "topic", "consumer_id", "offset", "limit"])
+        .takes(timeout(bounds, bounds.wait_default, "How long to wait for events."))
+        .takes_shared(&FILTERS)
+        .answers(200, page())
+        .refuses(&REFUSED)
+}
+
+fn stream() -> Op {
+    let last = "The `id` of the last event seen: the stream goes on behind it. Beats `offset`.";
+    let form = "Which form of answer the caller takes.";
+    let start = "The last sequence seen. With neither it nor `Last-Event-ID` the stream begins at the tail.";
+    let sequence = || number(0..=NUMBER_MAX, "A sequence, or 0.");
+    let text = any_text("Server-Sent Events.").like(examples::event_stream());
+    op(Get, "/v1/events:stream", "streamEvents", "Follow a topic")
+        .about(format!(
+            "Server-Sent Events without end: `id` is the sequence, `data` the event. A comment comes every 15 seconds while \
+            nothing happens. The stream ends when the server shuts down, and with an event `problem` where it cannot go on. \
+            {FILTERED}"
+        ))
+        .takes(header("Accept", word(&["text/event-stream", "*/*"], form), form, "text/event-stream"))
+        .takes(header("Last-Event-ID", sequence(), last, 12_345))
+        .takes(query("offset", sequence(), start, 12_345))
+        .takes_shared(&["topic", "consumer_id", "limit"])
+        .takes_shared(&FILTERS)
+        .answers(
+            200,
+            Answer::about("Events, as they come.")
+                .shaped("text/event-stream", text, examples::event_stream())
+                .with(&["Cache-Control"]),
+        )
+        .refuses(&REFUSED)
+}
+
+fn show() -> Op {
+    op(Get, "/v1/events/{id}", "getEvent", "Read one event")
+        .about("The event first stored under this id. An id that is no UUID is not found.")
+        .takes(path("id", uuid("The event's id."), "The event's id.", EVENT_ID))
+        .takes_shared(&["Accept"])
+        .answers(
+            200,
+            Answer::json("The event.", "Event", examples::event()).of(
+                CLOUD_EVENT,
+                "StoredCloudEvent",
+                examples::stored_cloud_event(),
+            ),
+        )
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn log(bounds: &Bounds) -> Op {
+    let after = "The last position seen; the answer starts behind it.";
+    op(Get, "/v1/log", "readLog", "Read all topics in one order")
+        .about(
+            "The events of all topics of the default log, in order of `position`. Positions may have holes: the broker's own \
+            entries have numbers too."
+        )
+        .takes(query("after", number(0..=NUMBER_MAX, after).or_else(0), after, 20_000))
+        .takes_shared(&["Accept", "limit"])
+        .takes(timeout(bounds, 0, "How long to wait for events."))
+        .takes_shared(&FILTERS)
+        .answers(
+            200,
+            Answer::about("Events, in order.")
+                .of(JSON, "LogPage", examples::log_page())
+                .of(CLOUD_EVENTS, "StoredCloudEvents", json!([examples::stored_cloud_event()]))
+                .with(&["Next-Offset", "Tail"]),
+        )
+        .refuses(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Trimmed, Kind::Validation])
+}
+
+fn about_aggregate(operation: Op) -> Op {
+    let subject = "What it is about; percent-encoded where it must be.";
+    operation
+        .takes(path("subject_type", ids::subject_type_id("A type."), "What kind of thing it is.", SUBJECT_TYPE))
+        .takes(path("subject", any_text(subject).not_empty(), subject, SUBJECT))
+        .takes(must("topic", ids::topic_id("The topic."), "The topic: aggregates count per topic.", TOPIC))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn aggregate() -> Op {
+    let operation = op(Get, "/v1/aggregates/{subject_type}/{subject}", "getAggregate", "Where an aggregate stands")
+        .about("The aggregate's last number, and its last event. What to give as `expectedAggregateSequence`.");
+    let answer = Answer::json("Where it stands.", "Aggregate", examples::aggregate());
+    about_aggregate(operation).answers(200, answer)
+}
+
+fn aggregate_events() -> Op {
+    let after = "The last `aggregateSequence` seen; the answer starts behind it.";
+    let operation =
+        op(Get, "/v1/aggregates/{subject_type}/{subject}/events", "listAggregateEvents", "Read one aggregate")
+            .about("The events about one thing, in its own order. A thing nobody spoke of has none.")
+            .takes(query("after", number(0..=NUMBER_MAX, after).or_else(0), after, 0))
+            .takes_shared(&["limit"]);
+    let answer = Answer::json("Events, in order.", "AggregateEvents", examples::aggregate_events());
+    about_aggregate(operation).answers(200, answer)
+}

@@ -1,0 +1,73 @@
+//! Topics.
+
+use crate::rest::openapi::examples::{self, USERS_TOPIC};
+use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
+use crate::rest::openapi::parameters::{must, path, query};
+use crate::rest::openapi::schemas::ids;
+use crate::rest::openapi::shape::patterned;
+use contract::Kind;
+use serde_json::json;
+use utoipa::openapi::HttpMethod::{Get, Patch, Post};
+use utoipa::openapi::path::Parameter;
+
+pub(super) const TAG: &str = "Topics";
+
+pub(super) fn all() -> Vec<Op> {
+    vec![list(), register(), segments(), show(), change()]
+}
+
+fn id() -> Parameter {
+    path("id", ids::topic_id("The topic."), "The topic's id.", USERS_TOPIC)
+}
+
+fn list() -> Op {
+    let which = "Topics of this id, or matching this pattern.";
+    op(Get, "/v1/topics", "listTopics", "List topics")
+        .about("Topics in order of their ids. Internal ones are left out.")
+        .takes(query("topic", ids::pattern("Which topics."), which, USERS_TOPIC))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of topics.", "Topics", examples::topics()))
+        .refuses(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn register() -> Op {
+    op(Post, "/v1/topics", "registerTopic", "Register a topic")
+        .about("Registers a topic. The same definition again changes nothing; another one is refused.")
+        .body(Body::about("The topic.").of(JSON, "NewTopic", examples::new_topic()))
+        .answers(201, Answer::json("Registered now.", "Topic", examples::topic()).with(&["Location"]))
+        .answers(200, Answer::json("The same was registered before.", "Topic", examples::topic()))
+        .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn segments() -> Op {
+    let order = "By where they begin: `rangeStart asc` (the default) or `rangeStart desc`.";
+    op(Get, "/v1/topics/segments", "listSegments", "List a topic's segments")
+        .about("The files a topic's events lie in, and what they reach over.")
+        .takes(must("topic", ids::topic_id("The topic."), "The topic.", USERS_TOPIC))
+        .takes(query("$orderby", patterned("^rangeStart( (asc|desc))?$", order), order, "rangeStart desc"))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of segments.", "Segments", examples::segments()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn show() -> Op {
+    op(Get, "/v1/topics/{id}", "getTopic", "Read a topic")
+        .about("One topic as it is registered.")
+        .takes(id())
+        .answers(200, Answer::json("The topic.", "Topic", examples::topic()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn change() -> Op {
+    let changed = json!({"retention": "P90D"});
+    op(Patch, "/v1/topics/{id}", "changeTopic", "Change a topic")
+        .about("Changes what may change about a topic. Members that are absent or null stay as they are.")
+        .takes(id())
+        .body(Body::about("What changes.").of(JSON, "TopicChange", changed.clone()).of(
+            "application/merge-patch+json",
+            "TopicChange",
+            changed,
+        ))
+        .answers(200, Answer::json("The topic as it is now.", "Topic", examples::topic()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+}

@@ -1,0 +1,151 @@
+//! Parameters of requests: those that several operations take stand once, the rest with their operation.
+
+use super::Bounds;
+use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJECT, SUBJECT_TYPE, TENANT, TOPIC};
+use super::schemas::NUMBER_MAX;
+use super::schemas::ids;
+use super::shape::{Shape, any_text, list, number, patterned, text, time, uuid, word};
+use contract::limits::{CEL_BYTES_MAX, LABEL_BYTES_MAX};
+use serde_json::{Value, json};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
+use utoipa::openapi::{Ref, Required};
+
+/// Those that filter events.
+pub(super) const FILTERS: [&str; 10] = [
+    "filter.type",
+    "filter.subjectType",
+    "filter.subject",
+    "filter.tenant",
+    "filter.source",
+    "filter.correlationId",
+    "filter.context",
+    "filter.occurredFrom",
+    "filter.occurredTo",
+    "filter.filter",
+];
+
+/// The shared parameter of this name.
+pub(super) fn reference(name: &str) -> Ref {
+    Ref::new(format!("#/components/parameters/{name}"))
+}
+
+/// A piece of the path.
+pub(super) fn path(name: &str, shape: Shape, description: &str, example: impl Into<Value>) -> Parameter {
+    build(name, ParameterIn::Path, shape, description, example.into()).required(Required::True).build()
+}
+
+/// A parameter of the query that may be left out.
+pub(super) fn query(name: &str, shape: Shape, description: &str, example: impl Into<Value>) -> Parameter {
+    build(name, ParameterIn::Query, shape, description, example.into()).required(Required::False).build()
+}
+
+/// A parameter of the query that must be there.
+pub(super) fn must(name: &str, shape: Shape, description: &str, example: impl Into<Value>) -> Parameter {
+    build(name, ParameterIn::Query, shape, description, example.into()).required(Required::True).build()
+}
+
+/// A header.
+pub(super) fn header(name: &str, shape: Shape, description: &str, example: impl Into<Value>) -> Parameter {
+    build(name, ParameterIn::Header, shape, description, example.into()).required(Required::False).build()
+}
+
+/// `timeout`, with what is waited for.
+pub(super) fn timeout(bounds: &Bounds, wait_default: u64, description: &str) -> Parameter {
+    let description = format!("{description} In seconds; {wait_default} when absent.");
+    let seconds = number(0..=bounds.wait_max, &description).or_else(wait_default);
+    query("timeout", seconds, &description, wait_default)
+}
+
+/// A parameter of the query that may be repeated.
+fn repeated(name: &str, shape: Shape, description: &str, example: &str) -> Parameter {
+    let description = format!("{description} Repeated, it widens.");
+    let several = list(shape, &description).like(json!([example]));
+    let parameter = build(name, ParameterIn::Query, several, &description, json!([example]));
+    parameter.required(Required::False).style(Some(ParameterStyle::Form)).explode(Some(true)).build()
+}
+
+fn build(name: &str, place: ParameterIn, shape: Shape, description: &str, example: Value) -> ParameterBuilder {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(place)
+        .description(Some(description))
+        .schema(Some(shape.like(example.clone())))
+        .example(Some(example))
+}
+
+/// Every shared parameter with its name among the components.
+pub(super) fn shared(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
+    let mut shared = reading(bounds);
+    shared.extend(filters());
+    shared
+}
+
+const TRACE: &str = "The caller's place in a trace, as W3C writes it. One that is not valid is passed over, and the \
+    request begins a trace of its own.";
+const PRODUCER: &str = "The program instance that publishes; the idempotency key counts within it.";
+const ACCEPT: &str =
+    "Which form of answer the caller takes. Ranges and weights are understood; JSON where several fit.";
+const WAIT_FOR: &str = "Answer only once these projections have applied the event. There are no projections yet, so every \
+    name is refused (422) before anything is stored.";
+
+fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
+    let Bounds { limit_max, limit_default, .. } = *bounds;
+    let limit = format!("Most rows or events in the answer; {limit_default} when absent.");
+    let forms = ["application/json", "application/cloudevents-batch+json", "*/*"];
+    let offset = || number(0..=NUMBER_MAX, "A sequence, or 0.");
+    let seen = "The last sequence seen; the answer starts behind it. 0: from the beginning.";
+    let reader = "Reads as this consumer: its topic and filters take the place of those of the query.";
+    let producer = patterned("^[!-~]([ -~]*[!-~])?$", PRODUCER).up_to(LABEL_BYTES_MAX);
+    vec![
+        ("traceparent", header("traceparent", any_text(TRACE), TRACE, examples::TRACE_PARENT)),
+        ("Producer-Id", header("Producer-Id", producer, PRODUCER, "tenant-service-7f9c")),
+        ("Accept", header("Accept", word(&forms, ACCEPT), ACCEPT, "application/json")),
+        ("limit", query("limit", number(1..=limit_max, &limit).or_else(limit_default), &limit, 50)),
+        (
+            "cursor",
+            query(
+                "cursor",
+                patterned(ids::CURSOR, "Opaque."),
+                "The page to show: a cursor of the last answer.",
+                CURSOR,
+            ),
+        ),
+        ("offset", must("offset", offset(), seen, 12_345)),
+        (
+            "topic",
+            query("topic", ids::topic_id("The topic."), "The topic to read; needed without `consumer_id`.", TOPIC),
+        ),
+        ("consumer_id", query("consumer_id", uuid("A consumer."), reader, CONSUMER_ID)),
+        ("waitFor", query("waitFor", text(WAIT_FOR), WAIT_FOR, "tenant-view")),
+    ]
+}
+
+fn filters() -> Vec<(&'static str, Parameter)> {
+    let from = "Events that occurred at this time or later.";
+    let to = "Events that occurred before this time.";
+    let label = "Events with this label; any key may stand behind `context.`.";
+    let cel = "A CEL expression over the event's members; an event it fails on does not match.";
+    let expression = text(cel).not_empty().up_to(CEL_BYTES_MAX);
+    vec![
+        ("filter.type", repeated("type", ids::pattern("A type."), "Events of this type.", CREATED)),
+        (
+            "filter.subjectType",
+            repeated("subjectType", ids::pattern("A type."), "Events about things of this type.", SUBJECT_TYPE),
+        ),
+        ("filter.subject", repeated("subject", free("A subject."), "Events about this subject.", SUBJECT)),
+        ("filter.tenant", repeated("tenant", uuid("A tenant.").like(TENANT), "Events of this tenant.", TENANT)),
+        ("filter.source", repeated("source", free("A source."), "Events of this program.", "example-service")),
+        (
+            "filter.correlationId",
+            repeated("correlationId", free("A correlation id."), "Events of this transaction.", "signup-7f3a"),
+        ),
+        ("filter.context", repeated("context.appId", free("A label's value."), label, "console")),
+        ("filter.occurredFrom", query("occurredFrom", time(from), from, OCCURRED_AT)),
+        ("filter.occurredTo", query("occurredTo", time(to), to, OCCURRED_AT)),
+        ("filter.filter", query("filter", expression, cel, CEL)),
+    ]
+}
+
+fn free(description: &str) -> Shape {
+    any_text(description).like("example")
+}

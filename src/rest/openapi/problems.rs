@@ -1,0 +1,237 @@
+//! Refusals in the document: which statuses, which codes, what each means.
+//!
+//! - The table of codes is `Kind`'s; a kind without its meaning here does not compile.
+//! - A response that several operations share stands once, named by its codes.
+
+use super::headers;
+use super::shape::named;
+use contract::Kind;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::openapi::example::{Example, ExampleBuilder};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+
+/// The media type of a problem.
+const PROBLEM_JSON: &str = "application/problem+json";
+/// Where the codes are explained.
+pub(super) const TYPE_BASE: &str = "https://errors.hyperspot.com/";
+/// The trace of the examples.
+pub(super) const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// How a request can be refused: by the broker, or with a status that the HTTP side alone has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Refusal {
+    /// With the status of the kind.
+    Of(Kind),
+    /// The body did not arrive in time.
+    TooSlow,
+    /// The path and the query are too long.
+    AddressTooLong,
+    /// The headers are too many or too large.
+    HeadTooLarge,
+}
+
+/// What every request can be refused with.
+pub(super) const EVERYWHERE: [Refusal; 5] = [
+    Refusal::Of(Kind::Malformed),
+    Refusal::Of(Kind::MethodNotAllowed),
+    Refusal::Of(Kind::Unavailable),
+    Refusal::AddressTooLong,
+    Refusal::HeadTooLarge,
+];
+
+/// What every request with a body can be refused with.
+pub(super) const WITH_A_BODY: [Refusal; 3] =
+    [Refusal::TooSlow, Refusal::Of(Kind::UnsupportedMediaType), Refusal::Of(Kind::Overloaded)];
+
+impl Refusal {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Of(kind) => kind,
+            Self::TooSlow | Self::AddressTooLong | Self::HeadTooLarge => Kind::Malformed,
+        }
+    }
+
+    const fn status(self) -> u16 {
+        match self {
+            Self::Of(kind) => kind.status(),
+            Self::TooSlow => 408,
+            Self::AddressTooLong => 414,
+            Self::HeadTooLarge => 431,
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Of(kind) => meaning(kind),
+            Self::TooSlow => "The body did not arrive in time; send it again.",
+            Self::AddressTooLong => "The path and the query together are too long; shorten the query.",
+            Self::HeadTooLarge => "The headers are too large or too many.",
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Of(kind) => detail(kind),
+            Self::TooSlow => "The request did not arrive in time; send it again.",
+            Self::AddressTooLong => "The address is too long; shorten the query.",
+            Self::HeadTooLarge => "The headers are too large or too many.",
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Of(kind) => format!("{kind:?}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// A problem document as the server writes it.
+    fn example(self, instance: &str) -> Value {
+        let kind = self.kind();
+        let mut problem = json!({
+            "type": format!("{TYPE_BASE}{}", kind.code()),
+            "title": kind.title(),
+            "status": self.status(),
+            "detail": self.detail(),
+            "instance": instance,
+            "traceId": TRACE_ID,
+        });
+        let more = match kind {
+            Kind::Validation => {
+                ("errors", json!([{"pointer": "/data/email", "detail": "must have the format 'email'"}]))
+            }
+            Kind::ExpectedSequence => ("actual", json!(4)),
+            Kind::Trimmed => ("earliest", json!(10_001)),
+            _ => return problem,
+        };
+        if let Some(members) = problem.as_object_mut() {
+            members.insert(more.0.to_owned(), more.1);
+        }
+        problem
+    }
+}
+
+/// Responses that stand once, under their names.
+#[derive(Default)]
+pub(super) struct Shared(BTreeMap<String, Response>);
+
+impl Shared {
+    /// The responses to these refusals by status, each a reference to the one that is shared.
+    pub(super) fn responses(&mut self, refusals: &BTreeSet<Refusal>) -> Vec<(u16, Ref)> {
+        let mut by_status: BTreeMap<u16, Vec<Refusal>> = BTreeMap::new();
+        for refusal in refusals {
+            by_status.entry(refusal.status()).or_default().push(*refusal);
+        }
+        by_status.into_iter().map(|(status, refusals)| (status, self.share(&refusals))).collect()
+    }
+
+    fn share(&mut self, refusals: &[Refusal]) -> Ref {
+        let name = refusals.iter().map(|refusal| refusal.name()).collect::<Vec<_>>().join(".");
+        self.0.entry(name.clone()).or_insert_with(|| response(refusals));
+        Ref::from_response_name(name)
+    }
+
+    pub(super) fn into_responses(self) -> impl Iterator<Item = (String, Response)> {
+        self.0.into_iter()
+    }
+}
+
+fn response(refusals: &[Refusal]) -> Response {
+    let lines = refusals.iter().map(|refusal| format!("`{}`: {}", refusal.kind().code(), refusal.meaning()));
+    let description = match refusals {
+        [_] => lines.collect::<String>(),
+        _ => lines.map(|line| format!("- {line}\n")).collect(),
+    };
+    let examples = refusals.iter().map(|refusal| (refusal.kind().code(), example(*refusal)));
+    let content = ContentBuilder::new().schema(Some(named("Problem"))).examples_from_iter(examples).build();
+    let mut response = headers::on_every(ResponseBuilder::new().description(description.trim_end()));
+    if refusals.iter().any(|refusal| refusal.kind().is_retryable()) {
+        response = response.header_ref("Retry-After", headers::reference("Retry-After"));
+    }
+    if refusals.contains(&Refusal::Of(Kind::MethodNotAllowed)) {
+        response = response.header_ref("Allow", headers::reference("Allow"));
+    }
+    response.content(PROBLEM_JSON, content).build()
+}
+
+fn example(refusal: Refusal) -> RefOr<Example> {
+    let instance = if refusal.kind() == Kind::InvalidOffset { "/v1/events:poll" } else { "/v1/events" };
+    ExampleBuilder::new().summary(refusal.kind().title()).value(Some(refusal.example(instance))).into()
+}
+
+/// A problem as the schema shows it.
+pub(super) fn sample() -> Value {
+    Refusal::Of(Kind::InvalidOffset).example("/v1/events:poll")
+}
+
+/// The table of codes, for people.
+pub(super) fn table() -> String {
+    let row = |kind: &Kind| {
+        let again = if kind.is_retryable() { "yes" } else { "" };
+        format!("| `{}` | {} | {again} | {} |\n", kind.code(), kind.status(), meaning(*kind))
+    };
+    let rows = Kind::ALL.iter().map(row).collect::<String>();
+    format!("| code | status | try again | when |\n|---|---|---|---|\n{rows}")
+}
+
+/// What a kind means, for the table.
+const fn meaning(kind: Kind) -> &'static str {
+    match kind {
+        Kind::InvalidType => "An identifier is not a GTS identifier (or, for a filter, not a GTS pattern).",
+        Kind::InvalidOffset => "`offset` is missing, negative or not a whole number.",
+        Kind::InvalidSequence => "An event's own `sequence` is not a positive integer, or would leave a gap.",
+        Kind::BatchTooLarge => "A batch has more events or more bytes than it may.",
+        Kind::Malformed => "The request is not HTTP, JSON or UTF-8 that can be read.",
+        Kind::Unauthenticated => "There are no credentials, or unknown ones.",
+        Kind::Forbidden => "The caller is known, but not allowed to do this.",
+        Kind::NotFound => "There is no such event, topic, type, version, consumer (or it expired), group or path.",
+        Kind::MethodNotAllowed => "The path does not take that method; `Allow` says which it takes.",
+        Kind::NotAcceptable => "None of the accepted media types can be produced.",
+        Kind::SequenceExists => "An event's own `sequence` is taken.",
+        Kind::ExpectedSequence => "`expectedAggregateSequence` is not where the aggregate stands; `actual` is.",
+        Kind::EventIdReuse => "The idempotency key came before with other `data`, and the topic says `reject`.",
+        Kind::AlreadyExists => "Something else is registered under that name.",
+        Kind::ClaimLost => "The token no longer holds the claim.",
+        Kind::InvalidState => "The verb does not fit the status of what it is meant for.",
+        Kind::IdempotencyKeyReuse => "The `Idempotency-Key` came before with another body.",
+        Kind::IdempotencyKeyInFlight => "The first request with that `Idempotency-Key` is still running.",
+        Kind::Trimmed => {
+            "What was asked for was removed by retention; where there is `earliest`, reading starts there."
+        }
+        Kind::PayloadTooLarge => "The body, or one event of it, is too large.",
+        Kind::UnsupportedMediaType => "The body's media type or encoding is not one this path takes.",
+        Kind::Validation => "The request does not fit the rules; `errors` says where and why.",
+        Kind::BatchAborted => "Another event of the same atomic unit was refused, so this one was not written.",
+        Kind::Overloaded => "A limit is reached; come back after `Retry-After` seconds.",
+        Kind::Unavailable => "The log cannot be written, or the server is full, shutting down or too slow.",
+        Kind::ProjectionTimeout => "A projection did not get there in time; a published event is stored all the same.",
+    }
+}
+
+/// What a problem of a kind may say; its meaning where nothing better is here.
+const fn detail(kind: Kind) -> &'static str {
+    match kind {
+        Kind::InvalidType => "Every GTS segment ends in a version, `v1` or `v1.2`, without leading zeros.",
+        Kind::InvalidOffset => {
+            "`offset` must be a whole number, 0 or more: the last sequence you have seen, 0 for none."
+        }
+        Kind::InvalidSequence => "That sequence would leave a gap in the topic.",
+        Kind::BatchTooLarge => "A batch may hold 100 events; split it.",
+        Kind::Malformed => "The body is not JSON: look at line 1, column 17.",
+        Kind::NotFound => "No such event.",
+        Kind::NotAcceptable => "Accept application/json.",
+        Kind::ExpectedSequence => {
+            "The aggregate has moved on; read it again and decide anew. `actual` is its last aggregateSequence."
+        }
+        Kind::AlreadyExists => "An event type of this name has another definition.",
+        Kind::InvalidState => "This version is finalised and never changes; add a higher one.",
+        Kind::Trimmed => "That part of the topic has been removed by retention; start at `earliest` or later.",
+        Kind::PayloadTooLarge => "The body may have at most 1114112 bytes.",
+        Kind::UnsupportedMediaType => "Send application/json.",
+        Kind::Validation => "The event does not match its type's schema; see `errors`.",
+        Kind::Overloaded => "The server holds as many request bodies as it may; come back shortly.",
+        Kind::Unavailable => "A write to the log failed, so nothing is promised until the broker is opened again.",
+        kind => meaning(kind),
+    }
+}

@@ -1,0 +1,146 @@
+//! Consumers, and the groups whose offset they share.
+
+use super::ids::{duration, pattern, topic_id};
+use super::{NUMBER_MAX, rows};
+use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT};
+use crate::rest::openapi::shape::{
+    Shape, any_of_types, either, list, named, number, object, patterned, text, time, uuid, word,
+};
+use contract::limits::{CEL_BYTES_MAX, CONSUMER_TYPES_MAX, LABEL_BYTES_MAX, SESSION_SECONDS_MAX, SESSION_SECONDS_MIN};
+use serde_json::json;
+use utoipa::openapi::Type;
+
+pub(super) fn all() -> Vec<(&'static str, Shape)> {
+    vec![
+        ("NewConsumer", new_consumer()),
+        ("Consumer", consumer()),
+        ("ConsumerData", consumer_data()),
+        ("Consumers", rows("Consumer", "A page of consumers.", examples::page_of(examples::consumer()))),
+        ("Commit", commit()),
+        ("Member", member()),
+        ("GroupTopic", group_topic()),
+        ("ConsumerGroup", group()),
+        ("ConsumerGroups", rows("ConsumerGroup", "A page of groups.", examples::page_of(examples::group()))),
+        ("GroupReset", reset()),
+    ]
+}
+
+const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
+
+/// A group's name.
+fn group_name() -> Shape {
+    let description =
+        format!("The name that instances share; offsets are the group's. At most {LABEL_BYTES_MAX} bytes as UTF-8.");
+    patterned(NO_CONTROL, &description).not_empty().up_to(LABEL_BYTES_MAX).like("tenant-service-instances")
+}
+
+fn patterns(description: &str, example: &str) -> Shape {
+    list(pattern("What it wants."), description).items(0, CONSUMER_TYPES_MAX).like(json!([example]))
+}
+
+fn cel() -> Shape {
+    let description = format!("A CEL expression over the event's members. At most {CEL_BYTES_MAX} bytes as UTF-8.");
+    text(&description).not_empty().up_to(CEL_BYTES_MAX).like(CEL)
+}
+
+fn session_timeout() -> Shape {
+    let description =
+        format!("How long it lives without polling: {SESSION_SECONDS_MIN} to {SESSION_SECONDS_MAX} seconds.");
+    duration(&description).like("PT30S")
+}
+
+fn distribution() -> Shape {
+    let description = "How the group's members divide the events. `shared` is not available yet (422).";
+    word(&["broadcast", "shared"], description).like("broadcast")
+}
+
+fn new_consumer() -> Shape {
+    object("A consumer as one asks for it.")
+        .must("consumerGroup", group_name())
+        .must("topic", topic_id("What it reads."))
+        .may("types", patterns("Event types it wants; empty: any.", CREATED))
+        .may("subjectTypes", patterns("Subject types it wants; empty: any.", "gts.vendor.tenants.tenant.v1~"))
+        .or_null("CEL", cel())
+        .or_null("sessionTimeout", session_timeout())
+        .or_null("distribution", distribution())
+        .closed()
+        .like(examples::new_consumer())
+}
+
+fn consumer() -> Shape {
+    let example = examples::consumer();
+    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
+    object("One reading instance with a filter and a session.")
+        .must("id", uuid("Made by the broker.").like(CONSUMER_ID))
+        .must("consumerGroup", group_name())
+        .must("topic", topic_id("What it reads."))
+        .must("types", patterns("Event types it wants; empty: any.", CREATED))
+        .must("subjectTypes", patterns("Subject types it wants; empty: any.", "gts.vendor.tenants.tenant.v1~"))
+        .may("CEL", cel())
+        .must("sessionTimeout", session_timeout())
+        .must("distribution", distribution())
+        .must("createdAt", timed("createdAt", "When it was made."))
+        .must("lastSeenAt", timed("lastSeenAt", "When it last polled or committed; now, while a poll of it waits."))
+        .must("expiresAt", timed("expiresAt", "It lives at least until then."))
+        .like(example.clone())
+}
+
+fn consumer_data() -> Shape {
+    object("A consumer, wrapped.").must("data", named("Consumer")).like(json!({"data": examples::consumer()}))
+}
+
+fn commit() -> Shape {
+    object("How far a group has come.")
+        .must("offset", number(0..=u64::MAX, "The last sequence dealt with; not beyond the tail.").like(12_345))
+        .closed()
+        .like(json!({"offset": 12_345}))
+}
+
+fn member() -> Shape {
+    object("A live consumer as its group sees it.")
+        .must("consumerId", uuid("Which one.").like(CONSUMER_ID))
+        .must("lastSeenAt", time("When it last polled or committed.").like(examples::member()["lastSeenAt"].clone()))
+        .must("inFlight", number(0..=NUMBER_MAX, "Events handed to it and not done; none in a broadcast.").like(0))
+        .like(examples::member())
+}
+
+fn group_topic() -> Shape {
+    let offset = |description: &str| number(0..=NUMBER_MAX, description);
+    object("How far a group has come in one topic, and who reads there.")
+        .must("topic", topic_id("The topic."))
+        .must("committedOffset", offset("What the group has said it has seen; 0: nothing so far.").like(12_300))
+        .must("tail", offset("The topic's last sequence.").like(12_345))
+        .must("lag", offset("How many sequences lie between the two.").like(45))
+        .must("members", list(named("Member"), "Its live consumers there.").like(json!([examples::member()])))
+        .like(examples::group_topic())
+}
+
+fn group() -> Shape {
+    let topics = list(named("GroupTopic"), "The topics it has members or an offset in, in order of their ids.");
+    object("A group as it stands, topic by topic.")
+        .must("consumerGroup", group_name())
+        .must("topics", topics.like(json!([examples::group_topic()])))
+        .like(examples::group())
+}
+
+fn reset() -> Shape {
+    let topic = || topic_id("In which topic.");
+    let nothing = |description: &str| any_of_types(&[Type::Null], description).like(json!(null));
+    let number = number(0..=u64::MAX, "Behind this sequence.").like(12_000);
+    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
+    let offset = either([number, end.like("earliest")], "Where to: a sequence, or one of the two ends.").like(12_000);
+    let by_offset = object("To an offset.")
+        .must("topic", topic())
+        .must("offset", offset)
+        .may("time", nothing("Not beside `offset`."))
+        .closed()
+        .like(json!({"topic": examples::TOPIC, "offset": "earliest"}));
+    let by_time = object("To a time.")
+        .must("topic", topic())
+        .must("time", time("Before the first event created at this time or later.").like(OCCURRED_AT))
+        .may("offset", nothing("Not beside `time`."))
+        .closed()
+        .like(json!({"topic": examples::TOPIC, "time": OCCURRED_AT}));
+    either([by_offset, by_time], "Where a group's offset is moved.")
+        .like(json!({"topic": examples::TOPIC, "offset": "earliest"}))
+}

@@ -1,0 +1,159 @@
+//! Topics, and the segments they lie in.
+
+use super::ids::{duration, topic_id};
+use super::{NUMBER_MAX, for_people};
+use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC};
+use crate::rest::openapi::shape::{
+    Shape, any_text, either, flag, list, named, named_as, number, object, text_up_to, time, word,
+};
+use contract::limits::{IDEMPOTENT_DAYS_MAX, IDEMPOTENT_HOURS_DEFAULT, LOCATION_BYTES_MAX};
+use serde_json::{Value, json};
+
+pub(super) fn all() -> Vec<(&'static str, Shape)> {
+    vec![
+        ("NewTopic", new_topic()),
+        ("NewStreaming", new_streaming()),
+        ("TopicChange", topic_change()),
+        ("Topic", topic()),
+        ("Streaming", streaming()),
+        ("Topics", topics()),
+        ("Segment", segment()),
+        ("Segments", segments()),
+    ]
+}
+
+fn retention() -> Shape {
+    duration("How long events are kept; absent: for ever, or as the server is told.").like("P30D")
+}
+
+fn idempotent_retention() -> Shape {
+    let description = format!(
+        "How long idempotency keys are remembered: at most {IDEMPOTENT_DAYS_MAX} days, {IDEMPOTENT_HOURS_DEFAULT} hours \
+        when absent."
+    );
+    duration(&description)
+}
+
+fn on_payload_mismatch() -> Shape {
+    let description = "What a repeated idempotency key with other `data` is: a duplicate like any other, one that the \
+        answer flags, or refused (409).";
+    word(&["duplicate", "flag", "reject"], description).like("duplicate")
+}
+
+fn cleanup() -> Shape {
+    word(&["delete", "compact"], "What retention lets go. `compact` is not available yet (422).").like("delete")
+}
+
+fn internal() -> Shape {
+    flag("Hidden from lists.").like(false)
+}
+
+fn new_topic() -> Shape {
+    object("A topic as one asks for it.")
+        .must("id", topic_id("Its name.").like(USERS_TOPIC))
+        .or_null("description", for_people())
+        .must("streaming", named_as("NewStreaming", "How it is stored."))
+        .or_null("retention", retention())
+        .or_null("idempotentRetention", idempotent_retention())
+        .or_null("onPayloadMismatch", on_payload_mismatch())
+        .or_null("cleanup", cleanup())
+        .may("internal", internal())
+        .closed()
+        .like(examples::new_topic())
+}
+
+fn enabled() -> Shape {
+    flag("In the default log.").exactly([Value::Bool(true)]).like(true)
+}
+
+fn options_example() -> Value {
+    examples::new_topic()["streaming"].clone()
+}
+
+fn streaming_type() -> Shape {
+    let description = "What keeps the log; the default log's own when absent. `database` is not available yet (422).";
+    word(&["memory", "file", "database"], description).like("file")
+}
+
+const AT: &str = "Where a log of its own lies: inside the data folder, or in a folder the configuration lists.";
+
+fn new_streaming() -> Shape {
+    let options = object("With options of its own.")
+        .or_null("type", streaming_type())
+        .or_null("location", text_up_to(LOCATION_BYTES_MAX, AT).like(options_example()["location"].clone()))
+        .or_null("retention", retention().like("PT30D"))
+        .closed()
+        .like(options_example());
+    either([enabled(), options], "How a topic is stored: `true`, or an object.").like(options_example())
+}
+
+fn streaming() -> Shape {
+    let options = object("With options of its own.")
+        .may("type", streaming_type())
+        .may("location", any_text(AT).like(options_example()["location"].clone()))
+        .may("retention", retention().like("PT30D"))
+        .like(options_example());
+    either([enabled(), options], "How a topic is stored: `true`, or an object.").like(options_example())
+}
+
+fn topic_change() -> Shape {
+    object("What may change about a topic. Absent members, and those that are null, stay as they are.")
+        .or_null("description", for_people())
+        .or_null("retention", retention())
+        .or_null("idempotentRetention", idempotent_retention())
+        .or_null("onPayloadMismatch", on_payload_mismatch())
+        .closed()
+        .like(json!({"retention": "P90D"}))
+}
+
+fn topic() -> Shape {
+    object("A registered topic.")
+        .must("id", topic_id("Its name.").like(USERS_TOPIC))
+        .may("description", for_people())
+        .must("streaming", named_as("Streaming", "How it is stored."))
+        .may("retention", retention())
+        .may("idempotentRetention", idempotent_retention())
+        .may("onPayloadMismatch", on_payload_mismatch())
+        .may("cleanup", cleanup())
+        .may("internal", internal())
+        .must("createdAt", time("When it was registered.").like(REGISTERED_AT))
+        .like(examples::topic())
+}
+
+fn topics() -> Shape {
+    object("A page of topics.")
+        .must("topics", list(named("Topic"), "The topics, in order of their ids.").like(json!([examples::topic()])))
+        .must("page_info", named("PageInfo"))
+        .like(examples::topics())
+}
+
+fn segment() -> Shape {
+    let example = examples::segment();
+    let numbered = |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(example[name].clone());
+    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
+    object("A run of a topic's events in one file.")
+        .must("location", any_text("Where it lies.").like(example["location"].clone()))
+        .must("startSequence", numbered("startSequence", "The topic's first sequence in it."))
+        .must("startTime", timed("startTime", "When that was stored."))
+        .must("endSequence", numbered("endSequence", "The topic's last sequence in it."))
+        .must("endTime", timed("endTime", "When that was stored."))
+        .must("amount", numbered("amount", "How many of the topic's events it holds."))
+        .must("createdAt", timed("createdAt", "When it was begun."))
+        .like(example.clone())
+}
+
+fn segments() -> Shape {
+    let example = examples::segments();
+    let numbered = |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(example[name].clone());
+    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
+    let rows = list(named("Segment"), "The segments of this page.").like(example["segments"].clone());
+    object("A topic's segments, and what they reach over; a topic without events has none.")
+        .must("topic", topic_id("The topic.").like(USERS_TOPIC))
+        .must_or_null("start", numbered("start", "Its first sequence that is still there."))
+        .must_or_null("startTime", timed("startTime", "When that was stored."))
+        .must_or_null("end", numbered("end", "Its last sequence."))
+        .must_or_null("endTime", timed("endTime", "When that was stored."))
+        .must("segments", rows)
+        .must("page_info", named("PageInfo"))
+        .like(example.clone())
+}

@@ -1,0 +1,271 @@
+//! Shapes: JSON Schemas in few words.
+//!
+//! - A shape is born with its description and is given its example; the tests refuse one without.
+//! - `text` and its kin never take NUL: nothing stored does.
+//! - A member that is optional in a request may also be null (`or_null`); in an answer it is there or it is not (`may`).
+
+use serde_json::Value;
+use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, ArrayItems, SchemaType};
+use utoipa::openapi::{KnownFormat, Object, Ref, RefOr, Schema, SchemaFormat, Type};
+
+/// Every text without NUL.
+const NO_NUL: &str = r"^[^\x00]*$";
+
+/// A schema under construction.
+#[derive(Clone)]
+pub(super) struct Shape(Schema);
+
+/// Any text at all.
+pub(super) fn any_text(description: &str) -> Shape {
+    Shape(Schema::Object(scalar(Type::String, description)))
+}
+
+/// A text of any length.
+pub(super) fn text(description: &str) -> Shape {
+    patterned(NO_NUL, description)
+}
+
+/// A text of so many bytes at most.
+pub(super) fn text_up_to(bytes_max: usize, description: &str) -> Shape {
+    let description = format!("{description} At most {bytes_max} bytes as UTF-8.");
+    text(&description).edit(|object| object.max_length = Some(bytes_max))
+}
+
+/// A text that follows a pattern.
+pub(super) fn patterned(pattern: &str, description: &str) -> Shape {
+    any_text(description).edit(|object| object.pattern = Some(pattern.to_owned()))
+}
+
+/// One of some words.
+pub(super) fn word(words: &[&str], description: &str) -> Shape {
+    let mut word = scalar(Type::String, description);
+    word.enum_values = Some(words.iter().map(|word| Value::from(*word)).collect());
+    Shape(Schema::Object(word))
+}
+
+/// A text of a known format.
+pub(super) fn formatted(format: KnownFormat, description: &str) -> Shape {
+    let mut text = scalar(Type::String, description);
+    text.format = Some(SchemaFormat::KnownFormat(format));
+    Shape(Schema::Object(text))
+}
+
+/// A UUID.
+pub(super) fn uuid(description: &str) -> Shape {
+    formatted(KnownFormat::Uuid, description)
+}
+
+/// An instant.
+pub(super) fn time(description: &str) -> Shape {
+    formatted(KnownFormat::DateTime, description)
+}
+
+/// A whole number within bounds.
+pub(super) fn number(bounds: std::ops::RangeInclusive<u64>, description: &str) -> Shape {
+    let mut number = scalar(Type::Integer, description);
+    let bound = |bound: &u64| utoipa::Number::UInt(usize::try_from(*bound).unwrap_or(usize::MAX));
+    let is_signed = i64::try_from(*bounds.end()).is_ok();
+    number.format = is_signed.then_some(SchemaFormat::KnownFormat(KnownFormat::Int64));
+    number.minimum = Some(bound(bounds.start()));
+    number.maximum = Some(bound(bounds.end()));
+    Shape(Schema::Object(number))
+}
+
+/// Yes or no.
+pub(super) fn flag(description: &str) -> Shape {
+    Shape(Schema::Object(scalar(Type::Boolean, description)))
+}
+
+/// An object without members so far; others than those named are none of the description's business.
+pub(super) fn object(description: &str) -> Shape {
+    Shape(Schema::Object(scalar(Type::Object, description)))
+}
+
+/// Anything of these types.
+pub(super) fn any_of_types(types: &[Type], description: &str) -> Shape {
+    let mut any = scalar(Type::Object, description);
+    any.schema_type = SchemaType::Array(types.to_vec());
+    Shape(Schema::Object(any))
+}
+
+/// A list.
+pub(super) fn list(items: impl Into<RefOr<Schema>>, description: &str) -> Shape {
+    let mut list = Array::new(items);
+    list.description = Some(description.to_owned());
+    Shape(Schema::Array(list))
+}
+
+/// One of several shapes.
+pub(super) fn either<T: Into<RefOr<Schema>>>(shapes: impl IntoIterator<Item = T>, description: &str) -> Shape {
+    let mut either = AnyOf::new();
+    either.items = shapes.into_iter().map(Into::into).collect();
+    either.description = Some(description.to_owned());
+    Shape(Schema::AnyOf(either))
+}
+
+/// The schema of this name.
+pub(super) fn named(name: &str) -> Ref {
+    Ref::from_schema_name(name)
+}
+
+/// The schema of this name, said to be something.
+pub(super) fn named_as(name: &str, description: &str) -> Ref {
+    let mut reference = named(name);
+    reference.description = description.to_owned();
+    reference
+}
+
+/// The schema of this name, or null.
+pub(super) fn named_or_null(name: &str, description: &str) -> Shape {
+    let mut null = scalar(Type::Null, "Nothing.");
+    null.examples = vec![Value::Null];
+    either([RefOr::Ref(named(name)), RefOr::T(Schema::Object(null))], description)
+}
+
+fn scalar(schema_type: Type, description: &str) -> Object {
+    let mut object = Object::with_type(schema_type);
+    object.description = Some(description.to_owned());
+    object
+}
+
+impl Shape {
+    fn edit(mut self, change: impl FnOnce(&mut Object)) -> Self {
+        if let Schema::Object(object) = &mut self.0 {
+            change(object);
+        }
+        self
+    }
+
+    /// What it may look like.
+    pub(super) fn like(mut self, example: impl Into<Value>) -> Self {
+        let examples = vec![example.into()];
+        match &mut self.0 {
+            Schema::Object(object) => object.examples = examples,
+            Schema::Array(array) => array.examples = examples,
+            Schema::AnyOf(any) => any.examples = examples,
+            _ => (),
+        }
+        self
+    }
+
+    /// What it is when it is not there.
+    pub(super) fn or_else(mut self, default: impl Into<Value>) -> Self {
+        let default = Some(default.into());
+        match &mut self.0 {
+            Schema::Object(object) => object.default = default,
+            Schema::Array(array) => array.default = default,
+            Schema::AnyOf(any) => any.default = default,
+            _ => (),
+        }
+        self
+    }
+
+    /// One of these values and nothing else.
+    pub(super) fn exactly(self, values: impl IntoIterator<Item = Value>) -> Self {
+        self.edit(|object| object.enum_values = Some(values.into_iter().collect()))
+    }
+
+    /// Not the empty text.
+    pub(super) fn not_empty(self) -> Self {
+        self.edit(|object| object.min_length = Some(1))
+    }
+
+    /// The same with a limit of length.
+    pub(super) fn up_to(self, length_max: usize) -> Self {
+        self.edit(|object| object.max_length = Some(length_max))
+    }
+
+    /// Between so many items and so many.
+    pub(super) fn items(mut self, least: usize, most: usize) -> Self {
+        if let Schema::Array(array) = &mut self.0 {
+            array.min_items = (least > 0).then_some(least);
+            array.max_items = Some(most);
+        }
+        self
+    }
+
+    /// The same, or null.
+    fn nullable(mut self) -> Self {
+        let null = |schema_type: &mut SchemaType| {
+            if let SchemaType::Type(only) = schema_type.clone() {
+                *schema_type = SchemaType::Array(vec![only, Type::Null]);
+            }
+        };
+        match &mut self.0 {
+            Schema::Object(object) => {
+                null(&mut object.schema_type);
+                if let Some(words) = &mut object.enum_values {
+                    words.push(Value::Null);
+                }
+            }
+            Schema::Array(array) => null(&mut array.schema_type),
+            _ => (),
+        }
+        self
+    }
+
+    /// With a member that must be there.
+    pub(super) fn must(self, name: &str, shape: impl Into<RefOr<Schema>>) -> Self {
+        self.may(name, shape).edit(|object| object.required.push(name.to_owned()))
+    }
+
+    /// With a member that may be there.
+    pub(super) fn may(self, name: &str, shape: impl Into<RefOr<Schema>>) -> Self {
+        let shape = shape.into();
+        self.edit(|object| {
+            object.properties.insert(name.to_owned(), shape);
+        })
+    }
+
+    /// With a member that may be there, and may be null, which is the same as not being there.
+    pub(super) fn or_null(self, name: &str, shape: Shape) -> Self {
+        self.may(name, shape.nullable())
+    }
+
+    /// With a member that is always there, and may be null.
+    pub(super) fn must_or_null(self, name: &str, shape: Shape) -> Self {
+        self.must(name, shape.nullable())
+    }
+
+    /// No other members than those named.
+    pub(super) fn closed(self) -> Self {
+        self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false))))
+    }
+
+    /// Any members.
+    pub(super) fn open(self) -> Self {
+        self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true))))
+    }
+
+    /// Other members than those named are of this shape.
+    pub(super) fn others(self, shape: impl Into<RefOr<Schema>>) -> Self {
+        let shape = shape.into();
+        self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::RefOr(shape))))
+    }
+
+    /// At most so many members, with names of this shape.
+    pub(super) fn members(self, most: usize, names: Shape) -> Self {
+        self.edit(|object| {
+            object.max_properties = Some(most);
+            object.property_names = Some(Box::new(names.0));
+        })
+    }
+}
+
+impl From<Shape> for Schema {
+    fn from(shape: Shape) -> Self {
+        shape.0
+    }
+}
+
+impl From<Shape> for RefOr<Schema> {
+    fn from(shape: Shape) -> Self {
+        Self::T(shape.0)
+    }
+}
+
+impl From<Shape> for ArrayItems {
+    fn from(shape: Shape) -> Self {
+        Self::RefOrSchema(Box::new(RefOr::T(shape.0)))
+    }
+}
