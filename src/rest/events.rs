@@ -20,6 +20,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::Write;
+use std::time::Duration;
 
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -39,7 +40,7 @@ async fn publish(State(app): State<App>, params: Params, headers: HeaderMap, bod
     }
     params.only(&["waitFor", "timeout"])?;
     negotiate::expect_json_taken(&headers)?;
-    check_wait_for(&params)?;
+    check_wait_for(&app, &params)?;
     let held = body::take(&app, &headers, body, EVENT_BODY).await?;
     let event = match sent {
         Sent::Json => parse(&held.bytes)?,
@@ -60,7 +61,7 @@ async fn publish_batch(State(app): State<App>, params: Params, headers: HeaderMa
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    check_wait_for(&params)?;
+    check_wait_for(&app, &params)?;
     let limit = Limit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
     let held = body::take(&app, &headers, body, limit).await?;
     let events = match sent {
@@ -133,7 +134,11 @@ fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
 }
 
 /// There are no projections to wait for yet, so every name is unknown.
-fn check_wait_for(params: &Params) -> Result<()> {
+fn check_wait_for(app: &App, params: &Params) -> Result<()> {
+    let longest = Duration::from_secs(app.broker.config().polling.max_timeout_secs);
+    if params.timeout(longest)? > longest {
+        return Err(Error::invalid("/timeout", format!("must be between 0 and {} seconds", longest.as_secs())));
+    }
     match params.one("waitFor")? {
         Some(_) => Err(Error::invalid("/waitFor", "names a projection that is not registered")),
         None => Ok(()),

@@ -326,6 +326,10 @@ const FORMS: &str = "
     POST /v1/events <producer-id: > {\"type\":\"{E}\",\"source\":\"s\",\"data\":{}} -> 422 VALIDATION_ERROR
     POST /v1/events <producer-id: {600}> {\"type\":\"{E}\",\"source\":\"s\",\"data\":{}} -> 422 VALIDATION_ERROR
     POST /v1/events?waitFor=canary {} -> 422 VALIDATION_ERROR /waitFor
+    POST /v1/events?timeout=-1 {} -> 422 VALIDATION_ERROR /timeout
+    POST /v1/events?timeout=31 {} -> 422 VALIDATION_ERROR /timeout
+    POST /v1/events?timeout= {} -> 422 VALIDATION_ERROR /timeout
+    POST /v1/events:batch?timeout=1.5 {} -> 422 VALIDATION_ERROR /timeout
     POST /v1/events?atomic=all {} -> 422 VALIDATION_ERROR /atomic
     POST /v1/events:batch?atomic=canary {} -> 422 VALIDATION_ERROR /atomic
     POST /v1/events:batch?atomic= {} -> 422 VALIDATION_ERROR /atomic
