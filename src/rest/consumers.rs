@@ -68,6 +68,9 @@ async fn show(State(app): State<App>, Path(piece): Path<String>, params: Params,
 
 async fn remove(State(app): State<App>, Path(piece): Path<String>, params: Params) -> Answer {
     params.only(&[])?;
+    if let (_, Some("commit")) = verb::split(&piece) {
+        return Ok(verb::not_allowed("POST"));
+    }
     app.events().delete_consumer(id_of(&piece)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -194,9 +194,7 @@ pub(super) fn new_topic() -> Value {
 
 /// A registered topic.
 pub(super) fn topic() -> Value {
-    let mut topic = new_topic();
-    topic["createdAt"] = json!(REGISTERED_AT);
-    topic
+    and(new_topic(), json!({"createdAt": REGISTERED_AT}))
 }
 
 /// `GET /v1/topics`.
@@ -273,10 +271,7 @@ pub(super) fn new_event_type() -> Value {
 
 /// A registered event type.
 pub(super) fn event_type() -> Value {
-    let mut event_type = new_event_type();
-    event_type["createdAt"] = json!(REGISTERED_AT);
-    event_type["versions"] = json!([version()]);
-    event_type
+    and(new_event_type(), json!({"createdAt": REGISTERED_AT, "versions": [version()]}))
 }
 
 /// A schema version as one asks for it.
@@ -286,11 +281,7 @@ pub(super) fn new_version() -> Value {
 
 /// A registered schema version.
 pub(super) fn version() -> Value {
-    let mut version = new_version();
-    version["status"] = json!("CURRENT");
-    version["createdAt"] = json!(REGISTERED_AT);
-    version["finalisedAt"] = json!(OCCURRED_AT);
-    version
+    and(new_version(), json!({"status": "CURRENT", "createdAt": REGISTERED_AT, "finalisedAt": OCCURRED_AT}))
 }
 
 /// `POST /v1/consumers`.
@@ -307,13 +298,14 @@ pub(super) fn new_consumer() -> Value {
 
 /// A consumer.
 pub(super) fn consumer() -> Value {
-    let mut consumer = new_consumer();
-    consumer["id"] = json!(CONSUMER_ID);
-    consumer["distribution"] = json!("broadcast");
-    consumer["createdAt"] = json!("2025-12-03T12:05:00.000Z");
-    consumer["lastSeenAt"] = json!("2025-12-03T12:05:00.000Z");
-    consumer["expiresAt"] = json!("2025-12-03T12:05:30.000Z");
-    consumer
+    let more = json!({
+        "id": CONSUMER_ID,
+        "distribution": "broadcast",
+        "createdAt": "2025-12-03T12:05:00.000Z",
+        "lastSeenAt": "2025-12-03T12:05:00.000Z",
+        "expiresAt": "2025-12-03T12:05:30.000Z",
+    });
+    and(new_consumer(), more)
 }
 
 /// A live consumer as its group sees it.
@@ -332,6 +324,19 @@ pub(super) fn group() -> Value {
 }
 
 /// One page of rows.
-pub(super) fn page_of(row: Value) -> Value {
+pub(super) fn page_of(row: &Value) -> Value {
     json!({"items": [row], "page_info": page_info()})
+}
+
+/// What an example has at a place.
+pub(super) fn part(example: &Value, pointer: &str) -> Value {
+    example.pointer(pointer).cloned().unwrap_or_default()
+}
+
+/// An example with more members.
+pub(super) fn and(mut example: Value, more: Value) -> Value {
+    if let (Value::Object(members), Value::Object(more)) = (&mut example, more) {
+        members.extend(more);
+    }
+    example
 }

@@ -4,6 +4,7 @@ mod cloudevents;
 mod edges;
 mod limits;
 mod manners;
+mod openapi;
 mod restart;
 mod seed000;
 mod waiting;

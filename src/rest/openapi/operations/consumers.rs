@@ -45,7 +45,7 @@ fn list() -> Op {
         .about("Live consumers in order of their ids.")
         .takes(query("consumerGroup", any_text(which), which, GROUP))
         .takes_shared(&["limit", "cursor"])
-        .answers(200, Answer::json("A page of consumers.", "Consumers", examples::page_of(examples::consumer())))
+        .answers(200, Answer::json("A page of consumers.", "Consumers", examples::page_of(&examples::consumer())))
         .refuses(&[Kind::NotAcceptable, Kind::Validation])
 }
 
@@ -81,7 +81,7 @@ fn list_groups() -> Op {
     op(Get, "/v1/consumer-groups", "listConsumerGroups", "List groups")
         .about("Groups in order of their names: those with a live consumer or an offset.")
         .takes_shared(&["limit", "cursor"])
-        .answers(200, Answer::json("A page of groups.", "ConsumerGroups", examples::page_of(examples::group())))
+        .answers(200, Answer::json("A page of groups.", "ConsumerGroups", examples::page_of(&examples::group())))
         .refuses(&[Kind::NotAcceptable, Kind::Validation])
 }
 

@@ -1,11 +1,11 @@
 //! Event types, and the versions of their schemas.
 
-use crate::rest::openapi::examples::{self, CREATED, TOPIC};
+use crate::rest::openapi::examples::{self, CREATED, OCCURRED_AT, REGISTERED_AT, TOPIC, and};
 use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
 use crate::rest::openapi::parameters::{path, query};
 use crate::rest::openapi::schemas::ids;
 use contract::Kind;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::openapi::HttpMethod::{Get, Post};
 use utoipa::openapi::path::Parameter;
 
@@ -30,7 +30,7 @@ fn list() -> Op {
         .takes(query("type", ids::pattern("Which types."), which, "gts.hyperspot.core.events.type.v1~vendor.*"))
         .takes(query("topic", ids::topic_id("A topic."), "Types whose events go to this topic.", TOPIC))
         .takes_shared(&["limit", "cursor"])
-        .answers(200, Answer::json("A page of event types.", "EventTypes", examples::page_of(examples::event_type())))
+        .answers(200, Answer::json("A page of event types.", "EventTypes", examples::page_of(&examples::event_type())))
         .refuses(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
 }
 
@@ -60,9 +60,7 @@ fn archive() -> Op {
 }
 
 fn archived() -> Value {
-    let mut archived = examples::event_type();
-    archived["archived"] = true.into();
-    archived
+    and(examples::event_type(), json!({"archived": true}))
 }
 
 fn add_version() -> Op {
@@ -80,10 +78,7 @@ fn add_version() -> Op {
 }
 
 fn draft() -> Value {
-    let mut draft = examples::new_version();
-    draft["status"] = "FINALISING".into();
-    draft["createdAt"] = examples::REGISTERED_AT.into();
-    draft
+    and(examples::new_version(), json!({"status": "FINALISING", "createdAt": REGISTERED_AT}))
 }
 
 fn show_version() -> Op {
@@ -106,9 +101,7 @@ fn finalise() -> Op {
 }
 
 fn deprecate() -> Op {
-    let mut deprecated = examples::version();
-    deprecated["status"] = "DEPRECATED".into();
-    deprecated["deprecatedAt"] = examples::OCCURRED_AT.into();
+    let deprecated = and(examples::version(), json!({"status": "DEPRECATED", "deprecatedAt": OCCURRED_AT}));
     on_version(
         op(Post, "/v1/event-types/{id}/versions/{version}:deprecate", "deprecateVersion", "Deprecate a schema version")
             .about("Makes a CURRENT version DEPRECATED: it is still accepted, and whoever uses it is told to move on."),

@@ -2,7 +2,7 @@
 
 use super::ids::{duration, pattern, topic_id};
 use super::{NUMBER_MAX, rows};
-use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT};
+use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT, part};
 use crate::rest::openapi::shape::{
     Shape, any_of_types, either, list, named, number, object, patterned, text, time, uuid, word,
 };
@@ -15,12 +15,12 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("NewConsumer", new_consumer()),
         ("Consumer", consumer()),
         ("ConsumerData", consumer_data()),
-        ("Consumers", rows("Consumer", "A page of consumers.", examples::page_of(examples::consumer()))),
+        ("Consumers", rows("Consumer", "A page of consumers.", examples::page_of(&examples::consumer()))),
         ("Commit", commit()),
         ("Member", member()),
         ("GroupTopic", group_topic()),
         ("ConsumerGroup", group()),
-        ("ConsumerGroups", rows("ConsumerGroup", "A page of groups.", examples::page_of(examples::group()))),
+        ("ConsumerGroups", rows("ConsumerGroup", "A page of groups.", examples::page_of(&examples::group()))),
         ("GroupReset", reset()),
     ]
 }
@@ -69,7 +69,7 @@ fn new_consumer() -> Shape {
 
 fn consumer() -> Shape {
     let example = examples::consumer();
-    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
+    let timed = |name: &str, description: &str| time(description).like(part(&example, &format!("/{name}")));
     object("One reading instance with a filter and a session.")
         .must("id", uuid("Made by the broker.").like(CONSUMER_ID))
         .must("consumerGroup", group_name())
@@ -99,7 +99,7 @@ fn commit() -> Shape {
 fn member() -> Shape {
     object("A live consumer as its group sees it.")
         .must("consumerId", uuid("Which one.").like(CONSUMER_ID))
-        .must("lastSeenAt", time("When it last polled or committed.").like(examples::member()["lastSeenAt"].clone()))
+        .must("lastSeenAt", time("When it last polled or committed.").like(part(&examples::member(), "/lastSeenAt")))
         .must("inFlight", number(0..=NUMBER_MAX, "Events handed to it and not done; none in a broadcast.").like(0))
         .like(examples::member())
 }

@@ -12,7 +12,7 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
         ("NewEventType", new_event_type()),
         ("EventType", event_type()),
-        ("EventTypes", rows("EventType", "A page of event types.", examples::page_of(examples::event_type()))),
+        ("EventTypes", rows("EventType", "A page of event types.", examples::page_of(&examples::event_type()))),
         ("NewVersion", new_version()),
         ("Version", version()),
     ]

@@ -3,7 +3,7 @@
 use super::NUMBER_MAX;
 use super::ids::{id, subject_type_id, topic_id, version};
 use crate::rest::openapi::Bounds;
-use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT};
+use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, part};
 use crate::rest::openapi::shape::{
     Shape, flag, list, named, named_as, named_or_null, number, object, text, text_up_to, time, uuid, word,
 };
@@ -126,7 +126,7 @@ fn new_batch(bounds: &Bounds) -> Shape {
         with it as `atomic` says.",
     );
     object("Events to be published together.")
-        .must("events", events.items(1, bounds.batch_max).like(example["events"].clone()))
+        .must("events", events.items(1, bounds.batch_max).like(part(&example, "/events")))
         .closed()
         .like(example)
 }
@@ -136,13 +136,13 @@ fn batch_outcome() -> Shape {
     let count = |description: &str| number(0..=NUMBER_MAX, description);
     let results = list(named("BatchResult"), "One result per event, in the order they were sent.");
     let data = object("The results.")
-        .must("results", results.like(example["data"]["results"].clone()))
-        .like(example["data"].clone());
+        .must("results", results.like(part(&example, "/data/results")))
+        .like(part(&example, "/data"));
     let meta = object("How many there are of each.")
         .must("total", count("Events in the batch.").like(2))
         .must("succeeded", count("Stored now or before.").like(1))
         .must("failed", count("Refused.").like(1))
-        .like(example["meta"].clone());
+        .like(part(&example, "/meta"));
     object("What became of a batch.").must("data", data).must("meta", meta).like(example)
 }
 
@@ -154,11 +154,11 @@ fn batch_result() -> Shape {
         .may("payloadMismatch", flag("The first submission's `data` was another; the topic flags it.").like(true))
         .may("event", named_as("Event", "The stored event, where it was not refused."))
         .may("error", named_as("Problem", "The refusal, without `instance` and `traceId`."))
-        .like(examples::batch_outcome()["data"]["results"][0].clone())
+        .like(part(&examples::batch_outcome(), "/data/results/0"))
 }
 
 fn items(example: &Value) -> Shape {
-    list(named("Event"), "The events, in order.").like(example["items"].clone())
+    list(named("Event"), "The events, in order.").like(part(example, "/items"))
 }
 
 fn event_page() -> Shape {

@@ -99,7 +99,7 @@ pub(in crate::rest::openapi) const DURATION: &str =
 /// A schema's version.
 pub(in crate::rest::openapi) const VERSION: &str = concat!("^", counted!(), r"\.", counted!(), "$");
 /// A page token.
-pub(in crate::rest::openapi) const CURSOR: &str = "^[np]([0-7][0-9a-f])*$";
+pub(in crate::rest::openapi) const CURSOR: &str = "^[np]([0-7][0-9a-fA-F])*$";
 
 /// A GTS identifier.
 pub(in crate::rest::openapi) fn id(description: &str) -> Shape {

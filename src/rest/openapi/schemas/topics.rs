@@ -2,7 +2,7 @@
 
 use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, for_people};
-use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC};
+use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC, part};
 use crate::rest::openapi::shape::{
     Shape, any_text, either, flag, list, named, named_as, number, object, text_up_to, time, word,
 };
@@ -67,7 +67,7 @@ fn enabled() -> Shape {
 }
 
 fn options_example() -> Value {
-    examples::new_topic()["streaming"].clone()
+    part(&examples::new_topic(), "/streaming")
 }
 
 fn streaming_type() -> Shape {
@@ -80,7 +80,7 @@ const AT: &str = "Where a log of its own lies: inside the data folder, or in a f
 fn new_streaming() -> Shape {
     let options = object("With options of its own.")
         .or_null("type", streaming_type())
-        .or_null("location", text_up_to(LOCATION_BYTES_MAX, AT).like(options_example()["location"].clone()))
+        .or_null("location", text_up_to(LOCATION_BYTES_MAX, AT).like(part(&options_example(), "/location")))
         .or_null("retention", retention().like("PT30D"))
         .closed()
         .like(options_example());
@@ -90,7 +90,7 @@ fn new_streaming() -> Shape {
 fn streaming() -> Shape {
     let options = object("With options of its own.")
         .may("type", streaming_type())
-        .may("location", any_text(AT).like(options_example()["location"].clone()))
+        .may("location", any_text(AT).like(part(&options_example(), "/location")))
         .may("retention", retention().like("PT30D"))
         .like(options_example());
     either([enabled(), options], "How a topic is stored: `true`, or an object.").like(options_example())
@@ -129,10 +129,11 @@ fn topics() -> Shape {
 
 fn segment() -> Shape {
     let example = examples::segment();
-    let numbered = |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(example[name].clone());
-    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
+    let numbered =
+        |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(part(&example, &format!("/{name}")));
+    let timed = |name: &str, description: &str| time(description).like(part(&example, &format!("/{name}")));
     object("A run of a topic's events in one file.")
-        .must("location", any_text("Where it lies.").like(example["location"].clone()))
+        .must("location", any_text("Where it lies.").like(part(&example, "/location")))
         .must("startSequence", numbered("startSequence", "The topic's first sequence in it."))
         .must("startTime", timed("startTime", "When that was stored."))
         .must("endSequence", numbered("endSequence", "The topic's last sequence in it."))
@@ -144,9 +145,10 @@ fn segment() -> Shape {
 
 fn segments() -> Shape {
     let example = examples::segments();
-    let numbered = |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(example[name].clone());
-    let timed = |name: &str, description: &str| time(description).like(example[name].clone());
-    let rows = list(named("Segment"), "The segments of this page.").like(example["segments"].clone());
+    let numbered =
+        |name: &str, description: &str| number(1..=NUMBER_MAX, description).like(part(&example, &format!("/{name}")));
+    let timed = |name: &str, description: &str| time(description).like(part(&example, &format!("/{name}")));
+    let rows = list(named("Segment"), "The segments of this page.").like(part(&example, "/segments"));
     object("A topic's segments, and what they reach over; a topic without events has none.")
         .must("topic", topic_id("The topic.").like(USERS_TOPIC))
         .must_or_null("start", numbered("start", "Its first sequence that is still there."))

@@ -1,0 +1,296 @@
+//! The document told true by the server: every operation is asked with its own examples, and every answer is held against
+//! what the document says of it.
+
+use super::{COMING, Document, Operation, expect_valid};
+use crate::http::{Server, answer};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Operations that others rest on, in their order; the rest follows.
+const FIRST: [&str; 5] = ["registerTopic", "registerEventType", "publishEvent", "createConsumer", "resetConsumerGroup"];
+/// Headers an answer has only where the document says so.
+const TELLING: [&str; 11] = [
+    "location",
+    "idempotent-replayed",
+    "payload-mismatch",
+    "deprecation",
+    "retry-after",
+    "allow",
+    "next-offset",
+    "tail",
+    "etag",
+    "cache-control",
+    "content-security-policy",
+];
+
+/// A server, its document, and how to ask.
+struct Asking {
+    server: Server,
+    document: Document,
+    /// A consumer that lives, instead of the one in the examples.
+    consumer: String,
+}
+
+impl Asking {
+    /// A server on which the examples work.
+    async fn begin() -> Self {
+        let server = Server::start(&[]);
+        let document = Document::of(&server).await;
+        let mut asking = Self { server, document, consumer: String::new() };
+        for operation in asking.operations().iter().take(FIRST.len()) {
+            let response = asking.request(operation, &[]).send().await.unwrap();
+            let status = response.status();
+            let body: Value = response.json().await.unwrap();
+            assert!(status.is_success(), "{}: {status} {body}", operation.id);
+            if let Some(id) = body["data"]["id"].as_str() {
+                asking.consumer = id.to_owned();
+            }
+        }
+        asking
+    }
+
+    /// Those that are there, in an order that works.
+    fn operations(&self) -> Vec<Operation> {
+        let mut operations = self.document.operations();
+        operations.retain(|operation| !COMING.contains(&operation.id.as_str()));
+        let rank = |id: &str| FIRST.iter().position(|first| *first == id).unwrap_or(FIRST.len());
+        operations.sort_by_key(|operation| (rank(&operation.id), operation.method == Method::DELETE));
+        operations
+    }
+
+    /// The operation with the examples of its path, its body and the parameters it cannot do without, and with `more`.
+    fn request(&self, operation: &Operation, more: &[(&str, &str)]) -> RequestBuilder {
+        let request = self.without_body(operation, more);
+        let body = &operation.spec["requestBody"]["content"]["application/json"]["example"];
+        match (operation.id.as_str(), body) {
+            (_, Value::Null) => request,
+            ("commitOffset", _) => request.json(&json!({"offset": 1})),
+            _ => request.json(body),
+        }
+    }
+
+    fn without_body(&self, operation: &Operation, more: &[(&str, &str)]) -> RequestBuilder {
+        let mut path = operation.path.clone();
+        let mut query = more.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>();
+        for parameter in self.document.parameters(operation) {
+            let (name, example) = (parameter["name"].as_str().unwrap(), text_of(&parameter["example"]));
+            let needed = parameter["required"] == true || name == "topic" && operation.id.ends_with("Events");
+            match parameter["in"].as_str().unwrap() {
+                "path" if operation.path.contains("/consumers/") => {
+                    path = path.replace(&format!("{{{name}}}"), &self.consumer);
+                }
+                "path" => path = path.replace(&format!("{{{name}}}"), &encoded(&example)),
+                // Nothing comes within the test; nobody is to wait for it.
+                "query" if name == "timeout" => query.push("timeout=0".to_owned()),
+                "query" if more.iter().any(|(other, _)| *other == name) || !needed => (),
+                "query" if name == "offset" => query.push("offset=0".to_owned()),
+                "query" => query.push(format!("{name}={}", encoded(&example))),
+                _ => (),
+            }
+        }
+        self.server.request(operation.method.clone(), &format!("{path}?{}", query.join("&")))
+    }
+
+    /// Holds an answer against the document; answers its status and its body.
+    async fn check(&self, operation: &Operation, response: Response) -> (StatusCode, Value) {
+        let status = response.status();
+        let what = format!("{} {}: {status}", operation.method, operation.path);
+        let specified = &operation.spec["responses"][status.as_str()];
+        assert!(specified.is_object(), "{what} is not in the document: {}", response.text().await.unwrap());
+        let specified = self.document.at(specified);
+        for (name, header) in specified["headers"].as_object().unwrap() {
+            let Some(value) = response.headers().get(name) else { continue };
+            let schema = &self.document.at(header)["schema"];
+            let text = value.to_str().unwrap();
+            let value = if schema["type"] == "integer" { json!(text.parse::<u64>().unwrap()) } else { json!(text) };
+            expect_valid(&self.document.validator(schema), &value, &format!("{what}: {name}"));
+        }
+        assert!(response.headers().contains_key("x-trace-id"), "{what}");
+        for name in TELLING.iter().filter(|name| response.headers().contains_key(**name)) {
+            let mut known = specified["headers"].as_object().unwrap().keys();
+            assert!(known.any(|known| known.eq_ignore_ascii_case(name)), "{what}: {name} is not in the document");
+        }
+        let Some(media) = response.headers().get("content-type") else {
+            assert!(specified.get("content").is_none(), "{what} has no body");
+            return (status, Value::Null);
+        };
+        let media = media.to_str().unwrap().split(';').next().unwrap().to_owned();
+        let content = &specified["content"][&media];
+        assert!(content.is_object(), "{what}: {media} is not in the document");
+        if media == "text/event-stream" {
+            return (status, Value::Null);
+        }
+        let bytes = response.bytes().await.unwrap();
+        let body = match media.ends_with("json") && media != "application/x-ndjson" {
+            true => serde_json::from_slice(&bytes).unwrap(),
+            false => json!(String::from_utf8_lossy(&bytes)),
+        };
+        // The document of this very server is larger than its schema; everything else is named.
+        let validator = match operation.id == "getDocument" {
+            true => self.document.validator(&content["schema"]),
+            false => self.document.strict_validator(&content["schema"]),
+        };
+        expect_valid(&validator, &body, &what);
+        (status, body)
+    }
+
+    async fn ask(&self, operation: &Operation, request: RequestBuilder) -> (StatusCode, Value) {
+        self.check(operation, request.send().await.unwrap()).await
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// An example as it stands in an address: the first of several.
+fn text_of(example: &Value) -> String {
+    match example {
+        Value::String(text) => text.clone(),
+        Value::Array(several) => text_of(&several[0]),
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn every_operation_answers_its_own_example_as_described() {
+    let asking = Asking::begin().await;
+    for operation in asking.operations() {
+        // A page that leads elsewhere is followed by the client; what it leads to is asked by itself.
+        if operation.spec["responses"].get("303").is_some() {
+            continue;
+        }
+        let (status, body) = asking.ask(&operation, asking.request(&operation, &[])).await;
+        assert!(status.is_success(), "{} {}: {status} {body}", operation.method, operation.path);
+    }
+}
+
+#[tokio::test]
+async fn every_form_of_a_body_and_of_an_answer_is_as_described() {
+    let asking = Asking::begin().await;
+    for operation in asking.operations() {
+        for (media, content) in operation.spec["requestBody"]["content"].as_object().into_iter().flatten() {
+            let body = match &content["example"] {
+                Value::String(lines) => lines.clone(),
+                value => value.to_string(),
+            };
+            let body = if operation.id == "commitOffset" { r#"{"offset":1}"#.to_owned() } else { body };
+            let request = asking.without_body(&operation, &[]).header("content-type", media).body(body);
+            let (status, answer) = asking.ask(&operation, request).await;
+            assert!(status.is_success(), "{} as {media}: {status} {answer}", operation.id);
+        }
+        for (media, _) in operation.spec["responses"]["200"]["content"].as_object().into_iter().flatten() {
+            if !operation.path.starts_with("/v1/") || operation.id == "importEvents" {
+                continue;
+            }
+            let response = asking.request(&operation, &[]).header("accept", media).send().await.unwrap();
+            let sent = response.headers()["content-type"].to_str().unwrap().to_owned();
+            let (status, answer) = asking.check(&operation, response).await;
+            assert!(status.is_success() && sent.starts_with(media.as_str()), "{}: {sent} {answer}", operation.id);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_parameter_is_taken_with_its_example() {
+    let asking = Asking::begin().await;
+    for operation in asking.operations() {
+        for parameter in asking.document.parameters(&operation) {
+            let (name, example) = (parameter["name"].as_str().unwrap(), text_of(&parameter["example"]));
+            let example = if name == "consumer_id" { asking.consumer.clone() } else { example };
+            let request = match parameter["in"].as_str().unwrap() {
+                "query" if name == "timeout" => continue,
+                "query" => asking.request(&operation, &[(name, &example)]),
+                "header" => asking.request(&operation, &[]).header(name, &example),
+                _ => continue,
+            };
+            if operation.spec["responses"].get("303").is_some() {
+                continue;
+            }
+            let (status, body) = asking.ask(&operation, request).await;
+            let refused = name == "waitFor" && status == 422 || operation.id == "deleteConsumer";
+            assert!(status.is_success() || refused, "{} {}, {name}: {status} {body}", operation.method, operation.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_everywhere_is_refused_as_described() {
+    let asking = Asking::begin().await;
+    for operation in asking.operations() {
+        let (method, path) = (&operation.method, &operation.path);
+        let documented = |status: &str| operation.spec["responses"].get(status).is_some();
+        if !documented("303") {
+            let strange = asking.request(&operation, &[]).header("accept", "image/png");
+            let (status, _) = asking.ask(&operation, strange).await;
+            assert_eq!(status == 406, documented("406"), "{method} {path}: accept");
+        }
+        if documented("422") {
+            let (status, _) = asking.ask(&operation, asking.request(&operation, &[("nobody-knows", "1")])).await;
+            assert_eq!(status, 422, "{method} {path}");
+        }
+        if documented("415") {
+            let request = asking.without_body(&operation, &[]).header("content-type", "text/xml").body("<a/>");
+            assert_eq!(asking.ask(&operation, request).await.0, 415, "{method} {path}");
+        }
+        let long = asking.request(&operation, &[("x", &"x".repeat(20_000))]);
+        assert_eq!(asking.ask(&operation, long).await.0, 414, "{method} {path}");
+        let heavy = asking.request(&operation, &[]).header("x-heavy", "x".repeat(40_000));
+        assert_eq!(asking.ask(&operation, heavy).await.0, 431, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_in_the_document_is_not_allowed() {
+    let asking = Asking::begin().await;
+    let operations = asking.operations();
+    for operation in &operations {
+        let there: BTreeSet<_> =
+            operations.iter().filter(|it| it.path == operation.path).map(|it| it.method.as_str()).collect();
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS"] {
+            // A group's name may end like a verb, so that asking for it is asking for a group.
+            if there.contains(method) || method == "GET" && operation.id == "resetConsumerGroup" {
+                continue;
+            }
+            let mut other = operation.clone();
+            other.method = method.parse().unwrap();
+            let response = asking.request(&other, &[]).send().await.unwrap();
+            let allow = response.headers().get("allow").map(|it| it.to_str().unwrap().to_owned());
+            assert_eq!(response.status(), 405, "{method} {}", operation.path);
+            let allow = allow.unwrap_or_else(|| panic!("{method} {} has no Allow", operation.path));
+            let allowed: BTreeSet<_> = allow.split(',').map(str::trim).filter(|it| *it != "HEAD").collect();
+            // A thing shares its route with its verbs, so that the library's own refusal names the methods of both.
+            let shared = operation.path.ends_with('}') || operation.path.contains("}:");
+            assert!(allowed == there || shared && allowed.is_superset(&there), "{method} {}: {allow}", operation.path);
+            asking.check(operation, response).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_a_mismatch_and_a_trimmed_range_are_as_described() {
+    let asking = Asking::begin().await;
+    let operation = asking.operations().into_iter().find(|it| it.id == "publishEvent").unwrap();
+    let flagging =
+        json!({"id": "gts.x.core.events.topic.v1~vendor.flagging.v1", "streaming": true, "onPayloadMismatch": "flag"});
+    assert_eq!(asking.server.post("/v1/topics", &flagging).await.0, 201);
+    let event_type = "gts.vendor.orders.order_placed.v1";
+    let (status, _) = asking.server.post("/v1/event-types", &json!({"id": event_type, "topic": flagging["id"]})).await;
+    assert_eq!(status, 201);
+    let mut event = crate::http::event(event_type, "s-1");
+    event["id"] = json!("660e8400-e29b-41d4-a716-446655440001");
+    let publish = |body: &Value| asking.server.request(Method::POST, "/v1/events").json(body);
+    assert_eq!(asking.ask(&operation, publish(&event)).await.0, 201);
+    event["data"] = json!({"n": 2});
+    let response = publish(&event).send().await.unwrap();
+    let headers = response.headers().clone();
+    assert!(headers["idempotent-replayed"] == "true" && headers["payload-mismatch"] == "true", "{headers:?}");
+    assert_eq!(asking.check(&operation, response).await.0, 200);
+    event["id"] = Value::Null;
+    event["expectedAggregateSequence"] = json!(7);
+    let (status, problem) = asking.ask(&operation, publish(&event)).await;
+    assert_eq!((status.as_u16(), &problem["actual"]), (409, &json!(1)));
+    assert_eq!(answer(publish(&json!({"type": 1}))).await.0, 422);
+}

@@ -1,0 +1,271 @@
+//! The document told true by the contract: its types and the schemas take and show the same.
+
+use super::{Document, expect_valid};
+use crate::http::Server;
+use contract::{
+    Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Cursor, Distribution, Event, EventType,
+    GtsId, GtsPattern, Kind, NewConsumer, NewEvent, NewEventType, NewTopic, PayloadMismatch, Position, SchemaTarget,
+    Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic, TopicChange,
+};
+use proptest::prelude::*;
+use proptest::string::string_regex;
+use proptest::test_runner::{Config, TestRunner};
+use regex::Regex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+fn text<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+fn all_members_of_an_event() -> NewEvent {
+    let label = || Some("label".to_owned());
+    NewEvent {
+        id: Some(Uuid::from_u128(1)),
+        topic: Some(text("gts.hx.core.events.topic.v1~")),
+        occurred_at: Some(Timestamp::from_millis(0)),
+        subject: label(),
+        subject_type: Some(text("gts.vendor.tenants.tenant.v1")),
+        tenant: Some(Uuid::from_u128(2)),
+        data_version: Some("1.0".to_owned()),
+        sequence: Some(1),
+        expected_aggregate_sequence: Some(AggregateSequence(0)),
+        trace_parent: label(),
+        correlation_id: label(),
+        causation_id: label(),
+        message_group: label(),
+        deduplication_id: label(),
+        request_id: label(),
+        actor: Some(Actor { actor_type: ActorType::ServicePrincipal, id: "a".to_owned() }),
+        context: BTreeMap::from([("key".to_owned(), "value".to_owned())]),
+        ..NewEvent::new(text("gts.a.b.v1"), "source", serde_json::from_str("{}").unwrap())
+    }
+}
+
+fn stored(event: NewEvent) -> Event {
+    Event {
+        id: event.id.unwrap(),
+        event_type: event.event_type,
+        topic: event.topic.unwrap(),
+        sequence: Sequence(1),
+        aggregate_sequence: Some(AggregateSequence(1)),
+        position: Position(1),
+        occurred_at: Timestamp::from_millis(0),
+        created_at: Timestamp::from_millis(0),
+        source: event.source,
+        subject: event.subject,
+        subject_type: event.subject_type,
+        tenant: event.tenant,
+        data_version: event.data_version,
+        trace_parent: event.trace_parent,
+        correlation_id: event.correlation_id,
+        causation_id: event.causation_id,
+        message_group: event.message_group,
+        deduplication_id: event.deduplication_id,
+        request_id: event.request_id,
+        actor: event.actor,
+        context: event.context,
+        data: event.data,
+    }
+}
+
+fn all_members_of_a_topic() -> NewTopic {
+    let options = StreamingOptions {
+        streaming_type: Some("file".to_owned()),
+        location: Some("file://here".to_owned()),
+        retention: Some(Span::hours(1)),
+    };
+    NewTopic {
+        description: Some("x".to_owned()),
+        streaming: Streaming::Options(options),
+        retention: Some(text("P30D")),
+        idempotent_retention: Some(text("PT24H")),
+        on_payload_mismatch: Some(PayloadMismatch::Reject),
+        cleanup: Some(Cleanup::Compact),
+        internal: true,
+        ..NewTopic::new(text("gts.a.b.v1~"))
+    }
+}
+
+fn all_members_of_an_event_type() -> NewEventType {
+    NewEventType {
+        topic: Some(text("gts.a.b.v1~")),
+        description: Some("x".to_owned()),
+        allowed_subject_types: vec![text("gts.a.b.v1~")],
+        subject_ref_template: Some("/x/{id}".to_owned()),
+        data_schema: Some(json!({"type": "object"})),
+        schema_target: Some(SchemaTarget::Event),
+        subject_optional: true,
+        ..NewEventType::new(text("gts.a.b.v1"))
+    }
+}
+
+fn all_members_of_a_consumer() -> NewConsumer {
+    NewConsumer {
+        types: vec![text("gts.a.*")],
+        subject_types: vec![text("gts.a.b.v1~")],
+        cel: Some("true".to_owned()),
+        session_timeout: Some(Span::seconds(30)),
+        distribution: Some(Distribution::Shared),
+        ..NewConsumer::new("group", text("gts.a.b.v1~"))
+    }
+}
+
+fn consumer() -> Consumer {
+    let NewConsumer { consumer_group, topic, types, subject_types, cel, .. } = all_members_of_a_consumer();
+    let now = Timestamp::from_millis(0);
+    Consumer {
+        id: Uuid::from_u128(3),
+        consumer_group,
+        topic,
+        types,
+        subject_types,
+        cel,
+        session_timeout: Span::seconds(30),
+        distribution: Distribution::Broadcast,
+        created_at: now,
+        last_seen_at: now,
+        expires_at: now,
+    }
+}
+
+fn change() -> TopicChange {
+    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = all_members_of_a_topic();
+    TopicChange { description, retention, idempotent_retention, on_payload_mismatch }
+}
+
+#[tokio::test]
+async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
+    let document = Document::of(&Server::start(&[])).await;
+    let created_at = Timestamp::from_millis(0);
+    let check = Check(&document);
+    check.request("NewEvent", &all_members_of_an_event(), &[]);
+    check.request("NewTopic", &all_members_of_a_topic(), &[]);
+    check.request("TopicChange", &change(), &[]);
+    // `versions` comes with the schema versions.
+    check.request("NewEventType", &all_members_of_an_event_type(), &["versions"]);
+    check.request("NewConsumer", &all_members_of_a_consumer(), &[]);
+    check.answer("Event", &stored(all_members_of_an_event()), &[]);
+    check.answer("Topic", &Topic { definition: all_members_of_a_topic(), created_at }, &[]);
+    let event_type = EventType { definition: all_members_of_an_event_type(), created_at };
+    check.answer("EventType", &event_type, &["versions", "archived"]);
+    check.answer("Consumer", &consumer(), &[]);
+    let group: ConsumerGroup = serde_json::from_value(document.schema("ConsumerGroup")["examples"][0].clone()).unwrap();
+    check.answer("ConsumerGroup", &group, &[]);
+    check.answer("GroupTopic", &group.topics[0], &[]);
+    check.answer("Member", &group.topics[0].members[0], &[]);
+    let segment: Segment = serde_json::from_value(document.schema("Segment")["examples"][0].clone()).unwrap();
+    check.answer("Segment", &segment, &[]);
+}
+
+struct Check<'a>(&'a Document);
+
+impl Check<'_> {
+    /// A type of requests: everything it can say fits the schema, and everything the schema says it can read.
+    fn request<T: Serialize + DeserializeOwned>(&self, name: &str, full: &T, coming: &[&str]) {
+        let full = self.answer(name, full, coming);
+        let schema = self.0.schema(name);
+        assert_eq!(schema["additionalProperties"], false, "{name}");
+        let needed = names(&schema["required"]);
+        let least: serde_json::Map<_, _> =
+            full.as_object().unwrap().iter().filter(|(name, _)| needed.contains(name)).map(clone).collect();
+        serde_json::from_value::<T>(Value::Object(least.clone())).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for missing in &needed {
+            let mut less = least.clone();
+            less.remove(missing);
+            assert!(serde_json::from_value::<T>(Value::Object(less)).is_err(), "{name} can do without {missing}");
+        }
+        for (member, specified) in schema["properties"].as_object().unwrap() {
+            if coming.contains(&member.as_str()) {
+                continue;
+            }
+            let validator = self.0.validator(specified);
+            // What must be there is refused later where it is null; what may be left out is read, or refused, here.
+            let nothing = (!needed.contains(member)).then_some(Value::Null);
+            for value in [full[member].clone()].into_iter().chain(nothing) {
+                let mut with = least.clone();
+                with.insert(member.clone(), value.clone());
+                let read = serde_json::from_value::<T>(Value::Object(with)).is_ok();
+                assert_eq!(read, validator.is_valid(&value), "{name}: {member} = {value}");
+            }
+        }
+    }
+
+    /// A type of answers: everything it can say fits the schema, and the schema says no more than that.
+    fn answer<T: Serialize>(&self, name: &str, full: &T, coming: &[&str]) -> Value {
+        let full = serde_json::to_value(full).unwrap();
+        let schema = self.0.schema(name);
+        expect_valid(&self.0.strict_validator(schema), &full, name);
+        for member in schema["properties"].as_object().unwrap().keys() {
+            let there = full.get(member).is_some();
+            assert!(there != coming.contains(&member.as_str()), "{name}: {member}, coming or there");
+        }
+        full
+    }
+}
+
+fn clone((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+/// What a pattern makes is taken; what is taken, of texts that look alike, the pattern matches, unless it has numbers of
+/// more than `digits_max` digits.
+fn expect_same(pattern: &str, digits_max: usize, taken: impl Fn(&str) -> bool) {
+    let absurd = Regex::new(&format!("[0-9]{{{}}}", digits_max + 1)).unwrap();
+    let regex = Regex::new(pattern).unwrap();
+    // The generator wants no anchors, and must not repeat without end.
+    let bare = pattern.trim_start_matches('^').trim_end_matches('$').replace("]*", "]{0,3}").replace(")*", "){0,2}");
+    let made = string_regex(&bare).unwrap();
+    let altered = (made, any::<prop::sample::Index>(), "[a-z0-9_.~*PTDHMSWnpv-]{0,2}", any::<bool>());
+    let mut runner = TestRunner::new(Config { cases: 2000, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&altered, |(text, at, put, cut)| {
+        prop_assert!(taken(&text), "made by the pattern, not taken: {}", text);
+        let at = at.index(text.len() + 1);
+        let rest = if cut { text.get(at + 1..).unwrap_or_default() } else { &text[at..] };
+        let other = format!("{}{put}{rest}", &text[..at]);
+        let (taken, matched) = (taken(&other), regex.is_match(&other));
+        prop_assert!(taken == matched || taken && absurd.is_match(&other), "taken: {}, matched: {}", taken, other);
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+#[tokio::test]
+async fn patterns_match_what_the_contract_parses() {
+    let document = Document::of(&Server::start(&[])).await;
+    let pattern = |schema: &Value| schema["pattern"].as_str().unwrap().to_owned();
+    let member = |name: &str, member: &str| pattern(&document.schema(name)["properties"][member]);
+    expect_same(&member("NewEvent", "type"), 9, |text| GtsId::parse(text).is_ok());
+    let types = &document.schema("NewConsumer")["properties"]["types"]["items"];
+    expect_same(&pattern(types), 9, |text| GtsPattern::parse(text).is_ok());
+    expect_same(&member("NewTopic", "retention"), 3, |text| text.parse::<Span>().is_ok());
+    let cursor = &document.0["components"]["parameters"]["cursor"]["schema"];
+    expect_same(&pattern(cursor), 99, |text| text.parse::<Cursor>().is_ok());
+}
+
+#[tokio::test]
+async fn the_table_of_codes_is_the_contracts() {
+    let document = Document::of(&Server::start(&[])).await;
+    let table = document.0["info"]["description"].as_str().unwrap();
+    for kind in Kind::ALL {
+        assert!(table.contains(&format!("| `{}` | {} |", kind.code(), kind.status())), "{kind:?}");
+    }
+    let types = document.schema("Problem")["properties"]["type"]["enum"].as_array().unwrap();
+    assert_eq!(types.len(), Kind::ALL.len());
+    // Refusals in the document have the status of their code, but for those that HTTP alone knows.
+    for (name, response) in document.0["components"]["responses"].as_object().unwrap() {
+        for (code, example) in response["content"]["application/problem+json"]["examples"].as_object().unwrap() {
+            let kind = Kind::ALL.iter().find(|kind| kind.code() == code).unwrap_or_else(|| panic!("{name}: {code}"));
+            let status = example["value"]["status"].as_u64().unwrap();
+            assert!(status == u64::from(kind.status()) || [408, 414, 431].contains(&status), "{name}: {code} {status}");
+            assert!(response["description"].as_str().unwrap().contains(&format!("`{code}`")), "{name}: {code}");
+        }
+    }
+}
