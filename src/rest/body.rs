@@ -184,8 +184,14 @@ fn refusal(pointer: &str, message: &str) -> Error {
 
 /// The pointer to a member. The path ends at the member itself where the parser knows it, and one short where not.
 fn pointer_to(pointer: &str, name: &str) -> String {
-    let name = name.replace('~', "~0").replace('/', "~1");
+    let name = token(name);
     if pointer.ends_with(&format!("/{name}")) { pointer.to_owned() } else { format!("{pointer}/{name}") }
+}
+
+/// A caller's name for something as part of a JSON pointer: cut where it gets silly, and fit to be shown.
+pub(crate) fn token(name: &str) -> String {
+    let shown = name.chars().take(64).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+    shown.collect::<String>().replace('~', "~0").replace('/', "~1")
 }
 
 fn pointer(path: &Path) -> String {
@@ -193,7 +199,7 @@ fn pointer(path: &Path) -> String {
     for segment in path.iter() {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => pointer.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", token(key))),
             Segment::Enum { .. } | Segment::Unknown => (),
         }
     }

@@ -152,6 +152,7 @@ const EVENT: &str = r#"
     context = {"a":"\u0000"} -> 422 VALIDATION_ERROR /context
     createdAt = "2025-12-03T12:00:00Z" -> 422 VALIDATION_ERROR /createdAt
     surprise = "canary" -> 422 VALIDATION_ERROR /surprise
+    a\u0000b = 1 -> 422 VALIDATION_ERROR /a�b
     a/b~c = 1 -> 422 VALIDATION_ERROR /a~1b~0c
 "#;
 

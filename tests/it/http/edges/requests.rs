@@ -52,6 +52,7 @@ const READ: &str = "
     GET {path}?topic={T}&offset=0&surprise=canary{timeout} -> 422 VALIDATION_ERROR /surprise
     GET {path}?topic={T}&offset=0&Limit=1{timeout} -> 422 VALIDATION_ERROR /Limit
     GET {path}?topic={T}&offset=0&a/b~c=1{timeout} -> 422 VALIDATION_ERROR /a~1b~0c
+    GET {path}?topic={T}&offset=0&a%00%1Fb=1{timeout} -> 422 VALIDATION_ERROR /a\u{fffd}\u{fffd}b
     GET {path}?topic={T}&offset=0&=1{timeout} -> 422 VALIDATION_ERROR /
     GET {path}?topic={T}&offset=0&subject=%FFcanary{timeout} -> 400 MALFORMED
     GET {path}?topic={T}&offset=0&%FF=1{timeout} -> 400 MALFORMED
