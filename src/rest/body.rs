@@ -100,22 +100,22 @@ fn too_large(limit: Limit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
-/// Parses a JSON object. A list is none, although the derived readers would take its items for members.
-pub(crate) fn object<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
-    let object = json(bytes)?;
-    match is_object(bytes) {
-        true => Ok(object),
-        false => Err(Error::invalid("", "The body must be a JSON object.")),
+/// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
+pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+    let parsed = any_json(bytes)?;
+    match is_list(bytes) {
+        true => Err(Error::invalid("", "The body must be a JSON object.")),
+        false => Ok(parsed),
     }
 }
 
-/// Whether a text that is JSON is an object.
-pub(crate) fn is_object(text: &[u8]) -> bool {
-    text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+/// Whether a body can only be a list.
+pub(crate) fn is_list(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Parses JSON of any form.
-pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+/// Parses a JSON body that may be anything.
+pub(crate) fn any_json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }
 

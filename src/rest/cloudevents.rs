@@ -34,7 +34,7 @@ pub(super) fn from_structured(bytes: &[u8]) -> Result<NewEvent> {
 
 /// Several CloudEvents as a JSON array; one that cannot be read is refused by itself.
 pub(super) fn from_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
-    let pieces: Vec<Box<RawValue>> = body::json(bytes)?;
+    let pieces: Vec<Box<RawValue>> = body::any_json(bytes)?;
     let events = pieces.iter().map(|piece| {
         let parts = structured_parts(piece.get().as_bytes());
         let named = parts.as_ref().ok().and_then(|parts| parts.attributes.get("type")?.parse().ok());
@@ -54,7 +54,7 @@ pub(super) fn from_headers(headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent
             return Err(Error::invalid(format!("/{name}"), "is given more than once"));
         }
     }
-    parts.data = Some(body::json(bytes)?);
+    parts.data = Some(body::any_json(bytes)?);
     event(parts)
 }
 

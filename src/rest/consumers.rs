@@ -33,16 +33,19 @@ struct Data<'a> {
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/consumers", get(list).post(create))
-        .route("/v1/consumers/{id}", get(show).delete(remove).post(act).fallback(verb::others(METHODS)))
+        .route("/v1/consumers/{id}", get(show).delete(remove).post(act).fallback(verb::other_methods(METHODS)))
         .route("/v1/consumer-groups", get(list_groups))
-        .route("/v1/consumer-groups/{name}", get(show_group).post(act_on_group).fallback(verb::others("GET, HEAD")))
+        .route(
+            "/v1/consumer-groups/{name}",
+            get(show_group).post(act_on_group).fallback(verb::other_methods("GET, HEAD")),
+        )
 }
 
 async fn create(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let consumer: NewConsumer = body::object(&held.bytes)?;
+    let consumer: NewConsumer = body::json(&held.bytes)?;
     let consumer = app.events().create_consumer(consumer).await?;
     Ok(rows::made(&Data { data: &consumer }, &format!("/v1/consumers/{}", consumer.id)))
 }
@@ -100,7 +103,7 @@ async fn commit(app: &App, consumer: Uuid, headers: &HeaderMap, body: Body) -> A
     }
     negotiate::expect_json(headers)?;
     let held = body::take(app, headers, body, DEFINITION).await?;
-    let Commit { offset } = body::object(&held.bytes)?;
+    let Commit { offset } = body::json(&held.bytes)?;
     let offset = offset.as_u64().map(Offset).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
     })?;
@@ -150,7 +153,7 @@ fn reset(bytes: &[u8]) -> Result<GroupReset> {
         offset: Option<Value>,
         time: Option<Timestamp>,
     }
-    let Reset { topic, offset, time } = body::object(bytes)?;
+    let Reset { topic, offset, time } = body::json(bytes)?;
     let to = match (&offset, time) {
         (None, Some(time)) => ResetTo::Time(time),
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,

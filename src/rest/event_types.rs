@@ -20,7 +20,7 @@ const DEFINITION: Limit = Limit { bytes: 2 * limits::SCHEMA_BYTES_MAX + 64 * 102
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/event-types", get(list).post(register))
-        .route("/v1/event-types/{id}", get(show).post(act).fallback(verb::others("GET, HEAD")))
+        .route("/v1/event-types/{id}", get(show).post(act).fallback(verb::other_methods("GET, HEAD")))
 }
 
 async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
@@ -38,7 +38,7 @@ async fn register(State(app): State<App>, params: Params, headers: HeaderMap, bo
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let event_type: NewEventType = body::object(&held.bytes)?;
+    let event_type: NewEventType = body::json(&held.bytes)?;
     let location = format!("/v1/event-types/{}", event_type.id);
     match app.events().register_event_type(event_type).await? {
         Registered::Created(event_type) => Ok(rows::made(&event_type, &location)),

@@ -79,7 +79,7 @@ async fn publish_batch(State(app): State<App>, params: Params, headers: HeaderMa
 
 /// An event as our JSON spells it.
 pub(super) fn parse(bytes: &[u8]) -> Result<NewEvent> {
-    body::object(bytes).map_err(|error| match error.violations() {
+    body::json(bytes).map_err(|error| match error.violations() {
         [only] if only.pointer == "/sequence" && error.kind() == Kind::Validation => {
             Error::new(Kind::InvalidSequence, "An event's own `sequence` must be a positive integer.")
         }
@@ -99,12 +99,12 @@ fn parse_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
     struct Pieces {
         events: Vec<Box<RawValue>>,
     }
-    if body::is_object(bytes)
+    if !body::is_list(bytes)
         && let Ok(whole) = serde_json::from_slice::<Whole>(bytes)
     {
         return Ok(whole.events.into_iter().map(Ok).collect());
     }
-    let pieces: Pieces = body::object(bytes)?;
+    let pieces: Pieces = body::json(bytes)?;
     let events = pieces.events.iter().map(|piece| {
         let text = piece.get().as_bytes();
         parse(text).map_err(|error| unread(text, error))

@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/topics", get(list).post(register))
         .route("/v1/topics/segments", get(segments))
-        .route("/v1/topics/{id}", get(show).patch(change).post(act).fallback(verb::others(METHODS)))
+        .route("/v1/topics/{id}", get(show).patch(change).post(act).fallback(verb::other_methods(METHODS)))
 }
 
 async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
@@ -43,7 +43,7 @@ async fn register(State(app): State<App>, params: Params, headers: HeaderMap, bo
     params.only(&[])?;
     negotiate::expect_json(&headers)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let topic: NewTopic = body::object(&held.bytes)?;
+    let topic: NewTopic = body::json(&held.bytes)?;
     match app.events().register_topic(topic).await? {
         Registered::Created(topic) => Ok(rows::made(&topic, &format!("/v1/topics/{}", topic.definition.id))),
         Registered::Unchanged(topic) => rows::shown(&topic),
@@ -67,7 +67,7 @@ async fn change(
     negotiate::expect_json(&headers)?;
     let id = TopicId::parse(&id)?;
     let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let change: TopicChange = body::object(&held.bytes)?;
+    let change: TopicChange = body::json(&held.bytes)?;
     rows::shown(&app.events().change_topic(&id, change).await?)
 }
 

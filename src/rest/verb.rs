@@ -1,8 +1,8 @@
 //! Verbs behind a colon: `/v1/consumers/{id}:commit` arrives as one piece of path and is taken apart here.
 
-use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use contract::{Error, Kind};
+use http::Uri;
 use http::header::{ALLOW, HeaderValue};
 use std::future::{Ready, ready};
 
@@ -24,11 +24,11 @@ pub(crate) fn not_allowed(allowed: &'static str) -> Response {
     response
 }
 
-/// The answer to every method that no handler takes: things take `allowed`, verbs are posted.
-pub(crate) fn others(allowed: &'static str) -> impl Fn(Path<String>) -> Ready<Response> + Clone {
-    move |Path(piece)| {
-        let allowed = if split(&piece).1.is_some() { "POST" } else { allowed };
-        ready(not_allowed(allowed))
+/// What a route answers to methods it does not know: a thing takes `thing`, its verbs are posted.
+pub(crate) fn other_methods(thing: &'static str) -> impl Fn(Uri) -> Ready<Response> + Clone {
+    move |uri| {
+        let piece = uri.path().rsplit('/').next().unwrap_or_default();
+        ready(not_allowed(if split(piece).1.is_some() { "POST" } else { thing }))
     }
 }
 

@@ -84,7 +84,7 @@ impl Op {
     /// Takes a body.
     pub(super) fn body(mut self, body: Body) -> Self {
         self.refusals.extend(WITH_A_BODY);
-        self.body = Some(body.0.required(Some(Required::True)).build());
+        self.body = Some(body.0.build());
         self
     }
 
@@ -122,8 +122,14 @@ impl Op {
 pub(super) struct Body(RequestBodyBuilder);
 
 impl Body {
+    /// A body that must be there.
     pub(super) fn about(description: &str) -> Self {
-        Self(RequestBodyBuilder::new().description(Some(description)))
+        Self(RequestBodyBuilder::new().description(Some(description)).required(Some(Required::True)))
+    }
+
+    /// It may be missing.
+    pub(super) fn or_none(self) -> Self {
+        Self(self.0.required(Some(Required::False)))
     }
 
     /// In this media type it is of the named schema.

@@ -250,8 +250,8 @@ fn sources() -> Vec<(PathBuf, String)> {
 /// The methods and paths of every `.route("…", …)` of a text.
 fn routes(text: &str) -> Vec<(Method, String)> {
     let mut routes = Vec::new();
-    for piece in text.split(".route(\"").skip(1) {
-        let (path, rest) = piece.split_once('"').unwrap();
+    for piece in text.split(".route(").skip(1) {
+        let (path, rest) = piece.trim_start().trim_start_matches('"').split_once('"').unwrap();
         let mut depth = 1;
         let end = rest.find(|c: char| {
             depth += i32::from(c == '(') - i32::from(c == ')');

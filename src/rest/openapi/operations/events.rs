@@ -93,7 +93,11 @@ fn import() -> Op {
     let lines = || any_text("Events as JSON, one per line.").like(examples::import_lines());
     let one = either([named("NewEvent"), named("Event")], "A single event.").like(examples::new_event());
     let report = any_text("Lines of JSON: refusals by line, and how far the import has come.");
-    let mut body = Body::about("Events as JSON, one per line.").shaped(JSON, one, examples::new_event());
+    let mut body = Body::about("Events as JSON, one per line; none is an import of nothing.").or_none().shaped(
+        JSON,
+        one,
+        examples::new_event(),
+    );
     for media in ["application/x-ndjson", "application/ndjson", "application/jsonl"] {
         body = body.shaped(media, lines(), examples::import_lines());
     }
