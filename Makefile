@@ -1,7 +1,7 @@
 # The menu. `make` alone lists it; CI runs `make test` too.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint kill bench clean
+.PHONY: help build test lint fuzz kill bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ test: ## everything CI checks: lint, then all tests of all crates
 
 lint: ## format, clippy and documentation, warnings refused
 	scripts/lint
+
+fuzz: ## fuzz the HTTP API against its OpenAPI document
+	scripts/fuzz-api
 
 kill: ## the long kill test: 200 times killed under load, nothing acknowledged lost
 	@cargo test --all-features --test it kill -- --list | grep -q ': test$$' || { echo 'no test named kill in tests/it'; exit 1; }

@@ -2,6 +2,7 @@
 //!
 //! `data` is JSON text from request to disk to answer; nothing in between prints it anew.
 
+use crate::object::object;
 use crate::{
     AggregateSequence, Error, EventTypeId, Kind, Position, Result, Sequence, SubjectTypeId, Timestamp, TopicId,
 };
@@ -13,7 +14,7 @@ use uuid::Uuid;
 
 /// An event as a producer submits it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewEvent {
     /// Made by the broker (version 4) when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,6 +76,8 @@ pub struct NewEvent {
     pub data: Box<RawValue>,
 }
 
+object!(NewEvent Actor);
+
 impl NewEvent {
     /// An event with the two members no other can stand in for.
     #[must_use]
@@ -114,7 +117,7 @@ impl NewEvent {
 
 /// Who caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Actor {
     /// What kind of actor.
     #[serde(rename = "type")]

@@ -18,6 +18,7 @@ mod gts;
 mod json;
 pub mod limits;
 mod numbers;
+mod object;
 mod query;
 mod timestamp;
 mod topic;

@@ -1,5 +1,6 @@
 //! The topic: a named append-only stream with its own order, types and retention.
 
+use crate::object::object;
 use crate::{Span, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +90,7 @@ pub enum Streaming {
 
 /// The object form of `streaming`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct StreamingOptions {
     /// `memory`, `file` or `database`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +102,8 @@ pub struct StreamingOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,
 }
+
+object!(StreamingOptions);
 
 /// What happens when an idempotency key comes again with other `data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

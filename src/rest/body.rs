@@ -12,7 +12,7 @@ use contract::{Error, Kind, Violation};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -32,9 +32,6 @@ pub(crate) struct Held {
 /// Room is taken in pieces of this size, where the length is not known beforehand.
 const ROOM_STEP: usize = 64 * 1024;
 
-/// Most bytes of a refused body that are read and thrown away.
-const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
-
 /// Takes in a body.
 pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -42,7 +39,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
     }
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit.bytes) {
-        return Err(too_large(app, body, limit).await);
+        return Err(too_large(limit));
     }
     let mut room = app.room_for(announced.unwrap_or(ROOM_STEP))?;
     let mut arriving = Arriving { app, body, room_bytes: announced.unwrap_or(ROOM_STEP) };
@@ -54,7 +51,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
     while let Some(piece) = arriving.next().await? {
         whole.extend_from_slice(&piece);
         if whole.len() > limit.bytes {
-            return Err(too_large(app, arriving.body, limit).await);
+            return Err(too_large(limit));
         }
         if whole.len() > arriving.room_bytes {
             let more = whole.len() - arriving.room_bytes + ROOM_STEP;
@@ -63,7 +60,7 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
         }
     }
     if whole.len() > limit.bytes {
-        return Err(too_large(app, arriving.body, limit).await);
+        return Err(too_large(limit));
     }
     Ok(Held { bytes: whole.freeze(), _room: room })
 }
@@ -99,25 +96,17 @@ pub(crate) async fn next_piece(app: &App, body: &mut Body) -> Result<Option<Byte
     }
 }
 
-/// Refuses a body, after reading on for a while: a peer that is still sending would never see the answer.
-async fn too_large(app: &App, mut body: Body, limit: Limit) -> Problem {
-    let mut passed = 0;
-    while passed < PASSED_OVER_MAX
-        && let Ok(Some(piece)) = next_piece(app, &mut body).await
-    {
-        passed += piece.len();
-    }
+fn too_large(limit: Limit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
 /// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
-    if is_list(bytes) {
-        let detail = "must be a JSON object";
-        return Err(Error::new(Kind::Validation, "The body must be a JSON object.")
-            .with_violations(vec![Violation::new("", detail)]));
+    let parsed = any_json(bytes)?;
+    match is_list(bytes) {
+        true => Err(Error::invalid("", "The body must be a JSON object.")),
+        false => Ok(parsed),
     }
-    any_json(bytes)
 }
 
 /// Whether a body can only be a list.
@@ -136,7 +125,14 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Error::new(Kind::Malformed, "The body is empty; send JSON.");
     }
-    if !error.is_data() {
+    if std::str::from_utf8(bytes).is_err() {
+        return Error::new(Kind::Malformed, "The body is not UTF-8.");
+    }
+    // The parser stops at the first thing it does not like. Text that is no JSON further on is no JSON all the same, and
+    // a value of the wrong type where a word is wanted looks like bad syntax to it.
+    let syntax = serde_json::from_slice::<IgnoredAny>(bytes).err();
+    let wrong_type = || error.to_string().starts_with("expected value");
+    if let Some(error) = syntax.as_ref().or_else(|| (!error.is_data() && !wrong_type()).then_some(error)) {
         let (line, column) = (error.line(), error.column());
         return Error::new(Kind::Malformed, format!("The body is not JSON: look at line {line}, column {column}."));
     }
@@ -177,6 +173,9 @@ fn refusal(pointer: &str, message: &str) -> Error {
     if message.starts_with("UUID parsing failed") {
         return Error::invalid(pointer, "must be a UUID");
     }
+    if message.starts_with("expected value") {
+        return Error::invalid(pointer, "has another type than it may have");
+    }
     if message.starts_with("data did not match") {
         return Error::invalid(pointer, "has none of the forms it may have");
     }
@@ -185,8 +184,14 @@ fn refusal(pointer: &str, message: &str) -> Error {
 
 /// The pointer to a member. The path ends at the member itself where the parser knows it, and one short where not.
 fn pointer_to(pointer: &str, name: &str) -> String {
-    let name = name.replace('~', "~0").replace('/', "~1");
+    let name = token(name);
     if pointer.ends_with(&format!("/{name}")) { pointer.to_owned() } else { format!("{pointer}/{name}") }
+}
+
+/// A caller's name for something as part of a JSON pointer: cut where it gets silly, and fit to be shown.
+pub(crate) fn token(name: &str) -> String {
+    let shown = name.chars().take(64).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+    shown.collect::<String>().replace('~', "~0").replace('/', "~1")
 }
 
 fn pointer(path: &Path) -> String {
@@ -194,7 +199,7 @@ fn pointer(path: &Path) -> String {
     for segment in path.iter() {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => pointer.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", token(key))),
             Segment::Enum { .. } | Segment::Unknown => (),
         }
     }

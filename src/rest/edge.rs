@@ -5,8 +5,8 @@
 //! - Heads that are too large are refused here, where they can be refused politely.
 //! - A request that takes too long is given up, except where waiting is what was asked for.
 
-use super::App;
 use super::problem::Problem;
+use super::{App, incoming};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -37,11 +37,11 @@ pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incomi
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let response = match normalise(&app, request) {
+    let response = match normalise(&app, incoming::Incoming::of(request, &app.options)) {
         Err(problem) => problem.respond(&path, &trace.id),
         Ok(request) => {
             let waits = may_wait(request.uri().path());
-            let answer = router.call(request.map(Body::new));
+            let answer = router.call(request);
             let response = match waits {
                 true => answer.await,
                 false => match tokio::time::timeout(app.options.request_timeout, answer).await {
@@ -68,7 +68,7 @@ fn may_wait(path: &str) -> bool {
 }
 
 /// Refuses a head that is too large, and reads `%3A` as the colon it stands for.
-fn normalise(app: &App, mut request: Request<Incoming>) -> Result<Request<Incoming>, Problem> {
+fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
         return Err(Problem::of_status(StatusCode::URI_TOO_LONG, request.method()));

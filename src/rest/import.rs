@@ -178,8 +178,8 @@ impl Importing {
 /// An event as it is published, or as it was exported.
 fn parse(text: &[u8]) -> Result<NewEvent, Unread> {
     match serde_json::from_slice::<Event>(text) {
-        Ok(event) => Ok(event.into()),
-        Err(_) => events::parse(text).map_err(|error| events::unread(text, error)),
+        Ok(event) if !body::is_list(text) => Ok(event.into()),
+        _ => events::parse(text).map_err(|error| events::unread(text, error)),
     }
 }
 

@@ -16,6 +16,7 @@ mod event_types;
 mod events;
 mod health;
 mod import;
+mod incoming;
 mod negotiate;
 mod openapi;
 mod params;

@@ -4,6 +4,7 @@
 //!   read as "no filter".
 //! - A refusal's pointer is `/` and the parameter's name.
 
+use super::body;
 use super::problem::Problem;
 use axum::extract::FromRequestParts;
 use contract::{Cursor, Error, Filter, GtsPattern, Kind, Offset, Position, Result, Timestamp, TopicId, Violation};
@@ -57,7 +58,7 @@ impl Params {
     fn check(&self, known: impl Fn(&str) -> bool) -> Result<&Self> {
         let unknown = self.0.iter().filter(|(name, _)| !known(name));
         let violations: Vec<_> = unknown
-            .map(|(name, _)| Violation::new(format!("/{}", escape(name)), "is not a parameter of this request"))
+            .map(|(name, _)| Violation::new(format!("/{}", body::token(name)), "is not a parameter of this request"))
             .take(contract::limits::VIOLATIONS_MAX)
             .collect();
         if violations.is_empty() {
@@ -177,11 +178,6 @@ impl Params {
         let time = text.replace(' ', "+").parse();
         time.map(Some).map_err(|error: Error| Error::invalid(format!("/{name}"), error.detail()))
     }
-}
-
-/// A parameter's name as part of a JSON pointer, cut where it gets silly.
-fn escape(name: &str) -> String {
-    name.chars().take(64).collect::<String>().replace('~', "~0").replace('/', "~1")
 }
 
 fn decode(text: &str) -> Result<String> {

@@ -1,15 +1,21 @@
 //! The real program over HTTP, as a user runs it.
 
+mod cloudevents;
+mod edges;
 mod limits;
+mod manners;
 mod openapi;
 mod readme;
 mod restart;
+mod seed000;
 mod waiting;
+mod wire;
 
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
@@ -34,11 +40,21 @@ impl Server {
 
     /// On a folder there is.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
+        Self::launch(folder, &[], arguments)
+    }
+
+    /// On a new folder, with environment variables.
+    pub(crate) fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::launch(TempDir::new().unwrap(), variables, arguments)
+    }
+
+    fn launch(folder: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let client = client();
         let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path())
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().with_extension("log")).unwrap())
             .spawn()
@@ -56,6 +72,16 @@ impl Server {
         // Whatever else it prints must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
+    }
+
+    /// Where its log goes.
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.folder.as_ref().unwrap().path().with_extension("log")
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {

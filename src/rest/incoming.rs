@@ -1,0 +1,83 @@
+//! A request's body on its way to a handler, and what becomes of the part that no handler reads.
+//!
+//! - An answer may leave before its request has wholly arrived: a refusal needs no body. Over HTTP/1 a peer that is still
+//!   sending into a closed socket would never see it, so what is left is read and thrown away, beside the answer.
+//! - That has its limits too: so many bytes, so long a silence. Beyond them the connection ends.
+//! - A peer that waits for `100 Continue` sends nothing until it has its answer; nothing is read from it.
+
+use super::Options;
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::{Request, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Most bytes that are read for nothing.
+const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
+
+/// A body that is read to its end, if not by its handler.
+pub(crate) struct Incoming {
+    body: Option<hyper::body::Incoming>,
+    ended: bool,
+    /// How long a peer may be silent while its body is passed over.
+    patience: Duration,
+}
+
+impl Incoming {
+    /// The request with its body seen to.
+    pub(crate) fn of(request: Request<hyper::body::Incoming>, options: &Options) -> Request<axum::body::Body> {
+        let sends_anyway = request.version() <= Version::HTTP_11 && !request.headers().contains_key(EXPECT);
+        if !sends_anyway || request.body().is_end_stream() {
+            return request.map(axum::body::Body::new);
+        }
+        let patience = options.body_timeout;
+        request.map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, patience }))
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        self.ended = !matches!(frame, Some(Ok(_)));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        let left = self.body.take().filter(|body| !self.ended && !body.is_end_stream());
+        // Without a runtime the process is on its way out, and so is the connection.
+        if let (Some(left), Ok(runtime)) = (left, Handle::try_current()) {
+            runtime.spawn(pass_over(left, self.patience));
+        }
+    }
+}
+
+/// Reads what is left of a body, within limits.
+async fn pass_over(mut body: hyper::body::Incoming, patience: Duration) {
+    let mut passed = 0;
+    while passed < PASSED_OVER_MAX
+        && let Ok(Some(Ok(frame))) = tokio::time::timeout(patience, body.frame()).await
+    {
+        passed += frame.data_ref().map_or(0, Bytes::len);
+    }
+}

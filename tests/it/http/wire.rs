@@ -1,0 +1,130 @@
+//! HTTP/1.1 by hand, for what no client library would send.
+
+use super::Server;
+use reqwest::StatusCode;
+use serde_json::Value;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection of bytes.
+pub(super) struct Wire(TcpStream);
+
+/// An answer taken apart.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn to(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.0
+    }
+
+    /// Sends bytes; a peer that has let go already is no failure here, its answer tells.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    /// A request as it stands, with a body if there is one.
+    pub(super) fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: broker\r\n");
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() || !matches!(method, "GET" | "HEAD" | "OPTIONS" | "DELETE") {
+            text.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        text.push_str("\r\n");
+        self.send(text.as_bytes());
+        self.send(body);
+    }
+
+    /// Everything the peer still says, to the end of the connection.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server neither answers nor lets go");
+        }
+        rest
+    }
+
+    /// The answer to a request, body and all.
+    pub(super) fn reply(&mut self, to_head: bool) -> Reply {
+        let mut bytes = Vec::new();
+        let end = loop {
+            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            assert!(self.more(&mut bytes), "no whole answer: {}", String::from_utf8_lossy(&bytes));
+        };
+        let mut body = bytes.split_off(end);
+        let head = String::from_utf8(bytes).unwrap();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+        let mut reply = Reply { status, head, body: Vec::new() };
+        let chunked = reply.header("transfer-encoding") == Some("chunked");
+        let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let whole = |body: &[u8]| match chunked {
+            true => body.ends_with(b"0\r\n\r\n"),
+            false => body.len() >= length,
+        };
+        while !to_head && !whole(&body) && self.more(&mut body) {}
+        reply.body = if chunked { unchunked(&body) } else { body };
+        reply
+    }
+
+    fn more(&mut self, bytes: &mut Vec<u8>) -> bool {
+        let mut piece = [0; 16 * 1024];
+        let read = self.0.read(&mut piece).expect("an answer in time");
+        bytes.extend_from_slice(&piece[..read]);
+        read > 0
+    }
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (known, value) = line.split_once(": ")?;
+            known.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// Its JSON; null where there is no body.
+    pub(super) fn json(&self) -> Value {
+        if self.body.is_empty() { Value::Null } else { serde_json::from_slice(&self.body).unwrap() }
+    }
+
+    /// For [`super::expect_problem`].
+    pub(super) fn answer(&self) -> (StatusCode, Value) {
+        (StatusCode::from_u16(self.status).unwrap(), self.json())
+    }
+}
+
+/// One request on a connection of its own.
+pub(super) fn ask(server: &Server, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    let mut wire = Wire::to(server);
+    wire.request(method, target, headers, body);
+    wire.reply(method == "HEAD")
+}
+
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..at]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&body[at + 2..at + 2 + size]);
+        body = &body[(at + 2 + size + 2).min(body.len())..];
+    }
+    whole
+}
