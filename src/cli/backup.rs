@@ -47,6 +47,9 @@ fn backup(arguments: &Arguments) -> Outcome {
         return Err(Failure::Misused(reason));
     }
     let draft = Draft::begin(output)?;
+    if draft.is_inside(data) {
+        return Err(Failure::Misused(format!("{} lies in the data folder itself", output.display())));
+    }
     folders::copy_logs(data, draft.path())?;
     let manifest = Manifest { version: Manifest::VERSION, begun_at, logs: folders::check_logs(draft.path())? };
     write(&manifest, draft.path()).map_err(|cause| Failure::because(output.display(), cause))?;

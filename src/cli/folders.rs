@@ -142,6 +142,12 @@ impl Draft {
         &self.path
     }
 
+    /// Whether it lies in this folder.
+    pub(super) fn is_inside(&self, folder: &Path) -> bool {
+        let folder = folder.canonicalize();
+        folder.is_ok_and(|folder| self.path.canonicalize().is_ok_and(|path| path.starts_with(folder)))
+    }
+
     /// Puts it in place, durably.
     pub(super) fn put_in_place(self) -> Outcome<()> {
         let placed = sync_folders(&self.path)

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 /// JSON values, in the order they come.
-pub(super) type Values = Box<dyn Iterator<Item = Outcome<Box<RawValue>>>>;
+pub(super) type Values = Box<dyn Iterator<Item = Outcome<Box<RawValue>>> + Send>;
 
 /// A place to read from.
 pub(super) struct Source {

@@ -8,18 +8,19 @@ use super::failure::{Failure, Outcome};
 use super::input::{self, Values};
 use super::output::{Colour, Output, note, plain};
 use built::Built;
-use sending::{Answered, Sending};
+use sending::{Answered, Arriving, Sending};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Publishes events: one from the command line, or many from a file or standard input.
 ///
 /// An event is JSON, as the API takes it, or is put together from flags. A file holds one event, an array of events, or
 /// one event to a line. Several go in batches of at most 100 events and 1 MiB, in the order they stand; in a batch, an
-/// event that is refused takes those of the same topic with it. Events without an `id` get one here, so that a request
-/// repeated after a broken connection is not a second event.
+/// event that is refused takes those of the same topic with it. What arrives slowly on
+/// standard input is not held back to fill a batch. Events without an `id` get one here, so that a request repeated after
+/// a broken connection is not a second event.
 ///
 /// Exit code 0: all were stored, now or before. 1: some were refused, each named with the reason, or the broker could
 /// not be asked. 2: there was nothing to publish.
@@ -62,11 +63,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 async fn publish(arguments: &Arguments) -> Outcome {
-    let events = events(arguments)?;
+    let (values, paced) = events(arguments)?;
     let client = arguments.server.client()?;
+    let mut events = Arriving::start(values, paced);
     let mut report = Report { output: Output::new(), json: arguments.json, stored: 0, refused: 0 };
     let mut sending = Sending::new(client, arguments.producer_id.clone(), arguments.atomic.is_some());
-    let sent = sending.all(events, |answered| report.take(answered)).await;
+    let sent = sending.all(&mut events, |answered| report.take(answered)).await;
     if let Err(failure) = sent {
         return Err(report.cut_short(failure));
     }
@@ -77,19 +79,23 @@ async fn publish(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Where the events come from.
-fn events(arguments: &Arguments) -> Outcome<Values> {
+/// Where the events come from, and whether they come at a pace of their own.
+fn events(arguments: &Arguments) -> Outcome<(Values, bool)> {
     if let Some(event) = arguments.built.event()? {
-        return Ok(Box::new(std::iter::once(Ok(event))));
+        return Ok((Box::new(std::iter::once(Ok(event))), false));
     }
     match &arguments.event {
         Some(text) if text != "-" => {
             let event = RawValue::from_string(text.clone());
             let event = event.map_err(|error| Failure::Misused(format!("EVENT is not JSON: {error}")))?;
-            Ok(Box::new(std::iter::once(Ok(event))))
+            Ok((Box::new(std::iter::once(Ok(event))), false))
         }
-        Some(_) => Ok(input::values(input::open(Some("-".as_ref()))?)),
-        None => Ok(input::values(input::open(arguments.file.as_deref())?)),
+        given => {
+            let file = arguments.file.as_deref().or(given.as_deref().map(Path::new));
+            let source = input::open(file)?;
+            let paced = source.bytes.is_none();
+            Ok((input::values(source), paced))
+        }
     }
 }
 

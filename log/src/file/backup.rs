@@ -14,7 +14,7 @@
 
 use super::LOG_FOLDER;
 use super::disk::{Disk, discard};
-use super::folder::FolderDisk;
+use super::folder::{FolderDisk, FolderLock};
 use super::marks::MarksFile;
 use super::names::{FileName, SegmentName, marks_file};
 use super::scan;
@@ -47,6 +47,8 @@ pub struct Copied {
 /// before the call is in the copy.
 pub fn backup(from: &Path, to: &Path, progress: impl FnMut(Copied)) -> Result<(), LogError> {
     let source = from.join(LOG_FOLDER);
+    // Nobody else makes something of it meanwhile; and its file says that the folder is a log's.
+    let _lock = FolderLock::acquire(to)?;
     let target = FolderDisk::open(&to.join(LOG_FOLDER))?;
     let bytes_total = Files::list(&source)?.bytes;
     let mut copy = Copy { source, target, copied: BTreeMap::new(), done: Copied { bytes: 0, bytes_total }, progress };

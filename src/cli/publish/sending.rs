@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -49,6 +50,52 @@ pub(super) struct Sending {
     answered: u64,
 }
 
+/// Events on their way in, read on a thread of their own.
+pub(super) struct Arriving {
+    events: mpsc::Receiver<Outcome<Box<RawValue>>>,
+    /// They come at a pace of their own: what is there is not held back for what is not.
+    paced: bool,
+}
+
+enum Next {
+    Event(Box<RawValue>),
+    NotYet,
+    End,
+    Failed(Failure),
+}
+
+impl Arriving {
+    pub(super) fn start(values: Values, paced: bool) -> Self {
+        let (sender, events) = mpsc::channel(BATCH_EVENTS_MAX);
+        std::thread::spawn(move || {
+            for value in values {
+                let failed = value.is_err();
+                if sender.blocking_send(value).is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Self { events, paced }
+    }
+
+    /// The next event; `NotYet` only where that is of use.
+    async fn next(&mut self, may_send: bool) -> Next {
+        let next = match self.paced && may_send {
+            false => self.events.recv().await,
+            true => match self.events.try_recv() {
+                Ok(event) => Some(event),
+                Err(mpsc::error::TryRecvError::Empty) => return Next::NotYet,
+                Err(mpsc::error::TryRecvError::Disconnected) => None,
+            },
+        };
+        match next {
+            Some(Ok(event)) => Next::Event(event),
+            Some(Err(failure)) => Next::Failed(failure),
+            None => Next::End,
+        }
+    }
+}
+
 /// The answer to a batch.
 #[derive(Deserialize)]
 struct BatchAnswer {
@@ -78,30 +125,36 @@ impl Sending {
     /// Sends all events and reports each.
     pub(super) async fn all(
         &mut self,
-        events: Values,
+        events: &mut Arriving,
         mut report: impl FnMut(&Answered) -> Outcome<()>,
     ) -> Outcome<()> {
         let mut batch = Vec::new();
         let mut bytes = FRAME_BYTES;
-        for event in events {
-            let event = match event {
-                Ok(event) => identified(event.get()),
-                // What came before it was good, and goes first.
-                Err(failure) if !self.atomic => {
+        loop {
+            let may_send = !self.atomic && !batch.is_empty();
+            let event = match events.next(may_send).await {
+                Next::Event(event) => identified(event.get()),
+                Next::NotYet => {
+                    self.send(std::mem::take(&mut batch), &mut report).await?;
+                    bytes = FRAME_BYTES;
+                    continue;
+                }
+                Next::End => return self.send(batch, &mut report).await,
+                // What came before it was good, and goes first; of all or nothing, nothing goes.
+                Next::Failed(failure) => {
+                    batch.retain(|_| !self.atomic);
                     self.send(batch, &mut report).await?;
                     return Err(failure);
                 }
-                Err(failure) => return Err(failure),
             };
             let is_full = batch.len() >= BATCH_EVENTS_MAX || bytes + event.len() >= BATCH_BYTES_MAX;
-            if is_full && !self.atomic && !batch.is_empty() {
+            if is_full && may_send {
                 self.send(std::mem::take(&mut batch), &mut report).await?;
                 bytes = FRAME_BYTES;
             }
             bytes += event.len() + 1;
             batch.push(event);
         }
-        self.send(batch, &mut report).await
     }
 
     /// Sends a batch, in smaller ones if the broker wants it so.

@@ -8,6 +8,7 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
@@ -32,9 +33,14 @@ impl Server {
 
     /// On a folder there is.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
+        Self::start_at(folder, "127.0.0.1:0", arguments)
+    }
+
+    /// On a folder there is, at an address of the caller's.
+    pub(crate) fn start_at(folder: TempDir, listen: &str, arguments: &[&str]) -> Self {
         let client = client();
         let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", listen, "--data"])
             .arg(folder.path())
             .args(arguments)
             .stdout(Stdio::piped())
@@ -54,6 +60,10 @@ impl Server {
         // Whatever else it prints must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
     }
 
     pub(crate) fn pid(&self) -> u32 {
