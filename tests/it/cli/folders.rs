@@ -157,14 +157,18 @@ fn nothing_is_written_over_and_nothing_half_made_is_left() {
     assert!(fs::read_dir(server.path()).unwrap().all(|entry| !text(&entry.unwrap().path()).ends_with(".part")));
 }
 
-/// A backup of 30 events, changed by `spoil`, and what restoring it says.
+/// A backup of 45 events, changed by `spoil`, and what restoring it says.
 fn spoilt(spoil: impl Fn(&Path)) -> String {
     let folder = TempDir::new().unwrap();
     let server = with_side_log(&folder);
-    let input: String = (0..30)
-        .map(|number| super::event_with(&number.to_string(), &json!({"text": "x".repeat(5000)})) + "\n")
-        .collect();
-    feed(&server, &["publish", "-"], &input).expect(0);
+    // In three batches, each larger than a segment should be: so there are three segments, and two are sealed.
+    for _ in 0..3 {
+        let input: String =
+            (0..15).map(|_| super::event_with("s", &json!({"text": "x".repeat(5000)})) + "\n").collect();
+        let file = folder.path().join("events");
+        fs::write(&file, input).unwrap();
+        ask(&server, &["publish", "--file", text(&file)]).expect(0);
+    }
     let (backup, data) = (folder.path().join("backup"), folder.path().join("restored"));
     run(&["backup", "--data", text(server.path()), "--output", text(&backup)]).expect(0);
     spoil(&backup);
@@ -199,7 +203,10 @@ fn a_backup_that_is_damaged_or_not_whole_is_not_restored() {
 #[test]
 fn verify_says_what_is_there_and_what_is_wrong() {
     let server = server();
-    feed(&server, &["publish", "-"], &lines(20)).expect(0);
+    // In two batches: damage in the last one could not be told from a torn append.
+    for _ in 0..2 {
+        feed(&server, &["publish", "-"], &lines(10)).expect(0);
+    }
     let busy = run(&["verify", "--data", text(server.path())]).expect(1);
     assert!(busy.err.contains("another process has"), "{}", busy.err);
     let folder = server.kill();

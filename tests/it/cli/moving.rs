@@ -10,7 +10,7 @@ const ORDERS: &str = "gts.hx.core.events.topic.v1~vendor.orders.v1";
 const APART: &str = "gts.hx.core.events.topic.v1~vendor.apart.v1";
 
 fn type_of(topic: &str) -> String {
-    format!("gts.hyperspot.core.events.type.v1~vendor.{}.happened.v1", topic.split('.').nth(5).unwrap())
+    format!("gts.hyperspot.core.events.type.v1~vendor.{}.happened.v1", topic.rsplit('.').nth(1).unwrap())
 }
 
 /// A broker with three topics, one of them in a log of its own.
@@ -31,7 +31,7 @@ fn events(count: usize) -> String {
         let data = json!({"number": number, "text": "ü\n\u{2028}"});
         let data = if number.is_multiple_of(7) { format!("{data:#}") } else { data.to_string() };
         let subject = number % 5;
-        let event_type = &types[number * number % 3];
+        let event_type = &types[number / 2 % 3];
         format!(
             r#"{{"type":"{event_type}","source":"test","subject":"{subject}","tenant":"{TENANT}","context":{{"a":"b"}},"data":{data}}}"#
         )

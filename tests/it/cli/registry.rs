@@ -35,7 +35,7 @@ fn a_topic_is_made_shown_listed_and_changed() {
 #[test]
 fn topics_come_from_a_file_too_as_they_were_printed() {
     let (first, second) = (server(), server());
-    ask(&first, &["topics", "create", ORDERS, "--cleanup", "compact"]).expect(0);
+    ask(&first, &["topics", "create", ORDERS, "--cleanup", "delete"]).expect(0);
     ask(&first, &["topics", "create", "gts.hx.core.events.topic.v1~vendor.m.v1", "--storage", "memory"]).expect(0);
     ask(&first, &["topics", "create", "gts.hx.core.events.topic.v1~vendor.n.v1", "--location", "a/b"]).expect(0);
     let printed = ask(&first, &["topics", "list", "--json"]).expect(0);
