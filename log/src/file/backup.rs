@@ -28,7 +28,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// How often a log that changes under the copy is looked at again.
-const PASSES_MAX: u32 = 16;
+const PASSES_MAX: u32 = 64;
 /// How often a tail is read that does not check out.
 const READS_MAX: u32 = 5;
 /// Bytes copied at once.
@@ -54,7 +54,7 @@ pub fn backup(from: &Path, to: &Path, progress: impl FnMut(Copied)) -> Result<()
     let mut copy = Copy { source, target, copied: BTreeMap::new(), done: Copied { bytes: 0, bytes_total }, progress };
     for _ in 0..PASSES_MAX {
         match copy.pass() {
-            Ok(true) => return Ok(copy.target.sync(None)?),
+            Ok(true) => return Ok(copy.sync()?),
             Ok(false) => {}
             // A file that was listed a moment ago: dropped, or rewritten under another name.
             Err(LogError::Io(cause)) if cause.kind() == io::ErrorKind::NotFound => {}
@@ -158,7 +158,7 @@ impl<F: FnMut(Copied)> Copy<F> {
             let last = LastSegment::read(&self.target, head)?;
             if !last.later_batch_follows {
                 self.target.truncate(&file, last.active.index.bytes())?;
-                return Ok(self.target.sync(Some(&file))?);
+                return Ok(());
             }
             self.done.bytes = bytes;
             damage = last.flaw;
@@ -188,8 +188,15 @@ impl<F: FnMut(Copied)> Copy<F> {
             }
         }
         // The disk may have left zeros behind a short write.
-        self.target.truncate(name, offset)?;
-        self.target.sync(Some(name))
+        self.target.truncate(name, offset)
+    }
+
+    /// Makes the copy durable. Not before it is whole: a pass must be faster than the marks change.
+    fn sync(&self) -> io::Result<()> {
+        for (name, _) in self.target.list()? {
+            self.target.sync(Some(&name))?;
+        }
+        self.target.sync(None)
     }
 }
 
