@@ -3,7 +3,7 @@
 use super::client::{self, Client, Repeat, Server};
 use super::failure::{Failure, Outcome};
 use super::input::{self, Source};
-use super::output::{Output, member};
+use super::output::{Output, member, note, plain};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -157,11 +157,11 @@ async fn register(client: &Client, file: Option<&PathBuf>, output: &mut Output, 
         match client.put_forth(Method::POST, &["event-types"], &definition, Repeat::Freely).await {
             Ok(event_type) if json => output.json(&event_type)?,
             Ok(event_type) => {
-                output.line(&format!("registered {}", super::output::plain(&member(&event_type, "id"))))?
+                output.line(&format!("registered {}", plain(&member(&event_type, "id"))))?;
             }
             Err(Failure::Refused(refusal)) if refusal.is_the_requests() => {
                 refused += 1;
-                super::output::note(&format_args!("{} was refused: {refusal}", member(&definition, "id")));
+                note(&format_args!("{} was refused: {refusal}", member(&definition, "id")));
                 continue;
             }
             Err(failure) => return Err(failure),
