@@ -4,6 +4,7 @@
 //! the process knows what it had promised.
 
 use super::failed;
+use super::output::Output;
 use contract::{
     Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence,
     SubjectTypeId, TopicId,
@@ -213,9 +214,13 @@ fn report(arguments: &Arguments, took: Duration, mut waits: Vec<Duration>) {
         waits.get(index.min(waits.len().saturating_sub(1))).copied().unwrap_or_default().as_secs_f64() * 1e3
     };
     let seconds = took.as_secs_f64();
-    println!("{} events of about {} bytes in {seconds:.2} s", arguments.events, arguments.bytes);
-    println!("  {:.0} events/s, {:.1} MiB/s", arguments.events as f64 / seconds, mebibytes(arguments) / seconds);
-    println!("  answered after {:.2} ms (median), {:.2} ms (99 %)", at(0.5), at(0.99));
+    let lines = [
+        format!("{} events of about {} bytes in {seconds:.2} s", arguments.events, arguments.bytes),
+        format!("  {:.0} events/s, {:.1} MiB/s", arguments.events as f64 / seconds, mebibytes(arguments) / seconds),
+        format!("  answered after {:.2} ms (median), {:.2} ms (99 %)", at(0.5), at(0.99)),
+    ];
+    // Nobody has to read it.
+    let _ = Output::new().line(&lines.join("\n"));
 }
 
 fn mebibytes(arguments: &Arguments) -> f64 {

@@ -1,5 +1,6 @@
 //! `event-broker config`: what is in force, and where each value came from.
 
+use super::output::note;
 use super::settings::Settings;
 use comfy_table::{Table, presets};
 use event_broker::config::{Loaded, keys};
@@ -39,9 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let loaded = match arguments.settings.load() {
         Ok(loaded) => loaded,
         Err(error) => {
-            for problem in &error.problems {
-                eprintln!("event-broker: {problem}");
-            }
+            error.problems.iter().for_each(|problem| note(problem));
             return ExitCode::from(2);
         }
     };

@@ -1,5 +1,6 @@
 //! `event-broker serve`: opens the log, listens, and drains when it is asked to stop.
 
+use super::output::{Output, note};
 use super::settings::Settings;
 use super::{failed, logging};
 use event_broker::config::{Config, Loaded};
@@ -35,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let loaded = match arguments.settings.load() {
         Ok(loaded) => loaded,
         Err(error) => {
-            error.problems.iter().for_each(|problem| eprintln!("event-broker: {problem}"));
+            error.problems.iter().for_each(|problem| note(problem));
             return ExitCode::from(2);
         }
     };
@@ -74,7 +75,8 @@ async fn serve(loaded: Loaded) -> ExitCode {
         Err(error) => return failed(&std::io::Error::other(format!("cannot listen on {listen}: {error}"))),
     };
     match listener.local_addr() {
-        Ok(address) => println!("listening on http://{address}"),
+        // Nobody has to read it.
+        Ok(address) => drop(Output::new().line(&format!("listening on http://{address}"))),
         Err(error) => return failed(&error),
     }
     if let Err(cut_off) = rest::serve(listener, Arc::clone(&broker), options, stop).await {

@@ -1,8 +1,10 @@
 //! `event-broker verify`: is the log what was written?
 
-use super::failed;
-use log::{LogError, file};
-use std::io;
+use super::failure::{self, Failure, Outcome};
+use super::folders;
+use super::output::{self, Output};
+use log::file::{self, Report};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +12,9 @@ use std::process::ExitCode;
 ///
 /// Exit code 0: all is well. 1: damage, each named with file, offset and reason. 2: there is no log to check.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  event-broker verify --data ./data")]
+#[command(after_help = "Examples:\n  \
+    event-broker verify --data ./data\n  \
+    event-broker verify --data /backups/2026-11-16 --json")]
 pub(super) struct Arguments {
     /// The data folder.
     #[arg(long, value_name = "DIR", default_value = "./data")]
@@ -18,71 +22,67 @@ pub(super) struct Arguments {
     /// Say nothing but the damage.
     #[arg(long)]
     quiet: bool,
+    /// Print a JSON line for every log.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let folders = match folders_of_logs(&arguments.data) {
-        Ok(folders) => folders,
-        Err(error) => return failed(&error),
-    };
+    failure::end(verify(arguments))
+}
+
+fn verify(arguments: &Arguments) -> Outcome {
+    let data = &arguments.data;
+    let folders = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
     if folders.is_empty() {
-        eprintln!("event-broker: there is no log in {}; name the data folder with --data", arguments.data.display());
-        return ExitCode::from(2);
+        let reason = format!("there is no log in {}; name the data folder with --data", data.display());
+        return Err(Failure::Misused(reason));
     }
     let mut is_sound = true;
     for folder in folders {
-        match check(&folder, arguments) {
-            Ok(sound) => is_sound &= sound,
-            Err(error) => return failed(&error),
-        }
+        is_sound &= check(&folder, arguments)?;
     }
-    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Checks one log and says what it found; whether all is well.
-fn check(folder: &Path, arguments: &Arguments) -> Result<bool, LogError> {
-    let progress = |done: file::Progress| {
-        if !arguments.quiet {
-            eprint!("\rchecked {} of {} segments", done.segments, done.segments_total);
-        }
-    };
-    let report = file::verify(folder, progress)?;
-    if !arguments.quiet {
-        eprintln!();
-    }
-    for damage in &report.damages {
-        println!("damaged: {damage}");
-    }
-    if !arguments.quiet {
-        let file::Report { segments, records, bytes, .. } = &report;
-        if folder != arguments.data {
-            print!("{}: ", folder.display());
-        }
-        println!("{segments} segments, {records} records, {bytes} bytes, {} damaged", report.damages.len());
+fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
+    let bar = output::bar(Some(0), "checking {bar:30} {pos}/{len} segments");
+    let report = file::verify(folder, |done| {
+        bar.set_length(done.segments_total);
+        bar.set_position(done.segments);
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(|error| Failure::because(folder.display(), error))?;
+    match arguments.json {
+        true => print_json(folder, &report)?,
+        false => print(folder, &report, arguments)?,
     }
     Ok(report.damages.is_empty())
 }
 
-/// The folder itself, if it holds a log, and those of topics with a log of their own below it.
-fn folders_of_logs(data: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    if data.join(file::LOG_FOLDER).is_dir() {
-        found.push(data.to_owned());
+fn print(folder: &Path, report: &Report, arguments: &Arguments) -> Outcome<()> {
+    let Report { segments, records, bytes, damages } = report;
+    let mut output = Output::new();
+    damages.iter().try_for_each(|damage| output.line(&format!("damaged: {damage}")))?;
+    if arguments.quiet {
+        return Ok(());
     }
-    let mut waiting = vec![data.join(file::SIDE_LOGS_FOLDER)];
-    while let Some(folder) = waiting.pop().filter(|folder| folder.is_dir()) {
-        if folder.join(file::LOG_FOLDER).is_dir() && folder.join(file::FolderLock::FILE).is_file() {
-            // Logs do not lie within each other.
-            found.push(folder);
-            continue;
-        }
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                waiting.push(entry.path());
-            }
-        }
+    let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
+    output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))
+}
+
+fn print_json(folder: &Path, report: &Report) -> Outcome<()> {
+    let Report { segments, records, bytes, damages } = report;
+    let damages = damages.iter().map(
+        |damage| json!({"file": damage.file.display().to_string(), "offset": damage.offset, "reason": damage.reason}),
+    );
+    let damages: Vec<_> = damages.collect();
+    let folder = folder.display().to_string();
+    let counts = json!({"folder": folder, "segments": segments, "records": records, "bytes": bytes});
+    let mut report = counts;
+    if let Some(members) = report.as_object_mut() {
+        members.insert("damages".to_owned(), json!(damages));
     }
-    found.sort();
-    Ok(found)
+    Output::new().json(&report)
 }

@@ -11,6 +11,7 @@
 mod scenario;
 
 mod batches;
+mod cli;
 mod concurrency;
 mod configuration;
 mod consumers;

@@ -15,6 +15,7 @@
 //!  read ──▶ hot tail, in RAM ──else──▶ segment by segment: index ──▶ places ──▶ one large read ──▶ checked records
 //! ```
 
+mod backup;
 mod disk;
 mod fetch;
 mod find;
@@ -37,6 +38,7 @@ mod torn;
 mod verify;
 mod writer;
 
+pub use backup::{Copied, backup};
 pub use disk::Disk;
 pub use folder::{FolderDisk, FolderLock};
 pub use verify::{Progress, Report, verify, verify_disk};

@@ -15,7 +15,7 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
@@ -40,18 +40,23 @@ impl Server {
 
     /// On a folder there is.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
-        Self::launch(folder, &[], arguments)
+        Self::launch(folder, "127.0.0.1:0", &[], arguments)
     }
 
     /// On a new folder, with environment variables.
     pub(crate) fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
-        Self::launch(TempDir::new().unwrap(), variables, arguments)
+        Self::launch(TempDir::new().unwrap(), "127.0.0.1:0", variables, arguments)
     }
 
-    fn launch(folder: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+    /// On a folder there is, at an address of the caller's.
+    pub(crate) fn start_at(folder: TempDir, listen: &str, arguments: &[&str]) -> Self {
+        Self::launch(folder, listen, &[], arguments)
+    }
+
+    fn launch(folder: TempDir, listen: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let client = client();
         let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", listen, "--data"])
             .arg(folder.path())
             .args(arguments)
             .envs(variables.iter().copied())
@@ -82,6 +87,10 @@ impl Server {
     /// What it has logged so far.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,0 +1,217 @@
+//! Copying a log, also while a process appends to it, rewrites it and lets go of its past.
+//!
+//! - Nothing of the source is changed, locked or waited for.
+//! - **Sealed segments first, then the removal marks, then the tail.** Marks are durable before a file goes, so marks
+//!   read later explain every file that is missing. And what must outlive a removal is appended before its marks are
+//!   written, so a tail read later holds it.
+//! - Marks that changed while the tail was copied, or a file that went away meanwhile, mean: again. What was copied
+//!   stays, since a sealed segment never changes and an older generation holds at least what a newer one does.
+//! - The tail is cut behind its last whole batch. A bad batch with a later one behind it was read while it was written:
+//!   the tail is read again. Bad a few times over, it is damage.
+//! - Indexes are caches and are not copied.
+//!
+//! Whether the copy is sound is for `verify` to say.
+
+use super::LOG_FOLDER;
+use super::disk::{Disk, discard};
+use super::folder::{FolderDisk, FolderLock};
+use super::marks::MarksFile;
+use super::names::{FileName, SegmentName, marks_file};
+use super::scan;
+use super::segment::HEAD_BYTES;
+use super::torn::LastSegment;
+use crate::{Damage, LogError};
+use contract::Position;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// How often a log that changes under the copy is looked at again.
+const PASSES_MAX: u32 = 64;
+/// How often a tail is read that does not check out.
+const READS_MAX: u32 = 5;
+/// Bytes copied at once.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+/// How far a copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes copied so far.
+    pub bytes: u64,
+    /// Bytes there were when the copy began; a log that grows gets longer.
+    pub bytes_total: u64,
+}
+
+/// Copies the log of the data folder `from` into the data folder `to`, which has none. What was appended and answered
+/// before the call is in the copy.
+pub fn backup(from: &Path, to: &Path, progress: impl FnMut(Copied)) -> Result<(), LogError> {
+    let source = from.join(LOG_FOLDER);
+    // Nobody else makes something of it meanwhile; and its file says that the folder is a log's.
+    let _lock = FolderLock::acquire(to)?;
+    let target = FolderDisk::open(&to.join(LOG_FOLDER))?;
+    let bytes_total = Files::list(&source)?.bytes;
+    let mut copy = Copy { source, target, copied: BTreeMap::new(), done: Copied { bytes: 0, bytes_total }, progress };
+    for _ in 0..PASSES_MAX {
+        match copy.pass() {
+            Ok(true) => return Ok(copy.sync()?),
+            Ok(false) => {}
+            // A file that was listed a moment ago: dropped, or rewritten under another name.
+            Err(LogError::Io(cause)) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("the log lets go of its past faster than it can be copied; try again").into())
+}
+
+/// The files of a log that count.
+#[derive(Debug, Default)]
+struct Files {
+    /// The lowest generation of each base: a higher one is not finished.
+    segments: BTreeMap<Position, SegmentName>,
+    marks: BTreeSet<u64>,
+    bytes: u64,
+}
+
+impl Files {
+    fn list(folder: &Path) -> io::Result<Self> {
+        let mut files = Self::default();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            match entry.file_name().to_str().and_then(FileName::parse) {
+                Some(FileName::Segment(name)) => {
+                    files.segments.entry(name.base).and_modify(|lower| *lower = name.min(*lower)).or_insert(name);
+                    files.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+                }
+                Some(FileName::Marks(number)) => {
+                    files.marks.insert(number);
+                }
+                Some(FileName::Index(_)) | None => {}
+            }
+        }
+        Ok(files)
+    }
+}
+
+struct Copy<F> {
+    source: PathBuf,
+    target: FolderDisk,
+    /// Sealed segments that are in the copy.
+    copied: BTreeMap<Position, SegmentName>,
+    done: Copied,
+    progress: F,
+}
+
+impl<F: FnMut(Copied)> Copy<F> {
+    /// Copies what is missing; whether the copy is one moment's log.
+    fn pass(&mut self) -> Result<bool, LogError> {
+        self.sealed(&Files::list(&self.source)?)?;
+        let marks = Files::list(&self.source)?.marks;
+        self.marks(&marks)?;
+        let files = Files::list(&self.source)?;
+        self.sealed(&files)?;
+        if let Some(last) = files.segments.values().next_back() {
+            self.tail(*last)?;
+        }
+        Ok(Files::list(&self.source)?.marks == marks)
+    }
+
+    /// Copies every segment but the last. Each was finished before the one behind it was begun.
+    fn sealed(&mut self, files: &Files) -> Result<(), LogError> {
+        let sealed = files.segments.values().rev().skip(1).collect::<Vec<_>>();
+        for name in sealed.into_iter().rev() {
+            if !self.copied.contains_key(&name.base) {
+                self.file(&name.file())?;
+                self.copied.insert(name.base, *name);
+            }
+        }
+        Ok(())
+    }
+
+    fn marks(&mut self, numbers: &BTreeSet<u64>) -> Result<(), LogError> {
+        let bytes = self.done.bytes;
+        numbers.iter().try_for_each(|number| self.file(&marks_file(*number)))?;
+        self.done.bytes = bytes;
+        MarksFile::load(&self.target, self.target.folder(), numbers.iter().copied().collect()).map(|_| ())
+    }
+
+    /// Copies the last segment up to its last whole batch.
+    fn tail(&mut self, name: SegmentName) -> Result<(), LogError> {
+        let file = name.file();
+        let mut damage = None;
+        for _ in 0..READS_MAX {
+            let bytes = self.done.bytes;
+            self.file(&file)?;
+            if name.generation > 1 {
+                self.copied.insert(name.base, name);
+                return Ok(());
+            }
+            let Some(head) = scan::read_head(&self.target, name)? else {
+                if !scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {
+                    self.done.bytes = bytes;
+                    damage = Some((0, "the segment's head does not match its checksum".to_owned()));
+                    continue;
+                }
+                // Begun a moment ago and never used.
+                return Ok(discard(&self.target, &file)?);
+            };
+            let last = LastSegment::read(&self.target, head)?;
+            if !last.later_batch_follows {
+                self.target.truncate(&file, last.active.index.bytes())?;
+                return Ok(());
+            }
+            self.done.bytes = bytes;
+            damage = last.flaw;
+        }
+        let (offset, reason) = damage.unwrap_or_default();
+        Err(LogError::Damaged(Damage { file: self.source.join(file), offset, reason }))
+    }
+
+    /// Copies a file as it is now, over what an earlier pass left.
+    fn file(&mut self, name: &str) -> io::Result<()> {
+        let mut from = File::open(self.source.join(name))?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        // Made before it is emptied.
+        self.target.write(name, 0, &[])?;
+        self.target.truncate(name, 0)?;
+        loop {
+            let filled = fill(&mut from, &mut chunk)?;
+            let bytes = chunk.get(..filled).unwrap_or_default();
+            self.target.write(name, offset, bytes)?;
+            offset += filled as u64;
+            self.done.bytes += filled as u64;
+            self.done.bytes_total = self.done.bytes_total.max(self.done.bytes);
+            (self.progress)(self.done);
+            if filled < chunk.len() {
+                break;
+            }
+        }
+        // The disk may have left zeros behind a short write.
+        self.target.truncate(name, offset)
+    }
+
+    /// Makes the copy durable. Not before it is whole: a pass must be faster than the marks change.
+    fn sync(&self) -> io::Result<()> {
+        for (name, _) in self.target.list()? {
+            self.target.sync(Some(&name))?;
+        }
+        self.target.sync(None)
+    }
+}
+
+/// Fills the chunk; fewer bytes only where the file ends.
+fn fill(file: &mut File, chunk: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = chunk.get_mut(filled..)
+        && !rest.is_empty()
+    {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,80 @@
+//! `event-broker backup`: a data folder's logs, copied while they are in use.
+
+use super::failure::{self, Failure, Outcome};
+use super::folders::{self, Draft, Manifest, Part};
+use super::output::Output;
+use contract::Timestamp;
+use event_broker::{Clock, SystemClock};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Copies the logs of a data folder, also while a broker runs on it.
+///
+/// Everything that was acknowledged before the backup began is in it, and whatever else is in it is whole. It is checked
+/// like `verify` does before it gets its name; a backup that is there is good. Logs of topics that lie outside the data
+/// folder (`streaming.location` file:///…) are not in it: back up those folders in the same way.
+///
+/// Exit code 0: the backup is there. 1: it could not be made, or what it was taken from is damaged. 2: there is nothing
+/// to back up, or something is at its place already.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker backup --data ./data --output /backups/2026-11-16\n  \
+    event-broker backup --data ./data --output \"/backups/$(date +%F)\" --json")]
+pub(super) struct Arguments {
+    /// The data folder.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    data: PathBuf,
+    /// The folder to make.
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Print what is in it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    failure::end(backup(arguments))
+}
+
+fn backup(arguments: &Arguments) -> Outcome {
+    let Arguments { data, output, json } = arguments;
+    let begun_at = Timestamp::from_millis(SystemClock.now());
+    let found = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
+    if found.is_empty() {
+        let reason = format!("there is no log in {}; name the data folder with --data", data.display());
+        return Err(Failure::Misused(reason));
+    }
+    let draft = Draft::begin(output)?;
+    if draft.is_inside(data) {
+        return Err(Failure::Misused(format!("{} lies in the data folder itself", output.display())));
+    }
+    folders::copy_logs(data, draft.path())?;
+    let manifest = Manifest { version: Manifest::VERSION, begun_at, logs: folders::check_logs(draft.path())? };
+    write(&manifest, draft.path()).map_err(|cause| Failure::because(output.display(), cause))?;
+    draft.put_in_place()?;
+    tell(&manifest.logs, "backed up", output, Some(begun_at), *json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(manifest: &Manifest, folder: &Path) -> std::io::Result<()> {
+    let mut file = File::create_new(folder.join(Manifest::FILE))?;
+    file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+/// Says what is there now.
+pub(super) fn tell(logs: &[Part], done: &str, place: &Path, begun_at: Option<Timestamp>, json: bool) -> Outcome<()> {
+    let mut output = Output::new();
+    if json {
+        let folder = place.display().to_string();
+        return output.json(&serde_json::json!({"folder": folder, "begunAt": begun_at, "logs": logs}));
+    }
+    for Part { folder, segments, records, bytes } in logs {
+        let name = if folder.as_os_str().is_empty() { "the log".to_owned() } else { folder.display().to_string() };
+        output.line(&format!("{name}: {segments} segments, {records} records, {bytes} bytes"))?;
+    }
+    output.line(&format!("{done} to {}", place.display()))
+}

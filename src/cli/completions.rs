@@ -1,0 +1,25 @@
+//! `event-broker completions`: what a shell needs to complete this command line.
+
+use super::failure::{self, Failure};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Prints what a shell needs to complete this command line.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker completions bash > ~/.local/share/bash-completion/completions/event-broker\n  \
+    event-broker completions zsh > \"${fpath[1]}/_event-broker\"\n  \
+    event-broker completions fish > ~/.config/fish/completions/event-broker.fish")]
+pub(super) struct Arguments {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "event-broker", &mut script);
+    let printed = std::io::stdout().lock().write_all(&script);
+    failure::end(printed.map(|()| ExitCode::SUCCESS).map_err(|cause| Failure::printing(&cause)))
+}

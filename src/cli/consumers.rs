@@ -1,0 +1,235 @@
+//! `event-broker consumers`: who reads, and how far each group has come.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::Outcome;
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+
+/// Lists, shows, makes and deletes consumers, and moves their groups' offsets.
+///
+/// A consumer lives for its session, which every poll begins anew. Its group records how far it has come in each topic:
+/// an offset of 7 means that sequence 7 and all before it are dealt with.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker consumers groups\n  \
+    event-broker consumers group billing\n  \
+    event-broker consumers reset billing --topic gts.hx.core.events.topic.v1~ --to earliest\n  \
+    event-broker consumers create --group billing --topic gts.hx.core.events.topic.v1~ --session-timeout PT5M")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists the consumers that live.
+    List {
+        /// Only those of this group.
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
+    },
+    /// Shows one consumer.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Makes a consumer.
+    Create(Creation),
+    /// Ends a consumer. Its group's offsets stay.
+    Delete {
+        /// Its id.
+        id: String,
+    },
+    /// Lists groups: how far each has come in each topic.
+    Groups,
+    /// Shows one group and its members.
+    Group {
+        /// Its name.
+        name: String,
+    },
+    /// Records how far a consumer's group has come. Never backwards; that is what reset is for.
+    Commit {
+        /// The consumer's id.
+        id: String,
+        /// The last sequence dealt with.
+        offset: u64,
+    },
+    /// Moves a group's offset in a topic, back or forth.
+    Reset {
+        /// The group's name.
+        group: String,
+        /// The topic.
+        #[arg(long, value_name = "GTS")]
+        topic: String,
+        /// Where to: earliest, latest, or an offset.
+        #[arg(long, value_name = "WHERE", required_unless_present = "time", conflicts_with = "time")]
+        to: Option<String>,
+        /// Before the first event stored at this time (RFC 3339) or later.
+        #[arg(long, value_name = "TIME")]
+        time: Option<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Creation {
+    /// The name its instances share.
+    #[arg(long, value_name = "NAME")]
+    group: String,
+    /// What it reads.
+    #[arg(long, value_name = "GTS")]
+    topic: String,
+    /// Event types it wants; a pattern may end in *.
+    #[arg(long = "type", value_name = "GTS")]
+    types: Vec<String>,
+    /// Subject types it wants; a pattern may end in *.
+    #[arg(long = "subject-type", value_name = "GTS")]
+    subject_types: Vec<String>,
+    /// A CEL expression its events must make true.
+    #[arg(long, value_name = "CEL")]
+    filter: Option<String>,
+    /// How long it lives without polling; half a minute when absent.
+    #[arg(long, value_name = "DURATION")]
+    session_timeout: Option<String>,
+    /// How the group's members divide the events: broadcast or shared.
+    #[arg(long, value_name = "HOW")]
+    distribution: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    match &arguments.verb {
+        Verb::List { group } => {
+            let query: Vec<_> = group.iter().map(|group| ("consumerGroup".to_owned(), group.clone())).collect();
+            let consumers = client.list(&["consumers"], &query, "items").await?;
+            print_consumers(&mut output, json, &consumers)?;
+        }
+        Verb::Groups => {
+            let groups = client.list(&["consumer-groups"], &[], "items").await?;
+            print_groups(&mut output, json, &groups)?;
+        }
+        Verb::Group { name } => {
+            let group = client.get(&["consumer-groups", name], &[]).await?;
+            print_group(&mut output, json, &group)?;
+        }
+        Verb::Reset { group, topic, to, time } => {
+            let path = ["consumer-groups", &format!("{group}:reset")];
+            let body = reset(topic, to.as_deref(), time.as_deref());
+            let group = client.put_forth(Method::POST, &path, &body, Repeat::Freely).await?;
+            print_group(&mut output, json, &group)?;
+        }
+        Verb::Delete { id } => {
+            client.send(client.request(Method::DELETE, &["consumers", id], &[]), Repeat::Never).await?;
+            output.line(&if json { json!({"deleted": id}).to_string() } else { format!("deleted {id}") })?;
+        }
+        verb => {
+            let thing = about_one(&client, verb).await?;
+            if json { output.json(&thing)? } else { output.members(&thing)? }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The verbs about one consumer; each answers a thing with members.
+async fn about_one(client: &Client, verb: &Verb) -> Outcome<Value> {
+    match verb {
+        Verb::Show { id } => client.get(&["consumers", id], &[]).await.map(bare),
+        Verb::Create(creation) => {
+            // A second one would live beside the first.
+            let made = client.put_forth(Method::POST, &["consumers"], &creation.body(), Repeat::Never).await;
+            made.map(bare)
+        }
+        Verb::Commit { id, offset } => {
+            let path = ["consumers", &format!("{id}:commit")];
+            client.put_forth(Method::POST, &path, &json!({"offset": offset}), Repeat::Freely).await
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
+/// A consumer without what the API wraps it in.
+fn bare(mut answer: Value) -> Value {
+    answer.get_mut("data").map(Value::take).unwrap_or(answer)
+}
+
+fn reset(topic: &str, to: Option<&str>, time: Option<&str>) -> Value {
+    let to = to.map(|to| to.parse::<u64>().map_or_else(|_| json!(to), |offset| json!(offset)));
+    let members = [("topic", Some(json!(topic))), ("offset", to), ("time", time.map(|time| json!(time)))];
+    Value::Object(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+impl Creation {
+    fn body(&self) -> Value {
+        let texts =
+            [("CEL", &self.filter), ("sessionTimeout", &self.session_timeout), ("distribution", &self.distribution)];
+        let mut members: Map<_, _> =
+            texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text.as_ref()?)))).collect();
+        members.insert("consumerGroup".to_owned(), json!(self.group));
+        members.insert("topic".to_owned(), json!(self.topic));
+        members.insert("types".to_owned(), json!(self.types));
+        members.insert("subjectTypes".to_owned(), json!(self.subject_types));
+        Value::Object(members)
+    }
+}
+
+fn print_consumers(output: &mut Output, json: bool, consumers: &[Value]) -> Outcome<()> {
+    if json {
+        return consumers.iter().try_for_each(|consumer| output.json(consumer));
+    }
+    let names = ["id", "consumerGroup", "topic", "distribution", "lastSeenAt", "expiresAt"];
+    let rows = consumers.iter().map(|consumer| names.iter().map(|name| member(consumer, name)).collect());
+    output.table(&["CONSUMER", "GROUP", "TOPIC", "DISTRIBUTION", "LAST SEEN", "EXPIRES"], rows.collect())
+}
+
+fn print_groups(output: &mut Output, json: bool, groups: &[Value]) -> Outcome<()> {
+    if json {
+        return groups.iter().try_for_each(|group| output.json(group));
+    }
+    let rows = groups.iter().flat_map(|group| {
+        list(group, "topics").iter().map(|topic| {
+            let mut row = vec![member(group, "consumerGroup")];
+            row.extend(["topic", "committedOffset", "tail", "lag"].map(|name| member(topic, name)));
+            row.push(list(topic, "members").len().to_string());
+            row
+        })
+    });
+    output.table(&["GROUP", "TOPIC", "OFFSET", "TAIL", "LAG", "MEMBERS"], rows.collect())
+}
+
+fn print_group(output: &mut Output, json: bool, group: &Value) -> Outcome<()> {
+    if json {
+        return output.json(group);
+    }
+    print_groups(output, false, std::slice::from_ref(group))?;
+    let members = list(group, "topics").iter().flat_map(|topic| {
+        list(topic, "members").iter().map(|consumer| {
+            let mut row = vec![member(topic, "topic")];
+            row.extend(["consumerId", "lastSeenAt", "inFlight"].map(|name| member(consumer, name)));
+            row
+        })
+    });
+    let members: Vec<_> = members.collect();
+    if members.is_empty() {
+        return Ok(());
+    }
+    output.line("")?;
+    output.table(&["TOPIC", "CONSUMER", "LAST SEEN", "IN FLIGHT"], members)
+}
+
+fn list<'a>(thing: &'a Value, name: &str) -> &'a [Value] {
+    thing.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}

@@ -1,0 +1,238 @@
+//! `event-broker export`: a topic's events, or all of them, as they are stored.
+//!
+//! - It ends at the tail as it was when the export began.
+//! - Within a topic the order is that of the topic. All topics of the default log come in the log's own order; topics
+//!   with a log of their own follow, one after the other.
+//! - What is in the file when an export breaks off is whole lines in order, and `--after` goes on behind them.
+
+mod file;
+
+use super::client::{self, Client, Server};
+use super::failure::{Failure, Outcome};
+use super::output::{self, Output, note};
+use super::reading::{self, DEFAULT_TOPIC, Page};
+use file::Sink;
+use indicatif::ProgressBar;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Writes events to a file as NDJSON: one event to a line, as it is stored.
+///
+/// A topic, or with --all everything the broker has. What `import` loads from it into an empty broker are the same
+/// events in the same order, with the same ids. Event types and topics are not in it: `types list --json` and
+/// `topics list --json` print them. Events past their retention are not there to be exported, and that is said.
+///
+/// Exit code 0: everything up to the tail at the start was written. 1: it broke off; the message says how to go on.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker export --output events.ndjson\n  \
+    event-broker export gts.hx.core.events.topic.v1~vendor.orders.v1 --output orders.ndjson\n  \
+    event-broker export gts.hx.core.events.topic.v1~vendor.orders.v1 --after 51200 --output orders.ndjson\n  \
+    event-broker export --all | gzip > everything.ndjson.gz")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// The topic; the default one when absent.
+    #[arg(conflicts_with = "all")]
+    topic: Option<String>,
+    /// Every topic.
+    #[arg(long)]
+    all: bool,
+    /// The file; standard output when absent, or -. A file that is there is refused, unless --after adds to it.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Go on behind this sequence (with --all: this position), adding to the file.
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
+    /// Print how many events were written, as JSON.
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+/// A page of the whole log.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogPage {
+    items: Vec<Box<RawValue>>,
+    next_position: u64,
+    tail: u64,
+}
+
+/// The numbers of an event.
+#[derive(Deserialize)]
+struct Numbers {
+    topic: String,
+    sequence: u64,
+    position: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(export(arguments)))
+}
+
+async fn export(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let topic = arguments.topic.as_deref().unwrap_or(DEFAULT_TOPIC);
+    // Asked before the file is made: a topic that is not there leaves none behind.
+    let tails = match arguments.all {
+        true => tails(&client).await?,
+        false => vec![(topic.to_owned(), reading::tail(&client, topic).await?)],
+    };
+    let sink = Sink::open(arguments.output.as_deref(), arguments.after.is_some())?;
+    let after = arguments.after.unwrap_or(0);
+    let bar = output::bar(Some(0), "{bar:30} {pos}/{len} {msg}");
+    let mut exporting = Exporting { client, sink, bar, written: 0, through: after };
+    let outcome = match arguments.all {
+        true => exporting.everything(&tails, after).await,
+        false => exporting.topic(topic, tails.first().map_or(0, |(_, tail)| *tail), arguments.after).await,
+    };
+    let outcome = outcome.and_then(|()| exporting.sink.finish());
+    exporting.bar.finish_and_clear();
+    exporting.report(arguments, outcome)
+}
+
+/// Every topic with its last sequence.
+async fn tails(client: &Client) -> Outcome<Vec<(String, u64)>> {
+    let mut tails = Vec::new();
+    for topic in client.list(&["topics"], &[], "topics").await? {
+        let id = output::member(&topic, "id");
+        let tail = reading::tail(client, &id).await?;
+        tails.push((id, tail));
+    }
+    Ok(tails)
+}
+
+/// An export on its way.
+struct Exporting {
+    client: Client,
+    sink: Sink,
+    bar: ProgressBar,
+    written: u64,
+    /// Where to go on, if it breaks off.
+    through: u64,
+}
+
+impl Exporting {
+    /// One topic, up to and including `end`.
+    async fn topic(&mut self, topic: &str, end: u64, after: Option<u64>) -> Outcome<()> {
+        let mut offset = after.unwrap_or(0);
+        self.bar.set_length(end);
+        while offset < end {
+            let page = match reading::page(&self.client, topic, offset, &[]).await {
+                Err(Failure::Refused(refusal)) if refusal.earliest.is_some_and(|earliest| earliest > offset + 1) => {
+                    let earliest = refusal.earliest.unwrap_or_default();
+                    note(&format_args!("{topic}: events {} to {} are past their retention", offset + 1, earliest - 1));
+                    offset = earliest - 1;
+                    continue;
+                }
+                page => page?,
+            };
+            let Page { items, next_offset, .. } = page;
+            for event in &items {
+                let numbers = numbers(event)?;
+                if numbers.sequence > end {
+                    return Ok(());
+                }
+                self.write(event, numbers.sequence)?;
+            }
+            if next_offset <= offset {
+                return Ok(());
+            }
+            offset = next_offset;
+            self.bar.set_position(offset.min(end));
+        }
+        Ok(())
+    }
+
+    /// The default log in its own order, then the topics that live elsewhere.
+    async fn everything(&mut self, tails: &[(String, u64)], after: u64) -> Outcome<()> {
+        let seen = self.default_log(after).await?;
+        // A topic lives in one log: of those that are not in this one, no event was seen.
+        let elsewhere = tails.iter().filter(|(topic, tail)| *tail > 0 && !seen.contains(topic));
+        let through = self.through;
+        for (topic, tail) in elsewhere {
+            if after > 0 && self.lives_in_default_log(topic).await? {
+                continue;
+            }
+            self.topic(topic, *tail, None).await?;
+            self.through = through;
+        }
+        Ok(())
+    }
+
+    /// All events of the default log behind a position; the topics they are of.
+    async fn default_log(&mut self, after: u64) -> Outcome<BTreeSet<String>> {
+        let mut seen = BTreeSet::new();
+        let mut after = after;
+        let mut end = None;
+        loop {
+            let query = [("after".to_owned(), after.to_string())];
+            let page: LogPage = self.client.get(&["log"], &query).await?;
+            let end = *end.get_or_insert(page.tail);
+            self.bar.set_length(end);
+            for event in &page.items {
+                let numbers = numbers(event)?;
+                if numbers.position > end {
+                    return Ok(seen);
+                }
+                self.write(event, numbers.position)?;
+                seen.insert(numbers.topic);
+            }
+            if page.next_position <= after || page.next_position >= end {
+                return Ok(seen);
+            }
+            after = page.next_position;
+            self.bar.set_position(after);
+        }
+    }
+
+    /// Whether a topic of which nothing was seen behind `--after` has its events before it.
+    async fn lives_in_default_log(&self, topic: &str) -> Outcome<bool> {
+        let first = reading::earliest(&self.client, topic).await?;
+        let page = reading::page(&self.client, topic, first, &[("limit".to_owned(), "1".to_owned())]).await?;
+        let Some(first) = page.items.first() else { return Ok(false) };
+        let first = numbers(first)?;
+        let query = [("after".to_owned(), (first.position - 1).to_string()), ("limit".to_owned(), "1".to_owned())];
+        let page: LogPage = self.client.get(&["log"], &query).await?;
+        let there = page.items.first().map(|event| numbers(event)).transpose()?;
+        Ok(there.is_some_and(|there| there.topic == first.topic && there.sequence == first.sequence))
+    }
+
+    fn write(&mut self, event: &RawValue, number: u64) -> Outcome<()> {
+        self.sink.line(&output::on_one_line(event.get()))?;
+        self.written += 1;
+        self.through = number;
+        self.bar.set_message(format!("{} events", self.written));
+        Ok(())
+    }
+
+    /// Says how it went, and how to go on where it broke off.
+    fn report(&mut self, arguments: &Arguments, outcome: Outcome<()>) -> Outcome {
+        let Self { written, through, .. } = self;
+        match outcome {
+            Ok(()) if arguments.json => {
+                Output::new().json(&json!({"events": written, "after": through}))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(()) => {
+                note(&format_args!("exported {written} events, through {through}"));
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(Failure::Closed) => Err(Failure::Closed),
+            Err(failure) if *written > 0 => {
+                // What is written so far must be there to go on behind.
+                let _ = self.sink.finish();
+                Err(Failure::Failed(format!("{failure}\n  {written} events are written; go on with --after {through}")))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn numbers(event: &RawValue) -> Outcome<Numbers> {
+    serde_json::from_str(event.get()).map_err(|error| Failure::because("an event cannot be read", error))
+}

@@ -1,0 +1,190 @@
+//! Why a subcommand ends badly, and what the program ends with then.
+//!
+//! - 0 well, 1 not well, 2 misused. A reader that has seen enough (`| head`) is well.
+//! - What a broker refused is told as it said it: title, detail, every pointer, and the trace to look for in its log.
+
+use super::output;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::process::ExitCode;
+
+/// Why a subcommand stops.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The command line asks for something that makes no sense.
+    Misused(String),
+    /// Something did not work.
+    Failed(String),
+    /// Nobody answers there.
+    Unreachable(String),
+    /// A connection was there and broke: what became of the request is not known.
+    Broken(String),
+    /// The broker said no.
+    Refused(Box<Refusal>),
+    /// Nobody reads what is printed any more.
+    Closed,
+}
+
+/// What a subcommand comes to.
+pub(super) type Outcome<T = ExitCode> = Result<T, Failure>;
+
+/// A refusal, as the broker put it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Refusal {
+    #[serde(rename = "type")]
+    problem_type: String,
+    title: String,
+    status: u16,
+    detail: String,
+    trace_id: Option<String>,
+    errors: Vec<Violation>,
+    actual: Option<u64>,
+    /// Where reading can start, when the asked range is gone.
+    pub(super) earliest: Option<u64>,
+    /// When to come back, in seconds.
+    #[serde(skip)]
+    pub(super) retry_after: Option<u64>,
+    /// All of it, for programs.
+    #[serde(skip)]
+    pub(super) document: Value,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Violation {
+    pointer: String,
+    detail: String,
+}
+
+impl Refusal {
+    /// What an answer of this status says about itself.
+    pub(super) fn read(status: u16, body: &[u8], retry_after: Option<u64>) -> Self {
+        let document: Value = serde_json::from_slice(body).unwrap_or_default();
+        match Self::deserialize(&document) {
+            Ok(refusal) if !refusal.title.is_empty() => Self { status, retry_after, document, ..refusal },
+            _ => Self {
+                status,
+                document,
+                title: "Not an event broker's answer".to_owned(),
+                detail: "What answers there does not speak like an event broker; is --url right?".to_owned(),
+                retry_after,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// What a problem document says that came inside an answer.
+    pub(super) fn of_document(document: &[u8]) -> Self {
+        let read = Self::read(0, document, None);
+        let status = read.document.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+        Self { status: status.unwrap_or_default(), ..read }
+    }
+
+    /// The code, without the address it is explained at.
+    pub(super) fn code(&self) -> &str {
+        self.problem_type.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Its status.
+    pub(super) const fn status(&self) -> u16 {
+        self.status
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = match self.code() {
+            "" => String::new(),
+            code => format!(" {code}"),
+        };
+        let mut text = format!("{} ({}{code}): {}", self.title, self.status, self.detail);
+        for Violation { pointer, detail } in &self.errors {
+            let place = if pointer.is_empty() { "/" } else { pointer };
+            let _ = write!(text, "\n  {place}: {detail}");
+        }
+        if let Some(actual) = self.actual {
+            let _ = write!(text, "\n  actual: {actual}");
+        }
+        if let Some(earliest) = self.earliest {
+            let _ = write!(text, "\n  earliest: {earliest}");
+        }
+        if let Some(trace_id) = &self.trace_id {
+            let _ = write!(text, "\n  trace: {trace_id}");
+        }
+        // What a server says goes to a terminal: it may not steer it.
+        f.write_str(&output::plain_lines(&text))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misused(reason) | Self::Failed(reason) | Self::Unreachable(reason) | Self::Broken(reason) => {
+                f.write_str(reason)
+            }
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Closed => f.write_str("standard output was closed"),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+impl Failure {
+    /// Something that did not work, said in the words of its cause.
+    pub(super) fn because(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self::Failed(format!("{what}: {cause}"))
+    }
+
+    /// A failure to print.
+    pub(super) fn printing(cause: &io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::because("cannot write to standard output", cause),
+        }
+    }
+}
+
+/// Says why not, if so, and answers what the program ends with.
+pub(super) fn end(outcome: Outcome) -> ExitCode {
+    let (code, reason) = match outcome {
+        Ok(code) => return code,
+        Err(Failure::Closed) => return ExitCode::SUCCESS,
+        Err(failure @ Failure::Misused(_)) => (ExitCode::from(2), failure),
+        Err(failure) => (ExitCode::FAILURE, failure),
+    };
+    output::note(&reason);
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_everything_the_broker_said() {
+        let body = br#"{"type":"https://errors.hyperspot.com/EVENT_BROKER_TRIMMED","title":"Trimmed","status":410,
+            "detail":"Gone.","traceId":"abc","earliest":7,"errors":[{"pointer":"/offset","detail":"too low"}]}"#;
+        let refusal = Refusal::read(410, body, None);
+        assert_eq!(refusal.code(), "EVENT_BROKER_TRIMMED");
+        assert_eq!(
+            refusal.to_string(),
+            "Trimmed (410 EVENT_BROKER_TRIMMED): Gone.\n  /offset: too low\n  earliest: 7\n  trace: abc"
+        );
+    }
+
+    #[test]
+    fn what_is_no_problem_document_is_told_apart() {
+        for body in [&b"<html>"[..], b"{}", b"[]"] {
+            let text = Refusal::read(502, body, None).to_string();
+            assert!(text.starts_with("Not an event broker's answer (502): "), "{text}");
+        }
+    }
+}

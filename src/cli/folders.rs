@@ -1,0 +1,181 @@
+//! Data folders: the logs in them, checked, copied and put in place.
+//!
+//! - A folder that is made here is made under another name and renamed when it is whole: it is there or it is not.
+
+use super::failure::{Failure, Outcome};
+use super::output;
+use log::file::{self, Report};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a backup says about itself, in the folder's `backup.json`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Manifest {
+    /// Of this form.
+    pub(super) version: u32,
+    /// When it was begun: everything acknowledged before is in it.
+    pub(super) begun_at: contract::Timestamp,
+    pub(super) logs: Vec<Part>,
+}
+
+/// One log of a backup. The newest records cannot be missed in the files alone; their number can.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part {
+    /// The log's folder inside the data folder; empty for the default log.
+    pub(super) folder: PathBuf,
+    pub(super) segments: u64,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+impl Manifest {
+    pub(super) const FILE: &'static str = "backup.json";
+    pub(super) const VERSION: u32 = 1;
+}
+
+/// The folder itself, if it holds a log, and those of topics with a log of their own below it.
+pub(super) fn with_logs(data: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    if data.join(file::LOG_FOLDER).is_dir() {
+        found.push(data.to_owned());
+    }
+    let mut waiting = vec![data.join(file::SIDE_LOGS_FOLDER)];
+    while let Some(folder) = waiting.pop().filter(|folder| folder.is_dir()) {
+        if folder.join(file::LOG_FOLDER).is_dir() && folder.join(file::FolderLock::FILE).is_file() {
+            // Logs do not lie within each other.
+            found.push(folder);
+            continue;
+        }
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Copies the logs of a data folder into another, the default one first: what it says of the others is then in them.
+pub(super) fn copy_logs(from: &Path, to: &Path) -> Outcome<()> {
+    let failed = |cause: &dyn std::fmt::Display| Failure::because(from.display(), cause);
+    if from.join(file::LOG_FOLDER).is_dir() {
+        copy_log(from, to, "")?;
+    }
+    for folder in with_logs(from).map_err(|cause| failed(&cause))? {
+        let inside = folder.strip_prefix(from).unwrap_or(Path::new(""));
+        if !inside.as_os_str().is_empty() {
+            copy_log(&folder, &to.join(inside), &inside.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_log(from: &Path, to: &Path, name: &str) -> Outcome<()> {
+    let bar = output::bar(Some(0), "copying {bar:30} {bytes}/{total_bytes} {msg}");
+    bar.set_message(name.to_owned());
+    let copied = file::backup(from, to, |copied| {
+        bar.set_length(copied.bytes_total);
+        bar.set_position(copied.bytes);
+    });
+    bar.finish_and_clear();
+    copied.map_err(|error| Failure::because(from.display(), error))
+}
+
+/// Checks every log of a data folder nobody has open; what is in them.
+pub(super) fn check_logs(data: &Path) -> Outcome<Vec<Part>> {
+    let mut parts = Vec::new();
+    for folder in with_logs(data).map_err(|cause| Failure::because(data.display(), cause))? {
+        let Report { segments, records, bytes, damages } = check(&folder)?;
+        if let Some(damage) = damages.first() {
+            let reason = format!("{damage} (and {} more)", damages.len() - 1);
+            return Err(Failure::because("the copy is damaged, and so is what it was taken from", reason));
+        }
+        let folder = folder.strip_prefix(data).unwrap_or(Path::new("")).to_owned();
+        parts.push(Part { folder, segments, records, bytes });
+    }
+    Ok(parts)
+}
+
+fn check(folder: &Path) -> Outcome<Report> {
+    let bar = output::bar(Some(0), "checking {bar:30} {pos}/{len} segments");
+    let report = file::verify(folder, |done| {
+        bar.set_length(done.segments_total);
+        bar.set_position(done.segments);
+    });
+    bar.finish_and_clear();
+    report.map_err(|error| Failure::because(folder.display(), error))
+}
+
+/// A folder in the making; taken away again unless it is put in place.
+pub(super) struct Draft {
+    path: PathBuf,
+    place: PathBuf,
+}
+
+impl Draft {
+    /// Begins what is to be at `place`, where nothing may be yet but an empty folder.
+    pub(super) fn begin(place: &Path) -> Outcome<Self> {
+        let shown = place.display();
+        let is_taken = match fs::read_dir(place) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
+            Err(cause) => return Err(Failure::because(shown, cause)),
+        };
+        if is_taken {
+            return Err(Failure::Misused(format!("{shown} is not empty; name a folder that is not there yet")));
+        }
+        let name = place.file_name().ok_or_else(|| Failure::Misused(format!("{shown} is no name for a folder")))?;
+        let path = place.with_file_name(format!("{}.{}.part", name.to_string_lossy(), std::process::id()));
+        fs::create_dir_all(parent(place)).map_err(|cause| Failure::because(shown, cause))?;
+        fs::create_dir(&path).map_err(|cause| Failure::because(path.display(), cause))?;
+        Ok(Self { path, place: place.to_owned() })
+    }
+
+    /// Where it is while it is made.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it lies in this folder.
+    pub(super) fn is_inside(&self, folder: &Path) -> bool {
+        let folder = folder.canonicalize();
+        folder.is_ok_and(|folder| self.path.canonicalize().is_ok_and(|path| path.starts_with(folder)))
+    }
+
+    /// Puts it in place, durably.
+    pub(super) fn put_in_place(self) -> Outcome<()> {
+        let placed = sync_folders(&self.path)
+            .and_then(|()| fs::rename(&self.path, &self.place))
+            .and_then(|()| File::open(parent(&self.place))?.sync_all());
+        placed.map_err(|cause| Failure::because(self.place.display(), cause))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Gone already where it was put in place.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The folder something lies in.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in a folder, and in those below it, durable.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}

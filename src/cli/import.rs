@@ -1,0 +1,166 @@
+//! `event-broker import`: history from a file, line by line, of any length.
+//!
+//! - The file is sent as it is read, and progress comes back while it is sent; neither is held in memory.
+//! - A line that is refused keeps no other from being stored.
+
+use super::client::{self, Repeat, Server};
+use super::failure::{Failure, Outcome, Refusal};
+use super::input::{self, Source};
+use super::output::{self, Output};
+use bytes::Bytes;
+use futures_util::stream;
+use indicatif::ProgressBar;
+use reqwest::Method;
+use serde_json::Value;
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::sync::mpsc;
+
+/// Pieces of the file that wait to be sent.
+const PIECES: usize = 16;
+
+/// Loads events from NDJSON: one event to a line, as they are published or as `export` wrote them.
+///
+/// Ids, times and order are kept; sequences are given anew. Topics and event types must be there already. Every line
+/// stands for itself: one that is refused is told by its number, and the rest goes on. An import that broke off can be
+/// repeated whole: what is stored already counts as a duplicate, for as long as the topic remembers.
+///
+/// Exit code 0: every line is stored, now or before. 1: some were refused, or the import broke off.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker import events.ndjson\n  \
+    zcat events.ndjson.gz | event-broker import -\n  \
+    event-broker export --all --url http://old:8087 | event-broker import - --url http://new:8087")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// The file; standard input when absent, or -.
+    file: Option<PathBuf>,
+    /// Print JSON: a line for each refused event, then how many were imported, duplicates and failed.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(import(arguments)))
+}
+
+async fn import(arguments: &Arguments) -> Outcome {
+    let source = input::open(arguments.file.as_deref())?;
+    let client = arguments.server.patient_client()?;
+    let template = match source.bytes {
+        Some(_) => "{bar:30} {bytes}/{total_bytes} {msg}",
+        None => "{spinner} {bytes} {msg}",
+    };
+    let mut progress = Progress {
+        bar: output::bar(source.bytes, template),
+        output: Output::new(),
+        json: arguments.json,
+        last: Value::Null,
+        broke_off: None,
+    };
+    let request = client.request(Method::POST, &["events:import"], &[]);
+    let request = request.header("content-type", "application/x-ndjson").body(body(source, progress.bar.clone()));
+    let mut response = client.send(request, Repeat::Never).await?;
+    let mut rest = Vec::new();
+    loop {
+        let piece = match response.chunk().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(error) => return Err(progress.cut_short(&client.unanswered(&error))),
+        };
+        rest.extend_from_slice(&piece);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<_> = rest.drain(..=end).collect();
+            progress.take(&line)?;
+        }
+    }
+    progress.end()
+}
+
+/// The file as a body: read on a thread of its own, no faster than it is sent.
+fn body(source: Source, bar: ProgressBar) -> reqwest::Body {
+    let (sender, pieces) = mpsc::channel::<io::Result<Bytes>>(PIECES);
+    std::thread::spawn(move || {
+        let mut reader = source.reader;
+        loop {
+            let piece = match reader.fill_buf() {
+                Ok([]) => return,
+                Ok(bytes) => Ok(Bytes::copy_from_slice(bytes)),
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+                Err(cause) => Err(io::Error::new(cause.kind(), format!("{}: {cause}", source.name))),
+            };
+            let (count, failed) = (piece.as_ref().map_or(0, Bytes::len), piece.is_err());
+            reader.consume(count);
+            bar.inc(count as u64);
+            // Nobody takes it: the request is over.
+            if sender.blocking_send(piece).is_err() || failed {
+                return;
+            }
+        }
+    });
+    reqwest::Body::wrap_stream(stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) }))
+}
+
+/// What the broker has said so far.
+struct Progress {
+    bar: ProgressBar,
+    output: Output,
+    json: bool,
+    /// The last count.
+    last: Value,
+    broke_off: Option<Refusal>,
+}
+
+impl Progress {
+    fn take(&mut self, line: &[u8]) -> Outcome<()> {
+        let said: Value = serde_json::from_slice(line)
+            .map_err(|error| Failure::because("the broker's answer cannot be read", error))?;
+        let Some(error) = said.get("error") else {
+            self.bar.set_message(told(&said));
+            self.last = said;
+            return Ok(());
+        };
+        let refusal = Refusal::of_document(error.to_string().as_bytes());
+        let Some(number) = said.get("line").and_then(Value::as_u64) else {
+            self.broke_off = Some(refusal);
+            return Ok(());
+        };
+        match self.json {
+            true => self.bar.suspend(|| self.output.json(&said)),
+            false => {
+                self.bar.suspend(|| output::note(&format_args!("line {number} was refused: {refusal}")));
+                Ok(())
+            }
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        self.bar.finish_and_clear();
+        if let Some(refusal) = self.broke_off.take() {
+            return Err(self.cut_short(&Failure::from(refusal)));
+        }
+        if self.last.get("done") != Some(&Value::Bool(true)) {
+            return Err(self.cut_short(&Failure::Failed("the broker ended the import early".to_owned())));
+        }
+        match self.json {
+            true => self.output.json(&self.last)?,
+            false => self.output.line(&told(&self.last))?,
+        }
+        let failed = self.last.get("failed").and_then(Value::as_u64).unwrap_or_default();
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn cut_short(&self, failure: &Failure) -> Failure {
+        self.bar.finish_and_clear();
+        let far = told(&self.last);
+        Failure::Failed(format!("{failure}\n  {far}; repeat the import: what is stored already is a duplicate then"))
+    }
+}
+
+/// A count in words.
+fn told(count: &Value) -> String {
+    let number = |name| count.get(name).and_then(Value::as_u64).unwrap_or_default();
+    format!("imported {}, duplicates {}, failed {}", number("imported"), number("duplicates"), number("failed"))
+}

@@ -1,0 +1,165 @@
+//! What is printed: lines and tables for people, JSON for programs.
+//!
+//! - Nothing here panics when the reader is gone; printing on then ends the subcommand quietly.
+//! - Colours go to a terminal alone, and not where `NO_COLOR` is set.
+//! - What came from outside is printed without its control characters: an event must not steer a terminal.
+
+use super::failure::{Failure, Outcome};
+use comfy_table::{Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+/// A colour on a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Colour {
+    Dim,
+    Green,
+    Cyan,
+    Yellow,
+}
+
+/// Standard output.
+pub(super) struct Output {
+    out: io::Stdout,
+    colours: bool,
+}
+
+impl Output {
+    /// Standard output, coloured if it is a terminal that wants colours.
+    pub(super) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let out = io::stdout();
+        Self { colours: wanted && out.is_terminal(), out }
+    }
+
+    /// Prints a line, seen at once.
+    pub(super) fn line(&mut self, text: &str) -> Outcome<()> {
+        let mut out = self.out.lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        written.map_err(|cause| Failure::printing(&cause))
+    }
+
+    /// Prints rows under their headings.
+    pub(super) fn table(&mut self, headings: &[&str], rows: Vec<Vec<String>>) -> Outcome<()> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(headings.iter().copied());
+        for row in rows {
+            table.add_row(row.iter().map(|cell| plain(cell)));
+        }
+        self.line(&table.trim_fmt())
+    }
+
+    /// Prints one thing, a member to a line.
+    pub(super) fn members(&mut self, thing: &Value) -> Outcome<()> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        for (name, value) in thing.as_object().into_iter().flatten() {
+            table.add_row([plain(name), plain(&shown(value))]);
+        }
+        self.line(&table.trim_fmt())
+    }
+
+    /// Prints JSON on one line.
+    pub(super) fn json(&mut self, thing: &Value) -> Outcome<()> {
+        self.line(&thing.to_string())
+    }
+
+    /// The text in a colour, where there are any.
+    pub(super) fn painted(&self, text: &str, colour: Colour) -> String {
+        if !self.colours {
+            return text.to_owned();
+        }
+        let code = match colour {
+            Colour::Dim => "2",
+            Colour::Green => "32",
+            Colour::Cyan => "36",
+            Colour::Yellow => "33",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// Says something on standard error, where nobody has to listen.
+pub(super) fn note(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "event-broker: {what}");
+}
+
+/// A value in a cell.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The member of a thing as text; empty where there is none.
+pub(super) fn member(thing: &Value, name: &str) -> String {
+    thing.get(name).map(shown).unwrap_or_default()
+}
+
+/// A text without control characters.
+pub(super) fn plain(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+/// The same, but lines stay lines.
+pub(super) fn plain_lines(text: &str) -> String {
+    escaped(text, |letter| letter == '\n')
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
+    // Marks that reorder text are as misleading as those that steer a terminal.
+    let steers =
+        |letter: char| letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.chars().any(steers) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match steers(letter) && !keep(letter) {
+            true => out.extend(letter.escape_default()),
+            false => out.push(letter),
+        }
+    }
+    out
+}
+
+/// JSON text on one line: between its tokens a line break means no more than a blank.
+pub(super) fn on_one_line(json: &str) -> String {
+    json.replace(['\n', '\r'], " ")
+}
+
+/// A bar on standard error if that is a terminal; how far of `total` it has come, where that is known.
+pub(super) fn bar(total: Option<u64>, template: &str) -> ProgressBar {
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::new_spinner(),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_spelt_out() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("a\u{1b}[31mred", "a\\u{1b}[31mred"),
+            ("two\nlines", "two\\nlines"),
+            ("c1 \u{9b}1m", "c1 \\u{9b}1m"),
+            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
+            ("grüße ~ 漢字", "grüße ~ 漢字"),
+        ] {
+            assert_eq!(plain(text), expected);
+        }
+        assert_eq!(plain_lines("two\nlines\r"), "two\nlines\\r");
+    }
+}

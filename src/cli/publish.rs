@@ -1,0 +1,155 @@
+//! `event-broker publish`: events from the command line, a file or standard input, in their order.
+
+mod built;
+mod sending;
+
+use super::client::{self, Server};
+use super::failure::{Failure, Outcome};
+use super::input::{self, Values};
+use super::output::{Colour, Output, note, plain};
+use built::Built;
+use sending::{Answered, Arriving, Sending};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Publishes events: one from the command line, or many from a file or standard input.
+///
+/// An event is JSON, as the API takes it, or is put together from flags. A file holds one event, an array of events, or
+/// one event to a line. Several go in batches of at most 100 events and 1 MiB, in the order they stand; in a batch, an
+/// event that is refused takes those of the same topic with it. What arrives slowly on
+/// standard input is not held back to fill a batch. Events without an `id` get one here, so that a request repeated after
+/// a broken connection is not a second event.
+///
+/// Exit code 0: all were stored, now or before. 1: some were refused, each named with the reason, or the broker could
+/// not be asked. 2: there was nothing to publish.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker publish '{\"type\":\"gts.…\",\"source\":\"shop\",\"subject\":\"o-1\",\"data\":{\"total\":9}}'\n  \
+    event-broker publish --type gts.… --subject o-1 --tenant 6b1c… --data '{\"total\":9}'\n  \
+    event-broker publish --file events.ndjson\n  \
+    generate-events | event-broker publish - --producer-id generator-1 --json")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// The event as JSON, or - for standard input.
+    #[arg(value_name = "EVENT")]
+    event: Option<String>,
+    /// Read the events from this file (- is standard input).
+    #[arg(long, value_name = "FILE", conflicts_with = "event")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    built: Built,
+    /// Says which program instance publishes; idempotency keys of different producers are different.
+    #[arg(long, value_name = "ID")]
+    producer_id: Option<String>,
+    /// All or nothing: the events go in one request and are stored together or not at all.
+    #[arg(long, value_name = "WHAT")]
+    atomic: Option<Atomic>,
+    /// Print a JSON line {index, status, event | error} for every event.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy)]
+enum Atomic {
+    /// The whole request.
+    All,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(publish(arguments)))
+}
+
+async fn publish(arguments: &Arguments) -> Outcome {
+    let (values, paced) = events(arguments)?;
+    let client = arguments.server.client()?;
+    let mut events = Arriving::start(values, paced);
+    let mut report = Report { output: Output::new(), json: arguments.json, stored: 0, refused: 0 };
+    let mut sending = Sending::new(client, arguments.producer_id.clone(), arguments.atomic.is_some());
+    let sent = sending.all(&mut events, |answered| report.take(answered)).await;
+    if let Err(failure) = sent {
+        return Err(report.cut_short(failure));
+    }
+    match (report.stored, report.refused) {
+        (0, 0) => Err(Failure::Misused("there is no event to publish".to_owned())),
+        (_, 0) => Ok(ExitCode::SUCCESS),
+        (stored, refused) => Err(Failure::Failed(format!("{refused} of {} events were refused", stored + refused))),
+    }
+}
+
+/// Where the events come from, and whether they come at a pace of their own.
+fn events(arguments: &Arguments) -> Outcome<(Values, bool)> {
+    if let Some(event) = arguments.built.event()? {
+        return Ok((Box::new(std::iter::once(Ok(event))), false));
+    }
+    match &arguments.event {
+        Some(text) if text != "-" => {
+            let event = RawValue::from_string(text.clone());
+            let event = event.map_err(|error| Failure::Misused(format!("EVENT is not JSON: {error}")))?;
+            Ok((Box::new(std::iter::once(Ok(event))), false))
+        }
+        given => {
+            let file = arguments.file.as_deref().or(given.as_deref().map(Path::new));
+            let source = input::open(file)?;
+            let paced = source.bytes.is_none();
+            Ok((input::values(source), paced))
+        }
+    }
+}
+
+/// What became of the events so far.
+struct Report {
+    output: Output,
+    json: bool,
+    stored: u64,
+    refused: u64,
+}
+
+impl Report {
+    fn take(&mut self, answered: &Answered) -> Outcome<()> {
+        match &answered.refusal {
+            None => self.stored += 1,
+            Some(refusal) => {
+                self.refused += 1;
+                if !self.json {
+                    note(&format_args!("event {} was refused: {refusal}", answered.index + 1));
+                }
+            }
+        }
+        match (&answered.event, self.json) {
+            (_, true) => self.output.line(&answered.as_json()),
+            (Some(event), false) => {
+                let line = self.line(answered, event);
+                self.output.line(&line)
+            }
+            (None, false) => Ok(()),
+        }
+    }
+
+    /// `stored <topic> #<sequence> <id>`.
+    fn line(&self, answered: &Answered, event: &RawValue) -> String {
+        let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
+        let (word, colour) = match answered.is_new() {
+            true => ("stored", Colour::Green),
+            false => ("duplicate", Colour::Yellow),
+        };
+        let text = |name| plain(event.get(name).and_then(Value::as_str).unwrap_or_default());
+        let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
+        let mismatch = if answered.payload_mismatch { " (its data was another)" } else { "" };
+        format!("{} {} #{sequence} {}{mismatch}", self.output.painted(word, colour), text("topic"), text("id"))
+    }
+
+    /// A failure in the middle, and how far it had come.
+    fn cut_short(&self, failure: Failure) -> Failure {
+        let answered = self.stored + self.refused;
+        if answered == 0 || matches!(failure, Failure::Closed) {
+            return failure;
+        }
+        let next = answered + 1;
+        Failure::Failed(format!(
+            "{failure}\n  {answered} events were answered before; the next to send is event {next}"
+        ))
+    }
+}

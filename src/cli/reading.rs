@@ -1,0 +1,109 @@
+//! Reading a topic's events page by page, and which of them are wanted.
+
+use super::client::Client;
+use super::failure::{Failure, Outcome};
+use super::input::pair;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The topic of events whose type names none, unless the broker's configuration says otherwise.
+pub(super) const DEFAULT_TOPIC: &str = "gts.hx.core.events.topic.v1~";
+/// An offset behind every event there can be.
+const BEYOND: u64 = i64::MAX as u64;
+
+/// Which events are wanted. A repeated filter widens, different ones narrow.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Filters (a repeated one widens, different ones narrow)")]
+pub(super) struct Filters {
+    /// Events of this type; a pattern may end in *.
+    #[arg(long = "type", value_name = "GTS")]
+    types: Vec<String>,
+    /// Events about things of this type; a pattern may end in *.
+    #[arg(long, value_name = "GTS")]
+    subject_type: Vec<String>,
+    /// Events about this.
+    #[arg(long, value_name = "TEXT")]
+    subject: Vec<String>,
+    /// This tenant's events.
+    #[arg(long, value_name = "UUID")]
+    tenant: Vec<String>,
+    /// Events of this program.
+    #[arg(long, value_name = "TEXT")]
+    source: Vec<String>,
+    /// Events of this business transaction.
+    #[arg(long, value_name = "TEXT")]
+    correlation_id: Vec<String>,
+    /// Events with this label.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    context: Vec<(String, String)>,
+    /// Events for which this CEL expression is true.
+    #[arg(long, value_name = "CEL")]
+    filter: Option<String>,
+    /// Events that happened at this time (RFC 3339) or later.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Events that happened before this time (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+}
+
+/// A page of a topic.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Page {
+    /// The events, as they are stored.
+    pub(super) items: Vec<Box<RawValue>>,
+    /// How far was looked.
+    pub(super) next_offset: u64,
+    pub(super) tail: u64,
+}
+
+impl Filters {
+    /// As parameters of a request.
+    pub(super) fn query(&self) -> Vec<(String, String)> {
+        let lists = [
+            ("type", &self.types),
+            ("subjectType", &self.subject_type),
+            ("subject", &self.subject),
+            ("tenant", &self.tenant),
+            ("source", &self.source),
+            ("correlationId", &self.correlation_id),
+        ];
+        let singles = [("filter", &self.filter), ("occurredFrom", &self.since), ("occurredTo", &self.until)];
+        let mut query = Vec::new();
+        for (name, values) in lists {
+            query.extend(values.iter().map(|value| (name.to_owned(), value.clone())));
+        }
+        query.extend(self.context.iter().map(|(key, value)| (format!("context.{key}"), value.clone())));
+        query.extend(singles.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+        query
+    }
+}
+
+/// What a read of a topic asks for.
+pub(super) fn query(topic: &str, offset: u64, rest: &[(String, String)]) -> Vec<(String, String)> {
+    let mut query = vec![("topic".to_owned(), topic.to_owned()), ("offset".to_owned(), offset.to_string())];
+    query.extend_from_slice(rest);
+    query
+}
+
+/// A page of a topic behind an offset.
+pub(super) async fn page(client: &Client, topic: &str, offset: u64, rest: &[(String, String)]) -> Outcome<Page> {
+    client.get(&["events"], &query(topic, offset, rest)).await
+}
+
+/// The topic's last sequence.
+pub(super) async fn tail(client: &Client, topic: &str) -> Outcome<u64> {
+    Ok(page(client, topic, BEYOND, &[]).await?.tail)
+}
+
+/// The offset before the first event that is still there.
+pub(super) async fn earliest(client: &Client, topic: &str) -> Outcome<u64> {
+    let one = [("limit".to_owned(), "1".to_owned())];
+    match page(client, topic, 0, &one).await {
+        Err(Failure::Refused(refusal)) if refusal.earliest.is_some() => {
+            Ok(refusal.earliest.unwrap_or(1).saturating_sub(1))
+        }
+        other => other.map(|_| 0),
+    }
+}

@@ -1,0 +1,112 @@
+//! `event-broker restore`: a backup, made a data folder again.
+
+use super::backup::tell;
+use super::failure::{self, Failure, Outcome};
+use super::folders::{self, Draft, Manifest, Part};
+use super::output::note;
+use contract::limits::CHECKPOINT_ROWS_DEFAULT;
+use event_broker::SystemClock;
+use event_broker::ledger::{Home, Ledger};
+use log::file::{FileLog, Options};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Makes a data folder from a backup.
+///
+/// The copy is checked like `verify` does, held against what the backup says it holds, and its logs are opened and
+/// folded once, which also leaves the checkpoints a broker starts from. Only then does the folder get its name. The
+/// backup itself is not changed.
+///
+/// Exit code 0: the folder is ready for `serve`. 1: the backup is damaged or not whole. 2: there is no backup, or the
+/// data folder is not empty.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker restore --from /backups/2026-11-16 --data ./data\n  \
+    event-broker restore --from /backups/2026-11-16 --data /tmp/look && event-broker serve --data /tmp/look")]
+pub(super) struct Arguments {
+    /// The backup.
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// The data folder to make.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    data: PathBuf,
+    /// Print what is in it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    failure::end(restore(arguments))
+}
+
+fn restore(arguments: &Arguments) -> Outcome {
+    let Arguments { from, data, json } = arguments;
+    let found = folders::with_logs(from).map_err(|cause| Failure::because(from.display(), cause))?;
+    if found.is_empty() {
+        return Err(Failure::Misused(format!("there is no backup in {}; name it with --from", from.display())));
+    }
+    let manifest = manifest(from)?;
+    let draft = Draft::begin(data)?;
+    folders::copy_logs(from, draft.path())?;
+    let logs = folders::check_logs(draft.path())?;
+    match &manifest {
+        Some(manifest) => compare(&manifest.logs, &logs)?,
+        None => note(&format_args!("{} has no {}: what it should hold is not known", from.display(), Manifest::FILE)),
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
+    for part in &logs {
+        runtime.block_on(fold(&draft.path().join(&part.folder)))?;
+    }
+    draft.put_in_place()?;
+    let begun_at = manifest.map(|manifest| manifest.begun_at);
+    tell(&logs, "restored", data, begun_at, *json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the backup says it holds; `None` for a folder that was copied by other means.
+fn manifest(from: &Path) -> Outcome<Option<Manifest>> {
+    let path = from.join(Manifest::FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(Failure::because(path.display(), cause)),
+    };
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| Failure::because(path.display(), error))?;
+    match manifest.version {
+        Manifest::VERSION => Ok(Some(manifest)),
+        other => Err(Failure::because(path.display(), format!("version {other} is not one this program knows"))),
+    }
+}
+
+fn compare(promised: &[Part], found: &[Part]) -> Outcome<()> {
+    if promised == found {
+        return Ok(());
+    }
+    let told = |parts: &[Part]| {
+        let parts = parts.iter().map(|part| format!("{} records in {} segments", part.records, part.segments));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    let reason = format!("it should hold {}, and holds {}", told(promised), told(found));
+    Err(Failure::because("the backup is not whole", reason))
+}
+
+/// Opens a log, folds all of it and leaves a checkpoint.
+async fn fold(folder: &Path) -> Outcome<()> {
+    let failed = |error: log::LogError| Failure::because(folder.display(), error);
+    let log = FileLog::open_folder(folder, Options::default()).map_err(failed)?;
+    let state = Some(folder.join("state"));
+    let ledger = Ledger::open(Arc::new(log), Arc::new(SystemClock), state, CHECKPOINT_ROWS_DEFAULT).await;
+    let ledger = ledger.map_err(failed)?;
+    for topic in ledger.registry().placed_topics() {
+        if let Home::Folder(elsewhere) = &topic.placed.home {
+            let id = &topic.placed.topic.definition.id;
+            note(&format_args!("{id} lives in {elsewhere}, which is not part of this backup"));
+        }
+    }
+    ledger.close().await;
+    Ok(())
+}

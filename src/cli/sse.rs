@@ -1,0 +1,84 @@
+//! Server-Sent Events, taken apart as they arrive.
+
+/// One message of a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Message {
+    /// The number to resume behind.
+    pub(super) id: Option<u64>,
+    /// What kind of message it is; empty for an event.
+    pub(super) event: String,
+    /// What it carries; `None` where it only moves the number.
+    pub(super) data: Option<String>,
+}
+
+/// A stream so far.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    /// Bytes of a line whose end is not there yet.
+    rest: Vec<u8>,
+    message: Message,
+}
+
+impl Parser {
+    /// Takes the next bytes; answers the messages that are whole now.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
+        while let Some(piece) = pieces.next() {
+            self.rest.extend_from_slice(piece);
+            if pieces.peek().is_none() {
+                break;
+            }
+            let line = std::mem::take(&mut self.rest);
+            let line = String::from_utf8_lossy(&line);
+            messages.extend(self.line(line.trim_end_matches('\r')));
+        }
+        messages
+    }
+
+    /// Takes a line; an empty one ends a message.
+    fn line(&mut self, line: &str) -> Option<Message> {
+        if line.is_empty() {
+            let message = std::mem::take(&mut self.message);
+            return (message != Message::default()).then_some(message);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "id" => self.message.id = value.parse().ok(),
+            "event" => value.clone_into(&mut self.message.event),
+            "data" => {
+                let before = self.message.data.take().map(|before| before + "\n");
+                self.message.data = Some(before.unwrap_or_default() + value);
+            }
+            // Comments begin with the colon; `retry` is our own business.
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_whole_however_the_bytes_are_cut() {
+        let text = ": from 0\nretry: 1000\n\nid: 1\ndata: {\"ü\":\ndata: 1}\n\n: idle\nid: 7\n\nevent: problem\r\ndata: x\r\n\r\n";
+        let message = |id, event: &str, data: Option<&str>| Message {
+            id,
+            event: event.to_owned(),
+            data: data.map(str::to_owned),
+        };
+        let expected = [
+            message(Some(1), "", Some("{\"ü\":\n1}")),
+            message(Some(7), "", None),
+            message(None, "problem", Some("x")),
+        ];
+        for size in 1..text.len() {
+            let mut parser = Parser::default();
+            let found: Vec<_> = text.as_bytes().chunks(size).flat_map(|bytes| parser.feed(bytes)).collect();
+            assert_eq!(found, expected, "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `event-broker tail`: a topic's events as they come, or those that are there.
+//!
+//! - Where to begin is settled before the stream is opened, so that one which breaks at once skips nothing.
+//! - A stream that ends or breaks is opened again behind the last event seen; a refusal ends it for good.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::{Failure, Outcome, Refusal};
+use super::output::{Colour, Output, note, on_one_line, plain};
+use super::reading::{self, DEFAULT_TOPIC, Filters};
+use super::sse::{Message, Parser};
+use reqwest::Method;
+use serde_json::Value;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Waits before a stream is opened again: the first, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+/// Letters of an event's data that are shown to people.
+const DATA_LETTERS_MAX: usize = 200;
+
+/// Prints a topic's events and follows it.
+///
+/// People get a line per event: when it happened, its number, type, subject and data (cut short where it is long).
+/// Programs get the events as they are stored, one JSON object to a line. After a broken connection or a restart of the
+/// broker it goes on behind the last event it has seen.
+///
+/// Exit code 0: as many as --limit asked for, or with --no-follow everything, was printed. 1: the broker could not be
+/// asked, or refused.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker tail\n  \
+    event-broker tail gts.hx.core.events.topic.v1~vendor.orders.v1 --from earliest --json | jq .data\n  \
+    event-broker tail --type 'gts.hx.core.events.type.v1~vendor.*' --filter 'data.total > 100'\n  \
+    event-broker tail --from 1000 --limit 10 --no-follow")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// The topic.
+    #[arg(default_value = DEFAULT_TOPIC, hide_default_value = true)]
+    topic: String,
+    /// Begin with: earliest, latest (what comes from now on), or a sequence. Without it: latest, and with --no-follow
+    /// earliest.
+    #[arg(long, value_name = "WHERE")]
+    from: Option<From>,
+    /// End after so many events.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print what is there now, and end.
+    #[arg(long)]
+    no_follow: bool,
+    /// Print the events as they are stored, one JSON object to a line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    filters: Filters,
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    Earliest,
+    Latest,
+    Sequence(u64),
+}
+
+impl FromStr for From {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            number => number.parse().map(Self::Sequence).map_err(|_| "must be earliest, latest or a number".to_owned()),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(tail(arguments)))
+}
+
+async fn tail(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let default = if arguments.no_follow { From::Earliest } else { From::Latest };
+    let offset = match arguments.from.unwrap_or(default) {
+        From::Earliest => reading::earliest(&client, &arguments.topic).await?,
+        From::Latest => reading::tail(&client, &arguments.topic).await?,
+        From::Sequence(first) => first.saturating_sub(1),
+    };
+    let lines = Lines::new(arguments.json, arguments.limit);
+    let mut tail = Tail { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
+    match arguments.no_follow {
+        true => tail.read().await?,
+        false => tail.follow().await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Tail<'a> {
+    client: Client,
+    topic: &'a str,
+    filters: Vec<(String, String)>,
+    /// Seen through this sequence.
+    offset: u64,
+    lines: Lines,
+}
+
+impl Tail<'_> {
+    /// Prints what is there now.
+    async fn read(&mut self) -> Outcome<()> {
+        let end = reading::tail(&self.client, self.topic).await?;
+        while self.offset < end {
+            let page = reading::page(&self.client, self.topic, self.offset, &self.filters).await?;
+            for event in &page.items {
+                let event = Shown::read(event.get())?;
+                if event.sequence > end || self.lines.print(&event)?.is_break() {
+                    return Ok(());
+                }
+            }
+            // A page that came no further has nothing but removed events before it.
+            if page.next_offset <= self.offset {
+                return Ok(());
+            }
+            self.offset = page.next_offset;
+        }
+        Ok(())
+    }
+
+    /// Prints what comes, for as long as it is wanted.
+    async fn follow(&mut self) -> Outcome<()> {
+        let mut wait = WAITS.0;
+        // Only what was there once is waited for.
+        let mut was_there = false;
+        loop {
+            let mut opened = false;
+            let ended = self.stream(&mut opened).await;
+            was_there |= opened;
+            match ended {
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Ok(ControlFlow::Continue(())) | Err(Failure::Broken(_)) => {}
+                Err(Failure::Unreachable(_)) if was_there => {}
+                Err(Failure::Refused(refusal)) if was_there && refusal.is_passing() => {}
+                Err(failure) => return Err(failure),
+            }
+            if opened {
+                wait = WAITS.0;
+                note(&format_args!("the stream from {} ended; going on behind {}", self.client.address(), self.offset));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAITS.1);
+        }
+    }
+
+    /// One stream, up to its end: whether that was enough.
+    async fn stream(&mut self, opened: &mut bool) -> Outcome<ControlFlow<()>> {
+        let query = reading::query(self.topic, self.offset, &self.filters);
+        let request = self.client.request(Method::GET, &["events:stream"], &query);
+        let request = request.header("accept", "text/event-stream").header("last-event-id", self.offset);
+        let mut response = self.client.send(request, Repeat::Never).await?;
+        *opened = true;
+        let mut parser = Parser::default();
+        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.unanswered(&error))? {
+            for message in parser.feed(&bytes) {
+                if self.take(message)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn take(&mut self, message: Message) -> Outcome<ControlFlow<()>> {
+        let Message { id, event, data } = message;
+        if event == "problem" {
+            let document = data.unwrap_or_default();
+            return Err(Refusal::of_document(document.as_bytes()).into());
+        }
+        let mut flow = ControlFlow::Continue(());
+        if let Some(data) = data {
+            flow = self.lines.print(&Shown::read(&data)?)?;
+        }
+        self.offset = id.unwrap_or(self.offset);
+        Ok(flow)
+    }
+}
+
+/// An event to be printed.
+struct Shown {
+    text: String,
+    event: Value,
+    sequence: u64,
+}
+
+impl Shown {
+    fn read(text: &str) -> Outcome<Self> {
+        let event: Value =
+            serde_json::from_str(text).map_err(|error| Failure::because("an event cannot be read", error))?;
+        let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
+        Ok(Self { text: on_one_line(text), event, sequence })
+    }
+
+    fn member(&self, name: &str) -> &str {
+        self.event.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Events as lines, aligned by the widest seen so far.
+struct Lines {
+    output: Output,
+    json: bool,
+    left: Option<u64>,
+    widths: [usize; 3],
+}
+
+impl Lines {
+    fn new(json: bool, limit: Option<u64>) -> Self {
+        Self { output: Output::new(), json, left: limit, widths: [0; 3] }
+    }
+
+    /// Prints an event; whether that was the last one wanted.
+    fn print(&mut self, event: &Shown) -> Outcome<ControlFlow<()>> {
+        let line = if self.json { event.text.clone() } else { self.for_people(event) };
+        self.output.line(&line)?;
+        self.left = self.left.map(|left| left - 1);
+        Ok(if self.left == Some(0) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    fn for_people(&mut self, event: &Shown) -> String {
+        let cells = [format!("#{}", event.sequence), short_type(event.member("type")), plain(event.member("subject"))];
+        for (width, cell) in self.widths.iter_mut().zip(&cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+        let [sequence, event_type, subject] = &cells;
+        let [sequences, types, subjects] = self.widths;
+        let data = event.event.get("data").map(Value::to_string).unwrap_or_default();
+        let paint = |text: String, colour| self.output.painted(&text, colour);
+        [
+            paint(plain(event.member("occurredAt")), Colour::Dim),
+            paint(format!("{sequence:>sequences$}"), Colour::Yellow),
+            paint(format!("{event_type:types$}"), Colour::Cyan),
+            paint(format!("{subject:subjects$}"), Colour::Green),
+            cut(&plain(&data)),
+        ]
+        .join("  ")
+    }
+}
+
+/// The part of a type that tells it from its siblings.
+fn short_type(event_type: &str) -> String {
+    let trimmed = event_type.strip_suffix('~').unwrap_or(event_type);
+    plain(trimmed.rsplit('~').next().unwrap_or(trimmed))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(DATA_LETTERS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}

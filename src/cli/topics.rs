@@ -1,0 +1,234 @@
+//! `event-broker topics`: what topics there are, made, changed and looked into.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::{Failure, Outcome};
+use super::input;
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Lists, shows, makes and changes topics.
+///
+/// A topic is a named stream of events with its own order and retention. Durations are ISO 8601: PT24H, P30D.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker topics list\n  \
+    event-broker topics create gts.hx.core.events.topic.v1~vendor.orders.v1 --retention P30D\n  \
+    event-broker topics change gts.hx.core.events.topic.v1~vendor.orders.v1 --retention P90D\n  \
+    event-broker topics segments gts.hx.core.events.topic.v1~ --json")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists topics.
+    List {
+        /// Only those whose id matches; a pattern may end in *.
+        pattern: Option<String>,
+    },
+    /// Shows one topic.
+    Show {
+        /// Its id.
+        topic: String,
+    },
+    /// Makes a topic. The same again changes nothing; another definition under the same id is refused.
+    #[command(after_help = "Examples:\n  \
+        event-broker topics create gts.hx.core.events.topic.v1~vendor.orders.v1 --description 'Orders of the shop'\n  \
+        event-broker topics create gts.hx.core.events.topic.v1~vendor.clicks.v1 --storage memory\n  \
+        event-broker topics create --file topic.json")]
+    Create {
+        /// Its id.
+        #[arg(required_unless_present = "file")]
+        topic: Option<String>,
+        /// Take the definitions from this file, as JSON (- is standard input).
+        #[arg(long, value_name = "FILE", conflicts_with = "topic")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        placing: Placing,
+    },
+    /// Changes what may change about a topic; what is not named stays as it is.
+    Change {
+        /// Its id.
+        topic: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Lists the segments that hold a topic's events.
+    Segments {
+        /// Its id.
+        topic: String,
+        /// Newest first.
+        #[arg(long)]
+        descending: bool,
+    },
+}
+
+/// What may be said of a topic at any time.
+#[derive(clap::Args)]
+struct Settings {
+    /// For people.
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// How long events are kept; for ever when absent.
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// How long idempotency keys are remembered.
+    #[arg(long, value_name = "DURATION")]
+    idempotent_retention: Option<String>,
+    /// What happens to a repeated key with other data: duplicate, flag or reject.
+    #[arg(long, value_name = "WHAT")]
+    on_payload_mismatch: Option<String>,
+}
+
+/// What is settled when a topic is made.
+#[derive(clap::Args)]
+struct Placing {
+    /// What keeps it, if not the default log: memory or file.
+    #[arg(long, value_name = "TYPE")]
+    storage: Option<String>,
+    /// Where its own log lies.
+    #[arg(long, value_name = "PLACE")]
+    location: Option<String>,
+    /// What retention lets go: delete (events past their age) or compact (all but the latest of each aggregate).
+    #[arg(long, value_name = "WHAT")]
+    cleanup: Option<String>,
+    /// Hide it from ordinary callers.
+    #[arg(long)]
+    internal: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    match &arguments.verb {
+        Verb::List { pattern } => {
+            let query: Vec<_> = pattern.iter().map(|pattern| ("topic".to_owned(), pattern.clone())).collect();
+            let topics = client.list(&["topics"], &query, "topics").await?;
+            print_all(&mut output, arguments.json, &topics)?;
+        }
+        Verb::Show { topic } => print(&mut output, arguments.json, &client.get(&["topics", topic], &[]).await?)?,
+        Verb::Create { topic, file, settings, placing } => {
+            for definition in definitions(topic.as_deref(), file.as_ref(), settings, placing)? {
+                let made = client.put_forth(Method::POST, &["topics"], &definition, Repeat::Freely).await?;
+                print(&mut output, arguments.json, &made)?;
+            }
+        }
+        Verb::Change { topic, settings } => {
+            let change = Value::Object(settings.members());
+            if change == json!({}) {
+                return Err(Failure::Misused("nothing to change: name what should, such as --retention".to_owned()));
+            }
+            let changed = client.put_forth(Method::PATCH, &["topics", topic], &change, Repeat::Freely).await?;
+            print(&mut output, arguments.json, &changed)?;
+        }
+        Verb::Segments { topic, descending } => {
+            let segments = segments(&client, topic, *descending).await?;
+            print_segments(&mut output, arguments.json, &segments)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn definitions(
+    topic: Option<&str>,
+    file: Option<&PathBuf>,
+    settings: &Settings,
+    placing: &Placing,
+) -> Outcome<Vec<Value>> {
+    let Some(topic) = topic else {
+        let values = input::values(input::open(file.map(PathBuf::as_path))?);
+        return values.map(|value| input::definition(value?.get())).collect();
+    };
+    let mut members = settings.members();
+    members.insert("id".to_owned(), json!(topic));
+    members.insert("streaming".to_owned(), placing.streaming());
+    if let Some(cleanup) = &placing.cleanup {
+        members.insert("cleanup".to_owned(), json!(cleanup));
+    }
+    if placing.internal {
+        members.insert("internal".to_owned(), json!(true));
+    }
+    Ok(vec![Value::Object(members)])
+}
+
+impl Settings {
+    fn members(&self) -> Map<String, Value> {
+        let members = [
+            ("description", &self.description),
+            ("retention", &self.retention),
+            ("idempotentRetention", &self.idempotent_retention),
+            ("onPayloadMismatch", &self.on_payload_mismatch),
+        ];
+        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
+        given.collect()
+    }
+}
+
+impl Placing {
+    fn streaming(&self) -> Value {
+        let members = [("type", &self.storage), ("location", &self.location)];
+        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
+        let options: Map<_, _> = given.collect();
+        if options.is_empty() { Value::Bool(true) } else { Value::Object(options) }
+    }
+}
+
+async fn segments(client: &Client, topic: &str, descending: bool) -> Outcome<Vec<Value>> {
+    let mut query = vec![("topic".to_owned(), topic.to_owned())];
+    if descending {
+        query.push(("$orderby".to_owned(), "rangeStart desc".to_owned()));
+    }
+    client.list(&["topics", "segments"], &query, "segments").await
+}
+
+fn print(output: &mut Output, json: bool, topic: &Value) -> Outcome<()> {
+    if json { output.json(topic) } else { output.members(topic) }
+}
+
+fn print_all(output: &mut Output, json: bool, topics: &[Value]) -> Outcome<()> {
+    if json {
+        return topics.iter().try_for_each(|topic| output.json(topic));
+    }
+    let kept = |topic: &Value| match member(topic, "retention") {
+        text if text.is_empty() => "for ever".to_owned(),
+        text => text,
+    };
+    let stored = |topic: &Value| match topic.get("streaming") {
+        Some(Value::Object(options)) => {
+            let options =
+                ["type", "location"].map(|name| options.get(name).and_then(Value::as_str).unwrap_or_default());
+            options.join(" ").trim().to_owned()
+        }
+        _ => "default log".to_owned(),
+    };
+    let rows = topics.iter().map(|topic| {
+        vec![member(topic, "id"), kept(topic), stored(topic), member(topic, "createdAt"), member(topic, "description")]
+    });
+    output.table(&["TOPIC", "KEPT", "STORED", "CREATED", "DESCRIPTION"], rows.collect())
+}
+
+fn print_segments(output: &mut Output, json: bool, segments: &[Value]) -> Outcome<()> {
+    if json {
+        return segments.iter().try_for_each(|segment| output.json(segment));
+    }
+    let names = ["startSequence", "endSequence", "amount", "startTime", "endTime", "location"];
+    let rows = segments.iter().map(|segment| names.iter().map(|name| member(segment, name)).collect());
+    output.table(&["FIRST", "LAST", "EVENTS", "FROM", "TO", "LOCATION"], rows.collect())
+}

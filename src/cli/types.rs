@@ -1,0 +1,212 @@
+//! `event-broker types`: event types and the versions of their schemas.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::{Failure, Outcome};
+use super::input::{self, Source};
+use super::output::{Output, member, note, plain};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Lists, shows and registers event types, and leads their versions through life.
+///
+/// A version starts FINALISING, when it may still be replaced; `finalise` makes it CURRENT, which never changes again,
+/// and deprecates the CURRENT one of the same major. DEPRECATED versions are still accepted.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker types list 'gts.hyperspot.core.events.type.v1~vendor.*'\n  \
+    event-broker types register order_placed.json\n  \
+    event-broker types add-version gts.hyperspot.core.events.type.v1~vendor.orders.placed.v1 1.1 schema.json\n  \
+    event-broker types finalise gts.hyperspot.core.events.type.v1~vendor.orders.placed.v1 1.1\n  \
+    event-broker types list --json > types.ndjson && event-broker types register types.ndjson --url http://other:8087")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for several.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists event types.
+    List {
+        /// Only those that match; a pattern may end in *.
+        pattern: Option<String>,
+        /// Only those whose events go to this topic.
+        #[arg(long, value_name = "GTS")]
+        topic: Option<String>,
+    },
+    /// Shows an event type, schemas and all.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Registers event types from JSON: one, an array, or one to a line, as the API takes them or `types list --json`
+    /// printed them. The same again changes nothing; another definition under the same id is refused.
+    Register {
+        /// The file; standard input when absent, or -.
+        file: Option<PathBuf>,
+    },
+    /// Adds a version of the schema, or replaces one that is not finalised.
+    AddVersion {
+        /// The type's id.
+        id: String,
+        /// MAJOR.MINOR.
+        version: String,
+        /// The file with the schema; standard input when absent, or -.
+        file: Option<PathBuf>,
+        /// The language of the schema: JSON_SCHEMA, PROTO or XSD.
+        #[arg(long, value_name = "LANGUAGE", default_value = "JSON_SCHEMA")]
+        schema_type: String,
+        /// The media type of what the schema describes.
+        #[arg(long, value_name = "MEDIA")]
+        mime_type: Option<String>,
+    },
+    /// Makes a version CURRENT.
+    Finalise {
+        /// The type's id.
+        id: String,
+        /// MAJOR.MINOR.
+        version: String,
+    },
+    /// Makes a version DEPRECATED.
+    Deprecate {
+        /// The type's id.
+        id: String,
+        /// MAJOR.MINOR.
+        version: String,
+    },
+    /// Archives an event type: no more events of it are taken.
+    Archive {
+        /// Its id.
+        id: String,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    match &arguments.verb {
+        Verb::List { pattern, topic } => {
+            let query: Vec<_> = [("type", pattern), ("topic", topic)]
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+                .collect();
+            let types = client.list(&["event-types"], &query, "items").await?;
+            print_all(&mut output, arguments.json, &types)?;
+        }
+        Verb::Register { file } => register(&client, file.as_ref(), &mut output, arguments.json).await?,
+        verb => {
+            let answer = ask(&client, verb).await?;
+            print(&mut output, arguments.json, &answer)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The verbs about one type.
+async fn ask(client: &Client, verb: &Verb) -> Outcome<Value> {
+    let post = async |path: &[&str], body: &Value| client.put_forth(Method::POST, path, body, Repeat::Freely).await;
+    let on_version = |version: &str, verb: &str| format!("{version}:{verb}");
+    match verb {
+        Verb::Show { id } => client.get(&["event-types", id], &[]).await,
+        Verb::AddVersion { id, version, file, schema_type, mime_type } => {
+            let schema = schema(input::open(file.as_deref())?, schema_type)?;
+            let mut body = json!({"version": version, "schemaType": schema_type, "schema": schema});
+            if let (Some(members), Some(mime_type)) = (body.as_object_mut(), mime_type) {
+                members.insert("mimeType".to_owned(), json!(mime_type));
+            }
+            post(&["event-types", id, "versions"], &body).await
+        }
+        Verb::Finalise { id, version } => {
+            post(&["event-types", id, "versions", &on_version(version, "finalise")], &json!({})).await
+        }
+        Verb::Deprecate { id, version } => {
+            post(&["event-types", id, "versions", &on_version(version, "deprecate")], &json!({})).await
+        }
+        Verb::Archive { id } => post(&["event-types", &on_version(id, "archive")], &json!({})).await,
+        Verb::List { .. } | Verb::Register { .. } => Ok(Value::Null),
+    }
+}
+
+/// A JSON Schema is JSON; other schemas are text.
+fn schema(mut source: Source, schema_type: &str) -> Outcome<Value> {
+    if schema_type == "JSON_SCHEMA" {
+        return input::one_value(source);
+    }
+    let mut text = String::new();
+    source.reader.read_to_string(&mut text).map_err(|cause| Failure::because(&source.name, cause))?;
+    Ok(Value::String(text))
+}
+
+/// Registers all, and says which were refused.
+async fn register(client: &Client, file: Option<&PathBuf>, output: &mut Output, json: bool) -> Outcome<()> {
+    let (mut registered, mut refused) = (0, 0);
+    for value in input::values(input::open(file.map(PathBuf::as_path))?) {
+        let definition = input::definition(value?.get())?;
+        match client.put_forth(Method::POST, &["event-types"], &definition, Repeat::Freely).await {
+            Ok(event_type) if json => output.json(&event_type)?,
+            Ok(event_type) => {
+                output.line(&format!("registered {}", plain(&member(&event_type, "id"))))?;
+            }
+            Err(Failure::Refused(refusal)) if refusal.is_the_requests() => {
+                refused += 1;
+                note(&format_args!("{} was refused: {refusal}", member(&definition, "id")));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        }
+        registered += 1;
+    }
+    match (registered, refused) {
+        (0, 0) => Err(Failure::Misused("there is no event type to register".to_owned())),
+        (_, 0) => Ok(()),
+        _ => Err(Failure::Failed(format!("{refused} of {} event types were refused", registered + refused))),
+    }
+}
+
+/// Schemas are nested: people get them indented.
+fn print(output: &mut Output, json: bool, event_type: &Value) -> Outcome<()> {
+    if json { output.json(event_type) } else { output.line(&format!("{event_type:#}")) }
+}
+
+fn print_all(output: &mut Output, json: bool, types: &[Value]) -> Outcome<()> {
+    if json {
+        return types.iter().try_for_each(|event_type| output.json(event_type));
+    }
+    let rows = types.iter().map(|event_type| {
+        vec![
+            member(event_type, "id"),
+            member(event_type, "topic"),
+            versions(event_type),
+            member(event_type, "createdAt"),
+            member(event_type, "description"),
+        ]
+    });
+    output.table(&["TYPE", "TOPIC", "VERSIONS", "CREATED", "DESCRIPTION"], rows.collect())
+}
+
+/// `1.0 DEPRECATED, 1.1 CURRENT`, or what stands for it.
+fn versions(event_type: &Value) -> String {
+    if event_type.get("archived") == Some(&Value::Bool(true)) {
+        return "archived".to_owned();
+    }
+    let versions = event_type.get("versions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words = versions.iter().map(|version| format!("{} {}", member(version, "version"), member(version, "status")));
+    let words: Vec<_> = words.collect();
+    match (words.is_empty(), event_type.get("dataSchema").is_some()) {
+        (false, _) => words.join(", "),
+        (true, true) => "one".to_owned(),
+        (true, false) => "any object".to_owned(),
+    }
+}

@@ -1,0 +1,155 @@
+//! The command line: the real program, run as people and scripts run it.
+
+mod asking;
+mod folders;
+mod moving;
+mod publishing;
+mod registry;
+mod tailing;
+
+use crate::http::{CREATED, Server, TENANT};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+/// How a run ended, and what it said.
+pub(super) struct Run {
+    pub(super) code: i32,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+impl Run {
+    /// Checks how it ended.
+    pub(super) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "\nout: {}\nerr: {}", self.out, self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        self
+    }
+
+    /// Every line of output as JSON.
+    pub(super) fn json(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))).collect()
+    }
+}
+
+/// The program, without the caller's settings.
+pub(super) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_event-broker"));
+    command.args(arguments).env_remove("EVENT_BROKER_URL").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub(super) fn run(arguments: &[&str]) -> Run {
+    finish(program(arguments).spawn().unwrap())
+}
+
+/// Runs it against a server.
+pub(super) fn ask(server: &Server, arguments: &[&str]) -> Run {
+    finish(program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap())
+}
+
+/// The same, with something on standard input.
+pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> Run {
+    let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || {
+        // A program that wants no more is not this test's concern.
+        let _ = stdin.write_all(input.as_bytes());
+    });
+    let run = finish(child);
+    writer.join().unwrap();
+    run
+}
+
+fn finish(child: Child) -> Run {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs it, takes one line of its output and closes the pipe, as `| head -1` does.
+pub(super) fn first_line(server: &Server, arguments: &[&str]) -> (String, Run) {
+    let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (line, finish(child))
+}
+
+/// A server with a type to publish.
+pub(super) fn server() -> Server {
+    let server = Server::start(&[]);
+    feed(&server, &["types", "register"], &json!({"id": CREATED}).to_string()).expect(0);
+    server
+}
+
+/// An event, as a line of a file.
+pub(super) fn line(subject: &str) -> String {
+    event_with(subject, &json!({"n": 1}))
+}
+
+pub(super) fn event_with(subject: &str, data: &Value) -> String {
+    let event = json!({"type": CREATED, "source": "test", "subject": subject, "tenant": TENANT, "data": data});
+    event.to_string()
+}
+
+/// So many events, one to a line.
+pub(super) fn lines(count: usize) -> String {
+    (0..count).map(|number| line(&format!("s-{number}")) + "\n").collect()
+}
+
+/// The subjects of a topic's events, in order.
+pub(super) fn subjects(server: &Server) -> Vec<String> {
+    let events = ask(server, &["tail", "--no-follow", "--json"]).expect(0).json();
+    events.iter().map(|event| event["subject"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Something that answers like an HTTP server: each request is handed to `answer`, and on to the test.
+pub(super) fn pretend(
+    answer: impl Fn(usize, &str) -> Option<String> + Send + 'static,
+) -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let request = request(&mut stream);
+            if let Some(text) = answer(number, &request) {
+                let _ = stream.write_all(text.as_bytes());
+            }
+            if sender.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    (url, requests)
+}
+
+/// A request, head and body.
+fn request(stream: &mut TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let start = head.len();
+        if reader.read_line(&mut head).unwrap() == 0 || &head[start..] == "\r\n" {
+            break;
+        }
+        let line = head[start..].to_lowercase();
+        length = line.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    head + std::str::from_utf8(&body).unwrap()
+}
+
+/// An answer of this status with this body; the connection ends with it.
+pub(super) fn response(status: &str, headers: &str, body: &str) -> Option<String> {
+    let length = body.len();
+    Some(format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"))
+}
