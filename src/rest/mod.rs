@@ -2,7 +2,7 @@
 //!
 //! - A file per resource owns its routes, parameters and handlers; a handler asks, calls the broker and answers.
 //! - A stored event is served as the bytes on disk; nothing prints it anew.
-//! - Every refusal is a problem document ([`problem`]); every answer carries its trace ([`edge`]).
+//! - Every refusal is a problem document (`problem`); every answer carries its trace (`edge`).
 //! - What holds memory or a connection is bounded ([`Options`]), and a full house says so at once.
 //!
 //! What the verbs mean is the domain's business; this room knows only how they look on the wire.
