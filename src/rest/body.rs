@@ -102,11 +102,11 @@ fn too_large(limit: Limit) -> Problem {
 
 /// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
-    let parsed = any_json(bytes)?;
-    match is_list(bytes) {
-        true => Err(Error::invalid("", "The body must be a JSON object.")),
-        false => Ok(parsed),
+    if is_list(bytes) {
+        any_json::<IgnoredAny>(bytes)?;
+        return Err(Error::invalid("", "The body must be a JSON object."));
     }
+    any_json(bytes)
 }
 
 /// Whether a body can only be a list.

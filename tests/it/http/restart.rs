@@ -2,6 +2,7 @@
 
 use super::{CREATED, Server, TOPIC, event};
 use reqwest::Method;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,12 +60,16 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
 async fn a_waiting_poll_is_answered_when_the_server_drains() {
     let server = Server::start(&[]);
     server.register(CREATED).await;
-    let request = server.request(Method::GET, &format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=30"));
+    let consumer = json!({"consumerGroup": "g", "topic": TOPIC, "sessionTimeout": "PT10M"});
+    let (_, consumer) = server.post("/v1/consumers", &consumer).await;
+    let id = consumer["data"]["id"].as_str().unwrap();
+    let request = server.request(Method::GET, &format!("/v1/events:poll?consumer_id={id}&offset=0&timeout=30"));
     let stream = server.request(Method::GET, &format!("/v1/events:stream?topic={TOPIC}")).send().await.unwrap();
     let poll = tokio::spawn(async move { super::answer(request).await });
-    // A second request on its own connection, answered: the poll before it is in the server's hands by now, or is
-    // refused with the connection, which the unwrap would tell.
-    assert_eq!(server.get("/readyz").await.0, 200);
+    // Once its consumer was seen, the poll is in the server's hands.
+    while server.get(&format!("/v1/consumers/{id}")).await.1["data"]["lastSeenAt"] == consumer["data"]["lastSeenAt"] {
+        assert!(!poll.is_finished(), "it did not wait");
+    }
     server.terminate();
     let (status, page) = poll.await.unwrap();
     assert_eq!((status.as_u16(), page["items"].as_array().map(Vec::len)), (200, Some(0)));

@@ -341,6 +341,7 @@ const BODY: &str = r#"
     {method} {path} {"a":1} {} -> 400 MALFORMED
     {method} {path} {'a':1} -> 400 MALFORMED
     {method} {path} [] -> 422 VALIDATION_ERROR
+    {method} {path} [{}, -> 400 MALFORMED
     {method} {path} [[]] -> 422 VALIDATION_ERROR
     {method} {path} null -> 422 VALIDATION_ERROR
     {method} {path} "canary" -> 422 VALIDATION_ERROR
