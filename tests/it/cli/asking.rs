@@ -31,7 +31,7 @@ fn where_no_broker_is_the_message_says_so_and_the_exit_is_1() {
         let run = run(&[arguments, &["--url", &url]].concat()).expect(1);
         assert!(run.err.starts_with(&format!("event-broker: no broker answers at {url} (")), "{}", run.err);
         assert!(run.err.contains("event-broker serve") && run.out.is_empty(), "{}", run.err);
-        assert!(began.elapsed() < Duration::from_secs(20), "{arguments:?} waited for nothing");
+        assert!(began.elapsed() < Duration::from_secs(120), "{arguments:?} waited for nothing");
     }
 }
 
