@@ -83,7 +83,8 @@ async fn server(arguments: &[&str]) -> Server {
     let server = Server::start(arguments);
     let (status, made) = server.post("/v1/event-types", &asked(printed!("event_type"), &["createdAt"])).await;
     assert_eq!(status, 201, "{made}");
-    same(&made, &value(printed!("event_type")), &["createdAt"], &[]);
+    same(&made, &value(printed!("event_type")), &["createdAt"], &["versions"]);
+    assert_eq!((&made["versions"][0]["version"], &made["versions"][0]["status"]), (&json!("1.0"), &json!("CURRENT")));
     server.register(UPDATED).await;
     server
 }
