@@ -84,6 +84,7 @@ async fn server(arguments: &[&str]) -> Server {
     let (status, made) = server.post("/v1/event-types", &asked(printed!("event_type"), &["createdAt"])).await;
     assert_eq!(status, 201, "{made}");
     same(&made, &value(printed!("event_type")), &["createdAt"], &["versions"]);
+    assert_eq!((&made["versions"][0]["version"], &made["versions"][0]["status"]), (&json!("1.0"), &json!("CURRENT")));
     server.register(UPDATED).await;
     server
 }
