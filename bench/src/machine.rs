@@ -4,15 +4,25 @@ use std::fs;
 use std::path::Path;
 
 /// Names and facts, in the order they are told.
-pub(crate) fn facts(data: &Path, date: Option<&str>) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(data: &Path) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    facts.extend(date.map(|date| ("date", date.to_owned())));
-    facts.push(("command", command()));
     facts.push(("cpu", format!("{} x {}", cores(), proc_field("/proc/cpuinfo", "model name"))));
     facts.push(("memory", memory()));
     facts.push(("kernel", fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()));
     facts.push(("disk", file_system(data)));
     facts
+}
+
+/// When and how the figures were taken.
+pub(crate) fn run(date: Option<&str>) -> String {
+    let date = date.map(|date| format!("{date}, ")).unwrap_or_default();
+    format!("{date}`{}`", command())
+}
+
+/// What the machine had to do in the last minute, five and fifteen, other programs' work included.
+pub(crate) fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
 fn command() -> String {

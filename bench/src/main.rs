@@ -1,4 +1,4 @@
-//! Measures the broker beside the bare disk it stands on.
+//! Measures the broker beside the bare disk it stands on, and over HTTP beside other servers.
 //!
 //! - Every figure is taken next to one of the raw disk, in turns, and medians are compared: the disk is noisy.
 //! - Targets are marked, never asserted: the program ends well whatever the figures are.
@@ -11,6 +11,7 @@ mod counting;
 mod events;
 mod figures;
 mod history;
+mod http;
 mod load;
 mod machine;
 mod place;
@@ -39,7 +40,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// Measures the event broker beside the bare disk, on this machine.
 #[derive(Parser)]
-#[command(name = "bench", after_help = "Without a section all of them run, which takes about six minutes.")]
+#[command(name = "bench", after_help = "Without a section all of them run, which takes about fifteen minutes.")]
 struct Arguments {
     #[command(subcommand)]
     section: Option<Section>,
@@ -49,12 +50,14 @@ struct Arguments {
     /// Where the files go, on the disk to be measured; what is put there is removed at the end.
     #[arg(long, value_name = "DIR", global = true, default_value = "target/bench-data")]
     data: PathBuf,
-    /// Write all tables to this file too.
+    /// Write all tables to this file too; what it has of sections that did not run is kept.
     #[arg(long, value_name = "FILE", global = true)]
     markdown: Option<PathBuf>,
     /// The day of the run, for the heading of the file.
     #[arg(long, value_name = "DATE", global = true)]
     date: Option<String>,
+    #[command(flatten)]
+    paths: http::programs::Paths,
 }
 
 #[derive(Subcommand, Clone, Copy, PartialEq, Eq)]
@@ -75,17 +78,35 @@ enum Section {
     Open,
     /// Sequential reading through the broker and straight from the log.
     Read,
+    /// Every section that measures over HTTP: the next six.
+    Http,
+    /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
+    HttpPublish,
+    /// Batches of 100, beside the same and the bare disk.
+    HttpBatch,
+    /// List pages of 100.
+    HttpRead,
+    /// From publishing to the answers of long polls.
+    HttpPoll,
+    /// From publishing to streams.
+    HttpStream,
+    /// What readers cost that wait for nothing.
+    Idle,
     /// Publishing in one way only, for a profiler.
     Alone(sections::publish::Alone),
     /// A broker in a process of its own, told what to do on standard input.
     #[command(hide = true)]
     Worker,
+    /// A bare axum server in a process of its own.
+    #[command(hide = true)]
+    Bare,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.section {
         Some(Section::Worker) => worker::serve(&arguments.data),
+        Some(Section::Bare) => http::bare::serve(),
         Some(Section::Alone(alone)) => {
             Place::claim(&arguments.data).and_then(|place| sections::publish::alone(&place, alone))
         }
@@ -102,16 +123,20 @@ fn main() -> ExitCode {
 
 fn measure(arguments: &Arguments, section: Section) -> Outcome {
     let place = Place::claim(&arguments.data)?;
-    let mut report = Report::begin(&machine::facts(place.folder(), arguments.date.as_deref()));
-    let mut run = Run::new(&place, arguments.quick);
+    let mut report = Report::begin(machine::facts(place.folder()), machine::run(arguments.date.as_deref()));
+    let mut run = Run::new(&place, arguments.quick, arguments.paths.clone());
     for (name, measure) in chosen(section) {
         report.section(name);
         measure(&mut run, &mut report)?;
+        report.end_section(&machine::load_average());
     }
     run.finish()?;
     report.end();
     match &arguments.markdown {
-        Some(file) => Ok(std::fs::write(file, report.markdown())?),
+        Some(file) => {
+            let former = std::fs::read_to_string(file).unwrap_or_default();
+            Ok(std::fs::write(file, report.markdown_over(&former))?)
+        }
         None => Ok(()),
     }
 }
@@ -120,7 +145,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let all: [(Section, &'static str, Measure); 7] = [
+    let disk: [(Section, &'static str, Measure); 7] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
@@ -129,6 +154,16 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Open, "open", sections::open::measure),
         (Section::Read, "read", sections::read::measure),
     ];
-    let wanted = all.into_iter().filter(|(known, ..)| section == Section::All || *known == section);
-    wanted.map(|(_, name, measure)| (name, measure)).collect()
+    let http: [(Section, &'static str, Measure); 6] = [
+        (Section::HttpPublish, "http-publish", sections::http::publish::measure),
+        (Section::HttpBatch, "http-batch", sections::http::batch::measure),
+        (Section::HttpRead, "http-read", sections::http::read::measure),
+        (Section::HttpPoll, "http-poll", sections::http::delivery::measure_polls),
+        (Section::HttpStream, "http-stream", sections::http::delivery::measure_streams),
+        (Section::Idle, "idle", sections::http::idle::measure),
+    ];
+    let wanted = |known: Section, group: Section| section == Section::All || section == group || section == known;
+    let disk = disk.into_iter().filter(|(known, ..)| wanted(*known, Section::All));
+    let http = http.into_iter().filter(|(known, ..)| wanted(*known, Section::Http));
+    disk.chain(http).map(|(_, name, measure)| (name, measure)).collect()
 }

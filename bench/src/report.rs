@@ -4,8 +4,20 @@ use std::fmt::Write;
 
 /// Everything measured so far.
 pub(crate) struct Report {
-    markdown: String,
+    machine: Vec<(&'static str, String)>,
+    /// When and how this run was started.
+    run: String,
+    sections: Vec<Section>,
     targets: Table,
+    /// Those of the present section.
+    section_targets: Table,
+}
+
+/// A section as it stands in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Section {
+    name: String,
+    text: String,
 }
 
 /// One table of figures.
@@ -82,44 +94,90 @@ impl Table {
 }
 
 impl Report {
-    /// Begins with what there is to know of the machine.
-    pub(crate) fn begin(facts: &[(&'static str, String)]) -> Self {
-        let mut markdown = String::from("# Measured\n\n");
-        for (name, fact) in facts {
+    /// Begins with what there is to know of the machine and the run.
+    pub(crate) fn begin(machine: Vec<(&'static str, String)>, run: String) -> Self {
+        println!("{:<8} {run}", "run");
+        for (name, fact) in &machine {
             println!("{name:<8} {fact}");
-            let _ = writeln!(markdown, "- {name}: {fact}");
         }
-        Self { markdown, targets: Table::new("Targets", ["target", "wanted", "measured", "met"]) }
+        Self { machine, run, sections: Vec::new(), targets: Targets::table(), section_targets: Targets::table() }
     }
 
-    pub(crate) fn section(&mut self, name: &str) {
+    pub(crate) fn section(&mut self, name: &'static str) {
         println!("\n== {name} ==");
-        let _ = writeln!(self.markdown, "\n## {name}");
+        self.sections.push(Section { name: name.to_owned(), text: String::new() });
     }
 
     pub(crate) fn table(&mut self, table: &Table) {
         table.print();
-        table.markdown(&mut self.markdown);
+        if let Some(section) = self.sections.last_mut() {
+            table.markdown(&mut section.text);
+        }
     }
 
     /// Marks a target. Missing one is a figure too, never a failure.
     pub(crate) fn target(&mut self, name: impl Into<String>, wanted: &str, measured: String, met: bool) {
         let mark = if met { "yes" } else { "NO" };
-        self.targets.row([name.into(), wanted.to_owned(), measured, mark.to_owned()]);
+        let row = [name.into(), wanted.to_owned(), measured, mark.to_owned()];
+        self.targets.row(row.clone());
+        self.section_targets.row(row);
     }
 
-    /// Closes with the targets of the sections that ran.
-    pub(crate) fn end(&mut self) {
-        if !self.targets.rows.is_empty() {
-            self.section("targets");
-            let targets = std::mem::replace(&mut self.targets, Table::new("", []));
-            self.table(&targets);
+    /// Closes a section with its targets, and with how it was taken.
+    pub(crate) fn end_section(&mut self, load_average: &str) {
+        println!("  - load average now: {load_average}");
+        let targets = std::mem::replace(&mut self.section_targets, Targets::table());
+        if let Some(Section { text, .. }) = self.sections.last_mut() {
+            text.insert_str(0, &format!("\n- run: {}\n- load average at the end: {load_average}\n", self.run));
+            if !targets.rows.is_empty() {
+                targets.markdown(text);
+            }
         }
     }
 
-    pub(crate) fn markdown(&self) -> &str {
-        &self.markdown
+    /// Closes with the targets of all sections that ran.
+    pub(crate) fn end(&self) {
+        if !self.targets.rows.is_empty() {
+            println!("\n== targets ==");
+            self.targets.print();
+        }
     }
+
+    /// Everything as Markdown, over what a file had before: sections that did not run stay as they are.
+    pub(crate) fn markdown_over(&self, former: &str) -> String {
+        let mut text = String::from("# Measured\n\n");
+        for (name, fact) in &self.machine {
+            let _ = writeln!(text, "- {name}: {fact}");
+        }
+        let mut all = sections_of(former);
+        for section in &self.sections {
+            match all.iter_mut().find(|known| known.name == section.name) {
+                Some(known) => known.text.clone_from(&section.text),
+                None => all.push(section.clone()),
+            }
+        }
+        for Section { name, text: tables } in &all {
+            let _ = write!(text, "\n## {name}\n{tables}");
+        }
+        text
+    }
+}
+
+/// The table of targets.
+struct Targets;
+
+impl Targets {
+    fn table() -> Table {
+        Table::new("Targets", ["target", "wanted", "measured", "met"])
+    }
+}
+
+/// The sections of a file that this program wrote.
+fn sections_of(text: &str) -> Vec<Section> {
+    let pieces = text.split("\n## ").skip(1);
+    let named = pieces.filter_map(|piece| piece.split_once('\n'));
+    let section = |(name, text): (&str, &str)| Section { name: name.to_owned(), text: format!("{}\n", text.trim_end()) };
+    named.map(section).collect()
 }
 
 #[cfg(test)]
@@ -134,5 +192,18 @@ mod tests {
         let mut out = String::new();
         table.markdown(&mut out);
         assert_eq!(out, "\n**Speed**\n\n| what    | per second |\n|---|---:|\n| walking |          1 |\n\n- on foot\n");
+    }
+
+    #[test]
+    fn sections_that_did_not_run_stay_in_the_file() {
+        let former = "# Measured\n\n- cpu: old\n\n## a\n\n**A**\n\n## b\n\n**B**\n";
+        let mut report = Report::begin(vec![("cpu", "new".to_owned())], "`this`".to_owned());
+        for name in ["b", "c"] {
+            report.section(name);
+            report.end_section("0 0 0");
+        }
+        let run = "\n- run: `this`\n- load average at the end: 0 0 0\n";
+        let wanted = format!("# Measured\n\n- cpu: new\n\n## a\n\n**A**\n\n## b\n{run}\n## c\n{run}");
+        assert_eq!(report.markdown_over(former), wanted);
     }
 }

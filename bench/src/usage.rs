@@ -1,6 +1,7 @@
-//! What a process has used: processor time and memory.
+//! What a process has used: processor time and memory; and how many files it may open.
 
 use crate::Outcome;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -11,7 +12,21 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(u64::try_from(spent.tv_sec).unwrap_or(0), u32::try_from(spent.tv_nsec).unwrap_or(0))
 }
 
-/// RAM of this process, in bytes.
+/// Processor time of another process so far, all threads together, in seconds; counted in hundredths.
+pub(crate) fn cpu_seconds_of(process: u32) -> Outcome<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name stands in brackets and may have blanks in it; behind it `utime` and `stime` are the 12th and 13th.
+    let (_, fields) = text.rsplit_once(')').ok_or("a process has no state")?;
+    let ticks: f64 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// How many files a process started by this one may have open.
+pub(crate) fn open_files_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// RAM of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Now.
@@ -23,7 +38,12 @@ pub(crate) struct Memory {
 impl Memory {
     /// As the kernel counts it (`VmRSS` and `VmHWM`).
     pub(crate) fn now() -> Outcome<Self> {
-        let status = std::fs::read_to_string("/proc/self/status")?;
+        Self::of(std::process::id())
+    }
+
+    /// That of another process.
+    pub(crate) fn of(process: u32) -> Outcome<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024

@@ -2,6 +2,7 @@
 
 pub(crate) mod append;
 pub(crate) mod growth;
+pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod publish;
@@ -10,7 +11,9 @@ pub(crate) mod wake;
 
 use crate::Outcome;
 use crate::history::History;
+use crate::http::programs::{Paths, Programs};
 use crate::place::Place;
+use std::cell::OnceCell;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
@@ -19,11 +22,22 @@ pub(crate) struct Run<'a> {
     pub(crate) place: &'a Place,
     pub(crate) quick: bool,
     history: Option<History>,
+    paths: Paths,
+    programs: OnceCell<Programs>,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(place: &'a Place, quick: bool) -> Self {
-        Self { place, quick, history: None }
+    pub(crate) fn new(place: &'a Place, quick: bool, paths: Paths) -> Self {
+        Self { place, quick, history: None, paths, programs: OnceCell::new() }
+    }
+
+    /// The servers' programs; built when they are first asked for.
+    pub(crate) fn programs(&self) -> Outcome<&Programs> {
+        if let Some(programs) = self.programs.get() {
+            return Ok(programs);
+        }
+        let found = self.paths.find()?;
+        Ok(self.programs.get_or_init(|| found))
     }
 
     /// A number of events, or a tenth of it in a quick run.

@@ -1,0 +1,76 @@
+//! The programs under test: where they are, or how they are built.
+
+use crate::{Failure, Outcome};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version of the `durable-streams` crate that ours is measured against.
+const PEER_VERSION: &str = "=0.1.5";
+const PEER_PROGRAM: &str = "target/peers/bin/durable-streams-server";
+
+/// Paths of programs; absent ones are built.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Paths {
+    /// The `event-broker` program to measure; unless named, it is built from this repository.
+    #[arg(long, value_name = "PATH", global = true)]
+    broker: Option<PathBuf>,
+    /// The `durable-streams-server` program to measure beside ours; unless named, cargo installs it below target.
+    #[arg(long, value_name = "PATH", global = true)]
+    durable_streams: Option<PathBuf>,
+}
+
+/// Programs that are there.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) broker: PathBuf,
+    /// Or why it is not there.
+    pub(crate) durable_streams: Result<PathBuf, String>,
+}
+
+impl Paths {
+    /// Finds or builds all of them.
+    pub(crate) fn find(&self) -> Outcome<Programs> {
+        let broker = match &self.broker {
+            Some(path) => path.clone(),
+            None => build_broker()?,
+        };
+        let durable_streams = match &self.durable_streams {
+            Some(path) => Ok(path.clone()),
+            None => install_peer().map_err(|error| error.to_string()),
+        };
+        Ok(Programs { broker, durable_streams })
+    }
+}
+
+/// The folder of the benchmark's own manifest; cargo names it to what it runs.
+fn home() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+fn build_broker() -> Outcome<PathBuf> {
+    let root = home().join("..");
+    let target = root.join("target");
+    eprintln!("  ... building the broker");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--bin", "event-broker", "--manifest-path"]).arg(root.join("Cargo.toml"));
+    carry_out(cargo.arg("--target-dir").arg(&target))?;
+    Ok(target.join("release/event-broker"))
+}
+
+fn install_peer() -> Outcome<PathBuf> {
+    let program = home().join(PEER_PROGRAM);
+    if program.is_file() {
+        return Ok(program);
+    }
+    eprintln!("  ... installing durable-streams {PEER_VERSION}");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["install", "durable-streams", "--version", PEER_VERSION, "--locked", "--root"]);
+    let root = program.parent().and_then(Path::parent).ok_or("no folder for peers")?;
+    carry_out(cargo.arg(root).arg("--target-dir").arg(root.join("build")))?;
+    Ok(program)
+}
+
+fn carry_out(command: &mut Command) -> Outcome {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(Failure::from(format!("{command:?} ended with {status}"))) }
+}

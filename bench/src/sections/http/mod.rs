@@ -1,0 +1,16 @@
+//! The sections that measure over HTTP, each with servers of its own.
+
+pub(crate) mod batch;
+mod contender;
+pub(crate) mod delivery;
+pub(crate) mod idle;
+pub(crate) mod publish;
+pub(crate) mod read;
+
+use crate::Outcome;
+use tokio::runtime::{Builder, Runtime};
+
+/// One thread for the generator: no wake-ups between threads, so it stays cheaper than the server.
+fn one_thread() -> Outcome<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
