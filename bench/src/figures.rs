@@ -49,6 +49,11 @@ pub(crate) fn fine(value: f64) -> String {
     }
 }
 
+/// `1 poll`, `1 000 polls`
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", whole(count as f64), if count == 1 { "" } else { "s" })
+}
+
 /// `87 %`
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
@@ -80,6 +85,8 @@ mod tests {
         assert_eq!(fine(2.34567), "2.35");
         assert_eq!(fine(1234.5), "1 234");
         assert_eq!(percent(0.874), "87 %");
+        assert_eq!(counted(1, "poll"), "1 poll");
+        assert_eq!(counted(1000, "poll"), "1 000 polls");
     }
 
     #[test]

@@ -176,7 +176,8 @@ impl Targets {
 fn sections_of(text: &str) -> Vec<Section> {
     let pieces = text.split("\n## ").skip(1);
     let named = pieces.filter_map(|piece| piece.split_once('\n'));
-    let section = |(name, text): (&str, &str)| Section { name: name.to_owned(), text: format!("{}\n", text.trim_end()) };
+    let section =
+        |(name, text): (&str, &str)| Section { name: name.to_owned(), text: format!("{}\n", text.trim_end()) };
     named.map(section).collect()
 }
 

@@ -8,6 +8,10 @@ use tokio::net::TcpStream;
 
 /// Room for the next read.
 const ROOM: usize = 4096;
+/// Connections that are opened at the same time; fewer than a listener keeps waiting.
+const OPENING_MAX: u64 = 64;
+/// A request that any server answers somehow.
+const ANYTHING: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: bench\r\n\r\n";
 /// Room for the next read of a stream that does not end.
 const STREAM_ROOM: usize = 64 * 1024;
 
@@ -25,6 +29,23 @@ struct Head {
     /// Bytes of the head itself.
     length: usize,
     body_length: usize,
+}
+
+/// Opens so many, some at a time. The last of each wave is answered before the next begins, so the server has taken all
+/// of them: a listener whose queue is full lets a connection wait for a second.
+pub(crate) async fn open_many(address: SocketAddr, count: u64) -> Outcome<Vec<Connection>> {
+    let mut open = Vec::new();
+    while (open.len() as u64) < count {
+        let wave = OPENING_MAX.min(count - open.len() as u64);
+        let opening: Vec<_> = (0..wave).map(|_| tokio::spawn(Connection::open(address))).collect();
+        for connection in opening {
+            open.push(connection.await??);
+        }
+        if let Some(last) = open.last_mut() {
+            last.ask(ANYTHING).await?;
+        }
+    }
+    Ok(open)
 }
 
 impl Connection {

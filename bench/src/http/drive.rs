@@ -1,6 +1,6 @@
 //! As fast as they are answered: connections that each ask, wait for the answer, and ask again.
 
-use super::connection::Connection;
+use super::connection::{Connection, open_many};
 use super::server::Server;
 use crate::figures::millis_at;
 use crate::{Outcome, usage};
@@ -21,7 +21,7 @@ pub(crate) struct Buffers {
 /// Who asks what, and for how long.
 #[derive(Clone)]
 pub(crate) struct Load {
-    pub(crate) connections: usize,
+    pub(crate) connections: u64,
     pub(crate) time: Duration,
     /// Events in a request or its answer.
     pub(crate) events: u64,
@@ -78,10 +78,7 @@ impl Done {
 impl Load {
     /// Opens the connections, then asks on all of them.
     pub(crate) async fn run(&self, server: &Server) -> Outcome<Done> {
-        let mut connections = Vec::new();
-        for _ in 0..self.connections {
-            connections.push(Connection::open(server.address).await?);
-        }
+        let connections = open_many(server.address, self.connections).await?;
         let (server_cpu, generator_cpu, begun) = (server.cpu_seconds()?, usage::cpu_time(), Instant::now());
         let askers: Vec<_> = connections
             .into_iter()

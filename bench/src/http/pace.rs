@@ -2,7 +2,7 @@
 //!
 //! The runtime's clock ticks in milliseconds, so at 5,000 a second about five leave together.
 
-use super::connection::Connection;
+use super::connection::{Connection, open_many};
 use super::server::Server;
 use super::text;
 use crate::Outcome;
@@ -41,10 +41,7 @@ impl Paced {
 
 impl Pace {
     pub(crate) async fn run(self, server: &Server) -> Outcome<Paced> {
-        let mut connections = Vec::new();
-        for _ in 0..CONNECTIONS {
-            connections.push(Connection::open(server.address).await?);
-        }
+        let connections = open_many(server.address, CONNECTIONS).await?;
         let (turn, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let publishers: Vec<_> = connections
             .into_iter()
@@ -89,12 +86,7 @@ impl Publisher {
 }
 
 /// Publishes an event with the moment in it; answers how long that took, in nanoseconds.
-pub(crate) async fn publish_one(
-    connection: &mut Connection,
-    number: u64,
-    topic: u64,
-    origin: Instant,
-) -> Outcome<u32> {
+pub(crate) async fn publish_one(connection: &mut Connection, number: u64, topic: u64, origin: Instant) -> Outcome<u32> {
     let mut body = Vec::with_capacity(512);
     let asked = Instant::now();
     let sent = u64::try_from(asked.duration_since(origin).as_nanos()).unwrap_or(u64::MAX);

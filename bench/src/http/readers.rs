@@ -1,10 +1,10 @@
 //! Readers that wait: long polls and streams, each on a connection of its own, noting when every event came.
 
-use super::connection::Connection;
+use super::connection::{Connection, open_many};
 use super::server::Server;
 use super::text;
-use crate::figures::share;
 use crate::Outcome;
+use crate::figures::share;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,16 +75,15 @@ impl Receipts {
 impl Readers {
     /// Starts so many, spread over the first `topics` topics, behind what there is; answers when all of them wait.
     pub(crate) async fn start(server: &Server, way: Way, count: u64, topics: u64) -> Outcome<Self> {
-        let receipts =
-            Arc::new(Receipts { origin: Instant::now(), count: AtomicU64::new(0), waits: Mutex::default() });
+        let receipts = Arc::new(Receipts { origin: Instant::now(), count: AtomicU64::new(0), waits: Mutex::default() });
         let mut tails = Vec::new();
         let mut asking = Connection::open(server.address).await?;
         for number in 0..topics.min(count) {
             tails.push((text::topic(number), tail(&mut asking, &text::topic(number)).await?));
         }
         let mut tasks = Vec::new();
-        for (topic, offset) in tails.into_iter().cycle().take(usize::try_from(count)?) {
-            let connection = Connection::open(server.address).await?;
+        let connections = open_many(server.address, count).await?;
+        for (connection, (topic, offset)) in connections.into_iter().zip(tails.into_iter().cycle()) {
             let reader = Reader { connection, topic, offset, receipts: Arc::clone(&receipts) };
             tasks.push(tokio::spawn(reader.read(way)));
         }

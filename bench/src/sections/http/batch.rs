@@ -1,16 +1,16 @@
 //! Publishing over HTTP in batches of 100, beside what the disk can write.
 
-use super::contender::{Contender, Running, note_load, ratio, start_all};
+use super::contender::{Contender, Running, in_turns, note_load, ratio, start_all, warm_up};
 use super::one_thread;
 use crate::Outcome;
-use crate::figures::{fine, mebibytes, median, percent, whole};
+use crate::figures::{counted, fine, mebibytes, median, percent, whole};
 use crate::http::drive::Done;
 use crate::http::text;
 use crate::raw::{self, Samples, Shape};
 use crate::report::{Report, Table};
 use crate::sections::Run;
 
-const CONNECTIONS: [usize; 3] = [1, 16, 64];
+const CONNECTIONS: [u64; 3] = [1, 16, 64];
 const BATCH: u64 = 100;
 /// A middling group of the engine's under this load.
 const GROUP_BYTES: usize = 256 * 1024;
@@ -30,7 +30,17 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     let mut samples = Samples::default();
     let mut table = Table::new(
         "Publishing over HTTP, batches of 100",
-        ["", "events/s", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "server CPU us/event", "generator", "of bare axum"],
+        [
+            "",
+            "events/s",
+            "requests/s",
+            "p50 ms",
+            "p99 ms",
+            "p99.9 ms",
+            "server CPU us/event",
+            "generator",
+            "of bare axum",
+        ],
     );
     let mut disk = Table::new(
         "The file engine under it, beside the bare disk",
@@ -44,7 +54,9 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         show_disk(report, &mut disk, connections, &written);
     }
     samples.take(run.place, run.raw_time())?;
-    disk.note("disk: growth of the segment files; raw: 256 KiB pieces with fdatasync each, and 1 MiB with one at the end");
+    disk.note(
+        "disk: growth of the segment files; raw: 256 KiB pieces with fdatasync each, and 1 MiB with one at the end",
+    );
     disk.note("the bare disk has the machine to itself; ours shares it with parsing, checking and the generator");
     let mut body = br#"{"events":[]}"#.to_vec();
     text::events(&mut body, 1_234_567, BATCH);
@@ -55,36 +67,35 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     Ok(())
 }
 
-async fn rounds(run: &Run<'_>, running: &mut [Running], connections: usize) -> Outcome<Vec<Written>> {
-    let time = run.http_time();
-    for running in running.iter_mut() {
-        running.rounds.clear();
-        running.contender.load(connections, BATCH, time / 4).run(&running.server).await?;
-    }
+async fn rounds(run: &Run<'_>, running: &mut [Running], connections: u64) -> Outcome<Vec<Written>> {
+    warm_up(run, running, connections, BATCH).await?;
     let mut written = Vec::new();
     for _ in 0..run.http_rounds() {
-        for running in running.iter_mut() {
-            if running.contender != Contender::File {
-                running.round(connections, BATCH, time).await?;
-                continue;
-            }
-            let synced_raw = raw::sync_loop(run.place, GROUP_BYTES, Shape::Growing, run.raw_time())?.bytes_per_second;
-            let through = raw::write_through(run.place, 256 * raw::PIECE_BYTES)?;
-            let before = running.server.segment_bytes()?;
-            running.round(connections, BATCH, time).await?;
-            let bytes = running.server.segment_bytes()?.saturating_sub(before);
-            let seconds = running.rounds.last().map_or(f64::NAN, |done| done.seconds);
-            written.push(Written { bytes_per_second: bytes as f64 / seconds, synced_raw, through });
-        }
+        let synced_raw = raw::sync_loop(run.place, GROUP_BYTES, Shape::Growing, run.raw_time())?.bytes_per_second;
+        let through = raw::write_through(run.place, 256 * raw::PIECE_BYTES)?;
+        let before = segments(running)?;
+        in_turns(run, running, connections, BATCH, run.http_time()).await?;
+        let (after, seconds) = (segments(running)?, file(running)?.rounds.last().map_or(f64::NAN, |done| done.seconds));
+        let bytes_per_second = after.saturating_sub(before) as f64 / seconds;
+        written.push(Written { bytes_per_second, synced_raw, through });
     }
     Ok(written)
 }
 
-fn rows(table: &mut Table, connections: usize, all: &[Running]) {
+fn file(running: &[Running]) -> Outcome<&Running> {
+    let file = running.iter().find(|running| running.contender == Contender::File);
+    file.ok_or_else(|| "ours is not among the contenders".into())
+}
+
+fn segments(running: &[Running]) -> Outcome<u64> {
+    file(running)?.server.segment_bytes()
+}
+
+fn rows(table: &mut Table, connections: u64, all: &[Running]) {
     for running in all {
         let of_bare = ratio(all, running.contender, Contender::Bare).unwrap_or(f64::NAN);
         table.row([
-            format!("{connections} connections: {}", running.name()),
+            format!("{}: {}", counted(connections, "connection"), running.name()),
             whole(running.figure(Done::events_per_second)),
             whole(running.figure(Done::requests_per_second)),
             fine(running.figure(|done| done.millis(0.5))),
@@ -97,19 +108,20 @@ fn rows(table: &mut Table, connections: usize, all: &[Running]) {
     }
 }
 
-fn show_disk(report: &mut Report, table: &mut Table, connections: usize, written: &[Written]) {
+fn show_disk(report: &mut Report, table: &mut Table, connections: u64, written: &[Written]) {
     let figure = |figure: fn(&Written) -> f64| median(written.iter().map(figure));
     let of_synced = figure(|written| written.bytes_per_second / written.synced_raw);
     let of_through = figure(|written| written.bytes_per_second / written.through);
     table.row([
-        format!("{connections} connections"),
+        counted(connections, "connection"),
         mebibytes(figure(|written| written.bytes_per_second)),
         mebibytes(figure(|written| written.synced_raw)),
         percent(of_synced),
         mebibytes(figure(|written| written.through)),
         percent(of_through),
     ]);
-    let name = format!("{connections} connections, batches of 100, file: of raw synced sequential writing");
+    let name =
+        format!("{}, batches of 100, file: of raw synced sequential writing", counted(connections, "connection"));
     let measured = format!("{} ({} of unsynced)", percent(of_synced), percent(of_through));
     report.target(name, ">= 60 %", measured, of_synced >= 0.6);
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Most connections a contender is asked on.
-pub(super) const CONNECTIONS_MAX: usize = 256;
+pub(super) const CONNECTIONS_MAX: u64 = 256;
 
 /// One that is asked, in its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub(super) struct Running {
 
 impl Contender {
     pub(super) const ALL: [Self; 5] = [Self::File, Self::Memory, Self::Bare, Self::OneStream, Self::OwnStreams];
+
+    /// The order of a round: nobody has the disk right after another that leaves writing behind.
+    pub(super) const TURNS: [Self; 5] = [Self::File, Self::Memory, Self::OneStream, Self::Bare, Self::OwnStreams];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -72,7 +75,7 @@ impl Contender {
     }
 
     /// The load as this one takes it.
-    pub(super) fn load(self, connections: usize, events: u64, time: Duration) -> Load {
+    fn load(self, connections: u64, events: u64, time: Duration) -> Load {
         let (status, ending) = match (self, events) {
             (Self::File | Self::Memory, 1) => (201, "}"),
             (Self::File | Self::Memory, _) => (207, r#""failed":0}}"#),
@@ -115,7 +118,7 @@ impl Running {
     }
 
     /// Asks for one round, and keeps what came of it.
-    pub(super) async fn round(&mut self, connections: usize, events: u64, time: Duration) -> Outcome {
+    async fn round(&mut self, connections: u64, events: u64, time: Duration) -> Outcome {
         let done = self.contender.load(connections, events, time).run(&self.server).await?;
         self.rounds.push(done);
         Ok(())
@@ -132,6 +135,30 @@ pub(super) async fn start_all(run: &Run<'_>, table: &mut Table) -> Outcome<Vec<R
         }
     }
     Ok(running)
+}
+
+/// A short round of all that only warms up; what came of the rounds before is forgotten.
+pub(super) async fn warm_up(run: &Run<'_>, running: &mut [Running], connections: u64, events: u64) -> Outcome {
+    in_turns(run, running, connections, events, run.http_time() / 4).await?;
+    running.iter_mut().for_each(|running| running.rounds.clear());
+    Ok(())
+}
+
+/// A round of all of them in turns, then a pause: what the last has left to write is nobody else's.
+pub(super) async fn in_turns(
+    run: &Run<'_>,
+    running: &mut [Running],
+    connections: u64,
+    events: u64,
+    time: Duration,
+) -> Outcome {
+    for contender in Contender::TURNS {
+        for running in running.iter_mut().filter(|running| running.contender == contender) {
+            running.round(connections, events, time).await?;
+        }
+    }
+    tokio::time::sleep(run.http_pause()).await;
+    Ok(())
 }
 
 /// One contender's requests per second in parts of another's in the same round: the median.
@@ -152,8 +179,11 @@ pub(super) fn note_load(table: &mut Table, running: &[Running], body_bytes: usiz
         fdatasync, the others keep nothing",
     );
     if running.iter().any(|running| running.server.kind == Kind::DurableStreams) {
-        table.note("durable-streams 0.1.5 with its defaults; JSON mode, which parses the body; answers 204 without one");
+        table
+            .note("durable-streams 0.1.5 with its defaults; JSON mode, which parses the body; answers 204 without one");
     }
     table.note("generator: its part of the processor time of both; one thread of the bench process");
-    table.note("all servers run at once and are asked in turns; figures are medians of the rounds, ratios of one round");
+    table.note("all servers run at once and are asked in turns; figures and ratios are medians of the rounds");
+    table
+        .note("durable-streams flushes the whole file system some seconds later; a pause keeps that out of our rounds");
 }

@@ -5,7 +5,7 @@
 //! - *One topic*: every reader receives every event; the server writes as many answers as there are readers.
 
 use super::one_thread;
-use crate::figures::{fine, median, millis_at, percent, whole};
+use crate::figures::{counted, fine, median, millis_at, percent, whole};
 use crate::http::connection::Connection;
 use crate::http::pace::{Pace, publish_one};
 use crate::http::readers::{Readers, Way};
@@ -57,8 +57,18 @@ pub(crate) fn measure_streams(run: &mut Run<'_>, report: &mut Report) -> Outcome
 }
 
 async fn measure(run: &Run<'_>, report: &mut Report, way: Way) -> Outcome {
-    let columns =
-        ["", "events/s", "received/s", "p50 ms", "p99 ms", "p99.9 ms", "most ms", "answer p99 ms", "server cores", "generator"];
+    let columns = [
+        "",
+        "events/s",
+        "received/s",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "most ms",
+        "answer p99 ms",
+        "server cores",
+        "generator",
+    ];
     let mut paced = Table::new(format!("From publishing to receiving, by {}", way.name()), columns);
     let columns = ["", "first ms", "middle ms", "last ms, median", "last ms, worst", "server CPU us/reader"];
     let mut all = Table::new(format!("One event, until every {} has it", way.name()), columns);
@@ -76,7 +86,7 @@ async fn measure(run: &Run<'_>, report: &mut Report, way: Way) -> Outcome {
     }
     paced.note("from before the publisher's request is written to after the reader's answer is read, same process");
     paced.note("received/s: while publishing; answer: the publisher's own; server cores: processor time per second");
-    paced.note("the generator's one thread reads for everybody: where it is near a core, waits are its own too");
+    paced.note("generator: its part of the processor time of both; its one thread publishes and reads for everybody");
     all.note("all readers wait on one topic; one event is published when the server is at rest");
     report.table(&paced);
     report.table(&all);
@@ -110,10 +120,7 @@ impl Case {
 
     fn name(self, engine: &str) -> String {
         let Self { readers, rate, way, .. } = self;
-        let readers = match readers {
-            1 => format!("1 {}", way.name()),
-            many => format!("{many} {}s", way.name()),
-        };
+        let readers = counted(readers, way.name());
         let place = if self.topics == self.readers { "own topics" } else { "one topic" };
         format!("{engine}, {readers}, {place}, {} events/s", whole(rate))
     }
@@ -144,14 +151,7 @@ impl Case {
 }
 
 /// How long one event takes to reach all of so many readers.
-async fn until_all(
-    run: &Run<'_>,
-    table: &mut Table,
-    server: &Server,
-    way: Way,
-    count: u64,
-    engine: &str,
-) -> Outcome {
+async fn until_all(run: &Run<'_>, table: &mut Table, server: &Server, way: Way, count: u64, engine: &str) -> Outcome {
     let readers = Readers::start(server, way, count, 1).await?;
     let mut publisher = Connection::open(server.address).await?;
     let mut rounds = Vec::new();
@@ -167,8 +167,10 @@ async fn until_all(
     let figure = |index: usize| median(rounds.iter().filter_map(|round| round.get(index).copied()));
     let worst = rounds.iter().map(|[_, _, last]| *last).fold(f64::NAN, f64::max);
     let each = cpu * 1e6 / (times * count) as f64;
-    let name = format!("{engine}, {count} {}s", way.name());
-    table.row([name, fine(figure(0)), fine(figure(1)), fine(figure(2)), fine(worst), fine(each)]);
+    let name = format!("{engine}, {}", counted(count, way.name()));
+    // Processor time is counted in hundredths of a second: too coarse for a few.
+    let each = if times * count < 1000 { String::new() } else { fine(each) };
+    table.row([name, fine(figure(0)), fine(figure(1)), fine(figure(2)), fine(worst), each]);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Readers that wait for nothing: what 10,000 of them cost, and whether a publisher notices.
 
 use super::one_thread;
-use crate::figures::{fine, kibibytes, mebibytes, millis_at, percent, whole};
-use crate::http::connection::Connection;
+use crate::figures::{counted, fine, kibibytes, mebibytes, millis_at, percent, whole};
+use crate::http::connection::open_many;
 use crate::http::pace::{Pace, Paced};
 use crate::http::server::{Kind, Server};
 use crate::http::text::{self, Topics};
@@ -25,7 +25,7 @@ const STREAMS_EACH: u64 = 1000;
 const CROWD: u64 = 20_000;
 /// Files that a server or the benchmark has open beside its connections.
 const SPARE_FILES: u64 = 300;
-/// Each of these is waited for by nobody: what happens to them is looked at while they wait.
+/// How long they are looked at while they wait; less than a poll's own time.
 const WATCH: Duration = Duration::from_secs(8);
 
 /// How idle readers come.
@@ -50,8 +50,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 }
 
 async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
-    let columns =
-        ["", "KiB each", "CPU, of a core", "RSS before MiB", "with MiB", "after MiB", "seconds to open all"];
+    let columns = ["", "KiB each", "CPU, of a core", "RSS before MiB", "with MiB", "after MiB", "seconds to open all"];
     let count = run.count(READERS);
     let mut table = Table::new(format!("{} readers that wait for nothing", whole(count as f64)), columns);
     for idle in [Idle::Polls, Idle::PollsTogether, Idle::Streams] {
@@ -136,11 +135,9 @@ fn poll_path() -> String {
 async fn open_polls(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>) -> Outcome {
     let mut request = Vec::new();
     text::write_get(&mut request, format_args!("{}", poll_path()));
-    for _ in 0..count {
-        let mut connection = Connection::open(server.address).await?;
+    for mut connection in open_many(server.address, count).await? {
         let request = request.clone();
         waiting.spawn(async move { connection.expect(200, &request).await.map(|_| ()) });
-        tokio::task::yield_now().await;
     }
     Ok(())
 }
@@ -148,8 +145,7 @@ async fn open_polls(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>)
 async fn open_streams(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>) -> Outcome {
     let mut request = Vec::new();
     text::write_get(&mut request, format_args!("/v1/events:stream?topic={}", Topics::ONE.quiet()));
-    for _ in 0..count {
-        let mut connection = Connection::open(server.address).await?;
+    for mut connection in open_many(server.address, count).await? {
         let request = request.clone();
         waiting.spawn(async move {
             connection.follow(&request).await?;
@@ -157,7 +153,6 @@ async fn open_streams(server: &Server, count: u64, waiting: &mut JoinSet<Outcome
                 connection.more(<[u8]>::len).await?;
             }
         });
-        tokio::task::yield_now().await;
     }
     Ok(())
 }
@@ -208,7 +203,7 @@ async fn crowd(run: &Run<'_>, report: &mut Report) -> Outcome {
         table.row([name, whole(paced.rate()), at(0.5), at(0.99), at(0.999)]);
     };
     add("alone".to_owned(), &alone);
-    add(format!("with {} polls waiting, a connection each", whole(count as f64)), &among);
+    add(format!("with {} waiting, a connection each", counted(count, "poll")), &among);
     let limit = open_files_max();
     table.note(format!(
         "20 000 connections are wanted; a process may have {} files open here, so {} fit beside its own",

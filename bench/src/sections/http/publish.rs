@@ -1,9 +1,9 @@
 //! Publishing over HTTP, one event to a request.
 
-use super::contender::{CONNECTIONS_MAX, Contender, Running, note_load, ratio, start_all};
+use super::contender::{CONNECTIONS_MAX, Contender, Running, in_turns, note_load, ratio, start_all, warm_up};
 use super::one_thread;
 use crate::Outcome;
-use crate::figures::{fine, percent, whole};
+use crate::figures::{counted, fine, percent, whole};
 use crate::http::drive::Done;
 use crate::http::text;
 use crate::raw::Samples;
@@ -11,7 +11,7 @@ use crate::report::{Report, Table};
 use crate::sections::Run;
 use std::time::Duration;
 
-const CONNECTIONS: [usize; 4] = [1, 16, 64, CONNECTIONS_MAX];
+const CONNECTIONS: [u64; 4] = [1, 16, 64, CONNECTIONS_MAX];
 
 pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     one_thread()?.block_on(measure_all(run, report))
@@ -24,18 +24,11 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         ["", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "server CPU us", "generator", "of bare axum"],
     );
     let mut running = start_all(run, &mut table).await?;
-    let time = run.http_time();
     for connections in CONNECTIONS {
         samples.take(run.place, run.raw_time())?;
-        for running in &mut running {
-            running.rounds.clear();
-            // The first round only warms up.
-            running.contender.load(connections, 1, time / 4).run(&running.server).await?;
-        }
+        warm_up(run, &mut running, connections, 1).await?;
         for _ in 0..run.http_rounds() {
-            for running in &mut running {
-                running.round(connections, 1, time).await?;
-            }
+            in_turns(run, &mut running, connections, 1, run.http_time()).await?;
         }
         rows(&mut table, connections, &running);
         if connections == CONNECTIONS_MAX {
@@ -51,11 +44,11 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     Ok(())
 }
 
-fn rows(table: &mut Table, connections: usize, all: &[Running]) {
+fn rows(table: &mut Table, connections: u64, all: &[Running]) {
     for running in all {
         let of_bare = ratio(all, running.contender, Contender::Bare).unwrap_or(f64::NAN);
         table.row([
-            format!("{connections} connections: {}", running.name()),
+            format!("{}: {}", counted(connections, "connection"), running.name()),
             whole(running.figure(Done::requests_per_second)),
             fine(running.figure(|done| done.millis(0.5))),
             fine(running.figure(|done| done.millis(0.99))),
@@ -84,6 +77,11 @@ impl Run<'_> {
     /// How long a round over HTTP takes.
     pub(super) fn http_time(&self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2000 })
+    }
+
+    /// How long the disk is left alone after a round: longer than durable-streams waits before it flushes.
+    pub(super) fn http_pause(&self) -> Duration {
+        Duration::from_millis(if self.quick { 0 } else { 3500 })
     }
 
     /// How often contenders take turns.

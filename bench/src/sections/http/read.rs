@@ -2,7 +2,7 @@
 
 use super::one_thread;
 use crate::Outcome;
-use crate::figures::{fine, gibibytes, median, percent, whole};
+use crate::figures::{counted, fine, gibibytes, median, percent, whole};
 use crate::http::drive::{Done, Load, Write};
 use crate::http::server::{Kind, Server};
 use crate::http::text::{self, Topics};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const EVENTS: u64 = 500_000;
 const PAGE: u64 = 100;
-const CONNECTIONS: [usize; 3] = [1, 16, 64];
+const CONNECTIONS: [u64; 3] = [1, 16, 64];
 const KINDS: [(Kind, &str); 3] = [
     (Kind::File, "event-broker, file"),
     (Kind::Memory, "event-broker, memory"),
@@ -28,7 +28,18 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     let mut table = Table::new(
         "Reading over HTTP, pages of 100",
-        ["", "pages/s", "GiB/s", "events/s", "p50 ms", "p99 ms", "p99.9 ms", "server CPU us/page", "generator", "of bare"],
+        [
+            "",
+            "pages/s",
+            "GiB/s",
+            "events/s",
+            "p50 ms",
+            "p99 ms",
+            "p99.9 ms",
+            "server CPU us/page",
+            "generator",
+            "of bare",
+        ],
     );
     let events = run.count(EVENTS);
     let mut servers = Vec::new();
@@ -43,7 +54,9 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         let rounds = rounds(run, &servers, connections, events).await?;
         rows(report, &mut table, connections, &servers, &rounds);
     }
-    table.note(format!("{events} events; the pages of all connections together walk the topic from front to back, again and again"));
+    table.note(format!(
+        "{events} events; the pages of all connections together walk the topic from front to back, again and again"
+    ));
     table.note("GiB/s: bodies of answers, through a loopback socket, on a machine the reader shares with the server");
     table.note("bare axum serves the same page every time, as many bytes, without looking for it");
     report.table(&table);
@@ -69,18 +82,10 @@ async fn fill(server: &Server, events: u64) -> Outcome {
     Ok(())
 }
 
-async fn rounds(
-    run: &Run<'_>,
-    servers: &[(Server, &str)],
-    connections: usize,
-    events: u64,
-) -> Outcome<Vec<Vec<Done>>> {
+async fn rounds(run: &Run<'_>, servers: &[(Server, &str)], connections: u64, events: u64) -> Outcome<Vec<Vec<Done>>> {
     let write: Write = Arc::new(move |buffers, _, number| {
         let (topic, offset) = (text::topic(0), number % events);
-        text::write_get(
-            &mut buffers.request,
-            format_args!("/v1/events?topic={topic}&offset={offset}&limit={PAGE}"),
-        );
+        text::write_get(&mut buffers.request, format_args!("/v1/events?topic={topic}&offset={offset}&limit={PAGE}"));
     });
     let load = |time| Load {
         connections,
@@ -102,20 +107,15 @@ async fn rounds(
     Ok(rounds)
 }
 
-fn rows(
-    report: &mut Report,
-    table: &mut Table,
-    connections: usize,
-    servers: &[(Server, &str)],
-    rounds: &[Vec<Done>],
-) {
+fn rows(report: &mut Report, table: &mut Table, connections: u64, servers: &[(Server, &str)], rounds: &[Vec<Done>]) {
     let bare = rounds.last().map_or(&[] as &[Done], Vec::as_slice);
     for ((server, name), rounds) in servers.iter().zip(rounds) {
         let figure = |figure: fn(&Done) -> f64| median(rounds.iter().map(figure));
-        let of_bare = rounds.iter().zip(bare).map(|(ours, bare)| ours.requests_per_second() / bare.requests_per_second());
+        let of_bare =
+            rounds.iter().zip(bare).map(|(ours, bare)| ours.requests_per_second() / bare.requests_per_second());
         let speed = figure(Done::answer_bytes_per_second);
         table.row([
-            format!("{connections} connections: {name}"),
+            format!("{}: {name}", counted(connections, "connection")),
             whole(figure(Done::requests_per_second)),
             gibibytes(speed),
             whole(figure(Done::events_per_second)),
