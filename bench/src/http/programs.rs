@@ -70,7 +70,14 @@ fn install_peer() -> Outcome<PathBuf> {
     Ok(program)
 }
 
+/// Runs cargo as if it had been called by hand: what it told us about ourselves would make it build things anew.
 fn carry_out(command: &mut Command) -> Outcome {
+    let own = ["CARGO_MANIFEST", "CARGO_PKG", "CARGO_BIN", "CARGO_CRATE", "CARGO_PRIMARY"];
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| own.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(Failure::from(format!("{command:?} ended with {status}"))) }
 }
