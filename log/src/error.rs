@@ -23,6 +23,9 @@ pub enum LogError {
     Io(Arc<io::Error>),
     /// Another process has the log open.
     Locked(PathBuf),
+    /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Whether an
+    /// append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
+    Unavailable(Arc<io::Error>),
 }
 
 /// Where bytes are not what was written.
@@ -54,6 +57,7 @@ impl fmt::Display for LogError {
             Self::Locked(path) => {
                 write!(f, "another process has {} open; one data folder, one broker", path.display())
             }
+            Self::Unavailable(cause) => write!(f, "the log's server cannot be reached: {cause}"),
         }
     }
 }
@@ -61,7 +65,7 @@ impl fmt::Display for LogError {
 impl std::error::Error for LogError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Poisoned(cause) | Self::Io(cause) => Some(cause.as_ref()),
+            Self::Poisoned(cause) | Self::Io(cause) | Self::Unavailable(cause) => Some(cause.as_ref()),
             _ => None,
         }
     }

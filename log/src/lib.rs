@@ -44,7 +44,12 @@ pub trait Log: Send + Sync {
     /// - [`LogError::TailMoved`]: another writer was first; nothing was written. Told before anything else is checked.
     /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
     ///   reopening is not known, but if it is, it is whole.
+    /// - [`LogError::Unavailable`]: the engine's server is away. Unlike a poisoned log this one recovers by itself; what
+    ///   became of the batch is seen by reading its positions.
     /// - An empty batch is `Ok` and does nothing but compare; it wakes nobody.
+    ///
+    /// Where several processes share a log, the one whose compare failed has the next turn, for as long as it takes to
+    /// read what is new and decide again; so a busy writer cannot keep another from writing.
     ///
     /// Positions in `batch` must run densely from `after + 1`, and times must not fall behind the last record ever stored
     /// (removed or not); anything else is [`LogError::Misnumbered`] and writes nothing. Sequences are the caller's word.
