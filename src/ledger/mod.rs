@@ -7,6 +7,7 @@
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
 
 mod appender;
+mod away;
 mod carried;
 mod checkpoint;
 mod command;
@@ -114,6 +115,8 @@ impl Ledger {
             shared: Arc::clone(&shared),
             checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed, inbox.downgrade()),
             waiting: VecDeque::new(),
+            away: None,
+            patience: None,
             failed: None,
         };
         start(writer, messages)?;
@@ -156,7 +159,7 @@ impl Ledger {
         self.shared.position.subscribe()
     }
 
-    /// Why nothing is promised any more, if so.
+    /// Why nothing is promised any more, or for the moment, if so.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure.borrow().clone()
@@ -232,10 +235,23 @@ impl Shared {
     }
 
     fn report_failure(&self, error: &Error) {
-        let source = std::error::Error::source(error).map(ToString::to_string);
-        tracing::error!(%error, source, "the log failed; nothing is promised until it is opened again");
+        tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
         self.failure.send_replace(Some(error.clone()));
     }
+
+    fn report_away(&self, error: &Error) {
+        tracing::error!(%error, source = cause(error), "the log's server is away; commands are refused until it is back");
+        self.failure.send_replace(Some(error.clone()));
+    }
+
+    fn report_back(&self) {
+        tracing::info!("the log's server is back");
+        self.failure.send_replace(None);
+    }
+}
+
+fn cause(error: &Error) -> Option<String> {
+    std::error::Error::source(error).map(ToString::to_string)
 }
 
 /// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.

@@ -9,9 +9,11 @@
 //! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
 //! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
 //! - When another process was faster, the overlay is dropped, the log is read, and the same commands are decided anew.
+//! - While the log's server is away, new commands are refused and those under way wait a while ([`super::away`]).
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
 use super::appender::{Appended, Appender};
+use super::away::{Away, Patience};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
 use super::decision::{Decision, Overlay};
@@ -41,6 +43,10 @@ pub(super) struct Writer {
     pub(super) checkpoints: Checkpoints,
     /// Decided jobs, each with the position that must be durable before its answer is true.
     pub(super) waiting: VecDeque<(Position, Box<dyn Job>)>,
+    /// While the log's server cannot be reached.
+    pub(super) away: Option<Away>,
+    /// It was away, and nothing was written since.
+    pub(super) patience: Option<Patience>,
     /// Why nothing is promised any more.
     pub(super) failed: Option<Error>,
 }
@@ -52,7 +58,7 @@ impl Writer {
         let mut taken = Vec::with_capacity(TAKE_MAX);
         let closing = loop {
             let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
-            let is_idle = self.waiting.is_empty() && self.failed.is_none();
+            let is_idle = self.waiting.is_empty() && self.failed.is_none() && self.away.is_none();
             tokio::select! {
                 biased;
                 appended = self.appender.appended.recv(), if self.failed.is_none() => self.settle(appended).await,
@@ -65,6 +71,7 @@ impl Writer {
                     }
                 }
                 moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
+                () = Away::next_try(self.away.as_ref()), if self.away.is_some() => self.try_again().await,
             }
         };
         self.finish(closing).await;
@@ -90,7 +97,7 @@ impl Writer {
     }
 
     fn decide(&mut self, mut job: Box<dyn Job>, now: i64) {
-        if let Some(error) = &self.failed {
+        if let Some(error) = self.failed.as_ref().or(self.away.as_ref().map(Away::refusal)) {
             return job.answer(Err(error.clone()));
         }
         let mut decision = Decision::new(&self.state, &mut self.overlay, now);
@@ -122,12 +129,13 @@ impl Writer {
         };
         match outcome {
             Ok(()) => {
+                self.patience = None;
                 self.apply(&records);
                 self.answer_durable();
                 self.checkpoints.consider(&mut self.state, self.clock.now());
             }
             Err(LogError::TailMoved(_)) => self.decide_anew().await,
-            Err(error) => self.fail(unavailable(error)),
+            Err(error) => self.lose(error, records),
         }
     }
 
@@ -153,8 +161,13 @@ impl Writer {
         self.overlay.clear();
         self.appender.start_over();
         if let Err(error) = self.catch_up().await {
-            return self.fail(unavailable(error));
+            return self.lose(error, Vec::new());
         }
+        self.decide_waiting();
+    }
+
+    /// Decides what waits, on the state as it is now.
+    fn decide_waiting(&mut self) {
         let now = self.clock.now();
         for (_, job) in std::mem::take(&mut self.waiting) {
             self.decide(job, now);
@@ -172,36 +185,95 @@ impl Writer {
         }
     }
 
+    /// Folds what was written since, and shows it, also when reading stops half way.
     async fn catch_up(&mut self) -> Result<(), LogError> {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
-        fold::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
+        let away = &mut self.away;
+        let outcome = fold::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
             topics.extend(page.iter().map(|record| record.header.topic));
             topics.sort_unstable();
             topics.dedup();
+            away.iter_mut().for_each(|away| away.compare(page));
         })
-        .await?;
+        .await;
         if self.state.position() > before {
             self.shared.show(&self.state, topics.into_iter());
         }
-        Ok(())
+        outcome
+    }
+
+    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` are the records of
+    /// the append that ended so.
+    fn lose(&mut self, error: LogError, unsure: Vec<Record>) {
+        if !matches!(error, LogError::Unavailable(_)) {
+            return self.fail(unavailable(error));
+        }
+        let error = unavailable(error);
+        self.shared.report_away(&error);
+        self.away = Some(Away::new(error, unsure, self.patience.take()));
+        self.refuse_impatient();
+    }
+
+    /// Looks whether the log's server is back; if so, what was under way goes on.
+    async fn try_again(&mut self) {
+        let outcome = self.catch_up().await;
+        self.away.iter_mut().for_each(Away::tried);
+        match outcome {
+            Ok(()) => self.come_back(),
+            Err(LogError::Unavailable(_)) => self.refuse_impatient(),
+            Err(error) => self.fail(unavailable(error)),
+        }
+    }
+
+    fn refuse_impatient(&mut self) {
+        if self.away.as_ref().is_some_and(|away| away.patience().is_over()) {
+            self.refuse_waiting(&Away::unknown());
+        }
+    }
+
+    /// The log can be read again. An append that ended half way is there or not: who waited for it is answered as it was
+    /// decided, or decided anew like everybody else.
+    fn come_back(&mut self) {
+        let Some(away) = self.away.take() else { return };
+        let stored = away.stored_through();
+        self.patience = stored.is_none().then(|| away.patience());
+        self.shared.report_back();
+        self.overlay.clear();
+        self.appender.start_over();
+        if let Some(through) = stored {
+            while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| *rests_on <= through) {
+                job.answer(Ok(()));
+            }
+        }
+        self.decide_waiting();
+    }
+
+    fn refuse_waiting(&mut self, error: &Error) {
+        for (_, job) in std::mem::take(&mut self.waiting) {
+            job.answer(Err(error.clone()));
+        }
     }
 
     /// Refuses everything that waits, and all that will come.
     fn fail(&mut self, error: Error) {
         self.overlay.clear();
+        self.away = None;
         self.shared.report_failure(&error);
-        for (_, job) in std::mem::take(&mut self.waiting) {
-            job.answer(Err(error.clone()));
-        }
+        self.refuse_waiting(&error);
         self.failed = Some(error);
     }
 
     /// Completes what was accepted, leaves a checkpoint, and tells who asked for the end.
     async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
         while !self.waiting.is_empty() {
-            let appended = self.appender.appended.recv().await;
-            self.settle(appended).await;
+            if self.away.is_some() {
+                Away::next_try(self.away.as_ref()).await;
+                self.try_again().await;
+            } else {
+                let appended = self.appender.appended.recv().await;
+                self.settle(appended).await;
+            }
         }
         self.appender.close();
         if self.failed.is_none() {

@@ -10,6 +10,7 @@
 
 mod scenario;
 
+mod away;
 mod batches;
 mod cli;
 mod concurrency;

@@ -1,0 +1,153 @@
+//! While the log's server is away: what is under way waits, what is new is refused, and the log is asked again and again.
+//!
+//! - An append that ended half way is stored whole or not at all. Which of the two is seen by reading its positions; until
+//!   then nobody is told anything about it.
+//! - Whoever has waited too long is told that the outcome is not known. A repetition with the same id happens once.
+//! - Nothing is given up: when the server is back the ledger goes on by itself.
+
+use contract::{Error, Kind, Position};
+use log::Record;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The log is asked again after this long at first; every time twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+/// And at least this often.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Commands under way wait this long for the server before they are told that their outcome is not known.
+const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_AFTER_SECONDS: u32 = 2;
+
+/// What the writer remembers while the log's server is away.
+pub(super) struct Away {
+    /// What new commands are told.
+    refusal: Error,
+    next_try: Instant,
+    patience: Patience,
+    /// Records that are stored, all of them, or are not.
+    unsure: Vec<Record>,
+    /// How many of them were found where they belong; `None` once something else was found there.
+    found: Option<usize>,
+}
+
+/// How long it has been going on. A server that can be read but not written to is away every time an append is tried, so
+/// this ends only when one succeeds.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    wait: Duration,
+    /// When those that wait are told that nothing is known.
+    until: Instant,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { wait: FIRST_WAIT, until: Instant::now() + PATIENCE }
+    }
+
+    /// Whether those that wait have waited long enough.
+    pub(super) fn is_over(self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
+impl Away {
+    /// Because of `refusal`; an append of `unsure` ended half way. `patience` is that of the last time, if nothing was
+    /// written since.
+    pub(super) fn new(refusal: Error, unsure: Vec<Record>, patience: Option<Patience>) -> Self {
+        let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
+        let patience = patience.unwrap_or_else(Patience::new);
+        Self { refusal, next_try: Instant::now() + patience.wait, patience, unsure, found: Some(0) }
+    }
+
+    /// How long it has been going on.
+    pub(super) const fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// What new commands are told.
+    pub(super) const fn refusal(&self) -> &Error {
+        &self.refusal
+    }
+
+    /// Ends when the log is to be asked again; never where it is not away.
+    pub(super) async fn next_try(away: Option<&Self>) {
+        match away {
+            Some(away) => tokio::time::sleep_until(away.next_try).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The log was asked: the next time is later.
+    pub(super) fn tried(&mut self) {
+        self.patience.wait = (self.patience.wait * 2).min(LONGEST_WAIT);
+        self.next_try = Instant::now() + self.patience.wait;
+    }
+
+    /// The next records behind the last durable one are these.
+    pub(super) fn compare(&mut self, page: &[Record]) {
+        let Some(found) = self.found else { return };
+        let left = self.unsure.get(found..).unwrap_or_default();
+        let is_ours = left.iter().zip(page).all(|(ours, theirs)| ours == theirs);
+        self.found = is_ours.then_some(found + left.len().min(page.len()));
+    }
+
+    /// The last position of the append that ended half way, if it is stored.
+    pub(super) fn stored_through(&self) -> Option<Position> {
+        let is_whole = self.found == Some(self.unsure.len());
+        self.unsure.last().filter(|_| is_whole).map(|record| record.header.position)
+    }
+
+    /// What those are told who waited too long.
+    pub(super) fn unknown() -> Error {
+        let detail = "The log's server cannot be reached, and whether the request was carried out is not known yet: repeat \
+            it with the same id, and it happens once.";
+        Error::new(Kind::Unavailable, detail).with_retry_after(RETRY_AFTER_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Sequence;
+    use log::{Header, TopicNumber};
+
+    fn records(numbers: std::ops::RangeInclusive<u64>, body: &'static str) -> Vec<Record> {
+        let record = |number| Record {
+            header: Header {
+                position: Position(number),
+                topic: TopicNumber(1),
+                sequence: Sequence(number),
+                time: 1,
+                id: number.into(),
+                facets: None,
+            },
+            body: body.into(),
+        };
+        numbers.map(record).collect()
+    }
+
+    #[test]
+    fn an_append_is_stored_only_if_all_of_it_is_found_where_it_belongs() {
+        let ours = || records(5..=7, "ours");
+        for (name, pages, stored) in [
+            ("nothing came", vec![], None),
+            ("all of it", vec![ours()], Some(Position(7))),
+            ("all of it, in two pages", vec![records(5..=5, "ours"), records(6..=7, "ours")], Some(Position(7))),
+            ("all of it, and more", vec![records(5..=9, "ours")], Some(Position(7))),
+            ("somebody else's", vec![records(5..=7, "theirs")], None),
+            ("somebody else's first", vec![records(5..=5, "theirs"), records(6..=7, "ours")], None),
+            ("the beginning only", vec![records(5..=6, "ours")], None),
+        ] {
+            let mut away = Away::new(Away::unknown(), ours(), None);
+            pages.iter().for_each(|page| away.compare(page));
+            assert_eq!(away.stored_through(), stored, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_an_append_under_way_nothing_is_stored() {
+        let mut away = Away::new(Away::unknown(), Vec::new(), None);
+        away.compare(&records(5..=7, "theirs"));
+        assert_eq!(away.stored_through(), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! A log whose server goes away: what was under way is settled when it is back, what is new is refused meanwhile.
+
+use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Segment, Sequence};
+use event_broker::{Broker, Config, SystemClock};
+use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use serde_json::value::RawValue;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// What the next appends come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// What they should.
+    Stored,
+    /// The connection is cut before the server has read them.
+    Lost,
+    /// The server stores them and the connection is cut before it can say so.
+    StoredUnsaid,
+    /// As `Lost`, and somebody else writes first.
+    Overtaken,
+}
+
+/// A memory log behind a connection.
+struct Server {
+    log: MemoryLog,
+    fates: Mutex<Vec<Fate>>,
+    /// This many readings fail before the server is back.
+    away: AtomicU32,
+}
+
+fn cut() -> LogError {
+    LogError::Unavailable(Arc::new(io::Error::from(io::ErrorKind::ConnectionReset)))
+}
+
+impl Server {
+    fn fate(&self) -> Fate {
+        self.fates.lock().unwrap().pop().unwrap_or(Fate::Stored)
+    }
+
+    fn is_away(&self) -> bool {
+        self.away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Another broker's entry at the tail.
+    async fn overtake(&self, after: Position, like: &Record) {
+        let other =
+            serde_json::json!({"fact": "offsetCommitted", "group": "g", "topic": topic_id("default"), "offset": 0});
+        let sequence =
+            self.log.read(Range::Topic(TopicNumber::LEDGER, Sequence(0)), Limit { records: 1000, bytes: 1 << 20 });
+        let sequence = Sequence(sequence.await.unwrap().last().unwrap().header.sequence.0 + 1);
+        let header = Header {
+            position: Position(after.0 + 1),
+            topic: TopicNumber::LEDGER,
+            sequence,
+            time: like.header.time,
+            id: 0,
+            facets: None,
+        };
+        self.log.append(after, vec![Record { header, body: other.to_string().into() }]).await.unwrap();
+    }
+}
+
+impl Log for Server {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            match self.fate() {
+                Fate::Stored => return self.log.append(after, batch).await,
+                Fate::StoredUnsaid => self.log.append(after, batch).await?,
+                Fate::Overtaken => self.overtake(after, &batch[0]).await,
+                Fate::Lost => (),
+            }
+            Err(cut())
+        })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        if self.is_away() {
+            return Box::pin(async { Err(cut()) });
+        }
+        self.log.read(range, limit)
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.log.tail()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        self.log.find(what)
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        self.log.segments(topic)
+    }
+
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        self.log.remove(topic, through)
+    }
+}
+
+async fn broker() -> (Broker, Arc<Server>) {
+    let server = Server { log: MemoryLog::new(), fates: Mutex::default(), away: AtomicU32::new(0) };
+    let server = Arc::new(server);
+    let log = Arc::clone(&server) as Arc<dyn Log>;
+    let broker = Broker::on_log(Config::default(), log, None, Arc::new(SystemClock)).await.unwrap();
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    (broker, server)
+}
+
+fn event(id: u128) -> NewEvent {
+    let data = RawValue::from_string(r#"{"n":1}"#.to_owned()).unwrap();
+    let mut event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data);
+    event.tenant = Some(Uuid::from_u128(1));
+    event.id = Some(Uuid::from_u128(id));
+    event.about(subject_type_id("order"), "o-1")
+}
+
+async fn stored(broker: &Broker) -> Vec<u128> {
+    let page = broker.read(Read::all(topic_id("default"))).await.unwrap();
+    page.items.iter().map(|event| event.id.as_u128()).collect()
+}
+
+#[tokio::test]
+async fn an_append_cut_off_half_way_is_settled_by_what_is_stored() {
+    for (fates, away) in [
+        (vec![Fate::Lost], 0),
+        (vec![Fate::Lost], 3),
+        (vec![Fate::StoredUnsaid], 0),
+        (vec![Fate::StoredUnsaid], 3),
+        (vec![Fate::Overtaken], 1),
+        (vec![Fate::StoredUnsaid, Fate::Lost, Fate::Overtaken, Fate::Lost], 0),
+    ] {
+        let (broker, server) = broker().await;
+        broker.publish(event(1), None).await.unwrap();
+        server.fates.lock().unwrap().clone_from(&fates);
+        server.away.store(away, Ordering::SeqCst);
+        let published = broker.publish(event(2), None).await.unwrap();
+        assert_eq!(published.outcome, Outcome::Created, "{fates:?}");
+        assert_eq!(published.event.aggregate_sequence.0, 2, "{fates:?}");
+        let again = broker.publish(event(2), None).await.unwrap();
+        assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false }, "{fates:?}");
+        assert_eq!(again.event, published.event, "{fates:?}");
+        assert_eq!(stored(&broker).await, [1, 2], "{fates:?}");
+        assert!(broker.failure().is_none(), "{fates:?}");
+        broker.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_server_is_away_new_requests_are_refused_and_afterwards_taken() {
+    let (broker, server) = broker().await;
+    let broker = Arc::new(broker);
+    server.away.store(u32::MAX, Ordering::SeqCst);
+    server.fates.lock().unwrap().push(Fate::Lost);
+    let under_way = {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(async move { broker.publish(event(1), None).await })
+    };
+    while broker.failure().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let refused = broker.publish(event(2), None).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    assert!(refused.retry_after_seconds().is_some());
+    server.away.store(0, Ordering::SeqCst);
+    assert_eq!(under_way.await.unwrap().unwrap().outcome, Outcome::Created);
+    assert!(broker.failure().is_none());
+    assert_eq!(broker.publish(event(3), None).await.unwrap().outcome, Outcome::Created);
+    assert_eq!(stored(&broker).await, [1, 3]);
+    broker.close().await;
+}
