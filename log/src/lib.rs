@@ -44,8 +44,8 @@ pub trait Log: Send + Sync {
     /// - [`LogError::TailMoved`]: another writer was first; nothing was written. Told before anything else is checked.
     /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
     ///   reopening is not known, but if it is, it is whole.
-    /// - [`LogError::Unavailable`]: the engine's server is away. Unlike a poisoned log this one recovers by itself; what
-    ///   became of the batch is seen by reading its positions.
+    /// - [`LogError::Unavailable`]: the engine's server is away. Unlike a poisoned log this one recovers by itself. By the
+    ///   time a read works again, the batch is at its positions or never will be: nothing of it is still on its way.
     /// - An empty batch is `Ok` and does nothing but compare; it wakes nobody.
     ///
     /// Where several processes share a log, the one whose compare failed has the next turn, for as long as it takes to
@@ -80,6 +80,11 @@ pub trait Log: Send + Sync {
     /// back when the engine gets to it. Removing twice, or less than before, or from a topic nobody wrote to, does nothing;
     /// removing more than there is removes what there is. Numbers stay taken.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// Whether somebody else may append to it while it is open here.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Which records to read, and in which order.

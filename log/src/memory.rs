@@ -33,6 +33,7 @@ const REMOVAL_STEP_RECORDS: usize = 1024;
 pub struct MemoryLog {
     state: RwLock<State>,
     tail: watch::Sender<Position>,
+    shared: bool,
 }
 
 impl MemoryLog {
@@ -40,6 +41,12 @@ impl MemoryLog {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty log that several brokers of this process may open.
+    #[must_use]
+    pub fn shared() -> Self {
+        Self { shared: true, ..Self::default() }
     }
 
     /// An empty log in which these sequences, and all before them, were given once and are gone: a topic that lost its
@@ -110,6 +117,10 @@ impl Log for MemoryLog {
                 tokio::task::yield_now().await;
             }
         })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared
     }
 }
 

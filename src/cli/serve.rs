@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs the broker: HTTP on the outside, the log on the inside.
@@ -70,7 +70,7 @@ async fn serve(loaded: Loaded) -> ExitCode {
         }
         Err(error) => return failed(&error),
     };
-    let listener = match TcpListener::bind(listen).await {
+    let listener = match bind(listen) {
         Ok(listener) => listener,
         Err(error) => return failed(&std::io::Error::other(format!("cannot listen on {listen}: {error}"))),
     };
@@ -85,6 +85,18 @@ async fn serve(loaded: Loaded) -> ExitCode {
     broker.close().await;
     tracing::info!("stopped");
     ExitCode::SUCCESS
+}
+
+/// Connections the system may hold until they are accepted; it lowers this to its own limit (`net.core.somaxconn`).
+const BACKLOG: u32 = 65_535;
+
+/// Takes the address, with room for a rush of connections.
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As every server does, so that it can be started again at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Files of the log, the runtime and the program itself, beside the connections.

@@ -47,8 +47,17 @@ impl Intake<'_> {
 
     /// The same, of events that are few and small enough.
     pub(super) async fn publish_units(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
+        let mut is_up_to_date = false;
         for _ in 0..PREPARE_TRIES_MAX {
             let items = self.prepare(&events);
+            if !is_up_to_date && items.iter().any(Result::is_err) {
+                // Another broker may have registered a moment ago what is missing here.
+                self.logs.default_ledger().refresh().await?;
+                is_up_to_date = true;
+                if self.logs.default_ledger().log().is_shared() {
+                    continue;
+                }
+            }
             let place = match spread(&items) {
                 Spread::One(place) => place,
                 Spread::Several if atomicity == Atomicity::All => return Err(across_logs(&items)),

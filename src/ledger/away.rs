@@ -5,6 +5,7 @@
 //! - Whoever has waited too long is told that the outcome is not known. A repetition with the same id happens once.
 //! - Nothing is given up: when the server is back the ledger goes on by itself.
 
+use super::appender::Turn;
 use contract::{Error, Kind, Position};
 use log::Record;
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub(super) struct Away {
     refusal: Error,
     next_try: Instant,
     patience: Patience,
-    /// Records that are stored, all of them, or are not.
+    /// An append whose records are stored, all of them, or are not.
+    turn: Turn,
     unsure: Vec<Record>,
     /// How many of them were found where they belong; `None` once something else was found there.
     found: Option<usize>,
@@ -51,12 +53,12 @@ impl Patience {
 }
 
 impl Away {
-    /// Because of `refusal`; an append of `unsure` ended half way. `patience` is that of the last time, if nothing was
+    /// Because of `refusal`; an append (its number, its records) ended half way. `patience` is that of the last time, if nothing was
     /// written since.
-    pub(super) fn new(refusal: Error, unsure: Vec<Record>, patience: Option<Patience>) -> Self {
+    pub(super) fn new(refusal: Error, (turn, unsure): (Turn, Vec<Record>), patience: Option<Patience>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
         let patience = patience.unwrap_or_else(Patience::new);
-        Self { refusal, next_try: Instant::now() + patience.wait, patience, unsure, found: Some(0) }
+        Self { refusal, next_try: Instant::now() + patience.wait, patience, turn, unsure, found: Some(0) }
     }
 
     /// How long it has been going on.
@@ -91,10 +93,10 @@ impl Away {
         self.found = is_ours.then_some(found + left.len().min(page.len()));
     }
 
-    /// The last position of the append that ended half way, if it is stored.
-    pub(super) fn stored_through(&self) -> Option<Position> {
+    /// The append that ended half way, and its last position, if it is stored.
+    pub(super) fn stored(&self) -> Option<(Turn, Position)> {
         let is_whole = self.found == Some(self.unsure.len());
-        self.unsure.last().filter(|_| is_whole).map(|record| record.header.position)
+        self.unsure.last().filter(|_| is_whole).map(|record| (self.turn, record.header.position))
     }
 
     /// What those are told who waited too long.
@@ -138,16 +140,16 @@ mod tests {
             ("somebody else's first", vec![records(5..=5, "theirs"), records(6..=7, "ours")], None),
             ("the beginning only", vec![records(5..=6, "ours")], None),
         ] {
-            let mut away = Away::new(Away::unknown(), ours(), None);
+            let mut away = Away::new(Away::unknown(), (Turn::default(), ours()), None);
             pages.iter().for_each(|page| away.compare(page));
-            assert_eq!(away.stored_through(), stored, "{name}");
+            assert_eq!(away.stored().map(|(_, through)| through), stored, "{name}");
         }
     }
 
     #[test]
     fn without_an_append_under_way_nothing_is_stored() {
-        let mut away = Away::new(Away::unknown(), Vec::new(), None);
+        let mut away = Away::new(Away::unknown(), (Turn::default(), Vec::new()), None);
         away.compare(&records(5..=7, "theirs"));
-        assert_eq!(away.stored_through(), None);
+        assert_eq!(away.stored(), None);
     }
 }

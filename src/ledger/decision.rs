@@ -237,6 +237,12 @@ impl Overlay {
         self.records.len()
     }
 
+    /// The last position decided; 0 where nothing is.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
     /// The records decided since this was last asked.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)

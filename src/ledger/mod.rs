@@ -115,6 +115,8 @@ impl Ledger {
             shared: Arc::clone(&shared),
             checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed, inbox.downgrade()),
             waiting: VecDeque::new(),
+            settled: appender::Turn::default(),
+            must_compare: false,
             away: None,
             patience: None,
             failed: None,
@@ -130,6 +132,15 @@ impl Ledger {
         let job = Submitted { command, reply, answer: None, _room: room };
         self.send(Message::Job(Box::new(job))).await?;
         answer.await.map_err(|_| self.gone())?
+    }
+
+    /// Folds everything that was in the log when this was asked, whoever wrote it. A ledger that is alone with its log
+    /// knows all of it already.
+    pub async fn refresh(&self) -> Result<()> {
+        match self.log.is_shared() {
+            true => self.submit(Nothing).await,
+            false => Ok(()),
+        }
     }
 
     /// Looks something up in the durable state.
@@ -247,6 +258,21 @@ impl Shared {
     fn report_back(&self) {
         tracing::info!("the log's server is back");
         self.failure.send_replace(None);
+    }
+}
+
+/// A command that decides nothing: its answer means that what it would rest on is known here.
+struct Nothing;
+
+impl Command for Nothing {
+    type Answer = ();
+
+    fn decide(&self, _: &mut Decision<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 

@@ -8,11 +8,13 @@
 //!
 //! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
 //! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
+//! - Where others write to the log too, what was decided without a record also waits until the log has confirmed that
+//!   nobody was faster.
 //! - When another process was faster, the overlay is dropped, the log is read, and the same commands are decided anew.
 //! - While the log's server is away, new commands are refused and those under way wait a while ([`super::away`]).
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
-use super::appender::{Appended, Appender};
+use super::appender::{Appended, Appender, Turn};
 use super::away::{Away, Patience};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
@@ -41,14 +43,27 @@ pub(super) struct Writer {
     pub(super) appender: Appender,
     pub(super) shared: Arc<Shared>,
     pub(super) checkpoints: Checkpoints,
-    /// Decided jobs, each with the position that must be durable before its answer is true.
-    pub(super) waiting: VecDeque<(Position, Box<dyn Job>)>,
+    /// Decided jobs, each with what must be so before its answer is true.
+    pub(super) waiting: VecDeque<(RestsOn, Box<dyn Job>)>,
+    /// The last append that succeeded.
+    pub(super) settled: Turn,
+    /// Something was decided that adds nothing, and the log must confirm that it is up to date.
+    pub(super) must_compare: bool,
     /// While the log's server cannot be reached.
     pub(super) away: Option<Away>,
     /// It was away, and nothing was written since.
     pub(super) patience: Option<Patience>,
     /// Why nothing is promised any more.
     pub(super) failed: Option<Error>,
+}
+
+/// What must be so before an answer is true.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RestsOn {
+    /// Durable up to here.
+    position: Position,
+    /// This append, or a later one, succeeded.
+    turn: Turn,
 }
 
 impl Writer {
@@ -101,9 +116,15 @@ impl Writer {
             return job.answer(Err(error.clone()));
         }
         let mut decision = Decision::new(&self.state, &mut self.overlay, now);
+        let before = decision.position();
         job.decide(&mut decision);
-        let rests_on = decision.position();
-        self.waiting.push_back((rests_on, job));
+        let position = decision.position();
+        let mut turn = Turn::default();
+        if position == before && self.log.is_shared() {
+            self.must_compare = true;
+            turn = self.appender.next_turn();
+        }
+        self.waiting.push_back((RestsOn { position, turn }, job));
         match self.state.table_failure.get().cloned() {
             Some(error) => self.give_up_tables(error),
             None => self.answer_durable(),
@@ -120,22 +141,26 @@ impl Writer {
 
     fn hand_over(&mut self) {
         self.appender.add(self.overlay.take_records());
+        if std::mem::take(&mut self.must_compare) {
+            self.appender.compare(self.overlay.position().max(self.state.position()));
+        }
     }
 
     /// A batch's append is over; nothing is appended any more where there is none.
     async fn settle(&mut self, appended: Option<Appended>) {
-        let Some(Appended { records, outcome }) = appended else {
+        let Some(Appended { turn, records, outcome }) = appended else {
             return self.fail(unavailable(stopped()));
         };
         match outcome {
             Ok(()) => {
                 self.patience = None;
+                self.settled = turn;
                 self.apply(&records);
                 self.answer_durable();
                 self.checkpoints.consider(&mut self.state, self.clock.now());
             }
             Err(LogError::TailMoved(_)) => self.decide_anew().await,
-            Err(error) => self.lose(error, records),
+            Err(error) => self.lose(error, (turn, records)),
         }
     }
 
@@ -145,13 +170,20 @@ impl Writer {
             self.state.apply(record);
             self.overlay.settled(record);
         }
+        if records.is_empty() {
+            return;
+        }
         let topics = records.chunk_by(|one, next| one.header.topic == next.header.topic);
         self.shared.show(&self.state, topics.filter_map(|run| run.first()).map(|record| record.header.topic));
     }
 
     fn answer_durable(&mut self) {
-        let durable = self.state.position();
-        while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| *rests_on <= durable) {
+        self.answer_through(self.state.position(), self.settled);
+    }
+
+    fn answer_through(&mut self, position: Position, turn: Turn) {
+        let is_so = |rests_on: &RestsOn| rests_on.position <= position && rests_on.turn <= turn;
+        while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| is_so(rests_on)) {
             job.answer(Ok(()));
         }
     }
@@ -161,7 +193,7 @@ impl Writer {
         self.overlay.clear();
         self.appender.start_over();
         if let Err(error) = self.catch_up().await {
-            return self.lose(error, Vec::new());
+            return self.lose(error, (Turn::default(), Vec::new()));
         }
         self.decide_waiting();
     }
@@ -203,9 +235,9 @@ impl Writer {
         outcome
     }
 
-    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` are the records of
-    /// the append that ended so.
-    fn lose(&mut self, error: LogError, unsure: Vec<Record>) {
+    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is the append that
+    /// ended so.
+    fn lose(&mut self, error: LogError, unsure: (Turn, Vec<Record>)) {
         if !matches!(error, LogError::Unavailable(_)) {
             return self.fail(unavailable(error));
         }
@@ -236,15 +268,13 @@ impl Writer {
     /// decided, or decided anew like everybody else.
     fn come_back(&mut self) {
         let Some(away) = self.away.take() else { return };
-        let stored = away.stored_through();
+        let stored = away.stored();
         self.patience = stored.is_none().then(|| away.patience());
         self.shared.report_back();
         self.overlay.clear();
         self.appender.start_over();
-        if let Some(through) = stored {
-            while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| *rests_on <= through) {
-                job.answer(Ok(()));
-            }
+        if let Some((turn, through)) = stored {
+            self.answer_through(through, turn);
         }
         self.decide_waiting();
     }

@@ -142,7 +142,7 @@ async fn closing_sends_waiting_readers_home_and_refuses_newcomers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_brokers_on_one_log_decide_as_one() {
-    let log = Arc::new(MemoryLog::new());
+    let log = Arc::new(MemoryLog::shared());
     let open = || async {
         let log: Arc<dyn Log> = log.clone();
         Arc::new(Broker::on_log(Config::default(), log, None, Arc::new(SystemClock)).await.unwrap())
@@ -158,8 +158,8 @@ async fn two_brokers_on_one_log_decide_as_one() {
             for id in 0..20 {
                 let mut event = event(&format!("s{}", id % 3));
                 event.id = Some(Uuid::from_u128(id));
-                // The other broker may not have heard of the type yet: it reads the log and decides again.
-                outcomes.push(publish_when_known(&broker, event).await);
+                // The other broker may not have heard of the type yet: it reads the log before it refuses.
+                outcomes.push(broker.publish(event, None).await.unwrap());
             }
             outcomes
         }
@@ -181,11 +181,27 @@ async fn futures_pending<F: Future + Unpin>(future: &mut F) -> bool {
         .await
 }
 
-async fn publish_when_known(broker: &Broker, event: NewEvent) -> contract::Published {
-    loop {
-        match broker.publish(event.clone(), None).await {
-            Err(error) if error.kind() == Kind::Validation => tokio::task::yield_now().await,
-            outcome => return outcome.unwrap(),
-        }
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_broker_acknowledged_the_next_one_knows() {
+    let log = Arc::new(MemoryLog::shared());
+    let mut brokers = Vec::new();
+    for _ in 0..3 {
+        let log: Arc<dyn Log> = log.clone();
+        brokers.push(Broker::on_log(Config::default(), log, None, Arc::new(SystemClock)).await.unwrap());
+    }
+    brokers[0].register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    for number in 0..300_u64 {
+        let broker = |offset: u64| &brokers[usize::try_from((number + offset) % 3).unwrap()];
+        let mut event = event("a");
+        event.id = Some(Uuid::from_u128(number.into()));
+        event.expected_aggregate_sequence = Some(contract::AggregateSequence(number));
+        let stored = broker(0).publish(event.clone(), None).await.unwrap();
+        assert_eq!(stored.outcome, Outcome::Created, "{number}");
+        // Neither of these adds anything to the log, and both must know what the other broker did.
+        let again = broker(1).publish(event.clone(), None).await.unwrap();
+        assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false }, "{number}");
+        event.id = None;
+        let late = broker(2).publish(event, None).await.unwrap_err();
+        assert_eq!(late.actual(), Some(contract::AggregateSequence(number + 1)), "{number}");
     }
 }
