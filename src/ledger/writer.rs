@@ -231,6 +231,7 @@ impl Writer {
         .await;
         if self.state.position() > before {
             self.shared.show(&self.state, topics.into_iter());
+            self.checkpoints.consider(&mut self.state, self.clock.now());
         }
         outcome
     }
