@@ -66,6 +66,7 @@ impl Broker {
                 let state = config.storage.path.join("state");
                 Self::on_log(config, Arc::new(log), Some(state), clock).await
             }
+            Engine::Database => Err(OpenError::Log(LogError::Io(Arc::new(std::io::Error::other("soon"))))),
         }
     }
 

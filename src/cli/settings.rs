@@ -15,7 +15,7 @@ pub(super) struct Settings {
     /// Keep the log in this folder (`storage.path`, and `storage.type: file` unless `--storage` says otherwise).
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What keeps the log (`storage.type`): file or memory.
+    /// What keeps the log (`storage.type`): file, memory, or a database by its URL (`storage.url`), `postgres://…`.
     #[arg(long, value_name = "ENGINE")]
     storage: Option<String>,
     /// Listen beyond loopback without authentication (`server.insecure`).
@@ -44,8 +44,10 @@ impl Settings {
         }
         if let Some(storage) = &self.storage {
             let is_database = storage.starts_with("postgres://") || storage.starts_with("postgresql://");
-            let engine = if is_database { "database" } else { storage };
-            set("--storage", "storage.type", engine.to_owned());
+            if is_database {
+                set("--storage", "storage.url", storage.clone());
+            }
+            set("--storage", "storage.type", if is_database { "database".to_owned() } else { storage.clone() });
         }
         if self.insecure {
             set("--insecure", "server.insecure", "true".to_owned());

@@ -2,12 +2,12 @@
 //!
 //! - What is written for a key must be of its type and within its bounds ([`fits`]).
 //! - What is in force together must make sense together ([`values`]).
-//! - A default that nobody set follows its maximum down ([`follow`]); one that was set never changes silently.
+//! - A default that nobody set follows what somebody did set, its maximum for one ([`follow`]); one that was set never changes silently.
 
 use super::document::{Node, Value};
 use super::keys::{Expects, Key};
 use super::nearest::nearest;
-use super::{Config, Engine, Sources};
+use super::{Config, Engine, Sources, Storage};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -41,9 +41,6 @@ pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
 }
 
 fn fits_words(key: &Key, words: &'static [&'static str], text: &str) -> Result<(), String> {
-    if key.name == "storage.type" && text == "database" {
-        return Err("cannot be `database` yet: PostgreSQL comes in a later version; use `file` or `memory`".to_owned());
-    }
     if words.contains(&text) {
         return Ok(());
     }
@@ -68,8 +65,11 @@ fn odd_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Lowers the defaults that nobody set to the maxima that somebody did.
+/// Lowers the defaults that nobody set to the maxima that somebody did; a database that somebody named is the log.
 pub(super) fn follow(config: &mut Config, sources: &Sources) {
+    if config.storage.url.is_some() && sources.is_default("storage.type") {
+        config.storage.engine = Engine::Database;
+    }
     let (polling, consumer) = (&mut config.polling, &mut config.consumer);
     if sources.is_default("polling.default_timeout_secs") {
         polling.default_timeout_secs = polling.default_timeout_secs.min(polling.max_timeout_secs);
@@ -106,15 +106,30 @@ pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)
             refuse(&format!("server.cors.allowed_origins[{index}]"), detail.to_owned());
         }
     }
+    databases(config, &mut refuse);
     folders(config, &mut refuse);
     repeated(config, &mut refuse);
     wrong
 }
 
+/// A database has a URL, and URLs are ones we know how to reach.
+fn databases(config: &Config, refuse: &mut impl FnMut(&str, String)) {
+    let Storage { engine, url, owner_url, maintenance_url, .. } = &config.storage;
+    if *engine == Engine::Database && url.is_none() {
+        refuse("storage.type", "is `database`, but `storage.url` does not say which".to_owned());
+    }
+    for (key, url) in [("url", url), ("owner_url", owner_url), ("maintenance_url", maintenance_url)] {
+        let Some(url) = url else { continue };
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.0.starts_with(scheme)) {
+            refuse(&format!("storage.{key}"), "expected a URL such as `postgres://user@host/name`".to_owned());
+        }
+    }
+}
+
 /// The log's folder can be one, and topics' own folders are elsewhere.
 fn folders(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     let storage = &config.storage;
-    if storage.engine == Engine::File
+    if storage.engine != Engine::Memory
         && let Some(detail) = unusable(&storage.path)
     {
         refuse("storage.path", detail);

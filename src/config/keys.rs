@@ -12,12 +12,13 @@ pub const KEYS: &[Key] = &[
     key(
         "storage.type",
         Expects::Word(&["memory", "file", "database"]),
-        "What keeps the log. `database` (PostgreSQL) comes in a later version and is refused until then.",
+        "What keeps the log. `database` is the PostgreSQL database at `storage.url`, which several brokers may share.",
     ),
     key(
         "storage.path",
         Expects::Text("a folder"),
-        "The folder of the file engine, from where the program is started; made when missing.",
+        "The folder of the file engine, from where the program is started; made when missing. With `database` it holds \
+         the broker's tables, a cache.",
     ),
     key("storage.segment_bytes", number("bytes", 1024, 4_000_000_000), "Files of the log are sealed at this size."),
     key(
@@ -31,6 +32,24 @@ pub const KEYS: &[Key] = &[
         Expects::Texts("folders"),
         "Folders outside `storage.path` where topics may have a log of their own.",
     ),
+    key(
+        "storage.url",
+        Expects::Text("a database URL"),
+        "The database, as `postgres://user:password@host:5432/name`; the role needs to append and read only.",
+    )
+    .optional(),
+    key(
+        "storage.owner_url",
+        Expects::Text("a database URL"),
+        "The same database as its owner, who creates and updates the schema at start. Absent: `storage.url` does.",
+    )
+    .optional(),
+    key(
+        "storage.maintenance_url",
+        Expects::Text("a database URL"),
+        "The same database as the role that removes what retention lets go. Absent: `storage.url` tries.",
+    )
+    .optional(),
     key("batch.max_size", number("events", 1, 10_000), "Most events in one batch."),
     key("batch.max_payload_bytes", number("bytes", 1024, 32 * 1024 * 1024), "Largest batch: the body of the request."),
     key(

@@ -17,8 +17,8 @@ mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use sections::{
-    Batch, Consumer, Cors, Engine, Format, Gts, Logging, Maintenance, Polling, Route, Server, Storage, Tenant, Types,
-    Unregistered,
+    Batch, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Logging, Maintenance, Polling, Route, Server, Storage,
+    Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 

@@ -5,6 +5,7 @@
 
 use contract::{GtsPattern, Profile, TopicId, limits};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -24,12 +25,23 @@ pub struct Storage {
     pub retention_days: Option<u32>,
     /// Folders outside `path` where topics may have a log of their own.
     pub locations: Vec<PathBuf>,
+    /// The database of the database engine, as the role that appends and reads.
+    pub url: Option<DatabaseUrl>,
+    /// The same database as its owner, to create and update the schema; absent: `url` does.
+    pub owner_url: Option<DatabaseUrl>,
+    /// The same database as the role that may remove what retention lets go; absent: `url` tries.
+    pub maintenance_url: Option<DatabaseUrl>,
 }
 
 impl Storage {
     /// A folder of files with the usual segments.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Self { engine: Engine::File, path: path.into(), ..Self::default() }
+    }
+
+    /// The database at `url`; the broker's tables lie in the folder `path`, or in memory where that is empty.
+    pub fn database(url: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { engine: Engine::Database, url: Some(DatabaseUrl(url.into())), path: path.into(), ..Self::default() }
     }
 
     /// How long events stay in topics that do not say so themselves, in milliseconds.
@@ -47,6 +59,9 @@ impl Default for Storage {
             segment_bytes: 64 * 1024 * 1024,
             retention_days: None,
             locations: Vec::new(),
+            url: None,
+            owner_url: None,
+            maintenance_url: None,
         }
     }
 }
@@ -59,6 +74,8 @@ pub enum Engine {
     Memory,
     /// A folder of files.
     File,
+    /// A PostgreSQL database, which several brokers may share.
+    Database,
 }
 
 impl Engine {
@@ -68,7 +85,42 @@ impl Engine {
         match self {
             Self::Memory => "memory",
             Self::File => "file",
+            Self::Database => "database",
         }
+    }
+}
+
+/// Where a database is and who asks. Shown without its password, wherever it is shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct DatabaseUrl(pub String);
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = || {
+            let (scheme, rest) = self.0.split_once("://")?;
+            let authority = rest.split(['/', '?']).next()?;
+            let (user, host) = authority.rsplit_once('@')?;
+            let (name, _) = user.split_once(':')?;
+            Some(format!("{scheme}://{name}:***@{host}{}", rest.get(authority.len()..)?))
+        };
+        let text = hidden().unwrap_or_else(|| self.0.clone());
+        match text.find("password=") {
+            Some(at) => write!(f, "{}password=***", text.get(..at).unwrap_or_default()),
+            None => f.write_str(&text),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+impl Serialize for DatabaseUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

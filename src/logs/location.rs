@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const UNNAMED: &str = "default";
 /// Longest name of one folder, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+const DATABASE: &str = "database";
 const AT_LOCATION: &str = "/streaming/location";
 
 /// The log that `streaming` asks for; `None` is the default one, which is of `default_type`.
@@ -32,11 +33,17 @@ fn home_of_options(options: &StreamingOptions, default_type: &str) -> Result<Opt
     let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
     match (asked, location) {
         (asked, None) if asked == default_type => Ok(None),
+        ("memory" | "file", _) if default_type == DATABASE => {
+            let detail = "this broker's log is a database that others may share, so a log of this process alone cannot \
+                be a topic's home; leave it out, or use `database`";
+            Err(Violation::new("/streaming/type", detail))
+        }
         ("memory", None) => Ok(Some(Home::Memory(UNNAMED.to_owned()))),
         ("file", None) => Ok(Some(Home::DataFolder(UNNAMED.to_owned()))),
         ("memory" | "file", Some(location)) => location.home(asked).map(Some),
-        ("database", _) => {
-            Err(Violation::new("/streaming/type", "a log in a database comes with PostgreSQL; use `file` or `memory`"))
+        (DATABASE, _) => {
+            let detail = "a topic lives in a database only where the broker's own log does, and without a `location`";
+            Err(Violation::new("/streaming/type", detail))
         }
         _ => Err(Violation::new("/streaming/type", "must be `memory`, `file` or `database`")),
     }
@@ -251,7 +258,7 @@ mod tests {
             check(r#"{"location":"memory://a/b"}"#, default_type, r#"Memory("a/b")"#);
             check(r#"{"type":"file","location":"file:///srv/./x//y/"}"#, default_type, r#"Folder("/srv/x/y")"#);
             check(r#"{"type":"file","location":"/srv/x"}"#, default_type, r#"Folder("/srv/x")"#);
-            check(r#"{"type":"database"}"#, default_type, "/streaming/type a log in a database");
+            check(r#"{"type":"database"}"#, default_type, "/streaming/type a topic lives in a database only");
             check(r#"{"type":"tape"}"#, default_type, "/streaming/type must be");
             check(r#"{"type":"file","location":"memory://a"}"#, default_type, "/streaming/location does not fit");
         }

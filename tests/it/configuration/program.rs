@@ -63,17 +63,34 @@ fn a_data_folder_means_files_unless_storage_says_otherwise() {
         (vec!["--storage", "memory"], "memory"),
         (vec!["--config", "config/quickstart.yaml"], "memory"),
         (vec!["--config", "config/quickstart.yaml", "--data", "here"], "file"),
+        (vec!["--storage", "postgres://localhost/events"], "database"),
+        (vec!["--data", "here", "--storage", "postgres://localhost/events"], "database"),
     ] {
         assert_eq!(row(said(&run(&arguments, &[]).stdout), "storage.type")[0], engine, "{arguments:?}");
     }
 }
 
 #[test]
+fn a_database_that_is_named_is_the_log_and_its_password_is_not_shown() {
+    let url = "postgres://broker:s3cret@localhost:5432/events?sslmode=disable";
+    for (arguments, environment) in
+        [(vec!["--storage", url], vec![]), (vec![], vec![("EVENT_BROKER__STORAGE__URL", url)])]
+    {
+        let output = run(&arguments, &environment);
+        assert_eq!(row(said(&output.stdout), "storage.type")[0], "database");
+        assert_eq!(
+            row(said(&output.stdout), "storage.url")[0],
+            "postgres://broker:***@localhost:5432/events?sslmode=disable"
+        );
+        let whole = run(&[&["--json"], &arguments[..]].concat(), &environment);
+        assert!(!said(&whole.stdout).contains("s3cret"));
+    }
+}
+
+#[test]
 fn a_configuration_that_is_refused_ends_with_2_and_every_reason() {
-    let output = run(
-        &["--storage", "postgres://localhost/events", "--config", "config/none.yaml"],
-        &[("EVENT_BROKER__BATCH__MAX_SIZES", "50")],
-    );
+    let output =
+        run(&["--storage", "flie", "--config", "config/none.yaml"], &[("EVENT_BROKER__BATCH__MAX_SIZES", "50")]);
     assert_eq!((output.status.code(), said(&output.stdout)), (Some(2), ""));
     let lines: Vec<_> = said(&output.stderr).lines().collect();
     assert!(lines[0].starts_with("event-broker: config/none.yaml: the file cannot be read: "), "{lines:?}");
@@ -81,8 +98,7 @@ fn a_configuration_that_is_refused_ends_with_2_and_every_reason() {
         lines[1..],
         [
             "event-broker: EVENT_BROKER__BATCH__MAX_SIZES: unknown key; did you mean `EVENT_BROKER__BATCH__MAX_SIZE`?",
-            "event-broker: --storage: storage.type: cannot be `database` yet: PostgreSQL comes in a later version; \
-             use `file` or `memory`",
+            "event-broker: --storage: storage.type: expected memory, file or database; did you mean `file`?",
         ]
     );
 }

@@ -39,6 +39,7 @@ fn sample(key: &Key) -> Value {
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
         ("server.insecure", _) => json!(true),
         ("storage.type", _) => json!("memory"),
+        (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
         (_, Expects::Flag) => json!(false),
         (_, Expects::Number { min, .. }) => json!(min + 1),
         (_, Expects::Word(words)) => json!(words.last()),
@@ -107,10 +108,7 @@ fn texts(values: &[&str]) -> Vec<String> {
 #[test]
 fn values_that_do_not_work_are_refused_with_what_would() {
     for (keys, expected) in [
-        (
-            "storage: {type: database}",
-            "FILE:3: storage.type: cannot be `database` yet: PostgreSQL comes in a later version",
-        ),
+        ("storage: {type: database}", "FILE:3: storage.type: is `database`, but `storage.url` does not say which"),
         ("storage: {type: flie}", "FILE:3: storage.type: expected memory, file or database; did you mean `file`?"),
         (
             "storage: {retention_days: 0}",

@@ -55,9 +55,11 @@ impl Server {
 
     fn launch(folder: TempDir, listen: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let client = client();
+        let storage = storage(folder.path(), arguments);
         let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
             .args(["serve", "--listen", listen, "--data"])
             .arg(folder.path())
+            .args(storage.iter().flat_map(|url| ["--storage", url]))
             .args(arguments)
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
@@ -141,8 +143,27 @@ impl Drop for Server {
         let _ = self.child.wait();
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_file(folder.path().with_extension("log"));
+            let _ = std::fs::remove_file(folder.path().with_extension("database"));
         }
     }
+}
+
+/// Set to `postgres`, servers that do not say where their log is have it in a database.
+const STORAGE: &str = "EVENT_BROKER_TEST_STORAGE";
+
+/// The database of the server with this folder, if these tests run on databases: a new one the first time.
+fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
+    let is_wanted = std::env::var(STORAGE).is_ok_and(|storage| storage == "postgres");
+    if !is_wanted || arguments.contains(&"--storage") {
+        return None;
+    }
+    let note = folder.with_extension("database");
+    let known = std::fs::read_to_string(&note).ok();
+    Some(known.unwrap_or_else(|| {
+        let url = log_postgres::testing::Server::shared().create_database();
+        std::fs::write(&note, &url).unwrap();
+        url
+    }))
 }
 
 pub(crate) fn client() -> Client {

@@ -1,0 +1,92 @@
+//! What one broker was told, all of them know.
+
+use super::{Database, TYPES, publish, register, start, topic};
+use crate::http::{Server, event};
+use futures_util::StreamExt;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+async fn two() -> [Server; 2] {
+    let database = Database::shared().create_database();
+    let servers = [start(&database), start(&database)];
+    register(&servers[0]).await;
+    servers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_here_is_woken_by_a_publish_there() {
+    let [here, there] = two().await;
+    for number in 0..5 {
+        let path = format!("/v1/events:poll?topic={}&offset={number}&timeout=30", topic(0));
+        let (page, stored) = tokio::join!(here.get(&path), publish(&there, 0, "s"));
+        assert_eq!((page.0, &page.1["items"]), (StatusCode::OK, &json!([stored])));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_here_has_what_is_published_everywhere_in_one_order() {
+    let [here, there] = two().await;
+    let path = format!("/v1/events:stream?topic={}&offset=0", topic(1));
+    let mut stream = here.request(Method::GET, &path).send().await.unwrap().bytes_stream();
+    let mut published = Vec::new();
+    for number in 0..40 {
+        published.push(publish(if number % 2 == 0 { &here } else { &there }, 1, "s").await);
+    }
+    let mut text = String::new();
+    while text.matches("data: ").count() < published.len() || !text.ends_with("\n\n") {
+        text.push_str(std::str::from_utf8(&stream.next().await.unwrap().unwrap()).unwrap());
+    }
+    let seen: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert_eq!(seen, published);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_made_here_reads_and_commits_there() {
+    let [here, there] = two().await;
+    let stored = publish(&there, 2, "s").await;
+    let asked = json!({"consumerGroup": "billing", "topic": topic(2)});
+    let (status, made) = here.post("/v1/consumers", &asked).await;
+    assert_eq!(status, 201, "{made}");
+    let id = made["data"]["id"].as_str().unwrap();
+    let (status, page) = there.get(&format!("/v1/events:poll?consumer_id={id}&offset=0&timeout=30")).await;
+    assert_eq!((status, &page["items"]), (StatusCode::OK, &json!([stored])));
+    let (status, answer) = there.post(&format!("/v1/consumers/{id}:commit"), &json!({"offset": 1})).await;
+    assert_eq!(status, 200, "{answer}");
+    // The other one refuses to go back, so it knows of the commit.
+    let (status, group) = here.get("/v1/consumer-groups/billing").await;
+    assert_eq!(status, 200);
+    assert_eq!(group["topics"][0]["committedOffset"], 1, "{group}");
+    let status = there.request(Method::DELETE, &format!("/v1/consumers/{id}")).send().await.unwrap().status();
+    assert_eq!(status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_here_is_known_there_at_once() {
+    let [here, there] = two().await;
+    for number in 0..50 {
+        let (first, second) = if number % 2 == 0 { (&here, &there) } else { (&there, &here) };
+        let mut event = event(TYPES[0], "s");
+        event["id"] = json!(uuid::Uuid::new_v4());
+        event["expectedAggregateSequence"] = json!(number);
+        let (status, stored) = first.post("/v1/events", &event).await;
+        assert_eq!(status, 201, "{stored}");
+        assert_eq!(second.post("/v1/events", &event).await, (StatusCode::OK, stored.clone()));
+        let id = stored["id"].as_str().unwrap();
+        assert_eq!(second.get(&format!("/v1/events/{id}")).await, (StatusCode::OK, stored));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_broker_leaves_nothing_behind() {
+    let [here, there] = two().await;
+    for _ in 0..10 {
+        publish(&here, 0, "s").await;
+        publish(&there, 0, "s").await;
+    }
+    drop(there.kill());
+    assert_eq!(publish(&here, 0, "s").await["sequence"], 21);
+}
