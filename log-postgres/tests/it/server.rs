@@ -53,9 +53,9 @@ fn a_server_does_not_outlive_a_program_that_was_killed() {
     let lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
     let line = lines.into_iter().find_map(|line| Some(line.strip_prefix("holds ")?.to_owned())).unwrap();
     let (url, folder) = line.split_once(' ').unwrap();
-    let waits = "SELECT 'connected'; SELECT pg_sleep(600)";
-    let mut client =
-        Command::new("psql").args(["-X", "-A", "-t", url, "-c", waits]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut client = Command::new("psql");
+    client.args(["-X", "-A", "-t", url, "-c", "SELECT 'connected'", "-c", "SELECT pg_sleep(600)"]);
+    let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
     let mut connected = String::new();
     BufReader::new(client.stdout.take().unwrap()).read_line(&mut connected).unwrap();
     program.kill().unwrap();
