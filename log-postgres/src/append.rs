@@ -1,0 +1,235 @@
+//! Appending: one statement, one round trip, one commit.
+//!
+//! - One append at a time, over one connection; a second one waits for the first.
+//! - Whoever loses a compare has the turn (see `append` in the migrations). Where it does not use it, it is given back.
+//! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
+//!   said about the end of the log, a new connection is made and the old session's end is waited for.
+
+use crate::columns::Columns;
+use crate::failure;
+use crate::link::{Link, Prepare};
+use crate::row::{Stamp, number};
+use crate::session::{Session, Target};
+use crate::tail::Tail;
+use contract::Position;
+use log::{LogError, Record};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_postgres::types::ToSql;
+
+const APPEND: &str = "SELECT outcome, tail FROM append(\
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
+    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)";
+const BACKEND: &str = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+/// No row: the session is gone. A row: whether it was in time.
+const END_BACKEND: &str =
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+const GIVE_BACK: &str = "SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)";
+
+/// A process that stopped holds its turn this many times longer than one that runs.
+const STOPPED_TURNS: u32 = 5;
+
+/// The one that appends.
+pub(crate) struct Writer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    /// Held during an append.
+    one_at_a_time: tokio::sync::Mutex<()>,
+    /// Appends begun: tells whether a turn was used.
+    begun: AtomicU64,
+    /// The connection was lost during an append, and it is not yet known to be over.
+    in_doubt: AtomicBool,
+    tail: Arc<Tail>,
+    turn: Duration,
+    runtime: Handle,
+}
+
+/// What `append` answered.
+enum Outcome {
+    Appended,
+    TailMoved(Position),
+    TimeFell,
+}
+
+impl Writer {
+    pub(crate) fn start(target: Target, tail: Arc<Tail>, turn: Duration) -> Self {
+        let runtime = target.runtime.clone();
+        let link = Link::keep(target, None, settle());
+        Self {
+            inner: Arc::new(Inner {
+                link,
+                one_at_a_time: tokio::sync::Mutex::default(),
+                begun: AtomicU64::new(0),
+                in_doubt: AtomicBool::new(false),
+                tail,
+                turn,
+                runtime,
+            }),
+        }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.inner.link
+    }
+
+    /// Waits until no append of ours can still come in unseen.
+    pub(crate) async fn certain(&self) -> Result<(), LogError> {
+        if self.inner.in_doubt.load(Ordering::Acquire) {
+            self.inner.link.session().await?;
+            self.inner.in_doubt.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Puts `batch` behind `after`.
+    pub(crate) async fn append(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
+        let inner = &self.inner;
+        let columns = check(after, batch).and_then(|()| Columns::of(batch, true));
+        let _turn = inner.one_at_a_time.lock().await;
+        inner.begun.fetch_add(1, Ordering::AcqRel);
+        // A batch that cannot be right is still compared first.
+        let (columns, wrong) = columns.map_or_else(|wrong| (Columns::default(), Some(wrong)), |it| (it, None));
+        let outcome = inner.ask(after, &columns, batch).await?;
+        match (outcome, wrong) {
+            (Outcome::TailMoved(tail), _) => {
+                inner.tail.show(tail);
+                if !batch.is_empty() {
+                    self.give_back_in_time();
+                }
+                Err(LogError::TailMoved(tail))
+            }
+            (Outcome::TimeFell, _) => Err(LogError::Misnumbered("times must not fall")),
+            (Outcome::Appended, Some(wrong)) => Err(wrong),
+            (Outcome::Appended, None) => {
+                inner.tail.show(Position(after.get().saturating_add(batch.len() as u64)));
+                Ok(())
+            }
+        }
+    }
+
+    /// A turn that is not used is given back: whoever has nothing more to append must not hold up the others.
+    fn give_back_in_time(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let begun = self.inner.begun.load(Ordering::Acquire);
+        let turn = self.inner.turn;
+        self.inner.runtime.spawn(async move {
+            tokio::time::sleep(turn).await;
+            let Some(inner) = inner.upgrade() else { return };
+            let _turn = inner.one_at_a_time.lock().await;
+            if inner.begun.load(Ordering::Acquire) == begun
+                && let Ok(session) = inner.link.session().await
+                && let Err(error) = session.row(GIVE_BACK, &[]).await
+            {
+                tracing::debug!(%error, "a turn could not be given back; it ends with its session");
+            }
+        });
+    }
+}
+
+impl Inner {
+    async fn ask(&self, after: Position, columns: &Columns<'_>, batch: &[Record]) -> Result<Outcome, LogError> {
+        let session = self.link.session().await?;
+        let answered = self.ask_once(&session, after, columns).await?;
+        match answered {
+            Err(error) if failure::is_about_a_value(&error) => {
+                tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
+                let bare = Columns::of(batch, false)?;
+                self.ask_once(&session, after, &bare).await?.map_err(refusal)
+            }
+            answered => answered.map_err(refusal),
+        }
+    }
+
+    /// One round trip. The outer error: the connection is lost, and what became of the batch is not known.
+    async fn ask_once(
+        &self,
+        session: &Session,
+        after: Position,
+        columns: &Columns<'_>,
+    ) -> Result<Result<Outcome, tokio_postgres::Error>, LogError> {
+        let after = number(after.get());
+        let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &turn];
+        params.extend(columns.params());
+        let answered = session.try_rows(APPEND, &params).await;
+        if answered.is_err() || session.is_closed() {
+            self.in_doubt.store(true, Ordering::Release);
+        }
+        let rows = match answered? {
+            Ok(rows) => rows,
+            Err(error) => {
+                // Without a code it was not the server that refused.
+                if error.code().is_none() {
+                    self.in_doubt.store(true, Ordering::Release);
+                    session.close();
+                }
+                return Ok(Err(error));
+            }
+        };
+        let row = rows.first().ok_or_else(|| failure::refused("append gave no answer"))?;
+        let tail = Position(row.get::<_, i64>(1).unsigned_abs());
+        Ok(Ok(match row.get::<_, i32>(0) {
+            0 => Outcome::Appended,
+            1 => Outcome::TailMoved(tail),
+            _ => Outcome::TimeFell,
+        }))
+    }
+}
+
+fn refusal(error: tokio_postgres::Error) -> LogError {
+    match failure::is_duplicate(&error) {
+        true => LogError::Misnumbered("a number is already taken"),
+        false => failure::of_statement(error),
+    }
+}
+
+/// What can be told of a batch's numbers without the log.
+fn check(after: Position, batch: &[Record]) -> Result<(), LogError> {
+    let mut expected = after;
+    let mut time = i64::MIN;
+    for Record { header, .. } in batch {
+        expected = Position(expected.get().saturating_add(1));
+        if header.position != expected {
+            return Err(LogError::Misnumbered("positions must run densely from the tail"));
+        }
+        if header.time < time {
+            return Err(LogError::Misnumbered("times must not fall"));
+        }
+        time = header.time;
+    }
+    Ok(())
+}
+
+/// On each new connection: the session before it is ended first, and what it was doing is over then.
+fn settle() -> Prepare {
+    let before: Arc<Mutex<Option<(i32, Stamp)>>> = Arc::default();
+    Box::new(move |session| {
+        let before = Arc::clone(&before);
+        Box::pin(async move {
+            let last = *before.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((pid, started)) = last {
+                let ended = session.row(END_BACKEND, &[&pid, &started]).await?;
+                if ended.is_some_and(|row| !row.get::<_, bool>(0)) {
+                    return Err(failure::silent());
+                }
+            }
+            // Acknowledged means durable; and a large batch is unfolded in memory.
+            session.run("SET work_mem = '64MB'").await?;
+            session
+                .run(
+                    "SELECT set_config('synchronous_commit', 'on', false) \
+                     WHERE current_setting('synchronous_commit') = 'off'",
+                )
+                .await?;
+            let backend = session.row(BACKEND, &[]).await?;
+            let backend = backend.map(|row| (row.get(0), row.get(1)));
+            *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,277 @@
+//! A batch as columns: arrays that one statement unfolds into rows.
+//!
+//! What SQL wants to see of an event is read from its own JSON, which the broker wrote. A body that is no event's JSON is
+//! stored all the same: its columns are empty then, and its header and bytes come back as they went in.
+
+use crate::payload::fits_jsonb;
+use crate::row::{Stamp, id_of, number, pack};
+use contract::Timestamp;
+use log::{Facets, Header, LogError, Record, TopicNumber};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+/// The parameters of `append` behind the first two, in its order.
+#[derive(Default)]
+pub(crate) struct Columns<'a> {
+    events: Events<'a>,
+    entries: Entries<'a>,
+}
+
+#[derive(Default)]
+struct Events<'a> {
+    event_ids: Vec<i64>,
+    ids: Vec<Option<Uuid>>,
+    topic_numbers: Vec<i64>,
+    topics: Vec<Text<'a>>,
+    topic_seqs: Vec<i64>,
+    stored_ats: Vec<Stamp>,
+    occurred_ats: Vec<Stamp>,
+    aggregate_types: Vec<Text<'a>>,
+    aggregate_ids: Vec<Text<'a>>,
+    aggregate_seqs: Vec<i64>,
+    event_types: Vec<Text<'a>>,
+    event_versions: Vec<i32>,
+    data_versions: Vec<Option<Text<'a>>>,
+    actor_types: Vec<Text<'a>>,
+    actor_ids: Vec<Text<'a>>,
+    org_ids: Vec<Option<Text<'a>>>,
+    request_ids: Vec<Text<'a>>,
+    idempotency_keys: Vec<Option<Text<'a>>>,
+    correlation_ids: Vec<Option<Text<'a>>>,
+    causation_ids: Vec<Option<Text<'a>>>,
+    app_ids: Vec<Option<Text<'a>>>,
+    env_ids: Vec<Option<Text<'a>>>,
+    payloads: Vec<Option<&'a str>>,
+    aggregate_keys: Vec<Option<Uuid>>,
+    facets: Vec<Option<Vec<u8>>>,
+    bodies: Vec<&'a [u8]>,
+}
+
+#[derive(Default)]
+struct Entries<'a> {
+    positions: Vec<i64>,
+    sequences: Vec<i64>,
+    stored_ats: Vec<Stamp>,
+    facts: Vec<Option<Text<'a>>>,
+    ids: Vec<Option<Uuid>>,
+    aggregate_keys: Vec<Option<Uuid>>,
+    aggregate_seqs: Vec<i64>,
+    facets: Vec<Option<Vec<u8>>>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    /// The columns of `batch`. Without payloads, where PostgreSQL refused one.
+    pub(crate) fn of(batch: &'a [Record], payloads: bool) -> Result<Self, LogError> {
+        let mut columns = Self::default();
+        for record in batch {
+            let stored_at = Stamp::exactly(record.header.time);
+            let stored_at = stored_at.ok_or(LogError::Misnumbered("a time is beyond PostgreSQL's calendar"))?;
+            match record.header.topic {
+                TopicNumber::LEDGER => columns.entries.push(record, stored_at),
+                _ => columns.events.push(record, stored_at, payloads),
+            }
+        }
+        Ok(columns)
+    }
+
+    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 35] {
+        let Self { events: e, entries: n } = self;
+        [
+            &e.event_ids,
+            &e.ids,
+            &e.topic_numbers,
+            &e.topics,
+            &e.topic_seqs,
+            &e.stored_ats,
+            &e.occurred_ats,
+            &e.aggregate_types,
+            &e.aggregate_ids,
+            &e.aggregate_seqs,
+            &e.event_types,
+            &e.event_versions,
+            &e.data_versions,
+            &e.actor_types,
+            &e.actor_ids,
+            &e.org_ids,
+            &e.request_ids,
+            &e.idempotency_keys,
+            &e.correlation_ids,
+            &e.causation_ids,
+            &e.app_ids,
+            &e.env_ids,
+            &e.payloads,
+            &e.aggregate_keys,
+            &e.facets,
+            &e.bodies,
+            &n.positions,
+            &n.sequences,
+            &n.stored_ats,
+            &n.facts,
+            &n.ids,
+            &n.aggregate_keys,
+            &n.aggregate_seqs,
+            &n.facets,
+            &n.bodies,
+        ]
+    }
+}
+
+impl<'a> Events<'a> {
+    fn push(&mut self, Record { header, body }: &'a Record, stored_at: Stamp, payloads: bool) {
+        // All that can be read of it, or nothing.
+        let event: Event<'a> = serde_json::from_slice(body).unwrap_or_default();
+        let (key, sequence) = aggregate(header);
+        self.event_ids.push(number(header.position.get()));
+        self.ids.push(id_of(header.id));
+        self.topic_numbers.push(header.topic.0.into());
+        self.topic_seqs.push(number(header.sequence.get()));
+        self.stored_ats.push(stored_at);
+        self.occurred_ats.push(event.occurred_at.map_or(stored_at, Stamp::of));
+        self.aggregate_seqs.push(sequence);
+        self.aggregate_keys.push(key);
+        self.facets.push(header.facets.as_ref().map(pack));
+        self.event_versions.push(major(event.data_version.as_ref()));
+        self.idempotency_keys.push(event.deduplication_id.or_else(|| fingerprint(header)));
+        self.topics.push(event.topic);
+        self.event_types.push(event.event_type);
+        // An event without a subject has no aggregate, whatever the type of the subject it does not have.
+        let of_aggregate = |text: Option<Text<'a>>| text.filter(|_| key.is_some()).unwrap_or_default();
+        self.aggregate_types.push(of_aggregate(event.subject_type));
+        self.aggregate_ids.push(of_aggregate(event.subject));
+        self.data_versions.push(event.data_version);
+        let actor = event.actor.unwrap_or_else(|| Actor { actor_type: "system".into(), id: Text::default() });
+        self.actor_types.push(actor.actor_type);
+        self.actor_ids.push(actor.id);
+        self.org_ids.push(event.tenant);
+        self.request_ids.push(event.request_id.unwrap_or_default());
+        self.correlation_ids.push(event.correlation_id);
+        self.causation_ids.push(event.causation_id);
+        self.app_ids.push(event.context.app_id);
+        self.env_ids.push(event.context.env_id);
+        self.payloads.push(event.data.map(RawValue::get).filter(|text| payloads && fits_jsonb(text)));
+        self.bodies.push(body);
+    }
+}
+
+impl<'a> Entries<'a> {
+    fn push(&mut self, Record { header, body }: &'a Record, stored_at: Stamp) {
+        let (key, sequence) = aggregate(header);
+        self.positions.push(number(header.position.get()));
+        self.sequences.push(number(header.sequence.get()));
+        self.stored_ats.push(stored_at);
+        self.facts.push(serde_json::from_slice::<Fact<'_>>(body).ok().map(|entry| entry.fact));
+        self.ids.push(id_of(header.id));
+        self.aggregate_keys.push(key);
+        self.aggregate_seqs.push(sequence);
+        self.facets.push(header.facets.as_ref().map(pack));
+        self.bodies.push(body);
+    }
+}
+
+/// The aggregate's key, and the number in it; 0 where there is none.
+fn aggregate(header: &Header) -> (Option<Uuid>, i64) {
+    let mark = header.facets.and_then(|facets: Facets| facets.aggregate);
+    mark.map_or((None, 0), |mark| (Some(Uuid::from_u128(mark.key)), number(mark.sequence.get())))
+}
+
+fn fingerprint(header: &Header) -> Option<Text<'static>> {
+    let mark = header.facets?.idempotency?;
+    Some(Text(Cow::Owned(Uuid::from_u128(mark.key).to_string())))
+}
+
+/// The first number of a version; 1 where there is none.
+fn major(version: Option<&Text<'_>>) -> i32 {
+    let digits = |text: &str| text.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty())?.parse().ok();
+    version.and_then(|Text(text)| digits(text)).unwrap_or(1)
+}
+
+/// What SQL wants to see of an event.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    event_type: Text<'a>,
+    #[serde(borrow)]
+    topic: Text<'a>,
+    occurred_at: Option<Timestamp>,
+    #[serde(borrow)]
+    subject: Option<Text<'a>>,
+    #[serde(borrow)]
+    subject_type: Option<Text<'a>>,
+    #[serde(borrow)]
+    tenant: Option<Text<'a>>,
+    #[serde(borrow)]
+    data_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    correlation_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    causation_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    deduplication_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    request_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    actor: Option<Actor<'a>>,
+    #[serde(borrow, default)]
+    context: Context<'a>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Actor<'a> {
+    #[serde(borrow, rename = "type")]
+    actor_type: Text<'a>,
+    #[serde(borrow)]
+    id: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Context<'a> {
+    #[serde(borrow)]
+    app_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    env_id: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Fact<'a> {
+    #[serde(borrow)]
+    fact: Text<'a>,
+}
+
+/// A text of the body, copied only where it holds an escape.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl From<&'static str> for Text<'_> {
+    fn from(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl ToSql for Text<'_> {
+    fn to_sql(
+        &self,
+        ty: &tokio_postgres::types::Type,
+        out: &mut bytes::BytesMut,
+    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        // The broker lets no NUL into these texts; a column would refuse one.
+        match self.0.contains('\0') {
+            true => self.0.replace('\0', "\u{FFFD}").to_sql(ty, out),
+            false => self.0.to_sql(ty, out),
+        }
+    }
+
+    fn accepts(ty: &tokio_postgres::types::Type) -> bool {
+        <&str as ToSql>::accepts(ty)
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}

@@ -1,0 +1,63 @@
+//! Following what other processes append: a notification each time, and a look of our own once a second in case one was
+//! missed.
+
+use crate::link::{Link, Prepare};
+use crate::session::{Session, Target};
+use crate::tail::Tail;
+use contract::Position;
+use log::LogError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often the tail is looked at though nothing was heard.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+const TAIL: &str = "SELECT last_position FROM tail()";
+
+/// Keeps the tail up to date as long as this lives.
+pub(crate) struct Follower(JoinHandle<()>);
+
+impl Follower {
+    pub(crate) fn start(target: Target, tail: &Arc<Tail>, channel: &str) -> Self {
+        let runtime = target.runtime.clone();
+        let link = Link::keep(target, Some(Arc::clone(tail)), listen(channel, tail));
+        let tail = Arc::clone(tail);
+        Self(runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                if let Ok(session) = link.session().await
+                    && let Err(error) = look(&session, &tail).await
+                {
+                    tracing::debug!(%error, "the tail could not be looked at");
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// On each new connection: listen first, then look, so that nothing falls between.
+fn listen(channel: &str, tail: &Arc<Tail>) -> Prepare {
+    let (channel, tail) = (format!("LISTEN \"{channel}\""), Arc::clone(tail));
+    Box::new(move |session| {
+        let (channel, tail) = (channel.clone(), Arc::clone(&tail));
+        Box::pin(async move {
+            session.run(&channel).await?;
+            look(&session, &tail).await
+        })
+    })
+}
+
+/// Shows where the log ends now.
+pub(crate) async fn look(session: &Session, tail: &Tail) -> Result<(), LogError> {
+    if let Some(row) = session.row(TAIL, &[]).await? {
+        tail.show(Position(row.get::<_, i64>(0).unsigned_abs()));
+    }
+    Ok(())
+}

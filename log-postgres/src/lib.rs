@@ -1,0 +1,148 @@
+//! The log in PostgreSQL: one table of events, one of entries, and any number of brokers on one database.
+//!
+//! - One advisory lock orders all appends, from before the compare until after the commit. So positions are dense, and
+//!   no reader ever sees a number whose predecessor commits later.
+//! - An append is one statement: lock, compare, insert, notify. Whoever loses a compare has the next turn.
+//! - The role that runs it needs INSERT and SELECT alone. Nothing is ever updated; only retention deletes, as another role.
+//! - A server that goes away is [`LogError::Unavailable`] until it is back. Nothing is poisoned, nothing is opened again.
+//! - An event's bytes are stored as they are served; the columns beside them are for people and SQL.
+//!
+//! ```text
+//!  append ──▶ Writer ── one connection ─────▶ append()  ─┐
+//!  read   ──▶ pages  ── a few connections ──▶ indexes    ├─ events, entries, removals
+//!  tail   ◀── Follower ─ one that listens ◀── NOTIFY   ◀─┘
+//!  remove ──▶ Remover ── as maintenance ────▶ remove_some()
+//! ```
+//!
+//! What the records mean is the broker's `ledger`'s business.
+
+mod append;
+mod columns;
+mod failure;
+mod follow;
+mod link;
+mod migrate;
+mod options;
+mod payload;
+mod read;
+mod remove;
+mod rights;
+mod row;
+mod session;
+mod tail;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod tls;
+
+pub use options::Options;
+
+use append::Writer;
+use contract::{BoxFuture, Position, Segment, Sequence};
+use follow::Follower;
+use link::Link;
+use log::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use remove::Remover;
+use session::{Session, Target};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tail::Tail;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// A log in PostgreSQL.
+pub struct PostgresLog {
+    tail: Arc<Tail>,
+    writer: Writer,
+    readers: Vec<Link>,
+    /// Whose turn it is among the readers.
+    next_reader: AtomicUsize,
+    remover: Remover,
+    /// What segments say of where they lie.
+    location: String,
+    warnings: Vec<String>,
+    _follower: Follower,
+}
+
+impl PostgresLog {
+    /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
+    pub async fn open(url: &str, options: Options) -> Result<Self, LogError> {
+        let schema = options.quoted_schema()?;
+        let runtime = Handle::current();
+        let at = |url: &str| Target::parse(url, &schema, &runtime, options.answer_timeout);
+        let target = at(url)?;
+        let owner = options.owner_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
+        let maintenance = options.maintenance_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
+        migrate::migrate(&target, &owner).await?;
+        let tail = Arc::new(Tail::default());
+        let session = target.connect(None).await?;
+        follow::look(&session, &tail).await?;
+        let reader = |_| Link::keep(target.clone(), None, Box::new(|_| Box::pin(async { Ok(()) })));
+        Ok(Self {
+            writer: Writer::start(target.clone(), Arc::clone(&tail), options.turn),
+            readers: (0..options.read_connections.max(1)).map(reader).collect(),
+            next_reader: AtomicUsize::new(0),
+            remover: Remover::new(maintenance),
+            location: format!("postgres:{}", options.schema),
+            warnings: rights::warnings(&session).await?,
+            _follower: Follower::start(target.clone(), &tail, &format!("event_broker.{}", options.schema)),
+            tail,
+        })
+    }
+
+    /// What the role has beyond its need, and what weakens the server's promises, as it was when the log was opened:
+    /// sentences for an operator.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    /// Why nothing can be appended just now; `None` while something can.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Arc<io::Error>> {
+        self.writer.link().trouble()
+    }
+
+    async fn reader(&self) -> Result<Arc<Session>, LogError> {
+        let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
+        match self.readers.get(next) {
+            Some(link) => link.session().await,
+            None => Err(failure::silent()),
+        }
+    }
+}
+
+impl Log for PostgresLog {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.writer.append(after, &batch).await })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            // The end of the log is not known while an append of ours may still come in.
+            if let Range::All(_) = range {
+                self.writer.certain().await?;
+            }
+            read::read(&*self.reader().await?, range, limit).await
+        })
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.tail.watch()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        Box::pin(async move { read::find(&*self.reader().await?, what).await })
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        Box::pin(async move {
+            let segment = read::segment(&*self.reader().await?, topic, &self.location).await?;
+            Ok(segment.into_iter().collect())
+        })
+    }
+
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.remover.remove(topic, through).await })
+    }
+}

@@ -1,0 +1,110 @@
+//! A connection that is kept: made again, for ever, whenever it is lost.
+//!
+//! ```text
+//!            ┌── made ──▶ Up ── lost ──┐
+//!  Connecting│                         ▼        while Connecting, callers wait for the outcome;
+//!     ▲      └─ failed ─▶ Away ◀─ failed, later  while Away, they are told at once
+//!     └────────────────────┴── after a pause: 50 ms, then twice as long each time, at most 2 s
+//! ```
+
+use crate::failure;
+use crate::session::{Session, Target};
+use crate::tail::Tail;
+use contract::BoxFuture;
+use log::LogError;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What is done on a new connection before anybody gets it.
+pub(crate) type Prepare = Box<dyn Fn(Arc<Session>) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
+
+#[derive(Clone)]
+enum State {
+    Connecting,
+    Up(Arc<Session>),
+    Away(Arc<io::Error>),
+}
+
+/// A connection that is kept as long as this lives.
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    keeping: JoinHandle<()>,
+}
+
+impl Link {
+    /// Begins to keep a connection to `target`.
+    pub(crate) fn keep(target: Target, tail: Option<Arc<Tail>>, prepare: Prepare) -> Self {
+        let (state, watched) = watch::channel(State::Connecting);
+        let runtime = target.runtime.clone();
+        let keeping = runtime.spawn(async move {
+            let mut pause = PAUSE_MIN;
+            loop {
+                match connect(&target, tail.clone(), &prepare).await {
+                    Ok(session) => {
+                        pause = PAUSE_MIN;
+                        state.send_replace(State::Up(Arc::clone(&session)));
+                        session.ended().await;
+                        state.send_replace(State::Connecting);
+                    }
+                    Err(error) => {
+                        if !matches!(*state.borrow(), State::Away(_)) {
+                            tracing::warn!(%error, "PostgreSQL cannot be reached; trying again until it can");
+                        }
+                        state.send_replace(State::Away(cause(error)));
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(PAUSE_MAX);
+                    }
+                }
+            }
+        });
+        Self { state: watched, keeping }
+    }
+
+    /// The connection, once it is there; [`LogError::Unavailable`] while it cannot be made.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, LogError> {
+        let mut state = self.state.clone();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(session) if !session.is_closed() => return Ok(Arc::clone(session)),
+                State::Away(error) => return Err(LogError::Unavailable(Arc::clone(error))),
+                State::Up(_) | State::Connecting => {}
+            }
+            if state.changed().await.is_err() {
+                return Err(failure::silent());
+            }
+        }
+    }
+
+    /// Why there is no connection, where there is none and an attempt has failed.
+    pub(crate) fn trouble(&self) -> Option<Arc<io::Error>> {
+        match &*self.state.borrow() {
+            State::Away(error) => Some(Arc::clone(error)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.keeping.abort();
+    }
+}
+
+async fn connect(target: &Target, tail: Option<Arc<Tail>>, prepare: &Prepare) -> Result<Arc<Session>, LogError> {
+    let session = target.connect(tail).await?;
+    prepare(Arc::clone(&session)).await?;
+    Ok(session)
+}
+
+fn cause(error: LogError) -> Arc<io::Error> {
+    match error {
+        LogError::Unavailable(cause) | LogError::Io(cause) => cause,
+        other => Arc::new(io::Error::other(other)),
+    }
+}

@@ -1,0 +1,95 @@
+//! Migrations: the schema is brought to what this program knows, once, whoever comes first.
+//!
+//! - All that are missing run in one transaction, under an advisory lock: of several that open at once one migrates and
+//!   the others find it done.
+//! - A database that is newer than the program is refused; a migration never changes once it was released.
+//! - They run as the owner. A role without rights finds the schema there and only looks at its version.
+
+use crate::failure::refused;
+use crate::session::{Session, Target};
+use log::LogError;
+
+/// In order; a migration's version is its place, from 1.
+const MIGRATIONS: [(&str, &str); 3] = [
+    ("tables", include_str!("../migrations/0001_tables.sql")),
+    ("functions", include_str!("../migrations/0002_functions.sql")),
+    ("immutability", include_str!("../migrations/0003_immutability.sql")),
+];
+
+/// The version this program knows.
+const LATEST: i32 = MIGRATIONS.len() as i32;
+
+/// Brings the schema of `target` to the latest version, as `owner`.
+pub(crate) async fn migrate(target: &Target, owner: &Target) -> Result<(), LogError> {
+    let session = target.connect(None).await?;
+    check_server(&session).await?;
+    if version(&session, target).await? < LATEST {
+        let owning = owner.connect(None).await?;
+        bring_up(&owning, owner).await?;
+        if version(&session, target).await? < LATEST {
+            return Err(refused("the schema was migrated, but this role cannot see it; run roles.sql"));
+        }
+    }
+    Ok(())
+}
+
+/// What the engine cannot do without.
+async fn check_server(session: &Session) -> Result<(), LogError> {
+    let asked = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')";
+    let row = session.row(asked, &[]).await?;
+    let (version, encoding): (i32, String) = row.map_or((0, String::new()), |row| (row.get(0), row.get(1)));
+    if version < 140_000 {
+        return Err(refused("PostgreSQL 14 or later is needed"));
+    }
+    if encoding != "UTF8" {
+        return Err(refused(format!("the database's encoding is {encoding}; make one with UTF8")));
+    }
+    Ok(())
+}
+
+/// The version the database has, 0 where it has none yet; one from the future is refused.
+async fn version(session: &Session, target: &Target) -> Result<i32, LogError> {
+    let table = format!("{}.migrations", target.schema);
+    let there = session.row("SELECT to_regclass($1::text) IS NOT NULL", &[&table]).await?;
+    if !there.is_some_and(|row| row.get(0)) {
+        return Ok(0);
+    }
+    let row = session.row("SELECT coalesce(max(version), 0) FROM migrations", &[]).await?;
+    let version = row.map_or(0, |row| row.get(0));
+    match version > LATEST {
+        true => Err(refused(format!(
+            "the database is at version {version}, this program knows {LATEST}: it was used by a newer broker; run that one"
+        ))),
+        false => Ok(version),
+    }
+}
+
+/// Runs what is missing, in one transaction under a lock.
+async fn bring_up(session: &Session, target: &Target) -> Result<(), LogError> {
+    session.run("BEGIN; SELECT pg_advisory_xact_lock(1163282770, 0)").await?;
+    let schema = &target.schema;
+    let made = session
+        .run(&format!(
+            "DO $$ BEGIN IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF; END $$; \
+             SET LOCAL search_path = {schema}, pg_temp; \
+             CREATE TABLE IF NOT EXISTS migrations ( \
+                 version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(), \
+                 applied_by text NOT NULL DEFAULT current_user); \
+             COMMENT ON TABLE migrations IS 'What was done to this schema; a broker refuses one newer than itself.'"
+        ))
+        .await;
+    made.map_err(|error| match error {
+        LogError::Io(cause) => refused(format!(
+            "the schema {schema} is not there or not complete, and this role cannot make it ({cause}); give an owner's \
+             URL, or start the broker once as the owner"
+        )),
+        other => other,
+    })?;
+    let from = version(session, target).await?;
+    for ((name, text), version) in MIGRATIONS.iter().zip(1..).skip(usize::try_from(from).unwrap_or_default()) {
+        session.run(text).await?;
+        session.run(&format!("INSERT INTO migrations (version, name) VALUES ({version}, '{name}')")).await?;
+        tracing::info!(version, name, "migrated the log's schema");
+    }
+    session.run("SELECT grant_rights(); COMMIT").await
+}

@@ -1,0 +1,205 @@
+//! Reading: pages of records, one statement each.
+//!
+//! - A page stops at its most records and, by a running sum, at its most bytes: a body that will not be given is not
+//!   fetched.
+//! - Removal takes a topic's beginning, so a read that finds the next sequence has missed nothing. Only one that does not
+//!   asks whether it starts in what was removed; it asks afterwards, when it can only be told more.
+
+use crate::failure::refused;
+use crate::row::{self, Stamp, number};
+use crate::session::Session;
+use contract::{Segment, Sequence, Timestamp};
+use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
+use uuid::Uuid;
+
+/// Most records of one statement; a longer read is made of several.
+const PAGE_RECORDS: usize = 2048;
+
+/// A page: `$1` (and `$2`) say behind what, `$3` the most records, `$4` the most bytes, `$5` whether the first record is
+/// given however large.
+macro_rules! page {
+    ($order:literal, $from:literal) => {
+        concat!(
+            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body FROM (",
+            "SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes FROM (",
+            $from,
+            " ORDER BY ",
+            $order,
+            " LIMIT $3) AS candidates WINDOW w AS (ORDER BY ",
+            $order,
+            " ROWS UNBOUNDED PRECEDING)) AS measured WHERE bytes <= $4 OR ($5 AND nth = 1) ORDER BY ",
+            $order
+        )
+    };
+}
+
+const ALL: &str = page!("position", "SELECT * FROM records WHERE position > $1 AND $2::bigint IS NOT NULL");
+const TOPIC: &str = page!(
+    "sequence",
+    "SELECT event_id AS position, topic_number, topic_seq AS sequence, stored_at, id, aggregate_key, aggregate_seq, \
+     facets, body FROM events WHERE topic_number = $2 AND topic_seq > $1"
+);
+const ENTRIES: &str = page!(
+    "sequence",
+    "SELECT position, 0::bigint AS topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body \
+     FROM entries WHERE sequence > $1 AND $2::bigint IS NOT NULL"
+);
+const AGGREGATE: &str =
+    page!("aggregate_seq", "SELECT * FROM records WHERE aggregate_key = $2::uuid AND aggregate_seq > $1");
+
+const REMOVED: &str = "SELECT through FROM removals WHERE topic_number = $1";
+
+macro_rules! header {
+    ($rest:literal) => {
+        concat!(
+            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM records ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = header!("WHERE id = $1 ORDER BY position LIMIT 1");
+const BY_AGGREGATE: &str = header!("WHERE aggregate_key = $1 ORDER BY aggregate_seq DESC LIMIT 1");
+const BY_TIME: &str = header!(
+    "WHERE position = least(first_since('events', 'event_id', NULL, $1), first_since('entries', 'position', NULL, $1))"
+);
+const EVENT_BY_TIME: &str = header!(
+    "WHERE position = (SELECT event_id FROM events WHERE topic_number = $1 \
+     AND topic_seq = first_since('events', 'topic_seq', $1, $2))"
+);
+const ENTRY_BY_TIME: &str = header!("WHERE position = first_since('entries', 'position', NULL, $1)");
+
+/// The ends of a topic: first sequence and time, last sequence and time.
+const EVENT_ENDS: &str = "SELECT first.topic_seq, first.stored_at, last.topic_seq, last.stored_at FROM \
+    (SELECT topic_seq, stored_at FROM events WHERE topic_number = $1 ORDER BY topic_seq LIMIT 1) AS first, \
+    (SELECT topic_seq, stored_at FROM events WHERE topic_number = $1 ORDER BY topic_seq DESC LIMIT 1) AS last";
+const ENTRY_ENDS: &str = "SELECT first.sequence, first.stored_at, last.sequence, last.stored_at FROM \
+    (SELECT sequence, stored_at FROM entries ORDER BY sequence LIMIT 1) AS first, \
+    (SELECT sequence, stored_at FROM entries ORDER BY sequence DESC LIMIT 1) AS last";
+
+/// Records of `range`, up to `limit`.
+pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
+    let mut given: Vec<Record> = Vec::new();
+    let mut bytes_left = limit.bytes;
+    loop {
+        let behind = given.last().map_or(start(range), |last| place(range, &last.header));
+        let most = limit.records.max(1).saturating_sub(given.len()).min(PAGE_RECORDS);
+        if most == 0 {
+            return Ok(given);
+        }
+        let page = page(session, range, behind, (most, bytes_left, given.is_empty())).await?;
+        if let Range::Topic(topic, _) = range
+            && !goes_on(&page, behind)
+            && let Some(removed) = removed(session, topic).await?.filter(|removed| removed.get() > behind)
+        {
+            // What was read before it was removed is whole; the next read is told.
+            return if given.is_empty() { Err(LogError::Trimmed(removed.next())) } else { Ok(given) };
+        }
+        let whole = page.len() == most;
+        for record in page {
+            bytes_left = bytes_left.saturating_sub(record.body.len());
+            given.push(record);
+        }
+        if !whole {
+            return Ok(given);
+        }
+    }
+}
+
+/// What a range starts behind.
+fn start(range: Range) -> u64 {
+    match range {
+        Range::All(position) => position.get(),
+        Range::Topic(_, sequence) => sequence.get(),
+        Range::Aggregate(_, sequence) => sequence.get(),
+    }
+}
+
+/// The number of a record in the order of `range`.
+fn place(range: Range, header: &Header) -> u64 {
+    match range {
+        Range::All(_) => header.position.get(),
+        Range::Topic(..) => header.sequence.get(),
+        Range::Aggregate(..) => {
+            header.facets.and_then(|facets| facets.aggregate).map_or(0, |mark| mark.sequence.get())
+        }
+    }
+}
+
+/// Whether a page of a topic begins right behind `behind`.
+fn goes_on(page: &[Record], behind: u64) -> bool {
+    page.first().is_some_and(|first| first.header.sequence.get().checked_sub(1) == Some(behind))
+}
+
+async fn page(
+    session: &Session,
+    range: Range,
+    behind: u64,
+    (most, bytes, at_least_one): (usize, usize, bool),
+) -> Result<Vec<Record>, LogError> {
+    let behind = number(behind);
+    let most = number(most as u64);
+    let bytes = number(bytes as u64);
+    let rows = match range {
+        Range::All(_) => session.rows(ALL, &[&behind, &0_i64, &most, &bytes, &at_least_one]).await?,
+        Range::Topic(TopicNumber::LEDGER, _) => {
+            session.rows(ENTRIES, &[&behind, &0_i64, &most, &bytes, &at_least_one]).await?
+        }
+        Range::Topic(topic, _) => {
+            session.rows(TOPIC, &[&behind, &i64::from(topic.0), &most, &bytes, &at_least_one]).await?
+        }
+        Range::Aggregate(key, _) => {
+            let key = Uuid::from_u128(key);
+            session.rows(AGGREGATE, &[&behind, &key, &most, &bytes, &at_least_one]).await?
+        }
+    };
+    rows.iter().map(row::record).collect()
+}
+
+/// The last sequence removed of `topic`.
+async fn removed(session: &Session, topic: TopicNumber) -> Result<Option<Sequence>, LogError> {
+    let row = session.row(REMOVED, &[&i64::from(topic.0)]).await?;
+    Ok(row.map(|row| Sequence(row.get::<_, i64>(0).unsigned_abs())))
+}
+
+/// The header of the one record `what` describes.
+pub(crate) async fn find(session: &Session, what: Find) -> Result<Option<Header>, LogError> {
+    let row = match what {
+        Find::Id(0) => None,
+        Find::Id(id) => session.row(BY_ID, &[&Uuid::from_u128(id)]).await?,
+        Find::Aggregate(key) => session.row(BY_AGGREGATE, &[&Uuid::from_u128(key)]).await?,
+        Find::Time(None, time) => session.row(BY_TIME, &[&Stamp::nearest(time)]).await?,
+        Find::Time(Some(TopicNumber::LEDGER), time) => session.row(ENTRY_BY_TIME, &[&Stamp::nearest(time)]).await?,
+        Find::Time(Some(topic), time) => {
+            session.row(EVENT_BY_TIME, &[&i64::from(topic.0), &Stamp::nearest(time)]).await?
+        }
+    };
+    row.as_ref().map(row::header).transpose()
+}
+
+/// All of a topic is one segment, at `location`.
+pub(crate) async fn segment(
+    session: &Session,
+    topic: TopicNumber,
+    location: &str,
+) -> Result<Option<Segment>, LogError> {
+    let row = match topic {
+        TopicNumber::LEDGER => session.row(ENTRY_ENDS, &[]).await?,
+        _ => session.row(EVENT_ENDS, &[&i64::from(topic.0)]).await?,
+    };
+    let Some(row) = row else { return Ok(None) };
+    let sequence = |at: usize| Sequence(row.get::<_, i64>(at).unsigned_abs());
+    let time = |at: usize| Timestamp::from_millis(row.get::<_, Stamp>(at).millis());
+    let (start_sequence, end_sequence) = (sequence(0), sequence(2));
+    let amount = end_sequence.get().checked_sub(start_sequence.get());
+    let amount = amount.ok_or_else(|| refused("a topic ends before it begins"))? + 1;
+    Ok(Some(Segment {
+        location: location.to_owned(),
+        start_sequence,
+        start_time: time(1),
+        end_sequence,
+        end_time: time(3),
+        amount,
+        created_at: time(1),
+    }))
+}
