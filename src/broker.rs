@@ -5,7 +5,7 @@ use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::Ledger;
-use crate::logs::{LogFailure, Logs, Roots, Settings};
+use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -32,6 +32,8 @@ pub struct Broker {
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
     filter_failures: AtomicU64,
+    /// Held as long as the tables are used.
+    _tables: Option<TablesFolder>,
 }
 
 /// Why a broker did not open.
@@ -66,8 +68,17 @@ impl Broker {
                 let state = config.storage.path.join("state");
                 Self::on_log(config, Arc::new(log), Some(state), clock).await
             }
-            Engine::Database => Err(OpenError::Log(LogError::Io(Arc::new(std::io::Error::other("soon"))))),
+            Engine::Database => Self::on_database(config, clock).await,
         }
+    }
+
+    /// A broker on the database the configuration names. Its tables lie in a folder of its own below `storage.path`, or
+    /// in memory where that is empty.
+    async fn on_database(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let (log, tables) = logs::open_database(&config.storage).await?;
+        let state = tables.as_ref().map(|tables| tables.state());
+        let broker = Self::on_log(config, Arc::new(log), state, clock).await?;
+        Ok(Self { _tables: tables, ..broker })
     }
 
     /// A broker on a log that is open already; its tables go to `state`, or stay in memory.
@@ -82,8 +93,9 @@ impl Broker {
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
         let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
-        let sessions = Arc::new(Sessions::new(true));
-        let broker = Self { logs, policy, clock, sessions, filter_failures: AtomicU64::new(0) };
+        let is_alone = !logs.default_ledger().log().is_shared();
+        let sessions = Arc::new(Sessions::new(is_alone));
+        let broker = Self { logs, policy, clock, sessions, filter_failures: AtomicU64::new(0), _tables: None };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);

@@ -60,9 +60,14 @@ pub struct PostgresLog {
     remover: Remover,
     /// What segments say of where they lie.
     location: String,
+    identity: String,
     warnings: Vec<String>,
     _follower: Follower,
 }
+
+/// When the log was made, in microseconds, as hexadecimal digits: no two logs share a moment, and a copy keeps it.
+const IDENTITY: &str =
+    "SELECT to_hex((extract(epoch FROM applied_at) * 1000000)::bigint) FROM migrations WHERE version = 1";
 
 impl PostgresLog {
     /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
@@ -84,6 +89,7 @@ impl PostgresLog {
             next_reader: AtomicUsize::new(0),
             remover: Remover::new(maintenance),
             location: format!("postgres:{}", options.schema),
+            identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
             warnings: rights::warnings(&session).await?,
             _follower: Follower::start(target.clone(), &tail, &format!("event_broker.{}", options.schema)),
             tail,
@@ -95,6 +101,12 @@ impl PostgresLog {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    /// Tells this log from others, wherever it is moved: letters and digits.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Why nothing can be appended just now; `None` while something can.
@@ -144,5 +156,9 @@ impl Log for PostgresLog {
 
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move { self.remover.remove(topic, through).await })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 }

@@ -8,14 +8,17 @@
 use super::appender::Turn;
 use contract::{Error, Kind, Position};
 use log::Record;
+use std::pin::Pin;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::Sleep;
 
 /// The log is asked again after this long at first; every time twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// And at least this often.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Commands under way wait this long for the server before they are told that their outcome is not known.
+/// The log has this long to answer, each time it is asked.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Commands under way wait about this long for the server before they are told that their outcome is not known.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_AFTER_SECONDS: u32 = 2;
 
@@ -23,7 +26,7 @@ const RETRY_AFTER_SECONDS: u32 = 2;
 pub(super) struct Away {
     /// What new commands are told.
     refusal: Error,
-    next_try: Instant,
+    next_try: Pin<Box<Sleep>>,
     patience: Patience,
     /// An append whose records are stored, all of them, or are not.
     turn: Turn,
@@ -37,18 +40,22 @@ pub(super) struct Away {
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
     wait: Duration,
-    /// When those that wait are told that nothing is known.
-    until: Instant,
+    /// How long those that wait have waited.
+    waited: Duration,
 }
 
 impl Patience {
-    fn new() -> Self {
-        Self { wait: FIRST_WAIT, until: Instant::now() + PATIENCE }
-    }
+    const NEW: Self = Self { wait: FIRST_WAIT, waited: Duration::ZERO };
 
     /// Whether those that wait have waited long enough.
     pub(super) fn is_over(self) -> bool {
-        Instant::now() >= self.until
+        self.waited >= PATIENCE
+    }
+
+    /// The next wait is twice as long.
+    fn grow(&mut self, answer: Duration) {
+        self.waited += self.wait + answer;
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
     }
 }
 
@@ -57,8 +64,9 @@ impl Away {
     /// written since.
     pub(super) fn new(refusal: Error, (turn, unsure): (Turn, Vec<Record>), patience: Option<Patience>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
-        let patience = patience.unwrap_or_else(Patience::new);
-        Self { refusal, next_try: Instant::now() + patience.wait, patience, turn, unsure, found: Some(0) }
+        let patience = patience.unwrap_or(Patience::NEW);
+        let next_try = Box::pin(tokio::time::sleep(patience.wait));
+        Self { refusal, next_try, patience, turn, unsure, found: Some(0) }
     }
 
     /// How long it has been going on.
@@ -72,17 +80,17 @@ impl Away {
     }
 
     /// Ends when the log is to be asked again; never where it is not away.
-    pub(super) async fn next_try(away: Option<&Self>) {
+    pub(super) async fn next_try(away: Option<&mut Self>) {
         match away {
-            Some(away) => tokio::time::sleep_until(away.next_try).await,
+            Some(away) => away.next_try.as_mut().await,
             None => std::future::pending().await,
         }
     }
 
-    /// The log was asked: the next time is later.
-    pub(super) fn tried(&mut self) {
-        self.patience.wait = (self.patience.wait * 2).min(LONGEST_WAIT);
-        self.next_try = Instant::now() + self.patience.wait;
+    /// The log was asked and took so long to answer; the next time is later.
+    pub(super) fn tried(&mut self, answer: Duration) {
+        self.patience.grow(answer);
+        self.next_try = Box::pin(tokio::time::sleep(self.patience.wait));
     }
 
     /// The next records behind the last durable one are these.
@@ -128,8 +136,8 @@ mod tests {
         numbers.map(record).collect()
     }
 
-    #[test]
-    fn an_append_is_stored_only_if_all_of_it_is_found_where_it_belongs() {
+    #[tokio::test]
+    async fn an_append_is_stored_only_if_all_of_it_is_found_where_it_belongs() {
         let ours = || records(5..=7, "ours");
         for (name, pages, stored) in [
             ("nothing came", vec![], None),
@@ -146,10 +154,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_an_append_under_way_nothing_is_stored() {
+    #[tokio::test]
+    async fn without_an_append_under_way_nothing_is_stored() {
         let mut away = Away::new(Away::unknown(), (Turn::default(), Vec::new()), None);
         away.compare(&records(5..=7, "theirs"));
         assert_eq!(away.stored(), None);
+    }
+
+    #[test]
+    fn patience_ends_whether_the_server_refuses_or_is_silent() {
+        for answer in [Duration::ZERO, ANSWER_MAX] {
+            let (mut patience, mut tries) = (Patience::NEW, 0);
+            while !patience.is_over() {
+                patience.grow(answer);
+                tries += 1;
+            }
+            assert!(patience.waited < PATIENCE + LONGEST_WAIT + ANSWER_MAX, "{answer:?}");
+            assert!(tries > 5, "{answer:?}");
+        }
     }
 }

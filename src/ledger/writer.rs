@@ -15,7 +15,7 @@
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
 use super::appender::{Appended, Appender, Turn};
-use super::away::{Away, Patience};
+use super::away::{ANSWER_MAX, Away, Patience};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
 use super::decision::{Decision, Overlay};
@@ -26,6 +26,7 @@ use contract::{Error, Kind, Position};
 use log::{Log, LogError, Record, TopicNumber};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
@@ -86,7 +87,7 @@ impl Writer {
                     }
                 }
                 moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
-                () = Away::next_try(self.away.as_ref()), if self.away.is_some() => self.try_again().await,
+                () = Away::next_try(self.away.as_mut()), if self.away.is_some() => self.try_again().await,
             }
         };
         self.finish(closing).await;
@@ -250,12 +251,13 @@ impl Writer {
 
     /// Looks whether the log's server is back; if so, what was under way goes on.
     async fn try_again(&mut self) {
-        let outcome = self.catch_up().await;
-        self.away.iter_mut().for_each(Away::tried);
+        let outcome = tokio::time::timeout(ANSWER_MAX, self.catch_up()).await;
+        let answer = if outcome.is_ok() { Duration::ZERO } else { ANSWER_MAX };
+        self.away.iter_mut().for_each(|away| away.tried(answer));
         match outcome {
-            Ok(()) => self.come_back(),
-            Err(LogError::Unavailable(_)) => self.refuse_impatient(),
-            Err(error) => self.fail(unavailable(error)),
+            Ok(Ok(())) => self.come_back(),
+            Ok(Err(LogError::Unavailable(_))) | Err(_) => self.refuse_impatient(),
+            Ok(Err(error)) => self.fail(unavailable(error)),
         }
     }
 
@@ -299,7 +301,7 @@ impl Writer {
     async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
         while !self.waiting.is_empty() {
             if self.away.is_some() {
-                Away::next_try(self.away.as_ref()).await;
+                Away::next_try(self.away.as_mut()).await;
                 self.try_again().await;
             } else {
                 let appended = self.appender.appended.recv().await;

@@ -9,9 +9,11 @@
 //! How a topic comes to live in a side log is `topics`' business.
 
 mod chore;
+mod database;
 mod location;
 
 pub(crate) use chore::keep;
+pub(crate) use database::{TablesFolder, open_database};
 pub(crate) use location::Roots;
 
 use crate::clock::Clock;

@@ -1,7 +1,7 @@
 //! Consumers and groups: filters, sessions, offsets, and what of them survives.
 
 use crate::overload::Gated;
-use crate::scenario::{check, subject_type_id, topic_id, type_id};
+use crate::scenario::{check, check_alone, subject_type_id, topic_id, type_id};
 use contract::{
     AggregateRead, AggregateSequence, Consumer, EventBroker, EventPage, Kind, NewConsumer, NewEvent, NewEventType,
     Offset, Position, Result, Sequence, Timestamp, limits,
@@ -28,6 +28,11 @@ const EVENTS: &str = r#"
 
 fn with_events(text: &str) {
     check(&format!("{EVENTS}{text}"));
+}
+
+/// Where nobody else serves polls, sessions end to the millisecond.
+fn alone_with_events(text: &str) {
+    check_alone(&format!("{EVENTS}{text}"));
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn a_consumer_that_breaks_a_rule_is_refused_and_leaves_nothing() {
 
 #[test]
 fn a_session_ends_on_time_and_begins_anew_with_every_poll_and_commit() {
-    with_events(
+    alone_with_events(
         "
         consumer c topic=orders session=PT30S  -> created
         session c                              -> seen 0 expires 30000
@@ -121,7 +126,7 @@ fn a_session_ends_on_time_and_begins_anew_with_every_poll_and_commit() {
 
 #[test]
 fn a_session_survives_a_restart_and_lasts_at_most_a_third_longer_for_it() {
-    with_events(
+    alone_with_events(
         "
         consumer c topic=orders session=PT30S  -> created
         advance 9999

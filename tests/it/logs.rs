@@ -1,6 +1,6 @@
 //! Topics in logs of their own: where they lie, what they keep, what a crash or a failure of one does to the others.
 
-use crate::scenario::{check, subject_type_id, topic_id, type_id};
+use crate::scenario::{check_alone, subject_type_id, topic_id, type_id};
 use contract::{
     Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Read, Registered, Result,
     Sequence, StoredEvent, Timestamp, Topic, TopicId,
@@ -98,7 +98,7 @@ async fn the_sample_topic_of_seed_000_works_as_written_whatever_the_default_log_
 
 #[test]
 fn a_topic_in_files_of_its_own_keeps_every_promise_of_the_default_log() {
-    check(
+    check_alone(
         r#"
         topic orders window=PT1H streaming={"type":"file","location":"file://a/b"} -> created
         topic orders window=PT1H streaming={"type":"file","location":"file://a/b"} -> unchanged
@@ -141,7 +141,7 @@ fn a_topic_in_files_of_its_own_keeps_every_promise_of_the_default_log() {
 
 #[test]
 fn retention_runs_in_every_log() {
-    check(
+    check_alone(
         r#"
         topic brief window=PT10M streaming={"location":"file://brief","retention":"PT1H"} -> created
         topic long streaming={"location":"file://brief"} -> created
@@ -169,7 +169,7 @@ fn retention_runs_in_every_log() {
 
 #[test]
 fn a_memory_log_begins_again_behind_every_sequence_it_may_have_given() {
-    check(
+    check_alone(
         r#"
         topic brief streaming={"type":"memory","location":"x"} -> created
         topic other streaming={"type":"memory","location":"x"} -> created
@@ -203,7 +203,7 @@ fn a_memory_log_begins_again_behind_every_sequence_it_may_have_given() {
 
 #[test]
 fn locations_that_lie_within_each_other_are_refused_and_equal_ones_share_a_log() {
-    check(
+    check_alone(
         r#"
         topic a streaming={"type":"file","location":"file://x/y"}   -> created
         topic b streaming={"type":"file","location":"./x//y/"}      -> created
@@ -225,7 +225,7 @@ fn locations_that_lie_within_each_other_are_refused_and_equal_ones_share_a_log()
 
 #[test]
 fn a_batch_over_several_logs_is_decided_by_each_of_them() {
-    check(
+    check_alone(
         r#"
         topic here                                              -> created
         topic there streaming={"location":"file://there"}       -> created

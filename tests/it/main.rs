@@ -29,6 +29,7 @@ mod publishing;
 mod reading;
 mod registry;
 mod retention;
+mod several;
 mod tables;
 mod tidy;
 mod versions;

@@ -1,6 +1,6 @@
 //! Topics and event types: registering, describing, listing, declaring.
 
-use crate::scenario::{check, check_with, topic_id, type_id};
+use crate::scenario::{check, check_alone, check_with, topic_id, type_id};
 use contract::{NewEventType, NewTopic};
 use event_broker::config::Types;
 use event_broker::{Config, Route, Unregistered};
@@ -68,7 +68,7 @@ fn a_topic_can_be_changed_where_numbering_does_not_rest_on_it() {
 
 #[test]
 fn a_topic_that_asks_for_a_log_that_cannot_be_is_refused() {
-    check(
+    check_alone(
         r#"
         topic a streaming=false                                -> VALIDATION_ERROR /streaming
         topic a streaming={"type":"database"}                  -> VALIDATION_ERROR /streaming/type

@@ -22,6 +22,7 @@ use contract::{
 };
 use event_broker::{Broker, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
+use log_postgres::testing::Server as PostgreSql;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io;
@@ -37,8 +38,17 @@ pub(crate) fn check(text: &str) {
 
 /// Runs a scenario on every engine, with a configuration of its own.
 pub(crate) fn check_with(config: &Config, text: &str) {
+    check_on(&[Engine::Memory, Engine::File, Engine::Database], config, text);
+}
+
+/// Runs a scenario on the engines a topic may leave for a log of its own.
+pub(crate) fn check_alone(text: &str) {
+    check_on(&[Engine::Memory, Engine::File], &Config::default(), text);
+}
+
+fn check_on(engines: &[Engine], config: &Config, text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for engine in [Engine::Memory, Engine::File] {
+    for engine in engines.iter().copied() {
         runtime.block_on(async {
             let mut world = World::new(engine, config.clone()).await;
             for (number, line) in text.lines().enumerate() {
@@ -67,6 +77,7 @@ pub(crate) fn subject_type_id(name: &str) -> SubjectTypeId {
 enum Engine {
     Memory,
     File,
+    Database,
 }
 
 struct World {
@@ -75,6 +86,7 @@ struct World {
     clock: Arc<ManualClock>,
     memory: Arc<MemoryLog>,
     folder: TempDir,
+    database: Option<String>,
     broker: Option<Broker>,
     /// Consumers by the names the text gives them.
     consumers: Mutex<BTreeMap<String, Uuid>>,
@@ -119,6 +131,7 @@ impl World {
             clock: Arc::new(ManualClock::at(1_764_763_200_000)),
             memory: Arc::new(MemoryLog::new()),
             folder: TempDir::new().unwrap(),
+            database: (engine == Engine::Database).then(|| PostgreSql::shared().create_database()),
             broker: None,
             consumers: Mutex::default(),
         };
@@ -140,6 +153,13 @@ impl World {
                 let retention_days = config.storage.retention_days;
                 // Small segments, so that every scenario crosses a few.
                 config.storage = Storage { segment_bytes: 2000, retention_days, ..Storage::folder(self.folder.path()) };
+                Broker::open_at(config, clock).await
+            }
+            Engine::Database => {
+                let mut config = self.config.clone();
+                let retention_days = config.storage.retention_days;
+                let url = self.database.as_deref().unwrap();
+                config.storage = Storage { retention_days, ..Storage::database(url, self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
         };

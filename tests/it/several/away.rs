@@ -64,9 +64,8 @@ async fn the_database_is_stopped_and_its_connections_are_cut_under_load() {
     let server = start(&address);
     register(&server).await;
     let tally = Arc::new(Tally { enough: AtomicU64::new(u64::MAX), ..Tally::default() });
-    let publishers: Vec<_> = (0..PUBLISHERS)
-        .map(|_| tokio::spawn(publish_on(client(), server.url.clone(), Arc::clone(&tally))))
-        .collect();
+    let publishers: Vec<_> =
+        (0..PUBLISHERS).map(|_| tokio::spawn(publish_on(client(), server.url.clone(), Arc::clone(&tally)))).collect();
     for _ in 0..6 {
         more(&tally.acknowledged, 40).await;
         tokio::task::block_in_place(|| database.kill_connections_to(&address));

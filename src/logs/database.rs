@@ -1,0 +1,70 @@
+//! Opening a log in a database, and this process's own tables of it.
+
+use crate::config::{DatabaseUrl, Storage};
+use log::LogError;
+use log::file::FolderLock;
+use log_postgres::{Options, PostgresLog};
+use std::path::{Path, PathBuf};
+
+/// Most processes that keep tables of the same log below the same folder.
+const TABLES_FOLDERS_MAX: u32 = 64;
+
+/// The folder with this process's tables of a log that other processes have tables of too. Held while it is used.
+pub(crate) struct TablesFolder {
+    path: PathBuf,
+    _lock: FolderLock,
+}
+
+impl TablesFolder {
+    /// The first one below a folder that nobody holds.
+    fn take(below: &Path, log: &str) -> Result<Self, LogError> {
+        for number in 1..=TABLES_FOLDERS_MAX {
+            let path = below.join(format!("tables-{log}-{number}"));
+            match FolderLock::acquire(&path) {
+                Ok(lock) => return Ok(Self { path, _lock: lock }),
+                Err(LogError::Locked(_)) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(LogError::Locked(below.to_owned()))
+    }
+
+    /// Where the tables lie.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path.join("state")
+    }
+}
+
+/// Opens the database that `storage` names, and takes a folder for the tables below `storage.path`; where that is empty
+/// they stay in memory.
+pub(crate) async fn open_database(storage: &Storage) -> Result<(PostgresLog, Option<TablesFolder>), LogError> {
+    let Storage { url, owner_url, maintenance_url, path, .. } = storage;
+    let text = |url: &Option<DatabaseUrl>| url.as_ref().map(|url| url.0.clone());
+    let (owner_url, maintenance_url) = (text(owner_url), text(maintenance_url));
+    let options = Options { owner_url, maintenance_url, ..Options::default() };
+    let log = PostgresLog::open(&text(url).unwrap_or_default(), options).await?;
+    log.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let tables = match path.as_os_str().is_empty() {
+        true => None,
+        false => Some(TablesFolder::take(path, log.identity())?),
+    };
+    Ok((log, tables))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn every_process_has_tables_of_its_own_and_finds_free_ones_again() {
+        let folder = TempDir::new().unwrap();
+        let first = TablesFolder::take(folder.path(), "a1").unwrap();
+        let second = TablesFolder::take(folder.path(), "a1").unwrap();
+        assert_ne!(first.state(), second.state());
+        let freed = first.state();
+        drop(first);
+        assert_eq!(TablesFolder::take(folder.path(), "a1").unwrap().state(), freed);
+        assert_ne!(TablesFolder::take(folder.path(), "b2").unwrap().state(), freed);
+    }
+}
