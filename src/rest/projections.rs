@@ -17,11 +17,13 @@ use contract::{
     Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Registered, Result, StoredEvent,
 };
 use http::{HeaderMap, StatusCode, Uri};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
+/// What does not stand for itself in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// A projection's body, CEL expression and all.
 const DEFINITION: Limit = Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
@@ -161,7 +163,7 @@ fn whole(offset: &Value) -> Result<Offset> {
 }
 
 fn location(name: &str) -> String {
-    format!("/v1/projections/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+    format!("/v1/projections/{}", utf8_percent_encode(name, ESCAPED))
 }
 
 /// `?waitFor=a,b&timeout=s`: what a publisher wants to see applied before it is answered.

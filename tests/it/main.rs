@@ -24,6 +24,7 @@ mod limits;
 mod logs;
 mod model;
 mod overload;
+mod projections;
 mod publishing;
 mod reading;
 mod registry;
