@@ -105,7 +105,7 @@ mod tests {
     use super::super::state::State;
     use super::super::table::Tables;
     use super::*;
-    use contract::{Offset, TopicId};
+    use contract::{NewProjection, Offset, TopicId};
 
     const GROUP: &str = "billing";
 
@@ -115,6 +115,8 @@ mod tests {
 
     fn commit(decision: &mut Decision<'_>, offset: u64) {
         let (group, topic) = (GROUP.to_owned(), topic());
+        let (name, definition) = (format!("p{offset}"), NewProjection::of_log());
+        decision.add_entry(Entry::ProjectionPut { name, definition }).unwrap();
         decision.add_entry(Entry::OffsetCommitted { group, topic, offset: Offset(offset) }).unwrap();
     }
 
@@ -135,18 +137,24 @@ mod tests {
         commit(&mut decision, 2);
         commit(&mut decision, 3);
         assert_eq!((decided(&decision), durable(&state)), (Some(3), None));
+        let is_decided = |decision: &Decision<'_>, name: &str| decision.projections().known(name).is_ok();
+        assert!(is_decided(&decision, "p3"));
         decision.undo(mark);
         assert_eq!(decided(&decision), Some(1));
+        assert!(is_decided(&decision, "p1") && !is_decided(&decision, "p3"));
         let mut decision = Decision::new(&state, &mut overlay, 1);
         commit(&mut decision, 4);
         let records = overlay.take_records();
-        assert_eq!(records.len(), 2);
-        for (record, offset) in records.iter().zip([1, 4]) {
-            state.apply(record);
-            overlay.settled(record);
+        assert_eq!(records.len(), 4);
+        for (pair, offset) in records.chunks(2).zip([1, 4]) {
+            for record in pair {
+                state.apply(record);
+                overlay.settled(record);
+            }
             assert_eq!(durable(&state), Some(offset));
+            assert!(state.parts.projections().get(&format!("p{offset}")).is_some());
             assert_eq!(decided(&Decision::new(&state, &mut overlay, 1)), Some(4));
         }
-        assert!(overlay.layers.readers.is_empty());
+        assert!(overlay.layers.readers.is_empty() && overlay.layers.projections.is_empty());
     }
 }

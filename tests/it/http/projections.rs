@@ -262,9 +262,12 @@ async fn a_batch_waits_for_what_concerns_each_projection() {
     let batch = json!({"events": [event(CREATED, "a"), event(OTHER_TYPE, "b"), event(CREATED, "c")]});
     let waiting = on_its_way(&server, Method::POST, "/v1/events:batch?waitFor=one,other", &batch);
     until_stored(&server, TOPIC, 2).await;
-    checkpoint(&server, "one", 2).await;
-    assert!(!waiting.is_finished());
     checkpoint(&server, "other", 1).await;
+    checkpoint(&server, "one", 1).await;
+    let early = server.post("/v1/events:batch?waitFor=one&timeout=0", &with_ids(&batch)).await;
+    expect_problem(early, 504, "EVENT_BROKER_PROJECTION_TIMEOUT");
+    assert!(!waiting.is_finished());
+    checkpoint(&server, "one", 4).await;
     let (status, outcome) = waiting.await.unwrap();
     assert_eq!((status.as_u16(), &outcome["meta"]["succeeded"]), (207, &json!(3)));
     // Nothing that concerns it: nothing to wait for.
@@ -276,7 +279,16 @@ async fn a_batch_waits_for_what_concerns_each_projection() {
     let late = server.post("/v1/events:batch?waitFor=one&timeout=0", &batch).await;
     let problem = expect_problem(late, 504, "EVENT_BROKER_PROJECTION_TIMEOUT");
     assert!(problem["detail"].as_str().unwrap().contains("is stored"), "{problem}");
-    assert_eq!(server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"], 4);
+    assert_eq!(server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"], 6);
+}
+
+/// A batch whose events have ids, so that it can come again.
+fn with_ids(batch: &Value) -> Value {
+    let mut batch = batch.clone();
+    for (n, event) in batch["events"].as_array_mut().unwrap().iter_mut().enumerate() {
+        event["id"] = json!(format!("7b0b8f0a-3a3c-4f0e-9d5e-00000000000{n}"));
+    }
+    batch
 }
 
 #[tokio::test]
@@ -304,7 +316,9 @@ async fn cloud_events_wait_too() {
 async fn what_waits_for_a_projection_ends_when_the_server_drains() {
     let server = server().await;
     assert_eq!(put(&server, "one", &json!({"topic": TOPIC})).await.0, 201);
+    let before = super::waiting::connections(&server);
     let asking = on_its_way(&server, Method::GET, "/v1/projections/one:wait?offset=1&timeout=30", &Value::Null);
+    super::waiting::wait_for_connections(&server, before + 1).await;
     let publishing = on_its_way(&server, Method::POST, "/v1/events?waitFor=one&timeout=30", &event(CREATED, "a"));
     until_stored(&server, TOPIC, 1).await;
     let began = std::time::Instant::now();
