@@ -175,8 +175,7 @@ fn on_its_way(
     path: &str,
     body: &Value,
 ) -> tokio::task::JoinHandle<(StatusCode, Value)> {
-    let request = server.request(method, path);
-    let request = if body.is_null() { request } else { request.json(body) };
+    let request = server.request(method, path).json(body);
     tokio::spawn(async move { answer(request).await })
 }
 
@@ -317,7 +316,9 @@ async fn what_waits_for_a_projection_ends_when_the_server_drains() {
     let server = server().await;
     assert_eq!(put(&server, "one", &json!({"topic": TOPIC})).await.0, 201);
     let before = super::waiting::connections(&server);
-    let asking = on_its_way(&server, Method::GET, "/v1/projections/one:wait?offset=1&timeout=30", &Value::Null);
+    // On a connection of its own, so that it can be seen to come.
+    let asking = super::client().get(format!("{}/v1/projections/one:wait?offset=1&timeout=30", server.url));
+    let asking = tokio::spawn(async move { answer(asking).await });
     super::waiting::wait_for_connections(&server, before + 1).await;
     let publishing = on_its_way(&server, Method::POST, "/v1/events?waitFor=one&timeout=30", &event(CREATED, "a"));
     until_stored(&server, TOPIC, 1).await;
