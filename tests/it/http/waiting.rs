@@ -29,12 +29,15 @@ async fn an_event_reaches_a_thousand_waiting_polls() {
     }
 }
 
+/// How many descriptors the server has open.
+pub(super) fn connections(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
 /// Waits until so many connections are open on the server's side: then their requests are on the way too.
-async fn wait_for_connections(server: &Server, wanted: usize) {
-    let descriptors = format!("/proc/{}/fd", server.pid());
-    let open = || std::fs::read_dir(&descriptors).unwrap().count();
+pub(super) async fn wait_for_connections(server: &Server, wanted: usize) {
     let give_up = Instant::now() + Duration::from_secs(60);
-    while open() < wanted && Instant::now() < give_up {
+    while connections(server) < wanted && Instant::now() < give_up {
         tokio::task::yield_now().await;
     }
 }

@@ -1,0 +1,47 @@
+//! Where a runner begins: at the view's own checkpoint, at the broker's, or with an empty view.
+
+use super::stop::Stop;
+use super::stopped::Cause;
+use super::{Checkpoint, Project, Runner, RunnerError};
+use crate::retry::jitter;
+use contract::Projection;
+
+impl<P: Project> Runner<P> {
+    /// Where to go on, after clearing what is of another generation; `None` where the order to stop comes first.
+    pub(super) async fn begin(
+        &mut self,
+        projection: &Projection,
+        was_reset: bool,
+        stop: &mut Stop<'_>,
+    ) -> Result<Option<Checkpoint>, RunnerError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let cause = match self.place(projection, was_reset).await {
+                Ok(at) => return Ok(Some(at)),
+                Err(cause) => cause,
+            };
+            let Some(wait) = self.reading.options.apply.wait_after(tries, None, jitter()) else {
+                return Err(RunnerError::View { projection: self.reading.name.clone(), cause });
+            };
+            tracing::warn!(projection = self.reading.name, %cause, tries, "the view does not begin; again");
+            if stop.came_within(wait).await {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn place(&mut self, projection: &Projection, was_reset: bool) -> Result<Checkpoint, Cause> {
+        let generation = projection.generation;
+        let own = self.view.checkpoint().await.map_err(Into::into)?;
+        match own {
+            Some(own) if own.generation == generation => Ok(own),
+            None if !was_reset => Ok(Checkpoint { generation, offset: projection.checkpoint }),
+            _ => {
+                let start = Checkpoint { generation, offset: projection.start };
+                self.view.clear(start).await.map_err(Into::into)?;
+                Ok(start)
+            }
+        }
+    }
+}

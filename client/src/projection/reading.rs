@@ -1,0 +1,157 @@
+//! A projection as its runner sees the broker's side of it: what comes next, and how far it says it is.
+//!
+//! - A broker that is away is waited for; only a refusal for good is passed on.
+//! - A projection of the log does not tell the broker of positions that hold no events: telling is itself a position.
+
+use super::runner::Options;
+use super::stop::{First, Stop};
+use super::{Checkpoint, RunnerError};
+use crate::client::Client;
+use crate::retry::jitter;
+use contract::{
+    Error, Filter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, Read, Registered,
+    Result as Answered, StoredEvent,
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One projection at its broker.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) client: Client,
+    pub(super) name: String,
+    pub(super) definition: NewProjection,
+    pub(super) options: Options,
+}
+
+/// How following the events came to its end.
+pub(super) enum Ended {
+    Stopped,
+    /// Another generation counts now.
+    Reset(Projection),
+}
+
+/// What the broker knows of this view, and since when.
+pub(super) struct Told {
+    pub(super) offset: Offset,
+    pub(super) at: Instant,
+}
+
+/// Events of a topic or of the log.
+pub(super) struct Page {
+    pub(super) items: Vec<StoredEvent>,
+    pub(super) next: Offset,
+}
+
+impl Reading {
+    /// Registers the projection.
+    pub(super) async fn register(&self) -> Answered<Projection> {
+        self.client.put_projection(&self.name, &self.definition).await.map(Registered::into_inner)
+    }
+
+    /// What comes behind `offset`, waited for where there is nothing yet.
+    pub(super) async fn next_page(&self, offset: Offset) -> Answered<Page> {
+        let filter = Filter { cel: self.definition.filter.clone(), ..Filter::default() };
+        let (limit, wait) = (self.options.page_events, self.options.idle.max(Duration::from_secs(1)));
+        match self.definition.topic.clone() {
+            Some(topic) => {
+                let page = self.client.wait(&Read { topic, offset, limit, filter }, wait).await?;
+                Ok(Page { items: page.items, next: page.next_offset })
+            }
+            None => {
+                let read = LogRead { after: Position(offset.get()), limit, filter };
+                let page = self.client.wait_log(&read, wait).await?;
+                // Telling of what follows the last event would itself be a position to tell of.
+                let last = page.items.last().map(|event| Offset(event.position.get()));
+                Ok(Page { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })
+            }
+        }
+    }
+
+    /// What an event counts as.
+    pub(super) fn number_of(&self, event: &StoredEvent) -> Offset {
+        match self.definition.topic {
+            Some(_) => event.sequence.into(),
+            None => Offset(event.position.get()),
+        }
+    }
+
+    /// Nothing came: is the projection still what it was, and does the broker wait for events that are none of its?
+    pub(super) async fn idle(
+        &self,
+        at: &mut Checkpoint,
+        next: Offset,
+        told: &mut Told,
+        stop: &mut Stop<'_>,
+    ) -> Result<Option<Ended>, RunnerError> {
+        at.offset = next;
+        let look = self.patiently(stop, || self.client.projection(&self.name));
+        let Some(now) = look.await? else { return Ok(Some(Ended::Stopped)) };
+        if now.generation != at.generation {
+            return Ok(Some(Ended::Reset(now)));
+        }
+        match now.lag.events {
+            0 => Ok(None),
+            _ => Ok(self.tell(*at, told).await?.map(Ended::Reset)),
+        }
+    }
+
+    /// Tells the broker how far the view is; answers the projection where another generation of it counts now.
+    pub(super) async fn tell(&self, at: Checkpoint, told: &mut Told) -> Result<Option<Projection>, RunnerError> {
+        if at.offset <= told.offset {
+            return Ok(None);
+        }
+        let Checkpoint { generation, offset } = at;
+        let to = NewCheckpoint { offset, expected: None, generation: Some(generation) };
+        told.at = Instant::now();
+        let answer = match self.client.move_checkpoint(&self.name, to).await {
+            Err(error) if error.kind() == Kind::InvalidState => self.client.projection(&self.name).await,
+            answer => answer,
+        };
+        match answer {
+            Ok(now) if now.generation != generation => Ok(Some(now)),
+            Ok(now) => {
+                told.offset = now.checkpoint;
+                Ok(None)
+            }
+            // The view is ahead of what is told; the next time tells of this too.
+            Err(error) if error.kind().is_retryable() => Ok(None),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// The last word before the end.
+    pub(super) async fn end(&self, at: Checkpoint, told: &mut Told) -> Result<Ended, RunnerError> {
+        self.tell(at, told).await?;
+        Ok(Ended::Stopped)
+    }
+
+    /// Asks the broker until it answers; `None` where the order to stop comes first.
+    pub(super) async fn patiently<T, F>(
+        &self,
+        stop: &mut Stop<'_>,
+        ask: impl Fn() -> F,
+    ) -> Result<Option<T>, RunnerError>
+    where
+        F: Future<Output = Answered<T>> + Send,
+    {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let error = match stop.or(ask()).await {
+                First::Stopped => return Ok(None),
+                First::Done(Ok(answer)) => return Ok(Some(answer)),
+                First::Done(Err(error)) if error.kind().is_retryable() => error,
+                First::Done(Err(error)) => return Err(self.refused(error)),
+            };
+            tracing::warn!(projection = self.name, %error, tries, "the broker is away; waiting for it");
+            if stop.came_within(self.options.apply.wait(tries, None, jitter())).await {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn refused(&self, error: Error) -> RunnerError {
+        RunnerError::Broker { projection: self.name.clone(), error }
+    }
+}

@@ -1,0 +1,162 @@
+//! The runner: reads, applies, tells the broker, and begins again when the projection was reset.
+//!
+//! ```text
+//!   register ──▶ begin ──▶ read a page ──▶ apply each ──▶ tell the broker ──┐
+//!                  ▲        ▲   (waits where there is none)                  │
+//!                  │        └────────────────────────────────────────────────┘
+//!                  └── another generation counts now
+//! ```
+//!
+//! - Asked to stop, it finishes the event it is at, tells the broker, and ends.
+
+use super::reading::{Ended, Page, Reading, Told};
+use super::stop::{First, Stop};
+use super::{Checkpoint, Project, RunnerError};
+use crate::client::Client;
+use crate::retry::{Retry, jitter};
+use contract::{NewProjection, Offset, StoredEvent, limits};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How a runner works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How often an event is tried that the view does not take, and how long between tries.
+    pub apply: Retry,
+    /// Most events in a page.
+    pub page_events: usize,
+    /// How long it waits for events before it looks whether the projection was reset; whole seconds, at least one.
+    pub idle: Duration,
+    /// How long the broker is left in the dark at most while a page is applied.
+    pub tell_every: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            apply: Retry { tries_max: 5, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(10) },
+            page_events: limits::READ_EVENTS_MAX,
+            idle: Duration::from_secs(2),
+            tell_every: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Keeps one view up to date.
+#[derive(Debug)]
+pub struct Runner<P> {
+    pub(super) reading: Reading,
+    pub(super) view: P,
+}
+
+impl<P: Project> Runner<P> {
+    /// A runner of the projection of this name, which is registered when it begins.
+    pub fn new(client: Client, name: impl Into<String>, definition: NewProjection, view: P) -> Self {
+        Self { reading: Reading { client, name: name.into(), definition, options: Options::default() }, view }
+    }
+
+    /// The same, working so.
+    #[must_use]
+    pub const fn with(mut self, options: Options) -> Self {
+        self.reading.options = options;
+        self
+    }
+
+    /// The view.
+    pub const fn view(&self) -> &P {
+        &self.view
+    }
+
+    /// Keeps the view up to date until `stop` ends. One projection, one runner: several of them are tasks of their own,
+    /// and one that fails leaves the others running.
+    pub async fn run(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), RunnerError> {
+        let mut stop = Stop::new(stop);
+        let registered = self.reading.patiently(&mut stop, || self.reading.register());
+        let Some(mut projection) = registered.await? else { return Ok(()) };
+        let mut was_reset = false;
+        loop {
+            let begun = self.begin(&projection, was_reset, &mut stop).await?;
+            let Some(at) = begun else { return Ok(()) };
+            match self.follow(at, projection.checkpoint, &mut stop).await? {
+                Ended::Stopped => return Ok(()),
+                Ended::Reset(now) => projection = now,
+            }
+            was_reset = true;
+        }
+    }
+
+    /// Applies what comes behind `at`.
+    async fn follow(&mut self, mut at: Checkpoint, told: Offset, stop: &mut Stop<'_>) -> Result<Ended, RunnerError> {
+        let mut told = Told { offset: told, at: Instant::now() };
+        // A view may have come further than the broker knows: it was killed before it told.
+        if let Some(now) = self.reading.tell(at, &mut told).await? {
+            return Ok(Ended::Reset(now));
+        }
+        loop {
+            let next = self.reading.patiently(stop, || self.reading.next_page(at.offset));
+            let Some(page) = next.await? else { return Ok(Ended::Stopped) };
+            let ended = match page.items.is_empty() {
+                true => self.reading.idle(&mut at, page.next, &mut told, stop).await?,
+                false => self.apply_page(&mut at, page, &mut told, stop).await?,
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    async fn apply_page(
+        &mut self,
+        at: &mut Checkpoint,
+        page: Page,
+        told: &mut Told,
+        stop: &mut Stop<'_>,
+    ) -> Result<Option<Ended>, RunnerError> {
+        for event in &page.items {
+            let next = Checkpoint { offset: self.reading.number_of(event), ..*at };
+            match self.apply(event, next, stop).await {
+                Ok(First::Done(())) => *at = next,
+                Ok(First::Stopped) => return self.reading.end(*at, told).await.map(Some),
+                Err(poison) => {
+                    // What was applied counts; where even that cannot be told, the poison is still the news.
+                    let _ = self.reading.tell(*at, told).await;
+                    return Err(poison);
+                }
+            }
+            if stop.came() {
+                return self.reading.end(*at, told).await.map(Some);
+            }
+            if told.at.elapsed() >= self.reading.options.tell_every
+                && let Some(now) = self.reading.tell(*at, told).await?
+            {
+                return Ok(Some(Ended::Reset(now)));
+            }
+        }
+        at.offset = page.next;
+        Ok(self.reading.tell(*at, told).await?.map(Ended::Reset))
+    }
+
+    /// Applies one event, a few times where it must be.
+    async fn apply(
+        &mut self,
+        event: &StoredEvent,
+        at: Checkpoint,
+        stop: &mut Stop<'_>,
+    ) -> Result<First<()>, RunnerError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Err(cause) = self.view.apply(event, at).await else { return Ok(First::Done(())) };
+            let cause = cause.into();
+            let Some(wait) = self.reading.options.apply.wait_after(tries, None, jitter()) else {
+                let topic = event.event().ok().map(|event| event.topic);
+                let (projection, sequence, id) = (self.reading.name.clone(), event.sequence, event.id);
+                return Err(RunnerError::Poison { projection, topic, sequence, id, cause });
+            };
+            tracing::warn!(projection = self.reading.name, sequence = event.sequence.get(), %cause, tries, "not applied; again");
+            if stop.came_within(wait).await {
+                return Ok(First::Stopped);
+            }
+        }
+    }
+}

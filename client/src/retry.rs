@@ -1,0 +1,75 @@
+//! When to try again: a pure choice. Who waits is somebody else.
+//!
+//! - Waits double up to a cap and are jittered, so that programs that lost one broker do not come back as one.
+//! - What the broker asks for (`Retry-After`) is the least, up to the cap.
+
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often, and after which waits, something is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Most tries, the first one included.
+    pub tries_max: u32,
+    /// About the first wait; each is about twice the one before.
+    pub first_wait: Duration,
+    /// The longest wait.
+    pub wait_max: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { tries_max: 6, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(10) }
+    }
+}
+
+impl Retry {
+    /// How long to wait after so many tries; `None` where there were enough. `jitter` is from 0 to 255.
+    #[must_use]
+    pub fn wait_after(&self, tries: u32, asked: Option<Duration>, jitter: u8) -> Option<Duration> {
+        (tries < self.tries_max).then(|| self.wait(tries, asked, jitter))
+    }
+
+    /// How long to wait after so many tries, however many there were.
+    #[must_use]
+    pub fn wait(&self, tries: u32, asked: Option<Duration>, jitter: u8) -> Duration {
+        let doubled = self.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(self.wait_max);
+        // Between a half and the whole of it.
+        let jittered = doubled / 2 + doubled / 2 * u32::from(jitter) / 255;
+        jittered.max(asked.unwrap_or_default().min(self.wait_max))
+    }
+}
+
+/// A number from 0 to 255 that nobody can foresee.
+pub(crate) fn jitter() -> u8 {
+    Uuid::new_v4().as_bytes().first().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_cap_and_are_never_shorter_than_asked() {
+        let retry = Retry { tries_max: 8, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(2) };
+        let millis = |tries, asked: Option<u64>, jitter| {
+            retry.wait_after(tries, asked.map(Duration::from_secs), jitter).map(|wait| wait.as_millis())
+        };
+        for (tries, asked, jitter, wait) in [
+            (1, None, 255, Some(100)),
+            (1, None, 0, Some(50)),
+            (2, None, 255, Some(200)),
+            (5, None, 255, Some(1600)),
+            (6, None, 255, Some(2000)),
+            (7, None, 0, Some(1000)),
+            (1, Some(1), 255, Some(1000)),
+            (1, Some(60), 0, Some(2000)),
+            (6, Some(1), 255, Some(2000)),
+            (8, None, 255, None),
+            (9, Some(1), 255, None),
+        ] {
+            assert_eq!(millis(tries, asked, jitter), wait, "{tries} {asked:?} {jitter}");
+        }
+        assert_eq!(retry.wait(u32::MAX, None, 255), Duration::from_secs(2));
+    }
+}

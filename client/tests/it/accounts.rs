@@ -1,0 +1,168 @@
+//! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
+
+use crate::stage::{Stage, bank, moved};
+use contract::{Offset, Projection};
+use log_postgres::testing::Server;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+const EVENTS: u64 = 12;
+
+/// A stage on which money was moved.
+async fn stage() -> Stage {
+    let stage = Stage::set(Vec::new()).await;
+    for n in 1..=EVENTS {
+        let account = format!("account-{}", n % 3);
+        let amount = i64::try_from(n * n).unwrap() * if n % 4 == 0 { -1 } else { 1 };
+        stage.publish(moved(&account, None, &json!({"account": account, "amount": amount}))).await;
+    }
+    stage
+}
+
+/// The example as it was built with these tests.
+fn program() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/accounts_table");
+    assert!(program.exists(), "build it first: cargo build -p event-broker-client --examples");
+    program
+}
+
+/// One projection: its name, its database, and the program that keeps its table.
+struct Case<'a> {
+    stage: &'a Stage,
+    server: &'a Server,
+    database: String,
+    name: String,
+}
+
+impl<'a> Case<'a> {
+    fn new(stage: &'a Stage, server: &'a Server, name: &str) -> Self {
+        Self { stage, server, database: server.create_database(), name: name.to_owned() }
+    }
+
+    fn start(&self, crash: Option<&str>) -> Running {
+        let mut command = Command::new(program());
+        command.args([&self.stage.url, &self.database, &self.name]).stdin(Stdio::null());
+        Running(command.envs(crash.map(|crash| ("ACCOUNTS_CRASH", crash))).spawn().unwrap())
+    }
+
+    /// Runs it until the broker knows that all events are applied, then asks it to stop.
+    async fn complete(&self) -> Projection {
+        let running = self.start(None);
+        let client = self.stage.client();
+        // It registers the projection itself.
+        while client.projection(&self.name).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let projection = client.wait_for_projection(&self.name, Offset(EVENTS), Duration::from_secs(30)).await.unwrap();
+        assert!(running.stop().success(), "asked to stop, it did not end well");
+        projection
+    }
+
+    /// Runs it until it dies.
+    async fn die(&self, crash: &str) {
+        let mut running = self.start(Some(crash));
+        let status = tokio::task::spawn_blocking(move || running.0.wait().unwrap()).await.unwrap();
+        assert_eq!(status.code(), None, "{crash}: it was to die and ended with {status}");
+    }
+
+    fn table(&self) -> String {
+        self.server.sql(&self.database, "SELECT account, balance, moves FROM accounts ORDER BY account")
+    }
+
+    fn checkpoint(&self) -> String {
+        self.server.sql(&self.database, "SELECT generation, checkpoint FROM projection_checkpoints").trim().to_owned()
+    }
+}
+
+/// A running program; killed when dropped.
+struct Running(Child);
+
+impl Running {
+    fn stop(mut self) -> ExitStatus {
+        assert!(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap().success());
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
+    let (stage, server) = (stage().await, Server::shared());
+    let undisturbed = Case::new(&stage, server, "undisturbed");
+    undisturbed.complete().await;
+    let table = undisturbed.table();
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert_eq!(undisturbed.checkpoint(), format!("1|{EVENTS}"));
+    for place in ["before-write", "before-commit", "before-telling"] {
+        for event in [1, 7, EVENTS] {
+            let crash = format!("{place}@{event}");
+            let case = Case::new(&stage, server, &crash.replace('@', "-"));
+            case.die(&crash).await;
+            // What is committed when it dies there, whatever the broker was told.
+            let committed = if place == "before-telling" { event } else { event - 1 };
+            assert_eq!(case.checkpoint(), format!("1|{committed}"), "{crash}");
+            case.complete().await;
+            assert_eq!((case.table(), case.checkpoint()), (table.clone(), format!("1|{EVENTS}")), "{crash}");
+        }
+    }
+    stage.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_again_and_again_its_table_is_that_of_a_run_never_killed() {
+    let (stage, server) = (stage().await, Server::shared());
+    let undisturbed = Case::new(&stage, server, "undisturbed");
+    undisturbed.complete().await;
+    let case = Case::new(&stage, server, "unlucky");
+    for event in 1..=EVENTS {
+        for place in ["before-write", "before-commit", "before-telling"] {
+            case.die(&format!("{place}@{event}")).await;
+        }
+    }
+    case.complete().await;
+    assert_eq!(case.table(), undisturbed.table());
+    stage.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
+    let (stage, server) = (stage().await, Server::shared());
+    let case = Case::new(&stage, server, "rebuilt");
+    case.complete().await;
+    let table = case.table();
+    stage.client().reset_projection("rebuilt", Offset(0)).await.unwrap();
+    // It dies while it clears: nothing is cleared, and the generation is the old one.
+    case.die("in-clear@0").await;
+    assert_eq!((case.table(), case.checkpoint()), (table.clone(), format!("1|{EVENTS}")));
+    case.die("before-commit@5").await;
+    assert_eq!(case.checkpoint(), "2|4");
+    let projection = case.complete().await;
+    assert_eq!((projection.generation.get(), case.table()), (2, table));
+    stage.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poison_event_is_named_on_the_way_out() {
+    let (stage, server) = (stage().await, Server::shared());
+    let bad = stage.publish(moved("account-1", None, &json!({"account": "account-1", "amount": "much"}))).await;
+    let case = Case::new(&stage, server, "poisoned");
+    let mut command = Command::new(program());
+    command.args([&stage.url, &case.database, &case.name]).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("projection poisoned does not take event"), "{said}");
+    assert!(said.contains(&format!("sequence {bad} of {}", bank())), "{said}");
+    assert_eq!(case.checkpoint(), format!("1|{EVENTS}"));
+    assert_eq!(stage.client().projection("poisoned").await.unwrap().checkpoint, Offset(EVENTS));
+    stage.close().await;
+}

@@ -1,0 +1,62 @@
+//! A broker of a few words: it gives each request the next answer of a list, and remembers what it was asked.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// What comes to a request; `None`: the connection breaks off.
+pub(crate) type Reply = Option<(u16, &'static str, String)>;
+
+pub(crate) struct Pretend {
+    pub(crate) url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Pretend {
+    pub(crate) fn with(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let notes = Arc::clone(&asked);
+        std::thread::spawn(move || replies.into_iter().for_each(|reply| answer(&listener, &notes, reply)));
+        Self { url, asked }
+    }
+
+    /// What it was asked so far.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn answer(listener: &TcpListener, notes: &Mutex<Vec<String>>, reply: Reply) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let request = request(&mut stream);
+    notes.lock().unwrap().push(request);
+    if let Some((status, headers, body)) = reply {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    }
+}
+
+/// The first line of a request, and its body.
+fn request(stream: &mut TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut first, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        if first.is_empty() {
+            first = line.trim().trim_end_matches(" HTTP/1.1").to_owned();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    format!("{first} {}", String::from_utf8(body).unwrap()).trim().to_owned()
+}

@@ -1,0 +1,345 @@
+//! The runner: catching up, following, telling, rebuilding, stopping, and poison.
+
+use crate::stage::{Stage, bank, moved};
+use contract::{
+    EventBroker, Generation, LogRead, NewProjection, Offset, Position, Projection, Sequence, StoredEvent, limits,
+};
+use event_broker_client::Retry;
+use event_broker_client::projection::{Checkpoint, Options, Project, Runner, RunnerError};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a view holds; it outlives the runner, as a database does.
+#[derive(Debug, Default)]
+struct Table {
+    /// The numbers of the events, as they were applied.
+    rows: Vec<u64>,
+    at: Checkpoint,
+    cleared: usize,
+    /// Sequences that are not taken, and how often not.
+    refusing: Vec<(u64, usize)>,
+    /// Stops the runner while it applies this one.
+    stopping: Option<(u64, oneshot::Sender<()>)>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct View {
+    table: Arc<Mutex<Table>>,
+    keeps_checkpoint: bool,
+}
+
+impl View {
+    fn keeping() -> Self {
+        Self { keeps_checkpoint: true, ..Self::default() }
+    }
+
+    fn rows(&self) -> Vec<u64> {
+        self.table.lock().unwrap().rows.clone()
+    }
+
+    fn cleared(&self) -> usize {
+        self.table.lock().unwrap().cleared
+    }
+
+    fn refuse(&self, sequence: u64, times: usize) {
+        self.table.lock().unwrap().refusing = vec![(sequence, times)];
+    }
+}
+
+impl Project for View {
+    type Error = String;
+
+    async fn apply(&mut self, event: &StoredEvent, at: Checkpoint) -> Result<(), String> {
+        let mut table = self.table.lock().unwrap();
+        let sequence = event.sequence.get();
+        if let Some((_, times)) = table.refusing.iter_mut().find(|(it, times)| *it == sequence && *times > 0) {
+            *times -= 1;
+            return Err("it does not fit".to_owned());
+        }
+        table.rows.push(sequence);
+        table.at = at;
+        if let Some((_, stop)) = table.stopping.take_if(|(it, _)| *it == sequence) {
+            stop.send(()).unwrap();
+        }
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self) -> Result<Option<Checkpoint>, String> {
+        Ok(self.keeps_checkpoint.then(|| self.table.lock().unwrap().at))
+    }
+
+    async fn clear(&mut self, start: Checkpoint) -> Result<(), String> {
+        let mut table = self.table.lock().unwrap();
+        (table.rows, table.at) = (Vec::new(), start);
+        table.cleared += 1;
+        Ok(())
+    }
+}
+
+fn options() -> Options {
+    let apply = Retry { tries_max: 3, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(10) };
+    Options { apply, idle: Duration::from_secs(1), ..Options::default() }
+}
+
+fn runner(stage: &Stage, name: &str, definition: NewProjection, view: &View) -> Runner<View> {
+    Runner::new(stage.client(), name, definition, view.clone()).with(options())
+}
+
+/// A runner in a task of its own.
+struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), RunnerError>>,
+}
+
+impl Running {
+    fn start(mut runner: Runner<View>) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move { runner.run(async { drop(stopped.await) }).await });
+        Self { stop, task }
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+async fn publish(stage: &Stage, count: usize) {
+    for _ in 0..count {
+        stage.publish(moved("a", None, &json!({}))).await;
+    }
+}
+
+async fn reached(stage: &Stage, name: &str, offset: u64) -> Projection {
+    stage.client().wait_for_projection(name, Offset(offset), PATIENCE).await.unwrap()
+}
+
+fn numbers(range: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    range.collect()
+}
+
+#[tokio::test]
+async fn a_view_is_made_from_nothing_caught_up_and_kept_up() {
+    let stage = Stage::set(Vec::new()).await;
+    let more_than_a_page = limits::READ_EVENTS_MAX + 50;
+    publish(&stage, more_than_a_page).await;
+    for view in [View::default(), View::keeping()] {
+        let name = format!("keeps-{}", view.keeps_checkpoint);
+        let running = Running::start(runner(&stage, &name, NewProjection::of_topic(bank()), &view));
+        // It is registered when it runs.
+        while stage.client().projection(&name).await.is_err() {}
+        reached(&stage, &name, more_than_a_page as u64).await;
+        let next = stage.publish(moved("a", None, &json!({}))).await;
+        let projection = reached(&stage, &name, next).await;
+        assert_eq!((view.rows(), projection.lag.events), (numbers(1..=next), 0));
+        running.stop().await;
+        // Begun again, it goes on where it was.
+        let running = Running::start(runner(&stage, &name, NewProjection::of_topic(bank()), &view));
+        let next = stage.publish(moved("a", None, &json!({}))).await;
+        reached(&stage, &name, next).await;
+        assert_eq!(view.rows(), numbers(1..=next));
+        running.stop().await;
+        stage.broker.delete_projection(&name).await.unwrap();
+    }
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_view_that_keeps_its_checkpoint_goes_by_that_and_not_by_the_brokers() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 5).await;
+    let definition = NewProjection::of_topic(bank());
+    // The view is at 3; the broker was told of 1, as after a kill.
+    let view = View::keeping();
+    *view.table.lock().unwrap() = Table {
+        rows: vec![1, 2, 3],
+        at: Checkpoint { generation: Generation(1), offset: Offset(3) },
+        ..Table::default()
+    };
+    stage.client().put_projection("ahead", &definition).await.unwrap();
+    stage.client().move_checkpoint("ahead", contract::NewCheckpoint::at(Offset(1))).await.unwrap();
+    let running = Running::start(runner(&stage, "ahead", definition.clone(), &view));
+    reached(&stage, "ahead", 5).await;
+    assert_eq!((view.rows(), view.cleared()), (numbers(1..=5), 0));
+    running.stop().await;
+    // A new view under a name that the broker believes to be done.
+    let fresh = View::keeping();
+    let running = Running::start(runner(&stage, "ahead", definition, &fresh));
+    let next = stage.publish(moved("a", None, &json!({}))).await;
+    reached(&stage, "ahead", next).await;
+    assert_eq!(fresh.rows(), numbers(1..=next));
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_reset_clears_the_view_and_makes_it_again_from_where_it_says() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 5).await;
+    for view in [View::default(), View::keeping()] {
+        let name = format!("keeps-{}", view.keeps_checkpoint);
+        stage.client().put_projection(&name, &NewProjection::of_topic(bank())).await.unwrap();
+        let running = Running::start(runner(&stage, &name, NewProjection::of_topic(bank()), &view));
+        reached(&stage, &name, 5).await;
+        let reset = stage.client().reset_projection(&name, Offset(2)).await.unwrap();
+        let projection = reached(&stage, &name, 5).await;
+        assert_eq!((projection.generation, projection.start), (reset.generation, Offset(2)));
+        assert_eq!(view.rows(), [3, 4, 5]);
+        running.stop().await;
+    }
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_view_that_keeps_its_checkpoint_notices_a_reset_that_came_while_it_did_not_run() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 4).await;
+    let view = View::keeping();
+    stage.client().put_projection("p", &NewProjection::of_topic(bank())).await.unwrap();
+    let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
+    reached(&stage, "p", 4).await;
+    running.stop().await;
+    let before = view.cleared();
+    stage.client().reset_projection("p", Offset(0)).await.unwrap();
+    let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
+    reached(&stage, "p", 4).await;
+    assert_eq!((view.rows(), view.cleared()), (numbers(1..=4), before + 1));
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_poison_event_stops_its_own_projection_and_is_named() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 5).await;
+    let (poisoned, healthy) = (View::keeping(), View::keeping());
+    poisoned.refuse(3, usize::MAX);
+    let other = Running::start(runner(&stage, "healthy", NewProjection::of_topic(bank()), &healthy));
+    let mut runner = runner(&stage, "poisoned", NewProjection::of_topic(bank()), &poisoned);
+    let stopped = runner.run(std::future::pending()).await.unwrap_err();
+    let RunnerError::Poison { projection, topic, sequence, id, cause } = &stopped else { panic!("{stopped}") };
+    assert_eq!((projection.as_str(), topic.as_ref(), *sequence), ("poisoned", Some(&bank()), Sequence(3)));
+    let event = &stage.broker.read(contract::Read::all(bank())).await.unwrap().items[2];
+    assert_eq!((*id, cause.to_string()), (event.id, "it does not fit".to_owned()));
+    // What came before it counts, and is told.
+    assert_eq!(poisoned.rows(), [1, 2]);
+    assert_eq!(stage.client().projection("poisoned").await.unwrap().checkpoint, Offset(2));
+    // The other one goes on.
+    let next = stage.publish(moved("a", None, &json!({}))).await;
+    while stage.client().projection("healthy").await.is_err() {}
+    reached(&stage, "healthy", next).await;
+    assert_eq!(healthy.rows(), numbers(1..=next));
+    other.stop().await;
+    // Once it is mended, so does this one.
+    poisoned.refuse(3, 0);
+    let running = Running::start(runner);
+    reached(&stage, "poisoned", next).await;
+    assert_eq!(poisoned.rows(), numbers(1..=next));
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn what_fails_a_few_times_is_applied_once() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 3).await;
+    let view = View::keeping();
+    view.refuse(2, 2);
+    stage.client().put_projection("p", &NewProjection::of_topic(bank())).await.unwrap();
+    let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
+    reached(&stage, "p", 3).await;
+    assert_eq!(view.rows(), [1, 2, 3]);
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn asked_to_stop_it_finishes_its_event_tells_and_ends() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 5).await;
+    let view = View::keeping();
+    let (stop, stopped) = oneshot::channel();
+    view.table.lock().unwrap().stopping = Some((3, stop));
+    let mut runner = runner(&stage, "p", NewProjection::of_topic(bank()), &view);
+    runner.run(async { stopped.await.unwrap() }).await.unwrap();
+    assert_eq!(view.rows(), [1, 2, 3]);
+    assert_eq!(stage.client().projection("p").await.unwrap().checkpoint, Offset(3));
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_refuses_for_good_ends_it() {
+    let stage = Stage::set(Vec::new()).await;
+    let elsewhere = NewProjection::of_topic("gts.hx.core.events.topic.v1~vendor.nowhere.v1".parse().unwrap());
+    let stopped = runner(&stage, "p", elsewhere, &View::default()).run(std::future::pending()).await.unwrap_err();
+    let RunnerError::Broker { error, .. } = &stopped else { panic!("{stopped}") };
+    assert_eq!(error.violations()[0].pointer, "/topic");
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_is_waited_for() {
+    let stage = Stage::set(Vec::new()).await;
+    let url = stage.url.clone();
+    let view = View::keeping();
+    let client = stage.client().retrying(Retry { tries_max: 1, ..Retry::default() });
+    stage.close().await;
+    // Nobody is there; it does not end by itself.
+    let mut runner = Runner::new(client, "p", NewProjection::of_topic(bank()), view).with(options());
+    let elapsed = tokio::time::timeout(Duration::from_millis(200), runner.run(std::future::pending())).await;
+    assert!(elapsed.is_err(), "{url}");
+}
+
+fn subject(n: u64) -> &'static str {
+    if n % 2 == 0 { "even" } else { "odd" }
+}
+
+/// The position of every event.
+async fn positions(stage: &Stage) -> Vec<u64> {
+    let read = LogRead { after: Position(0), limit: 100, filter: contract::Filter::default() };
+    stage.broker.read_log(read).await.unwrap().items.iter().map(|event| event.position.get()).collect()
+}
+
+#[tokio::test]
+async fn a_filtered_projection_passes_over_what_is_none_of_its() {
+    let stage = Stage::set(Vec::new()).await;
+    for definition in [NewProjection::of_topic(bank()), NewProjection::of_log()] {
+        let (name, view) = (format!("log-{}", definition.log), View::keeping());
+        let definition = definition.filtered("subject == 'even'");
+        stage.client().put_projection(&name, &definition).await.unwrap();
+        let running = Running::start(runner(&stage, &name, definition.clone(), &view));
+        let mut last = 0;
+        for n in 0..7 {
+            last = stage.publish(moved(subject(n + 1), None, &Value::Object(serde_json::Map::new()))).await;
+        }
+        // The last one does not match; the view has come past it all the same.
+        let all = if definition.log { *positions(&stage).await.last().unwrap() } else { last };
+        let projection = reached(&stage, &name, all).await;
+        assert_eq!((view.rows().len(), projection.lag.events), (if definition.log { 6 } else { 3 }, 0));
+        running.stop().await;
+    }
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_projection_of_the_log_that_has_nothing_to_do_writes_nothing() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 2).await;
+    let view = View::keeping();
+    stage.client().put_projection("all", &NewProjection::of_log()).await.unwrap();
+    let running = Running::start(runner(&stage, "all", NewProjection::of_log(), &view));
+    reached(&stage, "all", *positions(&stage).await.last().unwrap()).await;
+    let read = LogRead { after: Position(0), limit: 100, filter: contract::Filter::default() };
+    let tail = stage.client().read_log(&read).await.unwrap().tail;
+    // The runner looks again every second; in three of them nothing comes.
+    let read = LogRead { after: tail, ..read };
+    assert_eq!(stage.client().wait_log(&read, Duration::from_secs(3)).await.unwrap().tail, tail);
+    assert_eq!(view.rows(), [1, 2]);
+    running.stop().await;
+    stage.close().await;
+}

@@ -1,0 +1,68 @@
+//! A broker in memory, served over HTTP on a port of its own.
+
+use contract::{EventBroker, NewEvent, NewEventType, NewTopic, NewVersion, TopicId};
+use event_broker::{Broker, Config, rest};
+use event_broker_client::Client;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+pub(crate) const MOVED: &str = "gts.hyperspot.core.events.type.v1~vendor.bank.money_moved.v1";
+
+/// The topic of the examples.
+pub(crate) fn bank() -> TopicId {
+    "gts.hx.core.events.topic.v1~vendor.bank.v1".parse().unwrap()
+}
+
+pub(crate) struct Stage {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) url: String,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<Result<(), usize>>,
+}
+
+impl Stage {
+    /// With the examples' topic and type; the type has these versions, or takes anything.
+    pub(crate) async fn set(versions: Vec<NewVersion>) -> Self {
+        let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+        broker.register_topic(NewTopic::new(bank())).await.unwrap();
+        let mut event_type = NewEventType::new(MOVED.parse().unwrap());
+        event_type.topic = Some(bank());
+        event_type.versions = versions;
+        broker.register_event_type(event_type).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel();
+        let served = rest::serve(listener, Arc::clone(&broker), rest::Options::default(), async {
+            let _ = stopped.await;
+        });
+        Self { broker, url, stop, server: tokio::spawn(served) }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&self.url).unwrap()
+    }
+
+    /// Publishes one event; answers its sequence.
+    pub(crate) async fn publish(&self, event: NewEvent) -> u64 {
+        self.broker.publish(event, None).await.unwrap().event.sequence.get()
+    }
+
+    pub(crate) async fn close(self) {
+        drop(self.stop);
+        self.server.await.unwrap().unwrap();
+        self.broker.close().await;
+    }
+}
+
+/// An event about an account.
+pub(crate) fn moved(account: &str, version: Option<&str>, data: &Value) -> NewEvent {
+    let mut event = NewEvent::new(MOVED.parse().unwrap(), "test", serde_json::value::to_raw_value(data).unwrap());
+    event.subject = Some(account.to_owned());
+    event.tenant = Some(Uuid::from_u128(1));
+    event.data_version = version.map(str::to_owned);
+    event
+}
