@@ -1,10 +1,14 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+mod writes;
+
+pub(crate) use writes::Writes;
+
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::events::{Intake, Policy, Reader};
-use crate::ledger::Ledger;
+use crate::ledger::{Keep, Ledger};
 use crate::logs::{LogFailure, Logs, Roots, Settings};
 use crate::types::Schemas;
 use crate::{topics, types};
@@ -77,7 +81,8 @@ impl Broker {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
-        let ledger = Ledger::open(log, Arc::clone(&clock), state, rows).await?;
+        let answers = config.idempotency.key_retention_millis();
+        let ledger = Ledger::open(log, Arc::clone(&clock), state, rows, answers).await?;
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
         let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
@@ -162,7 +167,7 @@ impl Broker {
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
     ) -> Result<BatchOutcome> {
-        self.intake(producer).publish_batch(events, atomicity).await
+        self.intake(producer).publish_batch(events, atomicity, Keep::nothing()).await
     }
 
     /// Most events and rows in one answer.
@@ -186,7 +191,7 @@ impl Broker {
         if let Some(id) = &config.default_topic
             && self.logs.default_ledger().registry().definition(id).is_none()
         {
-            let registered = topics::register(&self.logs, NewTopic::new(id.clone())).await;
+            let registered = topics::register(&self.logs, NewTopic::new(id.clone()), Keep::nothing()).await;
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
@@ -200,9 +205,9 @@ impl Broker {
         if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
             let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = declared.clone();
             let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch };
-            topics::change(&self.logs, &declared.id, change).await?;
+            topics::change(&self.logs, &declared.id, change, Keep::nothing()).await?;
         }
-        topics::register(&self.logs, declared.clone()).await?;
+        topics::register(&self.logs, declared.clone(), Keep::nothing()).await?;
         Ok(())
     }
 
@@ -233,16 +238,17 @@ fn log_settings(config: &Config) -> Settings {
     let data = (!path.as_os_str().is_empty()).then(|| path.clone());
     let roots = Roots { default_log, data, locations: locations.clone() };
     let checkpoint_rows = config.maintenance.checkpoint_rows;
-    Settings { default_type: engine.name(), roots, segment_bytes: *segment_bytes, checkpoint_rows }
+    let answers_millis = config.idempotency.key_retention_millis();
+    Settings { default_type: engine.name(), roots, segment_bytes: *segment_bytes, checkpoint_rows, answers_millis }
 }
 
 impl EventBroker for Broker {
     fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
-        Box::pin(topics::register(&self.logs, topic))
+        Box::pin(topics::register(&self.logs, topic, Keep::nothing()))
     }
 
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(topics::change(&self.logs, topic, change))
+        Box::pin(topics::change(&self.logs, topic, change, Keep::nothing()))
     }
 
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
@@ -266,7 +272,7 @@ impl EventBroker for Broker {
     }
 
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
-        Box::pin(types::register(self.logs.default_ledger(), event_type))
+        Box::pin(types::register(self.logs.default_ledger(), event_type, Keep::nothing()))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
@@ -295,23 +301,23 @@ impl EventBroker for Broker {
         id: &'a EventTypeId,
         version: NewVersion,
     ) -> BoxFuture<'a, Result<Registered<Version>>> {
-        Box::pin(types::versions::add(self.logs.default_ledger(), id, version))
+        Box::pin(types::versions::add(self.logs.default_ledger(), id, version, Keep::nothing()))
     }
 
     fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(types::versions::finalise(self.logs.default_ledger(), id, version))
+        Box::pin(types::versions::finalise(self.logs.default_ledger(), id, version, Keep::nothing()))
     }
 
     fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(types::versions::deprecate(self.logs.default_ledger(), id, version))
+        Box::pin(types::versions::deprecate(self.logs.default_ledger(), id, version, Keep::nothing()))
     }
 
     fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(types::versions::archive(self.logs.default_ledger(), id))
+        Box::pin(types::versions::archive(self.logs.default_ledger(), id, Keep::nothing()))
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(self.intake(producer).publish(event))
+        Box::pin(self.intake(producer).publish(event, Keep::nothing()))
     }
 
     fn publish_batch<'a>(
@@ -352,7 +358,7 @@ impl EventBroker for Broker {
     }
 
     fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { self.consumers().create(consumer).await })
+        Box::pin(async move { self.consumers().create(consumer, Keep::nothing()).await })
     }
 
     fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
@@ -369,7 +375,7 @@ impl EventBroker for Broker {
     }
 
     fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.consumers().delete(id).await })
+        Box::pin(async move { self.consumers().delete(id, Keep::nothing()).await })
     }
 
     fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
@@ -387,7 +393,7 @@ impl EventBroker for Broker {
     }
 
     fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
-        Box::pin(async move { self.consumers().commit(consumer, offset).await })
+        Box::pin(async move { self.consumers().commit(consumer, offset, Keep::nothing()).await })
     }
 
     fn consumer_groups<'a>(
@@ -403,7 +409,7 @@ impl EventBroker for Broker {
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.consumers().reset(name, reset).await })
+        Box::pin(async move { self.consumers().reset(name, reset, Keep::nothing()).await })
     }
 }
 

@@ -212,7 +212,8 @@ async fn every_parameter_is_taken_with_its_example() {
                 continue;
             }
             let (status, body) = asking.ask(&operation, request).await;
-            let refused = name == "waitFor" && status == 422 || operation.id == "deleteConsumer";
+            // What ends something ends it once.
+            let refused = name == "waitFor" && status == 422 || LAST.contains(&operation.id.as_str());
             assert!(status.is_success() || refused, "{} {}, {name}: {status} {body}", operation.method, operation.path);
         }
     }
