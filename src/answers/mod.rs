@@ -61,9 +61,14 @@ impl Answers<'_> {
         Ok(None)
     }
 
-    /// Keeps an answer by itself.
-    pub(crate) async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer) -> Result<()> {
-        self.logs.default_ledger().keep(ticket, answer).await
+    /// What is registered just now: a refusal rests on it.
+    pub(crate) fn registry_version(&self) -> Position {
+        self.logs.default_ledger().registry().version()
+    }
+
+    /// Keeps an answer by itself; a refusal only if what it `rests_on` is still so.
+    pub(crate) async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer, rests_on: Option<Position>) -> Result<()> {
+        self.logs.default_ledger().keep(ticket, answer, rests_on).await
     }
 }
 

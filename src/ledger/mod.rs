@@ -153,9 +153,10 @@ impl Ledger {
         answer
     }
 
-    /// Keeps an answer to something that was not decided here; refused as [`Ledger::submit_keeping`] is.
-    pub async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer) -> Result<()> {
-        self.submit(KeepAlone { ticket, answer }).await
+    /// Keeps an answer to something that was not decided here; refused as [`Ledger::submit_keeping`] is. One that rests
+    /// on a version of the registry is kept only while that is in force.
+    pub async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer, rests_on: Option<Position>) -> Result<()> {
+        self.submit(KeepAlone { ticket, answer, rests_on }).await
     }
 
     /// Looks something up in the durable state.

@@ -94,7 +94,7 @@ impl Keyed {
         let ticket = app.broker.answers().ticket(self.key, self.digest(&self.lines));
         let headers = vec![(CONTENT_TYPE.as_str().to_owned(), "application/x-ndjson".to_owned())];
         let body = vec![Piece::Text(format!("{line}\n"))];
-        app.broker.answers().keep(ticket, KeptAnswer { status: 200, headers, body }).await
+        app.broker.answers().keep(ticket, KeptAnswer { status: 200, headers, body }, None).await
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ledger::Ticket;
 use axum::extract::{FromRequest, MatchedPath, Request};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
-use contract::{Error, Kind, Result, limits};
+use contract::{Error, Kind, Position, Result, limits};
 use http::HeaderMap;
 use http::header::HeaderName;
 use percent_encoding::percent_decode_str;
@@ -129,8 +129,9 @@ where
     if let Some(answer) = answered(&app, &ticket).await? {
         return Ok(answer);
     }
+    let began_at = app.broker.answers().registry_version();
     let outcome = handler(asked.under(Arc::clone(&ticket))).await;
-    let outcome = match keep(&app, &ticket, &outcome).await {
+    let outcome = match keep(&app, &ticket, &outcome, began_at).await {
         Ok(()) => outcome,
         Err(problem) => Err(problem),
     };
@@ -153,7 +154,7 @@ async fn answered(app: &App, ticket: &Ticket) -> Answer<Option<Response>> {
 }
 
 /// Keeps an answer that no decision has kept.
-async fn keep(app: &App, ticket: &Arc<Ticket>, outcome: &Answer<Told>) -> Answer<()> {
+async fn keep(app: &App, ticket: &Arc<Ticket>, outcome: &Answer<Told>, began_at: Position) -> Answer<()> {
     let kept = match outcome {
         _ if ticket.is_kept() => None,
         Ok(told) => told.kept_whole(),
@@ -161,7 +162,10 @@ async fn keep(app: &App, ticket: &Arc<Ticket>, outcome: &Answer<Told>) -> Answer
         Err(problem) => problem.kept(),
     };
     match kept {
-        Some(kept) => Ok(app.broker.answers().keep(Arc::clone(ticket), kept).await?),
+        Some(kept) => {
+            let rests_on = outcome.is_err().then_some(began_at);
+            Ok(app.broker.answers().keep(Arc::clone(ticket), kept, rests_on).await?)
+        }
         None => Ok(()),
     }
 }
