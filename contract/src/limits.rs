@@ -63,6 +63,12 @@ pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
 pub const IDEMPOTENT_HOURS_DEFAULT: i64 = 24;
 /// The longest a topic may remember idempotency keys, in days.
 pub const IDEMPOTENT_DAYS_MAX: i64 = 90;
+/// The answer to a request with an `Idempotency-Key` is kept this long unless the configuration says longer, in hours.
+pub const KEY_HOURS_DEFAULT: u32 = 24;
+/// The longest such an answer may be kept, in hours.
+pub const KEY_HOURS_MAX: u32 = 90 * 24;
+/// Longest `Idempotency-Key`, in characters.
+pub const KEY_BYTES_MAX: usize = 255;
 /// A consumer lives this long without polling unless it says otherwise, in seconds.
 pub const SESSION_SECONDS_DEFAULT: i64 = 30;
 /// The shortest session of a consumer, in seconds.

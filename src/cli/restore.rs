@@ -4,7 +4,7 @@ use super::backup::tell;
 use super::failure::{self, Failure, Outcome};
 use super::folders::{self, Draft, Manifest, Part};
 use super::output::note;
-use contract::limits::CHECKPOINT_ROWS_DEFAULT;
+use contract::limits::{CHECKPOINT_ROWS_DEFAULT, KEY_HOURS_MAX};
 use event_broker::SystemClock;
 use event_broker::ledger::{Home, Ledger};
 use log::file::{FileLog, Options};
@@ -99,7 +99,9 @@ async fn fold(folder: &Path) -> Outcome<()> {
     let failed = |error: log::LogError| Failure::because(folder.display(), error);
     let log = FileLog::open_folder(folder, Options::default()).map_err(failed)?;
     let state = Some(folder.join("state"));
-    let ledger = Ledger::open(Arc::new(log), Arc::new(SystemClock), state, CHECKPOINT_ROWS_DEFAULT).await;
+    // How long keys live is the broker's setting; nothing is let go here.
+    let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
+    let ledger = Ledger::open(Arc::new(log), Arc::new(SystemClock), state, CHECKPOINT_ROWS_DEFAULT, answers).await;
     let ledger = ledger.map_err(failed)?;
     for topic in ledger.registry().placed_topics() {
         if let Home::Folder(elsewhere) = &topic.placed.home {

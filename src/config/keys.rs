@@ -130,6 +130,11 @@ pub const KEYS: &[Key] = &[
     ),
     key("gts.profile", Expects::Word(&["relaxed", "strict"]), "How strict GTS identifiers are."),
     key("tenant.required", Expects::Flag, "Whether an event must name its tenant."),
+    key(
+        "idempotency.key_retention_hours",
+        number("hours", 24, 2160),
+        "How long the answer to a request with an `Idempotency-Key` is kept.",
+    ),
     key("topics", Expects::Items("topics"), "Topics registered at start, members as in the API."),
     key("event_types", Expects::Items("event types"), "Event types registered at start, members as in the API."),
     key(

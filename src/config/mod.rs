@@ -17,8 +17,8 @@ mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use sections::{
-    Batch, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Logging, Maintenance, Polling, Route, Server, Storage,
-    Tenant, Types, Unregistered,
+    Batch, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Idempotency, Logging, Maintenance, Polling, Route, Server,
+    Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub gts: Gts,
     /// Tenants.
     pub tenant: Tenant,
+    /// Requests that are sent again.
+    pub idempotency: Idempotency,
     /// Topics registered at start.
     pub topics: Vec<NewTopic>,
     /// Event types registered at start.
@@ -79,6 +81,7 @@ impl Default for Config {
             types: Types::default(),
             gts: Gts::default(),
             tenant: Tenant::default(),
+            idempotency: Idempotency::default(),
             topics: Vec::new(),
             event_types: Vec::new(),
             routes: Vec::new(),

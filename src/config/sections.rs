@@ -308,6 +308,28 @@ impl Default for Tenant {
     }
 }
 
+/// Requests that are sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Idempotency {
+    /// How long the answer to a request with an `Idempotency-Key` is kept, in hours.
+    pub key_retention_hours: u32,
+}
+
+impl Idempotency {
+    /// The same in milliseconds.
+    #[must_use]
+    pub fn key_retention_millis(&self) -> i64 {
+        i64::from(self.key_retention_hours) * 3_600_000
+    }
+}
+
+impl Default for Idempotency {
+    fn default() -> Self {
+        Self { key_retention_hours: limits::KEY_HOURS_DEFAULT }
+    }
+}
+
 /// Events whose type matches go to this topic; the most specific route wins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

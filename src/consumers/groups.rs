@@ -5,7 +5,9 @@
 //! - An offset lies between 0 and the topic's tail.
 
 use super::{Consumers, Known};
-use crate::ledger::{Command, Decision, Entry, Group, GroupKey, Ledger, Readers, Registry, TopicEntry, read_failed};
+use crate::ledger::{
+    Command, ConsumerEntry, Decision, Entry, Group, GroupKey, Keep, Ledger, Readers, Registry, TopicEntry, read_failed,
+};
 use contract::{
     ConsumerGroup, Cursor, Error, GroupReset, GroupTopic, Kind, Member, Offset, Page, ResetTo, Result, Sequence,
     Timestamp, TopicId, Violation, limits,
@@ -16,15 +18,17 @@ use uuid::Uuid;
 
 impl Consumers<'_> {
     /// Records how far a consumer's group has come; answers how it stands.
-    pub(crate) async fn commit(&self, id: Uuid, offset: Offset) -> Result<GroupTopic> {
+    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, keep: Keep<GroupTopic>) -> Result<GroupTopic> {
         let now = self.clock.now();
         let Known { ledger, entry } = self.find(id, now)?;
-        ledger.submit(Commit { id, offset }).await?;
-        self.sessions.of(&entry.consumer, now)?.saw(now);
-        let name = &entry.consumer.consumer_group;
-        let topics = self.group(name)?.topics;
-        let topic = topics.into_iter().find(|row| row.topic == entry.consumer.topic);
-        topic.ok_or_else(|| Error::not_found("consumer group"))
+        let session = self.sessions.of(&entry.consumer, now)?;
+        let mut members = self.members(&ledger.readers(), &entry.consumer.consumer_group, &entry.consumer.topic);
+        if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
+            member.last_seen_at = Timestamp::from_millis(now);
+        }
+        let standing = ledger.submit_keeping(Commit { id, offset, members }, keep).await?;
+        session.saw(now);
+        Ok(standing)
     }
 
     /// Groups in order of their names, the page at `cursor`.
@@ -54,7 +58,12 @@ impl Consumers<'_> {
     }
 
     /// Moves a group's offset; answers how the group stands.
-    pub(crate) async fn reset(&self, name: &str, reset: GroupReset) -> Result<ConsumerGroup> {
+    pub(crate) async fn reset(
+        &self,
+        name: &str,
+        reset: GroupReset,
+        keep: Keep<ConsumerGroup>,
+    ) -> Result<ConsumerGroup> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
         }
@@ -62,8 +71,21 @@ impl Consumers<'_> {
         let ledger = self.logs.ledger(&found.place);
         let target = target(ledger, &reset).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
-        ledger.submit(Reset { key, target }).await?;
-        self.group(name)
+        let before = self.group(name).map(|group| group.topics).unwrap_or_default();
+        ledger.submit_keeping(Reset { key, target, before }, keep).await
+    }
+
+    /// The live consumers of a group in one topic.
+    fn members(&self, readers: &Readers, group: &str, topic: &TopicId) -> Vec<Member> {
+        let now = self.clock.now();
+        let there = readers.members(group).filter(|entry| entry.consumer.topic == *topic);
+        let live = there.filter(|entry| self.sessions.is_live(entry, now));
+        live.map(|entry| self.member(entry, now)).collect()
+    }
+
+    fn member(&self, entry: &ConsumerEntry, now: i64) -> Member {
+        let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
+        Member { consumer_id: entry.consumer.id, last_seen_at, in_flight: 0 }
     }
 
     /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
@@ -76,8 +98,7 @@ impl Consumers<'_> {
         for entry in readers.members(name).filter(|entry| self.sessions.is_live(entry, now)) {
             let topic = &entry.consumer.topic;
             let standing = topics.entry(topic).or_insert_with(|| standing(registry, topic, Offset::ZERO));
-            let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
-            standing.members.push(Member { consumer_id: entry.consumer.id, last_seen_at, in_flight: 0 });
+            standing.members.push(self.member(entry, now));
         }
         topics.into_values().collect()
     }
@@ -87,8 +108,12 @@ impl Consumers<'_> {
 fn standing(registry: &Registry, topic: &TopicId, committed_offset: Offset) -> GroupTopic {
     // A commit is shown a moment before the tail it rests on.
     let tail = registry.topic(topic).map_or(Offset::ZERO, |known| known.tail().into()).max(committed_offset);
-    let lag = tail.0 - committed_offset.0;
-    GroupTopic { topic: topic.clone(), committed_offset, tail, lag, members: Vec::new() }
+    standing_at(topic, committed_offset, tail, Vec::new())
+}
+
+fn standing_at(topic: &TopicId, committed_offset: Offset, tail: Offset, members: Vec<Member>) -> GroupTopic {
+    let lag = tail.0.saturating_sub(committed_offset.0);
+    GroupTopic { topic: topic.clone(), committed_offset, tail, lag, members }
 }
 
 /// What is wrong with a group's name, if anything.
@@ -168,26 +193,30 @@ fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
 struct Commit {
     id: Uuid,
     offset: Offset,
+    /// Who is in the group, for the answer.
+    members: Vec<Member>,
 }
 
 impl Command for Commit {
-    type Answer = ();
+    type Answer = GroupTopic;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<GroupTopic> {
         let entry = decision.readers().live(self.id)?;
         let (group, topic) = (entry.consumer.consumer_group.clone(), entry.consumer.topic.clone());
         let key = GroupKey { group, topic };
-        check_offset(self.offset, tail_of(decision, &key.topic)?)?;
+        let tail = tail_of(decision, &key.topic)?;
+        check_offset(self.offset, tail)?;
         if entry.is_due(decision.now()) {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
         }
         let known = decision.readers().offset(&key);
+        let GroupKey { group, topic } = key;
+        let standing = standing_at(&topic, known.unwrap_or_default().max(self.offset), tail, self.members.clone());
         if known.is_none_or(|known| known < self.offset) {
             check_room(decision, known)?;
-            let GroupKey { group, topic } = key;
             decision.add_entry(Entry::OffsetCommitted { group, topic, offset: self.offset })?;
         }
-        Ok(())
+        Ok(standing)
     }
 
     fn bytes(&self) -> usize {
@@ -198,12 +227,24 @@ impl Command for Commit {
 struct Reset {
     key: GroupKey,
     target: Target,
+    /// How the group stood, for the answer: all but one topic stay as they are.
+    before: Vec<GroupTopic>,
+}
+
+impl Reset {
+    fn group_at(&self, offset: Offset, tail: Offset) -> ConsumerGroup {
+        let GroupKey { group, topic } = &self.key;
+        let mut topics: BTreeMap<_, _> = self.before.iter().map(|row| (&row.topic, row.clone())).collect();
+        let members = topics.remove(topic).map_or_else(Vec::new, |row| row.members);
+        topics.insert(topic, standing_at(topic, offset, tail, members));
+        ConsumerGroup { consumer_group: group.clone(), topics: topics.into_values().collect() }
+    }
 }
 
 impl Command for Reset {
-    type Answer = ();
+    type Answer = ConsumerGroup;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ConsumerGroup> {
         let tail = tail_of(decision, &self.key.topic)?;
         let offset = match self.target {
             Target::Offset(offset) => offset,
@@ -216,7 +257,7 @@ impl Command for Reset {
             let GroupKey { group, topic } = self.key.clone();
             decision.add_entry(Entry::OffsetReset { group, topic, offset })?;
         }
-        Ok(())
+        Ok(self.group_at(offset, tail))
     }
 
     fn bytes(&self) -> usize {

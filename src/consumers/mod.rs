@@ -18,7 +18,7 @@ pub(crate) use sessions::Sessions;
 use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::{self, Compiled};
-use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Ledger};
+use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Keep, Ledger};
 use crate::logs::Logs;
 use contract::{
     Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
@@ -50,12 +50,12 @@ struct Known {
 
 impl Consumers<'_> {
     /// Makes a consumer.
-    pub(crate) async fn create(&self, consumer: NewConsumer) -> Result<Consumer> {
+    pub(crate) async fn create(&self, consumer: NewConsumer, keep: Keep<Consumer>) -> Result<Consumer> {
         let filter = check(&consumer)?;
         let unknown = |_| Error::invalid("/topic", "is not registered");
         let found = self.logs.find(&consumer.topic).map_err(unknown)?;
         let create = Create { id: Uuid::new_v4(), consumer, default_session: self.default_session };
-        let consumer = self.logs.ledger(&found.place).submit(create).await?;
+        let consumer = self.logs.ledger(&found.place).submit_keeping(create, keep).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
@@ -85,9 +85,9 @@ impl Consumers<'_> {
     }
 
     /// Ends a consumer.
-    pub(crate) async fn delete(&self, id: Uuid) -> Result<()> {
+    pub(crate) async fn delete(&self, id: Uuid, keep: Keep<()>) -> Result<()> {
         let Known { ledger, .. } = self.find(id, self.clock.now())?;
-        ledger.submit(Delete(id)).await?;
+        ledger.submit_keeping(Delete(id), keep).await?;
         self.sessions.end(id);
         Ok(())
     }

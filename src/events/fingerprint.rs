@@ -53,32 +53,37 @@ pub(crate) fn idempotency(
 pub(crate) fn data(value: &Value) -> u64 {
     let mut form = Vec::with_capacity(512);
     digest_form(value, &mut form);
-    blake3::hash(&form).as_bytes().as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
+    first_word(&blake3::hash(&form))
+}
+
+fn first_word(hash: &blake3::Hash) -> u64 {
+    hash.as_bytes().as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 /// Parts gathered into one buffer: hashing it at once is cheaper than hashing piece by piece.
-struct Parts(Vec<u8>);
+pub(crate) struct Parts(Vec<u8>);
 
 impl Parts {
-    fn new(of: &[u8]) -> Self {
+    /// Parts of a thing of this kind.
+    pub(crate) fn new(of: &[u8]) -> Self {
         let mut parts = Vec::with_capacity(192);
         parts.extend_from_slice(of);
         Self(parts)
     }
 
-    fn number(mut self, part: u64) -> Self {
+    pub(crate) fn number(mut self, part: u64) -> Self {
         self.0.extend_from_slice(&part.to_le_bytes());
         self
     }
 
-    fn bytes(mut self, part: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, part: &[u8]) -> Self {
         self = self.number(part.len() as u64);
         self.0.extend_from_slice(part);
         self
     }
 
     /// An absent part differs from an empty one.
-    fn optional(mut self, part: Option<&[u8]>) -> Self {
+    pub(crate) fn optional(mut self, part: Option<&[u8]>) -> Self {
         self.0.push(part.is_some().into());
         match part {
             Some(part) => self.bytes(part),
@@ -86,9 +91,14 @@ impl Parts {
         }
     }
 
-    fn finish(self) -> u128 {
+    pub(crate) fn finish(self) -> u128 {
         let hash = blake3::hash(&self.0);
         hash.as_bytes().as_chunks::<16>().0.first().map_or(0, |half| u128::from_le_bytes(*half))
+    }
+
+    /// Half a fingerprint, where it only tells two things of one name apart.
+    pub(crate) fn half(self) -> u64 {
+        first_word(&blake3::hash(&self.0))
     }
 }
 

@@ -12,6 +12,7 @@ mod read;
 mod spread;
 mod text;
 
+pub(crate) use fingerprint::Parts;
 pub(crate) use prepare::{Policy, destination};
 pub(crate) use publish::Intake;
 pub(crate) use read::Reader;

@@ -9,13 +9,15 @@
 use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
 use super::spread::{Spread, across_logs, publish_by_log, spread};
 use crate::clock::Clock;
-use crate::ledger::{Command, Decision, Ledger, Remembered, read_failed};
+use crate::ledger::{Command, Decision, Keep, Ledger, Remembered, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
     Published, Result, StoredEvent, Unread,
 };
 use log::{Limit, Range, Record, TopicNumber};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How often a request is prepared anew because definitions changed under it, before it is told to come back.
 const PREPARE_TRIES_MAX: usize = 8;
@@ -34,19 +36,32 @@ pub(crate) struct Intake<'a> {
 
 impl Intake<'_> {
     /// Publishes one event.
-    pub(crate) async fn publish(self, event: NewEvent) -> Result<Published> {
-        let mut outcomes = self.publish_batch(vec![Ok(event)], Atomicity::PerTopic).await?;
+    pub(crate) async fn publish(self, event: NewEvent, keep: Keep<Published>) -> Result<Published> {
+        let keep = keep.seen_through(|outcomes: &BatchOutcome| outcomes.first().cloned());
+        let mut outcomes = self.publish_batch(vec![Ok(event)], Atomicity::PerTopic, keep).await?;
         outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
 
-    /// Publishes several events; `Err` means that none was looked at.
-    pub(crate) async fn publish_batch(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
+    /// Publishes several events; `Err` means that none was looked at. Where they live in several logs no answer is
+    /// kept with them.
+    pub(crate) async fn publish_batch(
+        self,
+        events: Vec<Submitted>,
+        atomicity: Atomicity,
+        keep: Keep<BatchOutcome>,
+    ) -> Result<BatchOutcome> {
         check_size(self.policy, &events)?;
-        self.publish_units(events, atomicity).await
+        self.publish_units(events, atomicity, keep).await
     }
 
     /// The same, of events that are few and small enough.
-    pub(super) async fn publish_units(self, events: Vec<Submitted>, atomicity: Atomicity) -> Result<BatchOutcome> {
+    pub(super) async fn publish_units(
+        self,
+        events: Vec<Submitted>,
+        atomicity: Atomicity,
+        keep: Keep<BatchOutcome>,
+    ) -> Result<BatchOutcome> {
+        let mut seen = keep.is_something().then(Seen::default);
         let mut is_up_to_date = false;
         for _ in 0..PREPARE_TRIES_MAX {
             let items = self.prepare(&events);
@@ -67,8 +82,11 @@ impl Intake<'_> {
                 return Ok(items.into_iter().map(refusal).collect());
             }
             let ledger = self.logs.ledger(&place);
-            if let Decided::Items(items) = ledger.submit(Request::new(items, atomicity, &place)).await? {
-                return outcomes(ledger, items).await;
+            let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, &place) };
+            match ledger.submit_keeping(request, keep.seen_through(Decided::told)).await? {
+                Decided::Items(items) => return outcomes(ledger, items).await,
+                Decided::Unseen(positions) => look_at(ledger, positions, &mut seen).await?,
+                Decided::Stale => (),
             }
         }
         Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
@@ -136,11 +154,18 @@ struct Request {
     units: Vec<Vec<usize>>,
     /// Types are the default log's.
     knows_types: bool,
+    /// Where the answer is kept, it must be whole when it is decided: the events it repeats are read beforehand.
+    seen: Option<Seen>,
 }
+
+/// Events stored before, as far as they were read; or why they are gone.
+type Seen = HashMap<Position, Arc<Result<StoredEvent>>>;
 
 enum Decided {
     /// A definition changed since the request was prepared.
     Stale,
+    /// The answer is to be kept, and these events of it must be read first. Nothing was written.
+    Unseen(Vec<Position>),
     /// One answer per item.
     Items(Vec<Result<Stored>>),
 }
@@ -148,7 +173,7 @@ enum Decided {
 /// What the decision came to for one event.
 enum Stored {
     New { record: Record, deprecated: bool },
-    Before { position: Position, payload_mismatch: bool, deprecated: bool },
+    Before { position: Position, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
 }
 
 impl Command for Request {
@@ -158,9 +183,17 @@ impl Command for Request {
         if !self.is_fresh(decision) {
             return Ok(Decided::Stale);
         }
+        let mark = decision.mark();
         let mut answers: Vec<Option<Result<Stored>>> = self.items.iter().map(|_| None).collect();
         for unit in &self.units {
             self.decide_unit(unit, decision, &mut answers);
+        }
+        if let Some(seen) = &self.seen {
+            let unseen = show(&mut answers, seen);
+            if !unseen.is_empty() {
+                decision.undo(mark);
+                return Ok(Decided::Unseen(unseen));
+            }
         }
         Ok(Decided::Items(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(aborted()))).collect()))
     }
@@ -172,7 +205,7 @@ impl Command for Request {
 
 impl Request {
     fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
-        Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default }
+        Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default, seen: None }
     }
 
     /// Whether everything it was prepared against is still so.
@@ -212,6 +245,60 @@ impl Request {
             }
         }
     }
+}
+
+impl Decided {
+    /// What the caller is told, where everything it is told is at hand.
+    fn told(&self) -> Option<Result<BatchOutcome>> {
+        match self {
+            Self::Items(items) => items.iter().map(told).collect::<Option<_>>().map(Ok),
+            Self::Stale | Self::Unseen(_) => None,
+        }
+    }
+}
+
+fn told(item: &Result<Stored>) -> Option<Result<Published>> {
+    match item {
+        Ok(Stored::New { record, deprecated }) => Some(Ok(created(record.clone(), *deprecated))),
+        Ok(Stored::Before { event: None, .. }) => None,
+        Ok(Stored::Before { event: Some(event), payload_mismatch, deprecated, .. }) => {
+            Some(event.as_ref().clone().map(|event| repeated(event, *payload_mismatch, *deprecated)))
+        }
+        Err(error) => Some(Err(error.clone())),
+    }
+}
+
+/// Puts the events that were stored before into the answers; answers where those are that nobody has read yet.
+fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<Position> {
+    let stored = answers.iter().flatten().flatten();
+    let new: HashMap<_, _> = stored
+        .filter_map(|stored| match stored {
+            Stored::New { record, .. } => Some((record.header.position, record.clone())),
+            Stored::Before { .. } => None,
+        })
+        .collect();
+    let mut unseen = Vec::new();
+    for stored in answers.iter_mut().flatten().flatten() {
+        let Stored::Before { position, event, .. } = stored else { continue };
+        // A batch may repeat an event of its own.
+        let own = new.get(position).map(|record| Arc::new(Ok(stored_event(record.clone()))));
+        *event = own.or_else(|| seen.get(position).cloned());
+        if event.is_none() {
+            unseen.push(*position);
+        }
+    }
+    unseen
+}
+
+async fn look_at(ledger: &Ledger, positions: Vec<Position>, seen: &mut Option<Seen>) -> Result<()> {
+    for position in positions {
+        let event = match first_stored(ledger, position).await {
+            Err(error) if error.kind() != Kind::Trimmed => return Err(error),
+            event => event,
+        };
+        seen.get_or_insert_default().insert(position, Arc::new(event));
+    }
+    Ok(())
 }
 
 impl Stored {
@@ -271,7 +358,7 @@ fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
         )),
         policy => {
             let payload_mismatch = differs && policy == PayloadMismatch::Flag;
-            Ok(Some(Stored::Before { position, payload_mismatch, deprecated: item.deprecated }))
+            Ok(Some(Stored::Before { position, payload_mismatch, deprecated: item.deprecated, event: None }))
         }
     }
 }
@@ -285,17 +372,26 @@ async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Result<BatchOu
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(match item {
-            Ok(Stored::New { record, deprecated }) => {
-                Ok(Published { event: stored_event(record), outcome: Outcome::Created, deprecated })
-            }
-            Ok(Stored::Before { position, payload_mismatch, deprecated }) => {
-                let event = first_stored(ledger, position).await;
-                event.map(|event| Published { event, outcome: Outcome::Duplicate { payload_mismatch }, deprecated })
+            Ok(Stored::New { record, deprecated }) => Ok(created(record, deprecated)),
+            Ok(Stored::Before { position, payload_mismatch, deprecated, event }) => {
+                let event = match event {
+                    Some(event) => event.as_ref().clone(),
+                    None => first_stored(ledger, position).await,
+                };
+                event.map(|event| repeated(event, payload_mismatch, deprecated))
             }
             Err(error) => Err(error),
         });
     }
     Ok(outcomes)
+}
+
+fn created(record: Record, deprecated: bool) -> Published {
+    Published { event: stored_event(record), outcome: Outcome::Created, deprecated }
+}
+
+const fn repeated(event: StoredEvent, payload_mismatch: bool, deprecated: bool) -> Published {
+    Published { event, outcome: Outcome::Duplicate { payload_mismatch }, deprecated }
 }
 
 async fn first_stored(ledger: &Ledger, position: Position) -> Result<StoredEvent> {

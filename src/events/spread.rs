@@ -5,6 +5,7 @@
 
 use super::prepare::{Prepared, Refused};
 use super::publish::{Intake, Submitted};
+use crate::ledger::Keep;
 use crate::logs::Place;
 use contract::{Atomicity, BatchOutcome, Error, Kind, Published, Result, Violation};
 use futures_util::future::join_all;
@@ -56,7 +57,7 @@ pub(super) async fn publish_by_log(
     }
     let answers = parts.into_iter().map(|(_, indexes, part)| async {
         // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
-        let outcome = Box::pin(intake.publish_units(part, atomicity)).await;
+        let outcome = Box::pin(intake.publish_units(part, atomicity, Keep::nothing())).await;
         (indexes, outcome)
     });
     in_order(total, join_all(answers).await)

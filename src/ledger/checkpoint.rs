@@ -158,9 +158,9 @@ fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
     state.tables.freeze(payload, expire_before)
 }
 
-/// Keys from before this are past every topic's window.
+/// Keys from before this are past every topic's window, and that of kept answers.
 fn expire_before(state: &State, now: i64) -> i64 {
-    now.saturating_sub(state.registry.longest_window_millis())
+    now.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
 }
 
 /// When a key's life began.

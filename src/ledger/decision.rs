@@ -5,6 +5,7 @@
 //! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
 //!   overlay is dropped.
 
+use super::answer;
 use super::entry::{Concern, Entry};
 use super::parts::Layers;
 use super::projections::DecidedProjections;
@@ -131,6 +132,14 @@ impl<'a> Decision<'a> {
         }
     }
 
+    /// The answer kept under this key of a caller's, however long ago.
+    pub fn answered(&self, key: u128) -> Result<Option<Remembered>> {
+        match self.overlay.layers.answer(key) {
+            Some(remembered) => Ok(Some(remembered)),
+            None => self.state.remembered(key),
+        }
+    }
+
     /// Consumers and the offsets of groups.
     #[must_use]
     pub fn readers(&self) -> Decided<'_> {
@@ -202,6 +211,11 @@ impl<'a> Decision<'a> {
             Concern::Registry => self.note_registered(entry, header.position),
             Concern::History => (),
             Concern::Parts => self.overlay.layers.note(&self.state.parts, &entry, &header),
+            Concern::Keys => {
+                if let Some((key, row)) = answer::row(&entry, header.position, header.time) {
+                    self.overlay.layers.note_answer(key, row);
+                }
+            }
         }
         Ok(header.position)
     }

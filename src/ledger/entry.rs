@@ -3,6 +3,7 @@
 //! Facts are past tense and carry the whole thing as it is from then on, so that applying one needs nothing else.
 //! They are JSON on disk: a member may be added with a default, none may change its meaning.
 
+use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
 use super::home::Placed;
 use contract::{
@@ -133,6 +134,16 @@ pub enum Entry {
         /// The generation that begins.
         generation: Generation,
     },
+    /// A request under a key was answered so. Whoever sends it again gets this answer.
+    AnswerKept {
+        /// Fingerprint of the key and its scope.
+        #[serde(with = "answer::digits")]
+        key: u128,
+        /// Fingerprint of the request.
+        digest: u64,
+        /// The answer.
+        answer: KeptAnswer,
+    },
 }
 
 /// Which part of the state a fact changes.
@@ -144,6 +155,8 @@ pub(super) enum Concern {
     History,
     /// What changes row by row ([`super::parts`]).
     Parts,
+    /// The table of idempotency keys.
+    Keys,
 }
 
 impl Entry {
@@ -168,15 +181,19 @@ impl Entry {
             | Self::ProjectionDeleted { .. }
             | Self::CheckpointMoved { .. }
             | Self::ProjectionReset { .. } => Concern::Parts,
+            Self::AnswerKept { .. } => Concern::Keys,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::answer::Piece;
     use super::super::home::Home;
     use super::*;
-    use contract::{Distribution, NewEventType, NewTopic, NewVersion, SchemaVersion, Timestamp, VersionStatus};
+    use contract::{
+        Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus,
+    };
 
     #[test]
     fn entries_survive_the_trip_to_disk() {
@@ -236,9 +253,15 @@ mod tests {
             Entry::ProjectionDeleted { name: name() },
             Entry::CheckpointMoved { name: name(), offset },
             Entry::ProjectionReset { name: name(), offset, generation: Generation(2) },
+            Entry::AnswerKept { key: u128::MAX - 1, digest: u64::MAX, answer: kept() },
         ] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);
         }
+    }
+
+    fn kept() -> KeptAnswer {
+        let body = vec![Piece::Text("{\"event\":".to_owned()), Piece::Event(Position(7)), Piece::Text("}".to_owned())];
+        KeptAnswer { status: 201, headers: vec![("location".to_owned(), "/v1/events/7".to_owned())], body }
     }
 }

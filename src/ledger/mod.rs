@@ -6,6 +6,7 @@
 //!
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
 
+mod answer;
 mod appender;
 mod away;
 mod carried;
@@ -26,6 +27,7 @@ mod table;
 mod tag;
 mod writer;
 
+pub use answer::{Keep, KeptAnswer, Piece, Ticket};
 pub use carried::Carried;
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
@@ -40,6 +42,7 @@ pub use state::State;
 pub use tag::tag;
 
 use crate::clock::Clock;
+use answer::{KeepAlone, Kept};
 use appender::Appender;
 use checkpoint::Checkpoints;
 use command::{Job, Submitted};
@@ -91,19 +94,23 @@ enum Message {
 impl Ledger {
     /// Opens the ledger of `log`: loads the last checkpoint from `folder` (or starts from nothing), folds what came
     /// after it, and starts the writer. Without a folder the state lives in memory only; with one,
-    /// `checkpoint_rows` of the tables stay in RAM between checkpoints.
+    /// `checkpoint_rows` of the tables stay in RAM between checkpoints. Keys of kept answers are remembered for
+    /// `answers_millis`.
     pub async fn open(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
         folder: Option<PathBuf>,
         checkpoint_rows: usize,
+        answers_millis: i64,
     ) -> std::result::Result<Self, LogError> {
         let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
+        state.answers_millis = answers_millis;
         let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
         if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
             tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
             drop(state);
             state = checkpoint::start_over(folder)?;
+            state.answers_millis = answers_millis;
             checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
         }
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
@@ -143,6 +150,29 @@ impl Ledger {
             true => self.submit(Nothing).await,
             false => Ok(()),
         }
+    }
+
+    /// The same, and keeps the answer in the same append, if there is a key to keep it under.
+    ///
+    /// Where the key has its answer already, nothing is decided: that is [`Kind::IdempotencyKeyInFlight`] for the same
+    /// request, whose answer can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another.
+    pub async fn submit_keeping<C: Command>(&self, command: C, keep: Keep<C::Answer>) -> Result<C::Answer> {
+        let keyed = match keep.beside(command) {
+            Ok(keyed) => keyed,
+            Err(command) => return self.submit(command).await,
+        };
+        let ticket = Arc::clone(&keyed.ticket);
+        let Kept { answer, is_kept } = self.submit(keyed).await?;
+        if is_kept {
+            ticket.note_kept();
+        }
+        answer
+    }
+
+    /// Keeps an answer to something that was not decided here; refused as [`Ledger::submit_keeping`] is. One that rests
+    /// on a version of the registry is kept only while that is in force.
+    pub async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer, rests_on: Option<Position>) -> Result<()> {
+        self.submit(KeepAlone { ticket, answer, rests_on }).await
     }
 
     /// Looks something up in the durable state.

@@ -6,10 +6,12 @@
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
 use super::entry::Entry;
+use super::layer::Layer;
 use super::projections::{
     DecidedProjections, Layered as LayeredProjections, ProjectionRows, ProjectionsLayer, ProjectionsSnapshot, Rows as _,
 };
 use super::readers::{Decided, Layered, Readers, ReadersLayer, ReadersSnapshot, Rows};
+use super::rows::Remembered;
 use contract::Position;
 use log::Header;
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,8 @@ pub struct Parts {
 pub(super) struct Layers {
     readers: ReadersLayer,
     projections: ProjectionsLayer,
+    /// Keys of kept answers. Their durable rows are in the table of idempotency keys.
+    answers: Layer<u128, Remembered>,
 }
 
 /// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
@@ -85,16 +89,28 @@ impl Layers {
         LayeredProjections { durable, layer, at }.apply(entry, header.time);
     }
 
+    /// The answer decided under a key and not durable yet.
+    pub(super) fn answer(&self, key: u128) -> Option<Remembered> {
+        self.answers.get(&key).flatten().copied()
+    }
+
+    /// Makes a kept answer visible to the decisions that follow.
+    pub(super) fn note_answer(&mut self, key: u128, row: Remembered) {
+        self.answers.set(row.position, key, Some(row));
+    }
+
     /// Takes back the facts behind `after`.
     pub(super) fn undo(&mut self, after: Position) {
         self.readers.undo(after);
         self.projections.undo(after);
+        self.answers.undo(after);
     }
 
     /// Facts up to `through` are durable and in the parts.
     pub(super) fn settle(&mut self, through: Position) {
         self.readers.settle(through);
         self.projections.settle(through);
+        self.answers.settle(through);
     }
 }
 

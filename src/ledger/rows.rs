@@ -14,11 +14,11 @@ pub struct Head {
 /// A remembered idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remembered {
-    /// The event stored under it.
+    /// The event stored, or the answer kept, under it.
     pub position: Position,
     /// When, in milliseconds.
     pub time: i64,
-    /// Fingerprint of its `data`.
+    /// Fingerprint of the event's `data`, or of the request that was answered.
     pub digest: u64,
 }
 

@@ -4,6 +4,7 @@
 //! - State only ever holds what is durable; what is still being written is [`super::decision`]'s overlay.
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
+use super::answer;
 use super::carried::Carried;
 use super::entry::{Concern, Entry};
 use super::parts::Parts;
@@ -28,6 +29,8 @@ pub struct State {
     /// What changes row by row; everybody reads it where it stands.
     pub(super) parts: Arc<Parts>,
     pub(super) tables: Tables,
+    /// How long the keys of kept answers live, in milliseconds.
+    pub(super) answers_millis: i64,
     /// The last record's body: a checkpoint is known by it.
     pub(super) last_body: Bytes,
     /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
@@ -44,6 +47,7 @@ impl State {
             tails: Vec::new(),
             parts: Arc::default(),
             tables,
+            answers_millis: 0,
             last_body: Bytes::new(),
             table_failure: OnceLock::new(),
         }
@@ -79,7 +83,7 @@ impl State {
         Ok(row.map(Head::decode))
     }
 
-    /// The event stored under this idempotency key, however long ago.
+    /// The event stored, or the answer kept, under this idempotency key, however long ago.
     pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
         let row = self.tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
         Ok(row.map(Remembered::decode))
@@ -116,6 +120,13 @@ impl State {
             Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
             Concern::History => self.apply_history(entry),
             Concern::Parts => self.parts.apply(&entry, &record.header),
+            Concern::Keys => self.apply_key(&entry, &record.header),
+        }
+    }
+
+    fn apply_key(&mut self, entry: &Entry, header: &Header) {
+        if let Some((key, row)) = answer::row(entry, header.position, header.time) {
+            self.tables.keys.put(key, row.encode());
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) roots: Roots,
     pub(crate) segment_bytes: u64,
     pub(crate) checkpoint_rows: usize,
+    /// How long kept answers are remembered.
+    pub(crate) answers_millis: i64,
 }
 
 /// A log beside the default one.
@@ -205,7 +207,8 @@ impl Logs {
             None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
         };
         let state = folder.as_ref().map(|folder| folder.join("state"));
-        let ledger = Ledger::open(log, Arc::clone(&self.clock), state, self.settings.checkpoint_rows).await;
+        let Settings { checkpoint_rows, answers_millis, .. } = self.settings;
+        let ledger = Ledger::open(log, Arc::clone(&self.clock), state, checkpoint_rows, answers_millis).await;
         let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
         Ok(side)

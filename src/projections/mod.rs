@@ -18,7 +18,7 @@ pub(crate) use waiting::Awaited;
 use crate::clock::Clock;
 use crate::events::{Policy, Reader};
 use crate::filters;
-use crate::ledger::{Ledger, ProjectionEntry};
+use crate::ledger::{Keep, Ledger, ProjectionEntry};
 use crate::logs::Logs;
 use contract::{
     Cursor, Error, Filter, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result, Timestamp,
@@ -86,8 +86,8 @@ impl Projections<'_> {
     }
 
     /// Ends a projection.
-    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        self.find(name)?.ledger.submit(Delete { name: name.to_owned() }).await
+    pub(crate) async fn delete(&self, name: &str, keep: Keep<()>) -> Result<()> {
+        self.find(name)?.ledger.submit_keeping(Delete { name: name.to_owned() }, keep).await
     }
 
     /// Records how far a view has come.

@@ -1,16 +1,14 @@
 //! Aggregates: where one stands, and its events in its own order.
 
 use super::App;
-use super::negotiate::{self, JSON};
-use super::params::Params;
+use super::asked::Asked;
+use super::negotiate::JSON;
 use super::problem::Answer;
 use super::read::{answer, with_items};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
 use axum::routing::get;
 use contract::{AggregateRead, AggregateSequence, Result, SubjectTypeId};
-use http::HeaderMap;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -18,15 +16,9 @@ pub(super) fn routes() -> Router<App> {
         .route("/v1/aggregates/{subject_type}/{subject}/events", get(list))
 }
 
-async fn show(
-    State(app): State<App>,
-    Path(path): Path<(String, String)>,
-    params: Params,
-    headers: HeaderMap,
-) -> Answer {
-    params.only(&["topic"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let aggregate = app.events().aggregate(asked(&app, path, &params)?).await?;
+async fn show(asked: Asked) -> Answer {
+    asked.takes(&["topic"])?.wants_json()?;
+    let aggregate = asked.app.events().aggregate(wanted(&asked)?).await?;
     let mut body = format!(
         r#"{{"aggregateSequence":{},"sequence":{},"lastEvent":"#,
         aggregate.aggregate_sequence, aggregate.sequence
@@ -37,25 +29,20 @@ async fn show(
     Ok(answer(JSON, Body::from(body)))
 }
 
-async fn list(
-    State(app): State<App>,
-    Path(path): Path<(String, String)>,
-    params: Params,
-    headers: HeaderMap,
-) -> Answer {
-    params.only(&["topic", "after", "limit"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let page = app.events().read_aggregate(asked(&app, path, &params)?).await?;
+async fn list(asked: Asked) -> Answer {
+    asked.takes(&["topic", "after", "limit"])?.wants_json()?;
+    let page = asked.app.events().read_aggregate(wanted(&asked)?).await?;
     let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
     Ok(answer(JSON, Body::from(with_items(&page.items, &rest))))
 }
 
-fn asked(app: &App, (subject_type, subject): (String, String), params: &Params) -> Result<AggregateRead> {
+fn wanted(asked: &Asked) -> Result<AggregateRead> {
+    let params = &asked.params;
     Ok(AggregateRead {
         topic: params.topic()?,
-        subject_type: SubjectTypeId::parse(&subject_type)?,
-        subject,
+        subject_type: SubjectTypeId::parse(asked.piece("subject_type"))?,
+        subject: asked.piece("subject").to_owned(),
         after: AggregateSequence(params.after()?),
-        limit: params.limit(app.options.limit_default)?,
+        limit: params.limit(asked.app.options.limit_default)?,
     })
 }

@@ -1,25 +1,22 @@
 //! Consumers, and the groups whose offset they share.
 
 use super::App;
-use super::body::{self, Limit};
-use super::negotiate;
-use super::params::Params;
-use super::problem::Answer;
+use super::asked::{Asked, Limits, NO_BODY};
+use super::body::Limit;
+use super::once::once;
+use super::problem::{Answer, Problem};
 use super::rows::{self, Wanted};
+use super::told::Told;
 use super::verb;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
 use axum::routing::get;
 use contract::{Consumer, Error, GroupReset, Kind, NewConsumer, Offset, ResetTo, Result, Timestamp, TopicId};
-use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 /// A consumer's body, CEL expression and all.
-const DEFINITION: Limit = Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: Limits = |_, _| Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
 /// Methods of one consumer.
 const METHODS: &str = "GET, HEAD, DELETE";
@@ -32,128 +29,110 @@ struct Data<'a> {
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
-        .route("/v1/consumers", get(list).post(create))
-        .route("/v1/consumers/{id}", get(show).delete(remove).post(act).fallback(verb::other_methods(METHODS)))
+        .route("/v1/consumers", get(list).post(once(DEFINITION, create)))
+        .route(
+            "/v1/consumers/{id}",
+            get(show).delete(once(NO_BODY, remove)).post(once(DEFINITION, act)).fallback(verb::other_methods(METHODS)),
+        )
         .route("/v1/consumer-groups", get(list_groups))
         .route(
             "/v1/consumer-groups/{name}",
-            get(show_group).post(act_on_group).fallback(verb::other_methods("GET, HEAD")),
+            get(show_group).post(once(DEFINITION, act_on_group)).fallback(verb::other_methods("GET, HEAD")),
         )
 }
 
-async fn create(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json(&headers)?;
-    let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let consumer: NewConsumer = body::json(&held.bytes)?;
-    let consumer = app.events().create_consumer(consumer).await?;
-    Ok(rows::made(&Data { data: &consumer }, &format!("/v1/consumers/{}", consumer.id)))
+async fn create(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let consumer: NewConsumer = asked.json().await?;
+    asked.tell(created, |keep| asked.writes().create_consumer(consumer, keep)).await
 }
 
-async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&["consumerGroup", "limit", "cursor"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let wanted = Wanted::of(&app, &params)?;
-    let group = params.one("consumerGroup")?;
-    let page = app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
+fn created(consumer: &Consumer) -> Told {
+    Told::made(&Data { data: consumer }, &format!("/v1/consumers/{}", consumer.id))
+}
+
+async fn list(asked: Asked) -> Answer {
+    asked.takes(&["consumerGroup", "limit", "cursor"])?.wants_json()?;
+    let wanted = Wanted::of(&asked)?;
+    let group = asked.params.one("consumerGroup")?;
+    let page = asked.app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
     rows::list(&page, wanted.limit)
 }
 
-async fn show(State(app): State<App>, Path(piece): Path<String>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json_taken(&headers)?;
-    if let (_, Some("commit")) = verb::split(&piece) {
-        return Ok(verb::not_allowed("POST"));
-    }
-    let consumer = app.events().consumer(id_of(&piece)?).await?;
+async fn show(asked: Asked) -> Answer {
+    asked.takes(&[])?.wants_json()?;
+    let consumer = asked.app.events().consumer(id_of(&asked)?).await?;
     rows::shown(&Data { data: &consumer })
 }
 
-async fn remove(State(app): State<App>, Path(piece): Path<String>, params: Params) -> Answer {
-    params.only(&[])?;
-    if let (_, Some("commit")) = verb::split(&piece) {
-        return Ok(verb::not_allowed("POST"));
-    }
-    app.events().delete_consumer(id_of(&piece)?).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+async fn remove(asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let id = id_of(&asked)?;
+    asked.tell(Told::done, |keep| asked.writes().delete_consumer(id, keep)).await
 }
 
 /// `POST /v1/consumers/{id}:commit`.
-async fn act(
-    State(app): State<App>,
-    Path(piece): Path<String>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    params.only(&[])?;
-    let (id, verb) = verb::split(&piece);
-    match verb {
-        Some("commit") => commit(&app, id_of(id)?, &headers, body).await,
-        Some(_) => Err(verb::unknown()),
-        None => Ok(verb::not_allowed(METHODS)),
+async fn act(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    match verb::split(asked.piece("id")) {
+        (id, Some("commit")) => {
+            let id = uuid(id)?;
+            let offset = committed(asked.json().await?)?;
+            asked.tell(Told::shown, |keep| asked.writes().commit_offset(id, offset, keep)).await
+        }
+        (_, Some(_)) => Err(verb::unknown()),
+        (_, None) => Err(Problem::not_allowed(METHODS)),
     }
 }
 
-async fn commit(app: &App, consumer: Uuid, headers: &HeaderMap, body: Body) -> Answer {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Commit {
-        offset: Value,
-    }
-    negotiate::expect_json(headers)?;
-    let held = body::take(app, headers, body, DEFINITION).await?;
-    let Commit { offset } = body::json(&held.bytes)?;
-    let offset = offset.as_u64().map(Offset).ok_or_else(|| {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commit {
+    offset: Value,
+}
+
+fn committed(Commit { offset }: Commit) -> Result<Offset> {
+    offset.as_u64().map(Offset).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
-    })?;
-    rows::shown(&app.events().commit_offset(consumer, offset).await?)
+    })
 }
 
-async fn list_groups(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&["limit", "cursor"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let wanted = Wanted::of(&app, &params)?;
-    let page = app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
+async fn list_groups(asked: Asked) -> Answer {
+    asked.takes(&["limit", "cursor"])?.wants_json()?;
+    let wanted = Wanted::of(&asked)?;
+    let page = asked.app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
     rows::list(&page, wanted.limit)
 }
 
-async fn show_group(State(app): State<App>, Path(name): Path<String>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json_taken(&headers)?;
-    rows::shown(&app.events().consumer_group(&name).await?)
+async fn show_group(asked: Asked) -> Answer {
+    asked.takes(&[])?.wants_json()?;
+    rows::shown(&asked.app.events().consumer_group(asked.piece("name")).await?)
 }
 
 /// `POST /v1/consumer-groups/{name}:reset`.
-async fn act_on_group(
-    State(app): State<App>,
-    Path(piece): Path<String>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    params.only(&[])?;
-    match verb::split(&piece) {
+async fn act_on_group(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    match verb::split(asked.piece("name")) {
         (name, Some("reset")) => {
-            negotiate::expect_json(&headers)?;
-            let held = body::take(&app, &headers, body, DEFINITION).await?;
-            rows::shown(&app.events().reset_group(name, reset(&held.bytes)?).await?)
+            let name = name.to_owned();
+            let reset = target(asked.json().await?)?;
+            asked.tell(Told::shown, |keep| asked.writes().reset_group(&name, reset, keep)).await
         }
         (_, Some(_)) => Err(verb::unknown()),
-        (_, None) => Ok(verb::not_allowed("GET, HEAD")),
+        (_, None) => Err(Problem::not_allowed("GET, HEAD")),
     }
 }
 
 /// `{topic, offset: n|"earliest"|"latest"}` or `{topic, time}`.
-fn reset(bytes: &[u8]) -> Result<GroupReset> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Reset {
-        topic: TopicId,
-        offset: Option<Value>,
-        time: Option<Timestamp>,
-    }
-    let Reset { topic, offset, time } = body::json(bytes)?;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reset {
+    topic: TopicId,
+    offset: Option<Value>,
+    time: Option<Timestamp>,
+}
+
+fn target(Reset { topic, offset, time }: Reset) -> Result<GroupReset> {
     let to = match (&offset, time) {
         (None, Some(time)) => ResetTo::Time(time),
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,
@@ -170,7 +149,15 @@ fn not_an_offset() -> Error {
     Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more, or \"earliest\" or \"latest\".")
 }
 
+/// The consumer a path names. A verb of one is not read or deleted, but posted.
+fn id_of(asked: &Asked) -> Answer<Uuid> {
+    match verb::split(asked.piece("id")) {
+        (_, Some("commit")) => Err(Problem::not_allowed("POST")),
+        _ => Ok(uuid(asked.piece("id"))?),
+    }
+}
+
 /// An id that is none cannot be there.
-fn id_of(text: &str) -> Result<Uuid> {
+fn uuid(text: &str) -> Result<Uuid> {
     Uuid::try_parse(text).map_err(|_| Error::not_found("consumer"))
 }

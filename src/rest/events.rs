@@ -1,87 +1,91 @@
 //! Publishing: one event, or a batch.
 
 use super::App;
+use super::asked::{Asked, Limits};
 use super::body::{self, Limit};
 use super::cloudevents;
-use super::negotiate::{self, JSON, Sent};
-use super::params::Params;
+use super::negotiate::{self, Sent};
+use super::once::once;
 use super::problem::{Answer, Problem};
 use super::projections::WaitFor;
+use super::told::{Mark, REPLAYED, Told, YES};
 use axum::Router;
-use axum::body::Body;
-use axum::extract::State;
-use axum::response::Response;
 use axum::routing::post;
-use bytes::Bytes;
 use contract::{
     Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Published, Result, Unread, limits,
 };
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use http::header::{HeaderName, HeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::Write;
 
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
-const YES: HeaderValue = HeaderValue::from_static("true");
+/// A batch's body.
+const BATCH_BODY: Limits = |app, _| Limit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
 /// A single event's body: the event, and blanks somebody may have put between its members.
-const EVENT_BODY: Limit = Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
+const EVENT_BODY: Limits = |app, headers| match negotiate::is_cloud_events(headers) {
+    true => BATCH_BODY(app, headers),
+    false => Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge },
+};
 
 pub(super) fn routes() -> Router<App> {
-    Router::new().route("/v1/events", post(publish)).route("/v1/events:batch", post(publish_batch))
+    Router::new()
+        .route("/v1/events", post(once(EVENT_BODY, publish)))
+        .route("/v1/events:batch", post(once(BATCH_BODY, publish_batch)))
 }
 
-async fn publish(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
-    let sent = negotiate::sent(&headers)?;
+async fn publish(mut asked: Asked) -> Answer<Told> {
+    let sent = negotiate::sent(asked.headers())?;
     if sent == Sent::CloudEvents {
-        return publish_batch(State(app), params, headers, body).await;
+        return publish_batch(asked).await;
     }
-    params.only(&["waitFor", "timeout"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let wait_for = WaitFor::of(&app, &params)?;
-    let held = body::take(&app, &headers, body, EVENT_BODY).await?;
+    asked.takes(&["waitFor", "timeout"])?.wants_json()?;
+    let wait_for = WaitFor::of(&asked.app, &asked.params)?;
+    let body = asked.bytes().await?;
     let event = match sent {
-        Sent::Json => parse(&held.bytes)?,
-        Sent::BinaryCloudEvent => cloudevents::from_headers(&headers, &held.bytes)?,
-        Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(&held.bytes)?,
+        Sent::Json => parse(&body)?,
+        Sent::BinaryCloudEvent => cloudevents::from_headers(asked.headers(), &body)?,
+        Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(&body)?,
     };
-    let producer = producer(&headers)?;
-    wait_for.check(&app, &event)?;
-    let published = app.events().publish(event, producer.as_ref()).await?;
-    drop(held);
-    wait_for.applied(&app, std::slice::from_ref(&&published.event)).await?;
-    Ok(created(published))
+    let producer = producer(asked.headers())?;
+    wait_for.check(&asked.app, &event)?;
+    let publish = async |keep| {
+        let published = asked.writes().publish(event, producer.as_ref(), keep).await?;
+        wait_for.applied(&asked.app, &[&published.event]).await?;
+        Ok(published)
+    };
+    asked.tell(published, publish).await
 }
 
-async fn publish_batch(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
-    params.only(&["atomic", "waitFor", "timeout"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let sent = negotiate::sent(&headers)?;
-    let atomicity = match params.one("atomic")? {
+async fn publish_batch(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&["atomic", "waitFor", "timeout"])?.wants_json()?;
+    let sent = negotiate::sent(asked.headers())?;
+    let atomicity = match asked.params.one("atomic")? {
         None => Atomicity::PerTopic,
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    let wait_for = WaitFor::of(&app, &params)?;
-    let limit = Limit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
-    let held = body::take(&app, &headers, body, limit).await?;
+    let wait_for = WaitFor::of(&asked.app, &asked.params)?;
+    let body = asked.bytes().await?;
     let events = match sent {
-        Sent::Json => parse_batch(&held.bytes)?,
-        Sent::CloudEvents => cloudevents::from_batch(&held.bytes)?,
+        Sent::Json => parse_batch(&body)?,
+        Sent::CloudEvents => cloudevents::from_batch(&body)?,
         Sent::CloudEvent | Sent::BinaryCloudEvent => return Err(one_event_only().into()),
     };
     if events.is_empty() {
         return Err(Error::invalid("/events", "is empty: a batch has at least one event").into());
     }
-    let producer = producer(&headers)?;
-    let outcome = app.broker.publish_submitted(events, atomicity, producer.as_ref()).await?;
-    drop(held);
-    let stored: Vec<_> = outcome.iter().flatten().map(|published| &published.event).collect();
-    wait_for.applied(&app, &stored).await?;
-    Ok(results(&outcome))
+    let producer = producer(asked.headers())?;
+    let publish = async |keep| {
+        let outcome = asked.writes().publish_batch(events, atomicity, producer.as_ref(), keep).await?;
+        let stored: Vec<_> = outcome.iter().flatten().map(|published| &published.event).collect();
+        wait_for.applied(&asked.app, &stored).await?;
+        Ok(outcome)
+    };
+    asked.tell(results, publish).await
 }
 
 /// An event as our JSON spells it.
@@ -146,52 +150,51 @@ fn one_event_only() -> Error {
 }
 
 /// The answer to a published event: its bytes as they are stored.
-fn created(published: Published) -> Response {
+fn published(published: &Published) -> Told {
     let Published { event, outcome, deprecated } = published;
-    let location = HeaderValue::from_str(&format!("/v1/events/{}", event.id.hyphenated()));
-    let mut response = Response::new(Body::from(event.text));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, JSON);
-    if let Ok(location) = location {
-        headers.insert(LOCATION, location);
+    let status = match outcome {
+        Outcome::Created => StatusCode::CREATED,
+        Outcome::Duplicate { .. } => StatusCode::OK,
+    };
+    let mut told = Told::event(status, event);
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/events/{}", event.id.hyphenated())) {
+        told = told.with(LOCATION, location);
     }
-    if deprecated {
-        headers.insert(DEPRECATION, YES);
+    if *deprecated {
+        told = told.with(DEPRECATION, YES);
     }
     match outcome {
-        Outcome::Created => *response.status_mut() = StatusCode::CREATED,
-        Outcome::Duplicate { payload_mismatch } => {
-            headers.insert(REPLAYED, YES);
-            if payload_mismatch {
-                headers.insert(MISMATCH, YES);
-            }
-        }
+        Outcome::Created => told,
+        Outcome::Duplicate { payload_mismatch: false } => told.with(REPLAYED, YES),
+        Outcome::Duplicate { payload_mismatch: true } => told.with(REPLAYED, YES).with(MISMATCH, YES),
     }
-    response
 }
 
 /// The answer to a batch: what became of each event, in the order they were sent.
-fn results(outcome: &BatchOutcome) -> Response {
+fn results(outcome: &BatchOutcome) -> Told {
     let size: usize = outcome.iter().map(|result| result.as_ref().map_or(512, |it| it.event.text.len() + 64)).sum();
-    let mut body = Vec::with_capacity(size + 128);
+    let (mut body, mut events) = (Vec::with_capacity(size + 128), Vec::with_capacity(outcome.len()));
     body.extend_from_slice(br#"{"data":{"results":["#);
     for (index, result) in outcome.iter().enumerate() {
         if index > 0 {
             body.push(b',');
         }
-        write_result(&mut body, index, result);
+        events.extend(write_result(&mut body, index, result));
     }
     let (total, succeeded) = (outcome.len(), outcome.iter().filter(|result| result.is_ok()).count());
     // Writing to memory cannot fail.
     let _ = write!(body, r#"]}},"meta":{{"total":{total},"succeeded":{succeeded},"failed":{}}}}}"#, total - succeeded);
-    let mut response = Response::new(Body::from(Bytes::from(body)));
-    *response.status_mut() = StatusCode::MULTI_STATUS;
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
+    let told = Told::results(StatusCode::MULTI_STATUS, body, events);
+    // An event that may fare better the next time must be tried again, under the same key.
+    match outcome.iter().any(|result| result.as_ref().is_err_and(|error| error.kind().is_retryable())) {
+        true => told.not_kept(),
+        false => told,
+    }
 }
 
-fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) {
-    match result {
+/// Writes one result; answers where its event stands.
+fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) -> Option<Mark> {
+    let mark = match result {
         Ok(published) => {
             let (status, note) = match published.outcome {
                 Outcome::Created => (201, ""),
@@ -200,13 +203,18 @@ fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) {
             };
             let old = if published.deprecated { r#","deprecated":true"# } else { "" };
             let _ = write!(body, r#"{{"index":{index},"status":{status}{note}{old},"event":"#);
-            body.extend_from_slice(&published.event.text);
+            let event = &published.event;
+            let mark = Mark { at: body.len(), bytes: event.text.len(), position: event.position };
+            body.extend_from_slice(&event.text);
+            Some(mark)
         }
         Err(error) => {
             let problem = Problem::from(error.clone());
             let _ = write!(body, r#"{{"index":{index},"status":{},"error":"#, problem.status().as_u16());
             let _ = serde_json::to_writer(&mut *body, &problem.document(None, None));
+            None
         }
-    }
+    };
     body.push(b'}');
+    mark
 }

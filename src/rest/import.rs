@@ -4,23 +4,28 @@
 //! - Each event stands by itself: one that is refused is reported by its line, and the rest goes on.
 //! - Progress is told as NDJSON while the body still arrives; the last line says `done`.
 //! - An import that broke off is repeated whole: what was stored is a duplicate then.
+//! - Under a key, what is kept is the last line of an import that came to its end. Which import it was is known only
+//!   then, so a body that comes again is read to its end before that line is told again. Nothing is stored twice by it.
 
 use super::App;
+use super::asked::Asked;
 use super::body::{self, Limit};
 use super::events;
-use super::params::Params;
+use super::once;
 use super::problem::{Answer, Problem};
 use super::read::answer;
+use super::told;
+use crate::answers::Turn;
+use crate::ledger::{KeptAnswer, Piece, Ticket};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
 use axum::routing::post;
 use bytes::{Buf, Bytes, BytesMut};
 use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Result, Unread, limits};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
@@ -35,13 +40,62 @@ pub(super) fn routes() -> Router<App> {
     Router::new().route("/v1/events:import", post(import))
 }
 
-async fn import(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
-    params.only(&[])?;
-    check_media(&headers)?;
-    let importing =
-        Importing { app, body, buffer: BytesMut::new(), ended: false, told: false, count: Count::default() };
+async fn import(asked: Asked) -> Answer {
+    asked.takes(&[])?;
+    check_media(asked.headers())?;
+    let keyed = once::key_of(asked.headers())?.map(|key| Keyed::begin(&asked, &key)).transpose()?;
+    let (app, body) = asked.into_body();
+    if let Some(keyed) = &keyed
+        && let Some(found) = app.broker.answers().find(keyed.key).await?
+    {
+        let digest = keyed.digest_of(&app, body).await?;
+        return match found.answers(digest) {
+            true => Ok(told::again(found.replay().await?)),
+            false => Err(Ticket::reused().into()),
+        };
+    }
+    let (buffer, count) = (BytesMut::new(), Count::default());
+    let importing = Importing { app, body, buffer, ended: false, told: false, count, keyed };
     let progress = stream::unfold(importing, |importing| importing.next());
     Ok(answer(NDJSON, Body::from_stream(progress)))
+}
+
+/// An import under a key, which it has to itself.
+struct Keyed {
+    key: u128,
+    /// What it is about, but for the lines.
+    about: u64,
+    lines: blake3::Hasher,
+    _turn: Turn,
+}
+
+impl Keyed {
+    fn begin(asked: &Asked, key: &str) -> Result<Self> {
+        let key = once::fingerprint(asked, key);
+        let about = once::digest_of(asked, &[]);
+        Ok(Self { key, about, lines: blake3::Hasher::new(), _turn: once::enter(&asked.app, key)? })
+    }
+
+    /// The digest of the whole body, which is read for nothing else.
+    async fn digest_of(&self, app: &App, mut body: Body) -> Answer<u64> {
+        let mut lines = blake3::Hasher::new();
+        while let Some(piece) = body::next_piece(app, &mut body).await? {
+            lines.update(&piece);
+        }
+        Ok(self.digest(&lines))
+    }
+
+    fn digest(&self, lines: &blake3::Hasher) -> u64 {
+        crate::answers::digest(&[&self.about.to_le_bytes()], Some("lines"), lines.finalize().as_bytes())
+    }
+
+    /// Keeps the last line.
+    async fn keep(&self, app: &App, line: Value) -> Result<()> {
+        let ticket = app.broker.answers().ticket(self.key, self.digest(&self.lines));
+        let headers = vec![(CONTENT_TYPE.as_str().to_owned(), "application/x-ndjson".to_owned())];
+        let body = vec![Piece::Text(format!("{line}\n"))];
+        app.broker.answers().keep(ticket, KeptAnswer { status: 200, headers, body }, None).await
+    }
 }
 
 fn check_media(headers: &HeaderMap) -> Result<()> {
@@ -62,6 +116,7 @@ struct Importing {
     /// The last line was told.
     told: bool,
     count: Count,
+    keyed: Option<Keyed>,
 }
 
 #[derive(Default)]
@@ -70,6 +125,8 @@ struct Count {
     imported: u64,
     duplicates: u64,
     failed: u64,
+    /// A refusal may have been one of the moment.
+    passing: bool,
 }
 
 /// A line with its number.
@@ -98,6 +155,13 @@ impl Importing {
         let mut done = self.ended;
         if let Err(problem) = self.store(lines, &mut report).await {
             write(&mut report, &json!({"error": problem.document(None, None)}));
+            (done, self.told) = (false, true);
+        }
+        // Lines that may fare better the next time must come again, under the same key.
+        if let Some(keyed) = self.keyed.as_ref().filter(|_| done && !self.count.passing)
+            && let Err(error) = keyed.keep(&self.app, self.count.line(true)).await
+        {
+            write(&mut report, &json!({"error": Problem::from(error).document(None, None)}));
             (done, self.told) = (false, true);
         }
         self.told |= done;
@@ -139,7 +203,12 @@ impl Importing {
                 return Ok(if last.is_empty() { None } else { Some(last) });
             }
             match body::next_piece(&self.app, &mut self.body).await? {
-                Some(piece) => self.buffer.extend_from_slice(&piece),
+                Some(piece) => {
+                    if let Some(keyed) = &mut self.keyed {
+                        keyed.lines.update(&piece);
+                    }
+                    self.buffer.extend_from_slice(&piece);
+                }
                 None => self.ended = true,
             }
         }
@@ -158,6 +227,7 @@ impl Importing {
                 Ok(_) => self.count.duplicates += 1,
                 Err(error) => {
                     self.count.failed += 1;
+                    self.count.passing |= error.kind().is_retryable();
                     let problem = Problem::from(error);
                     write(report, &json!({"line": number, "error": problem.document(None, None)}));
                 }
@@ -167,11 +237,14 @@ impl Importing {
     }
 
     fn tell(&self, report: &mut Vec<u8>, done: bool) {
-        let Count { lines, imported, duplicates, failed } = self.count;
-        let counted = json!({
-            "lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done,
-        });
-        write(report, &counted);
+        write(report, &self.count.line(done));
+    }
+}
+
+impl Count {
+    fn line(&self, done: bool) -> Value {
+        let Self { lines, imported, duplicates, failed, .. } = self;
+        json!({"lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done})
     }
 }
 
@@ -183,7 +256,7 @@ fn parse(text: &[u8]) -> Result<NewEvent, Unread> {
     }
 }
 
-fn write(report: &mut Vec<u8>, line: &serde_json::Value) {
+fn write(report: &mut Vec<u8>, line: &Value) {
     // Writing to memory cannot fail.
     let _ = serde_json::to_writer(&mut *report, line);
     report.push(b'\n');

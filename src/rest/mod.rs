@@ -8,6 +8,7 @@
 //! What the verbs mean is the domain's business; this room knows only how they look on the wire.
 
 mod aggregates;
+mod asked;
 mod body;
 mod cloudevents;
 mod consumers;
@@ -18,6 +19,7 @@ mod health;
 mod import;
 mod incoming;
 mod negotiate;
+mod once;
 mod openapi;
 mod params;
 mod problem;
@@ -27,9 +29,11 @@ mod rows;
 mod server;
 mod socket;
 mod stream;
+mod told;
 mod topics;
 mod verb;
 
+use crate::answers::InFlight;
 use crate::broker::Broker;
 use axum::Router;
 use contract::{Error, EventBroker, Kind};
@@ -78,6 +82,8 @@ pub(crate) struct App {
     pub(crate) options: Arc<Options>,
     room: Arc<Semaphore>,
     draining: Arc<watch::Sender<bool>>,
+    /// Keys whose first request is still running.
+    in_flight: Arc<InFlight>,
 }
 
 /// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open.
@@ -132,7 +138,8 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 impl App {
     fn new(broker: Arc<Broker>, options: Options) -> Self {
         let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
-        Self { broker, options: Arc::new(options), room, draining: Arc::new(watch::Sender::new(false)) }
+        let draining = Arc::new(watch::Sender::new(false));
+        Self { broker, options: Arc::new(options), room, draining, in_flight: Arc::default() }
     }
 
     /// The broker as the contract has it.

@@ -85,6 +85,17 @@ pub(crate) fn expect_json_taken(headers: &HeaderMap) -> Result<()> {
     }
 }
 
+/// Whether a body is several CloudEvents.
+pub(crate) fn is_cloud_events(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/cloudevents-batch+json")
+}
+
+/// The media type of a body that is not our JSON.
+pub(crate) fn media_beside_json(headers: &HeaderMap) -> Option<String> {
+    Some(media_type(headers)).filter(|media| !is_json(media) && media != "application/merge-patch+json")
+}
+
 fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

@@ -5,10 +5,7 @@
 //! - A refusal's pointer is `/` and the parameter's name.
 
 use super::body;
-use super::problem::Problem;
-use axum::extract::FromRequestParts;
 use contract::{Cursor, Error, Filter, GtsPattern, Kind, Offset, Position, Result, Timestamp, TopicId, Violation};
-use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use std::time::Duration;
 use uuid::Uuid;
@@ -25,16 +22,9 @@ const NUMBER_MAX: u64 = i64::MAX as u64;
 #[derive(Debug, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
-impl<S: Sync> FromRequestParts<S> for Params {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> std::result::Result<Self, Problem> {
-        Ok(Self::parse(parts.uri.query().unwrap_or_default())?)
-    }
-}
-
 impl Params {
-    fn parse(query: &str) -> Result<Self> {
+    /// The parameters of a query.
+    pub(crate) fn parse(query: &str) -> Result<Self> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         pairs
             .map(|pair| {
@@ -43,6 +33,11 @@ impl Params {
             })
             .collect::<Result<_>>()
             .map(Self)
+    }
+
+    /// All of them.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Refuses parameters that are not among `known`.

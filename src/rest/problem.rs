@@ -6,10 +6,10 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use contract::{Error, Kind, Violation};
+use contract::{AggregateSequence, Error, Kind, Sequence, Violation};
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where the codes are explained.
 const TYPE_BASE: &str = "https://errors.hyperspot.com/";
@@ -21,6 +21,8 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 pub(crate) struct Problem {
     error: Error,
     status: StatusCode,
+    /// The methods there are, where another was asked for.
+    allow: Option<&'static str>,
 }
 
 /// What every handler answers.
@@ -46,7 +48,28 @@ impl Problem {
             }
             _ => (Kind::Malformed, "The request is not one this server understands."),
         };
-        Self { error: Error::new(kind, detail), status }
+        Self { error: Error::new(kind, detail), status, allow: None }
+    }
+
+    /// What a path answers to a method that it does not take.
+    pub(crate) fn not_allowed(allow: &'static str) -> Self {
+        Self { allow: Some(allow), ..Self::of_status(StatusCode::METHOD_NOT_ALLOWED, &Method::POST) }
+    }
+
+    /// The refusal that a document tells of.
+    pub(crate) fn recall(document: &[u8]) -> Option<Self> {
+        let Recalled { problem_type, status, detail, errors, actual, earliest } =
+            serde_json::from_slice(document).ok()?;
+        let code = problem_type.strip_prefix(TYPE_BASE)?;
+        let kind = *Kind::ALL.iter().find(|kind| kind.code() == code)?;
+        let error = match (actual, earliest) {
+            (Some(actual), _) => Error::expected_sequence(AggregateSequence(actual)),
+            (_, Some(earliest)) => Error::trimmed(Sequence(earliest)),
+            _ => Error::new(kind, detail),
+        };
+        let violations: Vec<_> = errors.into_iter().map(|it| Violation::new(it.pointer, it.detail)).collect();
+        let error = if violations.is_empty() { error } else { error.with_violations(violations) };
+        Some(Self { error, status: StatusCode::from_u16(status).ok()?, allow: None })
     }
 
     /// The answer with its document; `instance` is the path without the query.
@@ -57,6 +80,9 @@ impl Problem {
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
         if let Some(seconds) = self.retry_after_seconds() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
         }
         response
     }
@@ -99,7 +125,7 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { error, status }
+        Self { error, status, allow: None }
     }
 }
 
@@ -111,6 +137,26 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// A document read back.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recalled {
+    #[serde(rename = "type")]
+    problem_type: String,
+    status: u16,
+    detail: String,
+    #[serde(default)]
+    errors: Vec<RecalledViolation>,
+    actual: Option<u64>,
+    earliest: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RecalledViolation {
+    pointer: String,
+    detail: String,
 }
 
 /// RFC 9457, with our own members.

@@ -1,22 +1,23 @@
 //! Projections: how far views have come, and waiting for them, by themselves or while publishing.
 
 use super::App;
-use super::body::{self, Limit};
-use super::negotiate;
+use super::asked::{Asked, Limits, NO_BODY};
+use super::body::Limit;
+use super::once::once;
 use super::params::Params;
-use super::problem::Answer;
+use super::problem::{Answer, Problem};
 use super::rows::{self, Wanted};
+use super::told::Told;
 use super::verb;
 use crate::projections::Awaited;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use contract::{
-    Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Registered, Result, StoredEvent,
+    Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Projection, Registered, Result,
+    StoredEvent,
 };
-use http::{HeaderMap, StatusCode, Uri};
+use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,67 +26,59 @@ use std::time::Duration;
 /// What does not stand for itself in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// A projection's body, CEL expression and all.
-const DEFINITION: Limit = Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/v1/projections", get(list)).route(
         "/v1/projections/{name}",
-        get(show).put(put).delete(remove).post(act).fallback(|uri: Uri| async move { not_allowed(uri.path()) }),
+        get(show)
+            .put(once(DEFINITION, put))
+            .delete(once(NO_BODY, remove))
+            .post(once(DEFINITION, act))
+            .fallback(|uri: Uri| async move { not_allowed(uri.path()).into_response() }),
     )
 }
 
 /// The answer to a method that a projection, or a verb of one, does not take.
-fn not_allowed(path: &str) -> Response {
-    verb::not_allowed(match verb::split(path).1 {
+fn not_allowed(path: &str) -> Problem {
+    Problem::not_allowed(match verb::split(path).1 {
         Some("wait") => "GET, HEAD",
         Some(_) => "POST",
         None => "GET, HEAD, PUT, DELETE",
     })
 }
 
-async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&["limit", "cursor"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let wanted = Wanted::of(&app, &params)?;
-    let page = app.events().projections(wanted.cursor.as_ref(), wanted.limit).await?;
+async fn list(asked: Asked) -> Answer {
+    asked.takes(&["limit", "cursor"])?.wants_json()?;
+    let wanted = Wanted::of(&asked)?;
+    let page = asked.app.events().projections(wanted.cursor.as_ref(), wanted.limit).await?;
     rows::list(&page, wanted.limit)
 }
 
-async fn put(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    if is_verb(&name) {
-        return Ok(not_allowed(&name));
-    }
-    params.only(&[])?;
-    negotiate::expect_json(&headers)?;
-    let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let projection: NewProjection = body::json(&held.bytes)?;
-    match app.events().put_projection(&name, projection).await? {
-        Registered::Created(made) => Ok(rows::made(&made, &location(&made.name))),
-        Registered::Unchanged(known) => rows::shown(&known),
-    }
+async fn put(mut asked: Asked) -> Answer<Told> {
+    let name = name_of(&asked)?;
+    asked.takes(&[])?;
+    let projection: NewProjection = asked.json().await?;
+    let registered = asked.app.events().put_projection(&name, projection).await?;
+    Ok(match registered {
+        Registered::Created(made) => Told::made(&made, &location(&made.name)),
+        Registered::Unchanged(known) => Told::shown(&known),
+    })
 }
 
 /// `GET /v1/projections/{name}` and `GET /v1/projections/{name}:wait`.
-async fn show(State(app): State<App>, Path(piece): Path<String>, params: Params, headers: HeaderMap) -> Answer {
-    match verb::split(&piece) {
-        (name, Some("wait")) => return wait(&app, name, &params, &headers).await,
-        (_, Some(_)) if is_verb(&piece) => return Ok(not_allowed(&piece)),
-        _ => (),
+async fn show(asked: Asked) -> Answer {
+    if let (name, Some("wait")) = verb::split(asked.piece("name")) {
+        return wait(&asked, name).await;
     }
-    params.only(&[])?;
-    negotiate::expect_json_taken(&headers)?;
-    rows::shown(&app.events().projection(&piece).await?)
+    let name = name_of(&asked)?;
+    asked.takes(&[])?.wants_json()?;
+    rows::shown(&asked.app.events().projection(&name).await?)
 }
 
-async fn wait(app: &App, name: &str, params: &Params, headers: &HeaderMap) -> Answer {
-    params.only(&["offset", "timeout"])?;
-    negotiate::expect_json_taken(headers)?;
+async fn wait(asked: &Asked, name: &str) -> Answer {
+    asked.takes(&["offset", "timeout"])?.wants_json()?;
+    let (app, params) = (&asked.app, &asked.params);
     let (offset, timeout) = (params.offset()?, params.timeout(app.options.wait_default)?);
     let projection = tokio::select! {
         projection = app.events().wait_for_projection(name, offset, timeout) => projection?,
@@ -95,35 +88,41 @@ async fn wait(app: &App, name: &str, params: &Params, headers: &HeaderMap) -> An
     rows::shown(&projection)
 }
 
-async fn remove(State(app): State<App>, Path(name): Path<String>, params: Params) -> Answer {
-    if is_verb(&name) {
-        return Ok(not_allowed(&name));
-    }
-    params.only(&[])?;
-    app.events().delete_projection(&name).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+async fn remove(asked: Asked) -> Answer<Told> {
+    let name = name_of(&asked)?;
+    asked.takes(&[])?;
+    asked.tell(Told::done, |keep| asked.writes().delete_projection(&name, keep)).await
 }
 
-/// `POST /v1/projections/{name}:checkpoint` and `:reset`.
-async fn act(
-    State(app): State<App>,
-    Path(piece): Path<String>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    let (name, verb) = verb::split(&piece);
+/// `POST /v1/projections/{name}:checkpoint` and `:reset`. What they tell holds the lag, which no decision knows, so it is
+/// kept after them; asked for again in between, both come to the same.
+async fn act(mut asked: Asked) -> Answer<Told> {
+    let (name, verb) = verb::split(asked.piece("name"));
+    let (name, is_checkpoint) = (name.to_owned(), verb == Some("checkpoint"));
     if !matches!(verb, Some("checkpoint" | "reset")) {
-        return if verb.is_some() && !is_verb(&piece) { Err(verb::unknown()) } else { Ok(not_allowed(&piece)) };
+        let is_unknown = verb.is_some() && !is_verb(asked.piece("name"));
+        return Err(if is_unknown { verb::unknown() } else { not_allowed(asked.piece("name")) });
     }
-    params.only(&[])?;
-    negotiate::expect_json(&headers)?;
-    let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let projection = match verb {
-        Some("checkpoint") => app.events().move_checkpoint(name, checkpoint(&held.bytes)?).await?,
-        _ => app.events().reset_projection(name, reset(&held.bytes)?).await?,
+    asked.takes(&[])?;
+    let projection: Projection = match is_checkpoint {
+        true => {
+            let to = checkpoint(asked.json().await?)?;
+            asked.app.events().move_checkpoint(&name, to).await?
+        }
+        false => {
+            let offset = reset(asked.json().await?)?;
+            asked.app.events().reset_projection(&name, offset).await?
+        }
     };
-    rows::shown(&projection)
+    Ok(Told::shown(&projection))
+}
+
+/// The projection a path names; a verb of one does not take this method.
+fn name_of(asked: &Asked) -> Answer<String> {
+    match asked.piece("name") {
+        piece if is_verb(piece) => Err(not_allowed(piece)),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// Whether a piece of path is a verb of a projection: no name has a colon in it.
@@ -132,26 +131,26 @@ fn is_verb(piece: &str) -> bool {
 }
 
 /// `{offset, expected?, generation?}`.
-fn checkpoint(bytes: &[u8]) -> Result<NewCheckpoint> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Checkpoint {
-        offset: Value,
-        expected: Option<Offset>,
-        generation: Option<Generation>,
-    }
-    let Checkpoint { offset, expected, generation } = body::json(bytes)?;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checkpoint {
+    offset: Value,
+    expected: Option<Offset>,
+    generation: Option<Generation>,
+}
+
+fn checkpoint(Checkpoint { offset, expected, generation }: Checkpoint) -> Result<NewCheckpoint> {
     Ok(NewCheckpoint { offset: whole(&offset)?, expected, generation })
 }
 
 /// `{offset}`.
-fn reset(bytes: &[u8]) -> Result<Offset> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Reset {
-        offset: Value,
-    }
-    let Reset { offset } = body::json(bytes)?;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reset {
+    offset: Value,
+}
+
+fn reset(Reset { offset }: Reset) -> Result<Offset> {
     whole(&offset)
 }
 

@@ -1,17 +1,15 @@
 //! Reading: a topic's events now or as soon as there are any, one event, the whole log.
 
 use super::App;
+use super::asked::Asked;
 use super::cloudevents;
 use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, Taken};
-use super::params::Params;
 use super::problem::{Answer, Problem};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use contract::{Error, EventPage, LogPage, LogRead, Offset, Read, Result, StoredEvent};
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::io::Write;
 use std::time::Duration;
@@ -37,8 +35,9 @@ pub(super) enum Wanted {
 
 impl Wanted {
     /// What the query asks for, behind `offset`. A consumer's topic and filters replace the query's.
-    pub(super) fn of(app: &App, params: &Params, offset: Offset) -> Result<Self> {
-        let limit = params.limit(app.options.limit_default)?;
+    pub(super) fn of(asked: &Asked, offset: Offset) -> Result<Self> {
+        let params = &asked.params;
+        let limit = params.limit(asked.app.options.limit_default)?;
         if let Some(id) = params.one("consumer_id")? {
             let id = Uuid::try_parse(id).map_err(|_| Error::not_found("consumer"))?;
             return Ok(Self::Consumer { id, offset, limit });
@@ -74,42 +73,45 @@ impl Wanted {
     }
 }
 
-async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    let taken = negotiate::taken(&headers)?;
-    let page = Wanted::of(&app, &params, params.offset()?)?.read(&app).await?;
+async fn list(asked: Asked) -> Answer {
+    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    let taken = negotiate::taken(asked.headers())?;
+    let page = Wanted::of(&asked, asked.params.offset()?)?.read(&asked.app).await?;
     events(taken, &page)
 }
 
-async fn poll(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
-    let taken = negotiate::taken(&headers)?;
-    let timeout = params.timeout(app.options.wait_default)?;
-    let wanted = Wanted::of(&app, &params, params.offset()?)?;
-    // They hold on to the connection's buffer, which a poll that waits need not.
-    drop((params, headers));
+async fn poll(asked: Asked) -> Answer {
+    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
+    let taken = negotiate::taken(asked.headers())?;
+    let timeout = asked.params.timeout(asked.app.options.wait_default)?;
+    let wanted = Wanted::of(&asked, asked.params.offset()?)?;
+    // The request holds on to the connection's buffer, which a poll that waits need not.
+    let app = asked.into_app();
     let page = wanted.wait(&app, timeout).await?;
     events(taken, &page)
 }
 
-async fn show(State(app): State<App>, Path(id): Path<String>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&[])?;
-    let taken = negotiate::taken(&headers)?;
-    let id = Uuid::try_parse(&id).map_err(|_| Error::not_found("event"))?;
-    let event = app.events().event(id).await?;
+async fn show(asked: Asked) -> Answer {
+    asked.takes(&[])?;
+    let taken = negotiate::taken(asked.headers())?;
+    let id = Uuid::try_parse(asked.piece("id")).map_err(|_| Error::not_found("event"))?;
+    let event = asked.app.events().event(id).await?;
     Ok(match taken {
         Taken::Json => answer(JSON, Body::from(event.text)),
         Taken::CloudEvents => answer(CLOUD_EVENT, Body::from(cloudevents::structured(&event)?)),
     })
 }
 
-async fn log(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only_filters_and(&["after", "limit", "timeout"])?;
-    let taken = negotiate::taken(&headers)?;
-    let (after, limit) = (params.position()?, params.limit(app.options.limit_default)?);
+async fn log(asked: Asked) -> Answer {
+    asked.takes_filters_and(&["after", "limit", "timeout"])?;
+    let taken = negotiate::taken(asked.headers())?;
+    let params = &asked.params;
+    let (after, limit) = (params.position()?, params.limit(asked.app.options.limit_default)?);
     let read = LogRead { after, limit, filter: params.filter()? };
+    let timeout = params.timeout(Duration::ZERO)?;
+    let app = asked.into_app();
     let page = tokio::select! {
-        page = app.events().wait_log(read.clone(), params.timeout(Duration::ZERO)?) => page?,
+        page = app.events().wait_log(read.clone(), timeout) => page?,
         () = app.drained() => app.events().read_log(read).await?,
     };
     let LogPage { items, next_position, tail } = page;

@@ -1,13 +1,10 @@
 //! Lists of rows, with the cursors to the pages around them.
 
-use super::App;
-use super::params::Params;
+use super::asked::Asked;
 use super::problem::Answer;
 use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use contract::{Cursor, Page, Result};
-use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
 use serde::Serialize;
 
 /// Which page of a list is wanted.
@@ -17,8 +14,9 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn of(app: &App, params: &Params) -> Result<Self> {
-        Ok(Self { cursor: params.cursor()?, limit: params.limit(app.options.limit_default)? })
+    pub(crate) fn of(asked: &Asked) -> Result<Self> {
+        let limit = asked.params.limit(asked.app.options.limit_default)?;
+        Ok(Self { cursor: asked.params.cursor()?, limit })
     }
 }
 
@@ -47,15 +45,6 @@ impl PageInfo {
 /// A page of a list.
 pub(crate) fn list<T: Serialize>(page: &Page<T>, limit: usize) -> Answer {
     shown(&Items { items: &page.items, page_info: PageInfo::of(page, limit) })
-}
-
-/// The answer to something made: 201, and where it is.
-pub(crate) fn made<T: Serialize>(thing: &T, location: &str) -> Response {
-    let mut response = (StatusCode::CREATED, Json(thing)).into_response();
-    if let Ok(location) = HeaderValue::from_str(location) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response
 }
 
 /// The answer to something that is there.

@@ -5,12 +5,11 @@
 //! - A stream ends cleanly when the server drains, and with a problem when its range is gone.
 
 use super::App;
-use super::params::Params;
+use super::asked::Asked;
 use super::problem::{Answer, Problem};
 use super::read::{Wanted, answer};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
 use axum::routing::get;
 use bytes::Bytes;
 use contract::{Error, EventPage, Kind, Offset, Result};
@@ -32,14 +31,15 @@ pub(super) fn routes() -> Router<App> {
     Router::new().route("/v1/events:stream", get(stream_events))
 }
 
-async fn stream_events(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    check_accept(&headers)?;
-    let start = match last_event_id(&headers)? {
+async fn stream_events(asked: Asked) -> Answer {
+    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    check_accept(asked.headers())?;
+    let start = match last_event_id(asked.headers())? {
         Some(offset) => Some(offset),
-        None => params.offset_if_any()?,
+        None => asked.params.offset_if_any()?,
     };
-    let mut wanted = Wanted::of(&app, &params, start.unwrap_or(BEYOND))?;
+    let mut wanted = Wanted::of(&asked, start.unwrap_or(BEYOND))?;
+    let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
     let first = wanted.clone().read(&app).await?;
     let start = if start.is_none() { first.tail } else { first.next_offset };

@@ -1,94 +1,86 @@
 //! Topics: register, change, describe, list, and the segments they lie in.
 
 use super::App;
-use super::body::{self, Limit};
-use super::negotiate;
-use super::params::Params;
-use super::problem::Answer;
+use super::asked::{Asked, Limits};
+use super::body::Limit;
+use super::once::once;
+use super::problem::{Answer, Problem};
 use super::rows::{self, PageInfo, Wanted};
+use super::told::Told;
 use super::verb;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Path, State};
 use axum::routing::get;
 use contract::{
     Error, Kind, NewTopic, Page, Registered, Result, Segment, Segments, Sequence, Timestamp, Topic, TopicChange,
     TopicId,
 };
-use http::HeaderMap;
 use serde::Serialize;
 
 /// A definition's body.
-const DEFINITION: Limit = Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 /// Methods of one topic.
 const METHODS: &str = "GET, HEAD, PATCH";
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
-        .route("/v1/topics", get(list).post(register))
+        .route("/v1/topics", get(list).post(once(DEFINITION, register)))
         .route("/v1/topics/segments", get(segments))
-        .route("/v1/topics/{id}", get(show).patch(change).post(act).fallback(verb::other_methods(METHODS)))
+        .route(
+            "/v1/topics/{id}",
+            get(show).patch(once(DEFINITION, change)).post(act).fallback(verb::other_methods(METHODS)),
+        )
 }
 
-async fn list(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&["topic", "limit", "cursor"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let wanted = Wanted::of(&app, &params)?;
-    let pattern = params.pattern("topic")?;
-    let page = app.events().topics(pattern.as_ref(), wanted.cursor.as_ref(), wanted.limit).await?;
+async fn list(asked: Asked) -> Answer {
+    asked.takes(&["topic", "limit", "cursor"])?.wants_json()?;
+    let wanted = Wanted::of(&asked)?;
+    let pattern = asked.params.pattern("topic")?;
+    let page = asked.app.events().topics(pattern.as_ref(), wanted.cursor.as_ref(), wanted.limit).await?;
     rows::shown(&Topics { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
 }
 
-async fn register(State(app): State<App>, params: Params, headers: HeaderMap, body: Body) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json(&headers)?;
-    let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let topic: NewTopic = body::json(&held.bytes)?;
-    match app.events().register_topic(topic).await? {
-        Registered::Created(topic) => Ok(rows::made(&topic, &format!("/v1/topics/{}", topic.definition.id))),
-        Registered::Unchanged(topic) => rows::shown(&topic),
+async fn register(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let topic: NewTopic = asked.json().await?;
+    asked.tell(registered, |keep| asked.writes().register_topic(topic, keep)).await
+}
+
+fn registered(registered: &Registered<Topic>) -> Told {
+    match registered {
+        Registered::Created(made) => Told::made(made, &format!("/v1/topics/{}", made.definition.id)),
+        Registered::Unchanged(known) => Told::shown(known),
     }
 }
 
-async fn show(State(app): State<App>, Path(id): Path<String>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json_taken(&headers)?;
-    rows::shown(&app.events().topic(&TopicId::parse(&id)?).await?)
+async fn show(asked: Asked) -> Answer {
+    asked.takes(&[])?.wants_json()?;
+    rows::shown(&asked.app.events().topic(&TopicId::parse(asked.piece("id"))?).await?)
 }
 
-async fn change(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    params.only(&[])?;
-    negotiate::expect_json(&headers)?;
-    let id = TopicId::parse(&id)?;
-    let held = body::take(&app, &headers, body, DEFINITION).await?;
-    let change: TopicChange = body::json(&held.bytes)?;
-    rows::shown(&app.events().change_topic(&id, change).await?)
+async fn change(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let id = TopicId::parse(asked.piece("id"))?;
+    let change: TopicChange = asked.json().await?;
+    asked.tell(Told::shown, |keep| asked.writes().change_topic(&id, change, keep)).await
 }
 
 /// Verbs of one topic: none yet.
-async fn act(Path(piece): Path<String>) -> Answer {
-    match verb::split(&piece) {
-        (_, None) => Ok(verb::not_allowed(METHODS)),
+async fn act(asked: Asked) -> Answer {
+    match verb::split(asked.piece("id")) {
+        (_, None) => Err(Problem::not_allowed(METHODS)),
         (_, Some(_)) => Err(verb::unknown()),
     }
 }
 
-async fn segments(State(app): State<App>, params: Params, headers: HeaderMap) -> Answer {
-    params.only(&["topic", "$orderby", "limit", "cursor"])?;
-    negotiate::expect_json_taken(&headers)?;
-    let descending = is_descending(params.one("$orderby")?)?;
-    let wanted = Wanted::of(&app, &params)?;
-    if !(1..=app.broker.limit_max()).contains(&wanted.limit) {
-        let detail = format!("must be between 1 and {}", app.broker.limit_max());
-        return Err(Error::invalid("/limit", detail).into());
+async fn segments(asked: Asked) -> Answer {
+    asked.takes(&["topic", "$orderby", "limit", "cursor"])?.wants_json()?;
+    let descending = is_descending(asked.params.one("$orderby")?)?;
+    let wanted = Wanted::of(&asked)?;
+    let limit_max = asked.app.broker.limit_max();
+    if !(1..=limit_max).contains(&wanted.limit) {
+        return Err(Error::invalid("/limit", format!("must be between 1 and {limit_max}")).into());
     }
-    let segments = app.events().segments(&params.topic()?).await?;
+    let segments = asked.app.events().segments(&asked.params.topic()?).await?;
     page_of(&segments, &wanted, descending)
 }
 

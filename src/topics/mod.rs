@@ -10,7 +10,7 @@ mod retention;
 pub(crate) use placing::find_again;
 pub(crate) use retention::{expire, keep_expiring, trim};
 
-use crate::ledger::{Command, Decision, Entry, Home, Placed, Registry, read_failed};
+use crate::ledger::{Command, Decision, Entry, Home, Keep, Placed, Registry, read_failed};
 use crate::logs::Logs;
 use contract::{
     Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
@@ -18,19 +18,23 @@ use contract::{
 };
 use std::sync::Arc;
 
-/// Registers a topic in the log it asks for.
-pub(crate) async fn register(logs: &Arc<Logs>, topic: NewTopic) -> Result<Registered<Topic>> {
+/// Registers a topic in the log it asks for. One that is written to two logs keeps no answer: it may be asked for again.
+pub(crate) async fn register(
+    logs: &Arc<Logs>,
+    topic: NewTopic,
+    keep: Keep<Registered<Topic>>,
+) -> Result<Registered<Topic>> {
     match check(&topic, logs)? {
-        None => logs.default_ledger().submit(Register(topic)).await,
+        None => logs.default_ledger().submit_keeping(Register(topic), keep).await,
         Some(home) => placing::register(Arc::clone(logs), topic, home).await,
     }
 }
 
-/// Changes what may change about a topic.
-pub(crate) async fn change(logs: &Arc<Logs>, id: &TopicId, change: TopicChange) -> Result<Topic> {
+/// Changes what may change about a topic. One that is written to two logs keeps no answer: it may be asked for again.
+pub(crate) async fn change(logs: &Arc<Logs>, id: &TopicId, change: TopicChange, keep: Keep<Topic>) -> Result<Topic> {
     let change = Change { id: id.clone(), change };
     match logs.default_ledger().registry().topic(id) {
-        Some(_) => logs.default_ledger().submit(change).await,
+        Some(_) => logs.default_ledger().submit_keeping(change, keep).await,
         None => placing::change(Arc::clone(logs), change).await,
     }
 }

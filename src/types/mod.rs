@@ -9,7 +9,7 @@ mod declared;
 pub(crate) mod schema;
 pub(crate) mod versions;
 
-use crate::ledger::{Command, Decision, Entry, Ledger, Registry, TypeEntry};
+use crate::ledger::{Command, Decision, Entry, Keep, Ledger, Registry, TypeEntry};
 use contract::{
     Cursor, Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, NewVersion, Page, Position, Registered,
     Result, SchemaVersion, Timestamp, Version, Violation, limits,
@@ -47,14 +47,18 @@ impl Schemas {
 }
 
 /// Registers an event type.
-pub(crate) async fn register(ledger: &Ledger, event_type: NewEventType) -> Result<Registered<EventType>> {
+pub(crate) async fn register(
+    ledger: &Ledger,
+    event_type: NewEventType,
+    keep: Keep<Registered<EventType>>,
+) -> Result<Registered<EventType>> {
     check(&event_type)?;
     let declared = declared::versions(&event_type)?;
     let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
         + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
     // The declared versions are kept as what becomes of them.
     let definition = NewEventType { versions: Vec::new(), ..event_type };
-    ledger.submit(Register { definition, declared, bytes }).await
+    ledger.submit_keeping(Register { definition, declared, bytes }, keep).await
 }
 
 /// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
@@ -63,12 +67,12 @@ pub(crate) async fn declare(ledger: &Ledger, event_type: NewEventType) -> Result
         for version in declared::versions(&event_type)? {
             if known.version(version.version).is_none() {
                 let number = version.version;
-                versions::add(ledger, &event_type.id, version).await?;
-                versions::finalise(ledger, &event_type.id, number).await?;
+                versions::add(ledger, &event_type.id, version, Keep::nothing()).await?;
+                versions::finalise(ledger, &event_type.id, number, Keep::nothing()).await?;
             }
         }
     }
-    register(ledger, event_type).await.map(drop)
+    register(ledger, event_type, Keep::nothing()).await.map(drop)
 }
 
 /// One event type.

@@ -8,7 +8,7 @@
 //! - An archived type takes no events and no versions; what is stored stays.
 
 use super::{declared, schema};
-use crate::ledger::{Command, Decision, Entry, Ledger, TypeEntry};
+use crate::ledger::{Command, Decision, Entry, Keep, Ledger, TypeEntry};
 use contract::{
     Error, EventType, EventTypeId, Kind, NewVersion, Position, Registered, Result, SchemaVersion, Timestamp, Version,
     VersionStatus,
@@ -56,7 +56,12 @@ pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Ch
 }
 
 /// Adds a version, or replaces one that is still being finalised.
-pub(crate) async fn add(ledger: &Ledger, id: &EventTypeId, version: NewVersion) -> Result<Registered<Version>> {
+pub(crate) async fn add(
+    ledger: &Ledger,
+    id: &EventTypeId,
+    version: NewVersion,
+    keep: Keep<Registered<Version>>,
+) -> Result<Registered<Version>> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
         let target = known.event_type.definition.schema_target;
@@ -66,7 +71,7 @@ pub(crate) async fn add(ledger: &Ledger, id: &EventTypeId, version: NewVersion) 
         }
         let bytes = definition.schema.to_string().len();
         let command = Add { id: id.clone(), definition, seen: known.defined_at, bytes };
-        if let Some(answer) = ledger.submit(command).await? {
+        if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
             return Ok(answer);
         }
     }
@@ -74,14 +79,20 @@ pub(crate) async fn add(ledger: &Ledger, id: &EventTypeId, version: NewVersion) 
 }
 
 /// Makes a version CURRENT.
-pub(crate) async fn finalise(ledger: &Ledger, id: &EventTypeId, version: SchemaVersion) -> Result<Version> {
+pub(crate) async fn finalise(
+    ledger: &Ledger,
+    id: &EventTypeId,
+    version: SchemaVersion,
+    keep: Keep<Version>,
+) -> Result<Version> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
         let draft = known.version(version).filter(|version| version.status == VersionStatus::Finalising);
         if let Some(draft) = draft.filter(|draft| is_above(&known, draft.definition.version)) {
             refuse_if_broken(&known, &draft.definition)?;
         }
-        if let Some(answer) = ledger.submit(Finalise { id: id.clone(), version, seen: known.defined_at }).await? {
+        let command = Finalise { id: id.clone(), version, seen: known.defined_at };
+        if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
             return Ok(answer);
         }
     }
@@ -89,18 +100,28 @@ pub(crate) async fn finalise(ledger: &Ledger, id: &EventTypeId, version: SchemaV
 }
 
 /// Makes a CURRENT version DEPRECATED.
-pub(crate) async fn deprecate(ledger: &Ledger, id: &EventTypeId, version: SchemaVersion) -> Result<Version> {
-    ledger.submit(Deprecate { id: id.clone(), version }).await
+pub(crate) async fn deprecate(
+    ledger: &Ledger,
+    id: &EventTypeId,
+    version: SchemaVersion,
+    keep: Keep<Version>,
+) -> Result<Version> {
+    ledger.submit_keeping(Deprecate { id: id.clone(), version }, keep).await
 }
 
 /// Ends an event type.
-pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId) -> Result<EventType> {
-    ledger.submit(Archive(id.clone())).await
+pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, keep: Keep<EventType>) -> Result<EventType> {
+    ledger.submit_keeping(Archive(id.clone()), keep).await
 }
 
 const FIRST: &str = "1.0";
 /// How often a request is looked at anew because the type changed under it, before it is told to come back.
 const TRIES_MAX: usize = 8;
+
+/// What the caller is told, unless it has to look again.
+fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
+    answer.clone().map(Ok)
+}
 
 fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
     ledger.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))

@@ -1,6 +1,6 @@
 //! Projections: checkpoints, generations, lag, waiting, and what of them survives.
 
-use crate::scenario::{check, topic_id, type_id};
+use crate::scenario::{check, check_alone, topic_id, type_id};
 use contract::{
     EventBroker, Generation, Kind, NewCheckpoint, NewEvent, NewEventType, NewProjection, NewTopic, Offset, Projection,
     Registered, Streaming, StreamingOptions, limits,
@@ -231,7 +231,7 @@ fn projections_are_listed_in_pages() {
 #[test]
 fn a_projection_lives_in_the_log_of_its_topic() {
     let file = r#"{"type":"file","location":"file://beside"}"#;
-    check(&format!(
+    check_alone(&format!(
         "
         topic here                                  -> created
         topic beside streaming={file}               -> created

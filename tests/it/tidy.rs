@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 8] = [
     &["ledger"],
     &["config"],
     &["logs"],
-    &["filters", "topics", "types", "events", "consumers", "projections"],
+    &["filters", "topics", "types", "events", "consumers", "projections", "answers"],
     &["broker"],
     &["rest", "cli"],
     &["lib", "main"],

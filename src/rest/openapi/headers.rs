@@ -32,7 +32,7 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
             patterned("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", it)
         }),
         header("Location", location, json!("/v1/events/550e8400-e29b-41d4-a716-446655440000"), text),
-        header("Idempotent-Replayed", "The event was stored before; this is the stored one.", json!("true"), yes),
+        header("Idempotent-Replayed", REPLAYED, json!("true"), yes),
         header(
             "Payload-Mismatch",
             "The first submission's `data` was another; the topic flags it.",
@@ -52,6 +52,8 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
 
 const MAX: u64 = i64::MAX as u64;
 const POLICY: &str = "default-src 'none'; script-src 'self'";
+const REPLAYED: &str = "The event was stored before, or the request under this `Idempotency-Key` answered before; this is \
+    that event, or that answer.";
 const DEPRECATION: &str = "There where the event was published under a DEPRECATED version of its type's schema: move on \
     to the CURRENT one.";
 

@@ -3,10 +3,11 @@
 //! - Every operation can be refused in the ways every request can be ([`EVERYWHERE`]), those with a body in a few more;
 //!   the rest is said one by one.
 //! - Every answer carries its trace.
+//! - Every operation that writes takes an `Idempotency-Key`, and may answer what it answered before.
 
 use super::headers;
 use super::parameters;
-use super::problems::{EVERYWHERE, Refusal, Shared, WITH_A_BODY};
+use super::problems::{EVERYWHERE, Refusal, Shared, UNDER_A_KEY, WITH_A_BODY};
 use super::shape::{Shape, named};
 use contract::Kind;
 use serde_json::Value;
@@ -35,6 +36,11 @@ pub(super) struct Op {
 
 /// An operation: its method and path, its id, and what it does in a few words.
 pub(super) fn op(method: HttpMethod, path: &'static str, id: &'static str, summary: &'static str) -> Op {
+    let (mut shared_parameters, mut refusals) = (vec!["traceparent"], BTreeSet::from(EVERYWHERE));
+    if method != HttpMethod::Get {
+        shared_parameters.push("Idempotency-Key");
+        refusals.extend(UNDER_A_KEY);
+    }
     Op {
         method,
         path,
@@ -43,10 +49,10 @@ pub(super) fn op(method: HttpMethod, path: &'static str, id: &'static str, summa
         summary,
         description: String::new(),
         parameters: Vec::new(),
-        shared_parameters: vec!["traceparent"],
+        shared_parameters,
         body: None,
         answers: Vec::new(),
-        refusals: BTreeSet::from(EVERYWHERE),
+        refusals,
     }
 }
 
@@ -90,6 +96,10 @@ impl Op {
 
     /// Answers so.
     pub(super) fn answers(mut self, status: u16, answer: Answer) -> Self {
+        let answer = match self.method {
+            HttpMethod::Get => answer,
+            _ => answer.with(&["Idempotent-Replayed"]),
+        };
         self.answers.push((status, answer.0.build()));
         self
     }

@@ -5,7 +5,7 @@ use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJ
 use super::schemas::NUMBER_MAX;
 use super::schemas::ids;
 use super::shape::{Shape, any_text, list, number, patterned, text, time, uuid, word};
-use contract::limits::{CEL_BYTES_MAX, LABEL_BYTES_MAX};
+use contract::limits::{CEL_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
 use utoipa::openapi::{Ref, Required};
@@ -83,6 +83,9 @@ pub(super) fn shared(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
 const TRACE: &str = "The caller's place in a trace, as W3C writes it. One that is not valid is passed over, and the \
     request begins a trace of its own.";
 const PRODUCER: &str = "The program instance that publishes; the idempotency key counts within it.";
+const KEY: &str = "Makes it safe to send the request again: the same request under the same key is carried out once, and \
+    answered again as it was answered first (`Idempotent-Replayed`). Keys count within their operation, and are \
+    remembered for 24 hours or longer.";
 const ACCEPT: &str =
     "Which form of answer the caller takes. Ranges and weights are understood; JSON where several fit.";
 const WAIT_FOR: &str = "Answer only once these projections, by their names with commas between, have applied the event. One \
@@ -96,10 +99,12 @@ fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
     let offset = || number(0..=NUMBER_MAX, "A sequence, or 0.");
     let seen = "The last sequence seen; the answer starts behind it. 0: from the beginning.";
     let reader = "Reads as this consumer: its topic and filters take the place of those of the query.";
+    let key = patterned("^[!-~]+$", KEY).up_to(KEY_BYTES_MAX);
     let producer = patterned("^[!-~]([ -~]*[!-~])?$", PRODUCER).up_to(LABEL_BYTES_MAX);
     vec![
         ("traceparent", header("traceparent", any_text(TRACE), TRACE, examples::TRACE_PARENT)),
         ("Producer-Id", header("Producer-Id", producer, PRODUCER, "tenant-service-7f9c")),
+        ("Idempotency-Key", header("Idempotency-Key", key, KEY, "9b2c61f0-signup-7f3a")),
         ("Accept", header("Accept", word(&forms, ACCEPT), ACCEPT, "application/json")),
         ("limit", query("limit", number(1..=limit_max, &limit).or_else(limit_default), &limit, 50)),
         (

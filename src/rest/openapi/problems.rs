@@ -44,6 +44,10 @@ pub(super) const EVERYWHERE: [Refusal; 5] = [
 pub(super) const WITH_A_BODY: [Refusal; 3] =
     [Refusal::TooSlow, Refusal::Of(Kind::UnsupportedMediaType), Refusal::Of(Kind::Overloaded)];
 
+/// What every request that may have an `Idempotency-Key` can be refused with.
+pub(super) const UNDER_A_KEY: [Refusal; 3] =
+    [Refusal::Of(Kind::IdempotencyKeyReuse), Refusal::Of(Kind::IdempotencyKeyInFlight), Refusal::Of(Kind::Validation)];
+
 impl Refusal {
     const fn kind(self) -> Kind {
         match self {
@@ -149,6 +153,10 @@ fn response(refusals: &[Refusal]) -> Response {
     if refusals.iter().any(|refusal| refusal.kind().is_retryable()) {
         response = response.header_ref("Retry-After", headers::reference("Retry-After"));
     }
+    // Those that are kept under an `Idempotency-Key`.
+    if refusals.iter().any(|refusal| matches!(refusal.status(), 400 | 404 | 409 | 410 | 422)) {
+        response = response.header_ref("Idempotent-Replayed", headers::reference("Idempotent-Replayed"));
+    }
     if refusals.contains(&Refusal::Of(Kind::MethodNotAllowed)) {
         response = response.header_ref("Allow", headers::reference("Allow"));
     }
@@ -196,7 +204,7 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::AlreadyExists => "Something else is registered under that name.",
         Kind::ClaimLost => "The token no longer holds the claim.",
         Kind::InvalidState => "The verb does not fit the status of what it is meant for.",
-        Kind::IdempotencyKeyReuse => "The `Idempotency-Key` came before with another body.",
+        Kind::IdempotencyKeyReuse => "The `Idempotency-Key` came before with another request.",
         Kind::IdempotencyKeyInFlight => "The first request with that `Idempotency-Key` is still running.",
         Kind::Trimmed => {
             "What was asked for was removed by retention; where there is `earliest`, reading starts there."

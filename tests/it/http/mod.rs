@@ -2,6 +2,7 @@
 
 mod cloudevents;
 mod edges;
+mod idempotency_keys;
 mod limits;
 mod manners;
 mod openapi;

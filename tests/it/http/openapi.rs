@@ -312,7 +312,7 @@ async fn parameters_that_are_taken_are_in_the_document() {
         queries.filter(|it| it["in"] == "query").map(|it| it["name"].as_str().unwrap().to_owned()).collect();
     let mut taken = BTreeSet::new();
     for (_, text) in sources() {
-        for call in text.split("params.only").skip(1) {
+        for call in text.split("asked.takes").skip(1) {
             let list = call.split_once("(&[").unwrap().1.split(']').next().unwrap();
             taken.extend(list.split('"').skip(1).step_by(2).map(str::to_owned));
         }

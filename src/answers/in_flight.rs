@@ -1,0 +1,45 @@
+//! Keys whose first request is still running in this process.
+//!
+//! - One request at a time has a key; the next is turned away, not queued.
+//! - A key is let go with its turn, whichever way the request ended.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The keys that are taken.
+#[derive(Default)]
+pub(crate) struct InFlight(Mutex<HashSet<u128>>);
+
+/// A request that has its key to itself.
+pub(crate) struct Turn {
+    of: Arc<InFlight>,
+    key: u128,
+}
+
+impl InFlight {
+    /// Takes a key; `None` where another request has it.
+    pub(crate) fn enter(self: &Arc<Self>, key: u128) -> Option<Turn> {
+        let is_free = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        is_free.then(|| Turn { of: Arc::clone(self), key })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.of.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_taken_until_its_turn_is_over() {
+        let keys = Arc::new(InFlight::default());
+        let turn = keys.enter(1);
+        assert!(turn.is_some() && keys.enter(1).is_none() && keys.enter(2).is_some());
+        drop(turn);
+        assert!(keys.enter(1).is_some());
+    }
+}

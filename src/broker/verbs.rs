@@ -1,0 +1,255 @@
+//! The verbs of the contract, as other programs in this process call them.
+//!
+//! Where other brokers write to the log too, what is missing here may have been made there a moment ago: before a verb
+//! says so, the broker reads what is new and looks again.
+
+use super::Broker;
+use crate::ledger::Keep;
+use crate::{topics, types};
+use contract::{
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
+    EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, Kind, LogPage, LogRead,
+    NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId,
+    Projection, Published, Read, Registered, Result, SchemaVersion, Segments, StoredEvent, Topic, TopicChange, TopicId,
+    Version,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+impl Broker {
+    /// What `ask` comes to; where it misses something that another broker may have made, once more with all of the log.
+    pub(super) async fn afresh<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<T> {
+        let answer = ask().await;
+        let default = self.logs.default_ledger();
+        match &answer {
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Validation) && default.log().is_shared() => {
+                default.refresh().await?;
+                ask().await
+            }
+            _ => answer,
+        }
+    }
+}
+
+impl EventBroker for Broker {
+    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
+        Box::pin(topics::register(&self.logs, topic, Keep::nothing()))
+    }
+
+    fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
+        Box::pin(self.writes().change_topic(topic, change, Keep::nothing()))
+    }
+
+    fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
+        Box::pin(self.afresh(move || async move { topics::get(&self.logs.default_ledger().registry(), id) }))
+    }
+
+    fn topics<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Topic>>> {
+        Box::pin(async move {
+            self.reader().check_limit(limit)?;
+            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
+        })
+    }
+
+    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
+        Box::pin(self.afresh(move || topics::segments(&self.logs, topic)))
+    }
+
+    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
+        Box::pin(types::register(self.logs.default_ledger(), event_type, Keep::nothing()))
+    }
+
+    fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(self.afresh(move || async move { types::get(&self.logs.default_ledger().registry(), id) }))
+    }
+
+    fn event_types<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<EventType>>> {
+        Box::pin(async move {
+            self.reader().check_limit(limit)?;
+            let goes_there = |event_type: &NewEventType| {
+                let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
+                topic.is_none() || topic == goes_to
+            };
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
+        })
+    }
+
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>> {
+        Box::pin(self.writes().add_version(id, version, Keep::nothing()))
+    }
+
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(self.writes().finalise_version(id, version, Keep::nothing()))
+    }
+
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(self.writes().deprecate_version(id, version, Keep::nothing()))
+    }
+
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(self.writes().archive_event_type(id, Keep::nothing()))
+    }
+
+    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
+        Box::pin(self.intake(producer).publish(event, Keep::nothing()))
+    }
+
+    fn publish_batch<'a>(
+        &'a self,
+        events: Vec<NewEvent>,
+        atomicity: Atomicity,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<BatchOutcome>> {
+        Box::pin(self.publish_submitted(events.into_iter().map(Ok).collect(), atomicity, producer))
+    }
+
+    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move {
+            let read = &read;
+            self.afresh(|| async move { self.reader().read(read).await }).await
+        })
+    }
+
+    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move {
+            let read = &read;
+            self.afresh(|| async move { self.reader().wait(read, timeout).await }).await
+        })
+    }
+
+    fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
+        Box::pin(async move { self.reader().read_log(&read).await })
+    }
+
+    fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>> {
+        Box::pin(async move { self.reader().wait_log(&read, timeout).await })
+    }
+
+    fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
+        Box::pin(self.afresh(move || async move { self.reader().event(id).await }))
+    }
+
+    fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
+        Box::pin(async move {
+            let read = &read;
+            self.afresh(|| async move { self.reader().aggregate(read).await }).await
+        })
+    }
+
+    fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
+        Box::pin(async move {
+            let read = &read;
+            self.afresh(|| async move { self.reader().read_aggregate(read).await }).await
+        })
+    }
+
+    fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(self.writes().create_consumer(consumer, Keep::nothing()))
+    }
+
+    fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(self.afresh(move || async move { self.consumers().get(id) }))
+    }
+
+    fn consumers<'a>(
+        &'a self,
+        group: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Consumer>>> {
+        Box::pin(async move { self.consumers().list(group, cursor, limit) })
+    }
+
+    fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.writes().delete_consumer(id, Keep::nothing()))
+    }
+
+    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(self.afresh(move || async move { self.consumers().read(consumer, offset, limit).await }))
+    }
+
+    fn wait_as(
+        &self,
+        consumer: Uuid,
+        offset: Offset,
+        limit: usize,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(self.afresh(move || async move { self.consumers().wait(consumer, offset, limit, timeout).await }))
+    }
+
+    fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
+        Box::pin(self.writes().commit_offset(consumer, offset, Keep::nothing()))
+    }
+
+    fn consumer_groups<'a>(
+        &'a self,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
+        Box::pin(async move { self.consumers().groups(cursor, limit) })
+    }
+
+    fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(self.afresh(move || async move { self.consumers().group(name) }))
+    }
+
+    fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(self.writes().reset_group(name, reset, Keep::nothing()))
+    }
+
+    fn put_projection<'a>(
+        &'a self,
+        name: &'a str,
+        projection: NewProjection,
+    ) -> BoxFuture<'a, Result<Registered<Projection>>> {
+        Box::pin(async move {
+            let projection = &projection;
+            self.afresh(|| async move { self.projections().put(name, projection.clone()).await }).await
+        })
+    }
+
+    fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(self.afresh(move || async move { self.projections().get(name).await }))
+    }
+
+    fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>> {
+        Box::pin(async move { self.projections().list(cursor, limit).await })
+    }
+
+    fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.writes().delete_projection(name, Keep::nothing()))
+    }
+
+    fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(self.afresh(move || async move { self.projections().checkpoint(name, to).await }))
+    }
+
+    fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(self.afresh(move || async move { self.projections().reset(name, offset).await }))
+    }
+
+    fn wait_for_projection<'a>(
+        &'a self,
+        name: &'a str,
+        offset: Offset,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(self.afresh(move || async move { self.projections().wait(name, offset, timeout).await }))
+    }
+}

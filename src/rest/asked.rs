@@ -1,0 +1,153 @@
+//! A request as its handler sees it: one value that has the path, the query, the head and the body.
+//!
+//! - Every handler asks in the same few words, and nothing is copied on the way: head and body are the connection's own.
+//! - A body is read when it is wanted, within the limit of its route. It stays, with the room it takes, as long as this.
+//! - A request under a key carries its ticket; what a verb answers is then kept with what it did ([`Asked::tell`]).
+
+use super::App;
+use super::body::{self, Held, Limit};
+use super::negotiate;
+use super::params::Params;
+use super::problem::{Answer, Problem};
+use super::told::Told;
+use crate::broker::Writes;
+use crate::ledger::{Keep, Ticket};
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use contract::{Error, Kind, Result};
+use http::HeaderMap;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the body of a route's requests may be.
+pub(crate) type Limits = fn(&App, &HeaderMap) -> Limit;
+
+/// For routes that take no body: one that is sent is passed over.
+pub(crate) const NO_BODY: Limits = |_, _| Limit { bytes: 0, too_large: Kind::PayloadTooLarge };
+
+/// A request.
+pub(crate) struct Asked {
+    pub(crate) app: App,
+    pub(crate) params: Params,
+    /// Its head.
+    pub(crate) parts: Parts,
+    pieces: RawPathParams,
+    /// Behind a lock that nobody takes: a body may not be looked at from two threads, and this may.
+    body: Mutex<Body>,
+    limits: Limits,
+    held: Option<Held>,
+    /// What its answer is kept under.
+    ticket: Option<Arc<Ticket>>,
+}
+
+impl FromRequest<App> for Asked {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, app: &App) -> std::result::Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let pieces = RawPathParams::from_request_parts(&mut parts, app).await.map_err(IntoResponse::into_response)?;
+        let params = Params::parse(parts.uri.query().unwrap_or_default());
+        let params = params.map_err(|error| Problem::from(error).into_response())?;
+        let body = Mutex::new(body);
+        Ok(Self { app: app.clone(), params, parts, pieces, body, limits: NO_BODY, held: None, ticket: None })
+    }
+}
+
+impl Asked {
+    /// The same, of a route whose bodies may be this large.
+    pub(crate) fn within(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The same, with its answer to be kept.
+    pub(crate) fn under(mut self, ticket: Arc<Ticket>) -> Self {
+        self.ticket = Some(ticket);
+        self
+    }
+
+    /// Its headers.
+    pub(crate) const fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// A piece of its path, decoded; empty where the route has none of the name.
+    pub(crate) fn piece(&self, name: &str) -> &str {
+        self.pieces.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// Refuses parameters that are not among `known`.
+    pub(crate) fn takes(&self, known: &[&str]) -> Result<&Self> {
+        self.params.only(known)?;
+        Ok(self)
+    }
+
+    /// Refuses parameters that neither filter events nor are among `known`.
+    pub(crate) fn takes_filters_and(&self, known: &[&str]) -> Result<&Self> {
+        self.params.only_filters_and(known)?;
+        Ok(self)
+    }
+
+    /// Refuses callers that do not take JSON.
+    pub(crate) fn wants_json(&self) -> Result<()> {
+        negotiate::expect_json_taken(self.headers())
+    }
+
+    /// Its body, if its route takes one.
+    pub(crate) async fn bytes(&mut self) -> Result<Bytes, Problem> {
+        if let Some(held) = &self.held {
+            return Ok(held.bytes.clone());
+        }
+        let limit = (self.limits)(&self.app, &self.parts.headers);
+        if limit.bytes == 0 {
+            return Ok(Bytes::new());
+        }
+        let body = std::mem::take(self.body.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let held = body::take(&self.app, &self.parts.headers, body, limit).await?;
+        Ok(self.held.insert(held).bytes.clone())
+    }
+
+    /// Its body, which must be JSON, and an object.
+    pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+        negotiate::expect_json(self.headers())?;
+        Ok(body::json(&self.bytes().await?)?)
+    }
+
+    /// Its body as it comes, of any length, with nothing else of it.
+    pub(crate) fn into_body(self) -> (App, Body) {
+        (self.app, self.body.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets go of it.
+    pub(crate) fn into_app(self) -> App {
+        self.app
+    }
+
+    /// The broker's writing verbs.
+    pub(crate) fn writes(&self) -> Writes<'_> {
+        self.app.broker.writes()
+    }
+
+    /// Has a verb carried out and tells what came of it; under a key both are written together.
+    pub(crate) async fn tell<A, T, F>(&self, told: T, verb: impl FnOnce(Keep<A>) -> F) -> Answer<Told>
+    where
+        A: 'static,
+        T: Fn(&A) -> Told + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<A>>,
+    {
+        let keep = match &self.ticket {
+            None => Keep::nothing(),
+            Some(ticket) => {
+                let told = told.clone();
+                Keep::new(Arc::clone(ticket), move |answer: Result<&A, &Error>| match answer {
+                    Ok(answer) => told(answer).kept(),
+                    Err(error) => Problem::from(error.clone()).kept(),
+                })
+            }
+        };
+        Ok(told(&verb(keep).await?))
+    }
+}

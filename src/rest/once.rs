@@ -1,0 +1,175 @@
+//! `Idempotency-Key`: a writing request that is sent again is answered again, and carried out once.
+//!
+//! ```text
+//!   key ──▶ turn ──▶ known? ── yes, same request ──▶ its answer, Idempotent-Replayed
+//!            │         │  └─── yes, another one ───▶ 409 idempotency_key_reuse
+//!            │         no ──▶ handler ──▶ decision: effect and answer in one append
+//!            └ taken: 409 idempotency_key_in_flight
+//! ```
+//!
+//! - A request without a key goes straight to its handler.
+//! - What a verb decides keeps its answer itself. What was refused before a decision, and what took several appends, is
+//!   kept here, afterwards: the one had no effect, the other may be asked for again.
+//! - Two processes with one key at the same time: the log's order decides, and the later one finds the other's answer.
+
+use super::App;
+use super::asked::{Asked, Limits};
+use super::negotiate;
+use super::problem::{Answer, Problem};
+use super::told::{self, Told};
+use crate::answers::{Scope, Turn, digest};
+use crate::ledger::Ticket;
+use axum::extract::{FromRequest, MatchedPath, Request};
+use axum::handler::Handler;
+use axum::response::{IntoResponse, Response};
+use contract::{Error, Kind, Position, Result, limits};
+use http::HeaderMap;
+use http::header::HeaderName;
+use percent_encoding::percent_decode_str;
+use std::pin::Pin;
+use std::sync::Arc;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The handler of a writing route whose bodies may be as large as `limits` say.
+pub(crate) const fn once<H>(limits: Limits, handler: H) -> Once<H> {
+    Once { limits, handler }
+}
+
+/// A handler that is asked once per key.
+#[derive(Clone)]
+pub(crate) struct Once<H> {
+    limits: Limits,
+    handler: H,
+}
+
+impl<H, F> Handler<(), App> for Once<H>
+where
+    H: Fn(Asked) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer<Told>> + Send + 'static,
+{
+    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    fn call(self, request: Request, app: App) -> Self::Future {
+        Box::pin(async move {
+            let asked = match Asked::from_request(request, &app).await {
+                Ok(asked) => asked.within(self.limits),
+                Err(refusal) => return refusal,
+            };
+            match key_of(asked.headers()) {
+                Ok(None) => (self.handler)(asked).await.into_response(),
+                // Boxed, so that requests without a key need no room for this.
+                Ok(Some(key)) => Box::pin(keyed(asked, &key, self.handler)).await.into_response(),
+                Err(error) => Problem::from(error).into_response(),
+            }
+        })
+    }
+}
+
+/// The key of a request, if it has one.
+pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<String>> {
+    let mut values = headers.get_all(KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let is_key =
+        (1..=limits::KEY_BYTES_MAX).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
+    match value.to_str() {
+        Ok(key) if is_key && values.next().is_none() => Ok(Some(key.to_owned())),
+        _ => {
+            let detail = format!(
+                "The header Idempotency-Key must be there once, with 1 to {} visible ASCII characters.",
+                limits::KEY_BYTES_MAX
+            );
+            Err(Error::new(Kind::Validation, detail))
+        }
+    }
+}
+
+/// The fingerprint a key is remembered under. Whose it is will be filled in here, once callers have names.
+pub(crate) fn fingerprint(asked: &Asked, key: &str) -> u128 {
+    let template = asked.parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let verb = match template.ends_with('}') {
+        true => asked.parts.uri.path().rsplit('/').next().and_then(|piece| piece.rsplit_once(':')),
+        false => None,
+    };
+    let verb = verb.map_or("", |(_, verb)| verb);
+    let route = format!("{} {template}:{verb}", asked.parts.method);
+    Scope { tenant: None, actor: None, route: &route, key }.fingerprint()
+}
+
+/// The fingerprint of a request with this body: its path, its query and, for a binary CloudEvent, its attributes count.
+pub(crate) fn digest_of(asked: &Asked, body: &[u8]) -> u64 {
+    let path: Vec<u8> = percent_decode_str(asked.parts.uri.path()).collect();
+    let mut query: Vec<_> = asked.params.pairs().collect();
+    query.sort_unstable();
+    let headers = asked.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let mut attributes: Vec<_> = headers.filter(|(name, _)| name.starts_with("ce-")).collect();
+    attributes.sort_unstable();
+    let mut about: Vec<&[u8]> = vec![&path];
+    about.extend(query.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
+    about.push(b"?");
+    about.extend(attributes.iter().flat_map(|(name, value)| [name.as_bytes(), *value]));
+    digest(&about, negotiate::media_beside_json(asked.headers()).as_deref(), body)
+}
+
+/// Takes the key for this request.
+pub(crate) fn enter(app: &App, key: u128) -> Result<Turn> {
+    app.in_flight.enter(key).ok_or_else(Ticket::in_flight)
+}
+
+async fn keyed<H, F>(mut asked: Asked, key: &str, handler: H) -> Answer
+where
+    H: Fn(Asked) -> F,
+    F: Future<Output = Answer<Told>>,
+{
+    let key = fingerprint(&asked, key);
+    let body = asked.bytes().await?;
+    let app = asked.app.clone();
+    let _turn = enter(&app, key)?;
+    let ticket = app.broker.answers().ticket(key, digest_of(&asked, &body));
+    if let Some(answer) = answered(&app, &ticket).await? {
+        return Ok(answer);
+    }
+    let began_at = app.broker.answers().registry_version();
+    let outcome = handler(asked.under(Arc::clone(&ticket))).await;
+    let outcome = match keep(&app, &ticket, &outcome, began_at).await {
+        Ok(()) => outcome,
+        Err(problem) => Err(problem),
+    };
+    match outcome {
+        // Somebody else was faster, and is done by now.
+        Err(problem) if problem.error().kind() == Kind::IdempotencyKeyInFlight => {
+            answered(&app, &ticket).await?.ok_or(problem)
+        }
+        outcome => outcome.map(IntoResponse::into_response),
+    }
+}
+
+/// The answer that the request has already.
+async fn answered(app: &App, ticket: &Ticket) -> Answer<Option<Response>> {
+    match app.broker.answers().find(ticket.key).await? {
+        None => Ok(None),
+        Some(found) if found.answers(ticket.digest) => Ok(Some(told::again(found.replay().await?))),
+        Some(_) => Err(Ticket::reused().into()),
+    }
+}
+
+/// Keeps an answer that no decision has kept.
+async fn keep(app: &App, ticket: &Arc<Ticket>, outcome: &Answer<Told>, began_at: Position) -> Answer<()> {
+    let kept = match outcome {
+        _ if ticket.is_kept() => None,
+        Ok(told) => told.kept_whole(),
+        Err(problem) if is_about_the_key(problem) => None,
+        Err(problem) => problem.kept(),
+    };
+    match kept {
+        Some(kept) => {
+            let rests_on = outcome.is_err().then_some(began_at);
+            Ok(app.broker.answers().keep(Arc::clone(ticket), kept, rests_on).await?)
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_about_the_key(problem: &Problem) -> bool {
+    matches!(problem.error().kind(), Kind::IdempotencyKeyInFlight | Kind::IdempotencyKeyReuse)
+}

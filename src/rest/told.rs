@@ -1,0 +1,176 @@
+//! What a writing request is told: an answer that can be sent, and kept to be sent again.
+//!
+//! - The body is whole in memory. Where it holds stored events it knows them, so that what is kept need not repeat them.
+//! - Kept is what was decided: 2xx, and 4xx but for those that speak of the moment or of the form of the request.
+//! - A problem is kept without path and trace: the request it answers has its own.
+
+use super::negotiate::JSON;
+use super::problem::Problem;
+use crate::answers::Replay;
+use crate::ledger::{KeptAnswer, Piece};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use contract::{Error, Kind, Position, StoredEvent};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use serde::Serialize;
+
+/// Marks what was answered before.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The value of headers that are there or not.
+pub(crate) const YES: HeaderValue = HeaderValue::from_static("true");
+
+/// An answer.
+pub(crate) struct Told {
+    response: http::Response<Bytes>,
+    /// Where in the body stored events stand, in their order.
+    events: Vec<Mark>,
+    /// Whether it may differ when the request is sent again.
+    passing: bool,
+}
+
+/// A stored event in a body.
+pub(crate) struct Mark {
+    pub(crate) at: usize,
+    pub(crate) bytes: usize,
+    pub(crate) position: Position,
+}
+
+impl Told {
+    /// Done, and nothing to say.
+    pub(crate) fn done(_: &()) -> Self {
+        Self::new(StatusCode::NO_CONTENT, Bytes::new())
+    }
+
+    /// The thing as it is now.
+    pub(crate) fn shown<T: Serialize>(thing: &T) -> Self {
+        match serde_json::to_vec(thing) {
+            Ok(body) => Self::new(StatusCode::OK, body.into()).with(CONTENT_TYPE, JSON),
+            Err(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
+        }
+    }
+
+    /// The thing that was made, and where it is.
+    pub(crate) fn made<T: Serialize>(thing: &T, location: &str) -> Self {
+        let mut told = Self::shown(thing);
+        if told.response.status().is_success() {
+            *told.response.status_mut() = StatusCode::CREATED;
+        }
+        match HeaderValue::from_str(location) {
+            Ok(location) => told.with(LOCATION, location),
+            Err(_) => told,
+        }
+    }
+
+    /// A stored event, as it is stored.
+    pub(crate) fn event(status: StatusCode, event: &StoredEvent) -> Self {
+        let mark = Mark { at: 0, bytes: event.text.len(), position: event.position };
+        Self { events: vec![mark], ..Self::new(status, event.text.clone()).with(CONTENT_TYPE, JSON) }
+    }
+
+    /// A text with stored events in it.
+    pub(crate) fn results(status: StatusCode, body: Vec<u8>, events: Vec<Mark>) -> Self {
+        Self { events, ..Self::new(status, body.into()).with(CONTENT_TYPE, JSON) }
+    }
+
+    /// The same with a header.
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.response.headers_mut().insert(name, value);
+        self
+    }
+
+    /// The same, but it is not kept: the request may be told something else when it is sent again.
+    pub(crate) const fn not_kept(mut self) -> Self {
+        self.passing = true;
+        self
+    }
+
+    fn new(status: StatusCode, body: Bytes) -> Self {
+        let mut response = http::Response::new(body);
+        *response.status_mut() = status;
+        Self { response, events: Vec::new(), passing: false }
+    }
+
+    /// What is kept of it beside the events it speaks of: they are named by their positions in the same log.
+    pub(crate) fn kept(&self) -> Option<KeptAnswer> {
+        let body = self.response.body();
+        let (mut pieces, mut from) = (Vec::new(), 0);
+        for Mark { at, bytes, position } in &self.events {
+            pieces.extend(text(body.get(from..*at)?)?);
+            pieces.push(Piece::Event(*position));
+            from = at + bytes;
+        }
+        pieces.extend(text(body.get(from..)?)?);
+        self.kept_as(pieces)
+    }
+
+    /// What is kept of it apart from them: every word.
+    pub(crate) fn kept_whole(&self) -> Option<KeptAnswer> {
+        self.kept_as(text(self.response.body())?.into_iter().collect())
+    }
+
+    fn kept_as(&self, body: Vec<Piece>) -> Option<KeptAnswer> {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = self.response.headers().iter().filter_map(header).collect();
+        let status = self.response.status();
+        (is_decision(status) && !self.passing).then(|| KeptAnswer { status: status.as_u16(), headers, body })
+    }
+}
+
+impl IntoResponse for Told {
+    fn into_response(self) -> Response {
+        self.response.map(Body::from)
+    }
+}
+
+impl Problem {
+    /// What is kept of a refusal.
+    pub(crate) fn kept(&self) -> Option<KeptAnswer> {
+        let body = serde_json::to_string(&self.document(None, None)).ok()?;
+        let status = self.status();
+        is_decision(status).then(|| KeptAnswer {
+            status: status.as_u16(),
+            headers: Vec::new(),
+            body: vec![Piece::Text(body)],
+        })
+    }
+}
+
+/// The text of a piece; none where it is empty, `None` where it is no text.
+fn text(bytes: &[u8]) -> Option<Option<Piece>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    Some((!text.is_empty()).then(|| Piece::Text(text.to_owned())))
+}
+
+/// Whether sending the same request again could only be told the same.
+fn is_decision(status: StatusCode) -> bool {
+    match status.as_u16() {
+        401 | 403 | 405 | 406 | 408 | 413 | 415 | 429 => false,
+        200..=299 | 400..=499 => true,
+        _ => false,
+    }
+}
+
+/// The answer of an earlier request, given again.
+pub(crate) fn again(Replay { status, headers, body }: Replay) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match status.is_client_error() {
+        true => Problem::recall(&body).unwrap_or_else(unreadable).into_response(),
+        false => Response::new(Body::from(body)),
+    };
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response.headers_mut().insert(REPLAYED, YES);
+    response
+}
+
+fn unreadable() -> Problem {
+    Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log.").into()
+}
