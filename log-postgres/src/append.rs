@@ -227,7 +227,8 @@ fn settle() -> Prepare {
                 )
                 .await?;
             let backend = session.row(BACKEND, &[]).await?;
-            let backend = backend.map(|row| (row.get(0), row.get(1)));
+            // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
+            let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
             *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
             Ok(())
         })

@@ -120,9 +120,7 @@ fn place(range: Range, header: &Header) -> u64 {
     match range {
         Range::All(_) => header.position.get(),
         Range::Topic(..) => header.sequence.get(),
-        Range::Aggregate(..) => {
-            header.facets.and_then(|facets| facets.aggregate).map_or(0, |mark| mark.sequence.get())
-        }
+        Range::Aggregate(..) => header.facets.and_then(|facets| facets.aggregate).map_or(0, |mark| mark.sequence.get()),
     }
 }
 

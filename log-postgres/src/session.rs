@@ -37,12 +37,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Reads a URL (or a list of `key=value`) as libpq does.
-    pub(crate) fn parse(
-        url: &str,
-        schema: &str,
-        runtime: &Handle,
-        answer_timeout: Duration,
-    ) -> Result<Self, LogError> {
+    pub(crate) fn parse(url: &str, schema: &str, runtime: &Handle, answer_timeout: Duration) -> Result<Self, LogError> {
         let (mut config, tls) = crate::tls::parse(url)?;
         if config.get_application_name().is_none() {
             config.application_name("event-broker");
@@ -163,11 +158,7 @@ impl Session {
     }
 
     /// The rows a statement gives.
-    pub(crate) async fn rows(
-        &self,
-        text: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, LogError> {
+    pub(crate) async fn rows(&self, text: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, LogError> {
         self.try_rows(text, params).await?.map_err(failure::of_statement)
     }
 
