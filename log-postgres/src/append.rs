@@ -139,9 +139,9 @@ impl Inner {
             Err(error) if failure::is_about_a_value(&error) => {
                 tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
                 let bare = Columns::of(batch, false)?;
-                self.ask_once(&session, after, &bare).await?.map_err(refusal)
+                self.ask_once(&session, after, &bare).await?.map_err(|error| refusal(&error))
             }
-            answered => answered.map_err(refusal),
+            answered => answered.map_err(|error| refusal(&error)),
         }
     }
 
@@ -181,8 +181,8 @@ impl Inner {
     }
 }
 
-fn refusal(error: tokio_postgres::Error) -> LogError {
-    match failure::is_duplicate(&error) {
+fn refusal(error: &tokio_postgres::Error) -> LogError {
+    match failure::is_duplicate(error) {
         true => LogError::Misnumbered("a number is already taken"),
         false => failure::of_statement(error),
     }

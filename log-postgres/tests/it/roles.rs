@@ -11,11 +11,20 @@ use std::sync::OnceLock;
 /// A server of its own: roles are shared by all databases of a server.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(Server::start)
+    SERVER.get_or_init(|| {
+        let server = Server::start();
+        // Here, so that no two tests make the same role at once.
+        run_roles(&server, "postgres");
+        server
+    })
+}
+
+fn run_roles(server: &Server, database: &str) {
+    server.run_file(database, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/roles.sql")), &[]);
 }
 
 fn roles(url: &str) {
-    server().run_file(url, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/roles.sql")), &[]);
+    run_roles(server(), url);
 }
 
 /// A database with the roles, and its URLs for owner, application and maintenance.
