@@ -8,6 +8,7 @@
 use crate::failure::refused;
 use crate::session::{Session, Target};
 use log::LogError;
+use std::time::Duration;
 
 /// In order; a migration's version is its place, from 1.
 const MIGRATIONS: [(&str, &str); 3] = [
@@ -19,6 +20,9 @@ const MIGRATIONS: [(&str, &str); 3] = [
 /// The version this program knows.
 const LATEST: i32 = MIGRATIONS.len() as i32;
 
+/// A migration may rewrite a large table, and another process may be at it.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// Whether there is a table of migrations that this role can see.
 const THERE: &str = "SELECT CASE \
     WHEN to_regnamespace($1::text) IS NULL THEN false \
@@ -26,12 +30,12 @@ const THERE: &str = "SELECT CASE \
     ELSE to_regclass($1::text || '.migrations') IS NOT NULL END";
 
 /// Brings the schema of `target` to the latest version, as `owner`.
-pub(crate) async fn migrate(target: &Target, owner: &Target) -> Result<(), LogError> {
+pub(crate) async fn migrate(target: &Target, owner: Target) -> Result<(), LogError> {
     let session = target.connect(None).await?;
     check_server(&session).await?;
     if version(&session, target).await? < LATEST {
-        let owning = owner.connect(None).await?;
-        bring_up(&owning, owner).await?;
+        let owner = Target { answer_timeout: MIGRATION_TIMEOUT, ..owner };
+        bring_up(&*owner.connect(None).await?, &owner).await?;
         if version(&session, target).await? < LATEST {
             return Err(refused("the schema was migrated, but this role cannot see it; run roles.sql"));
         }
