@@ -13,8 +13,8 @@ use crate::session::{Session, Target};
 use crate::tail::Tail;
 use contract::Position;
 use log::{LogError, Record};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
@@ -42,8 +42,8 @@ struct Inner {
     one_at_a_time: tokio::sync::Mutex<()>,
     /// Appends begun: tells whether a turn was used.
     begun: AtomicU64,
-    /// The connection was lost during an append, and it is not yet known to be over.
-    in_doubt: AtomicBool,
+    /// The session that was lost during an append, which may still be running over there.
+    in_doubt: Mutex<Option<Arc<Session>>>,
     tail: Arc<Tail>,
     turn: Duration,
     runtime: Handle,
@@ -65,7 +65,7 @@ impl Writer {
                 link,
                 one_at_a_time: tokio::sync::Mutex::default(),
                 begun: AtomicU64::new(0),
-                in_doubt: AtomicBool::new(false),
+                in_doubt: Mutex::default(),
                 tail,
                 turn,
                 runtime,
@@ -77,11 +77,14 @@ impl Writer {
         &self.inner.link
     }
 
-    /// Waits until no append of ours can still come in unseen.
+    /// Waits until no append of ours can still come in unseen. A new session is only given out once the one before it
+    /// has ended.
     pub(crate) async fn certain(&self) -> Result<(), LogError> {
-        if self.inner.in_doubt.load(Ordering::Acquire) {
-            self.inner.link.session().await?;
-            self.inner.in_doubt.store(false, Ordering::Release);
+        let Some(lost) = self.inner.in_doubt().clone() else { return Ok(()) };
+        self.inner.link.session().await?;
+        let mut in_doubt = self.inner.in_doubt();
+        if in_doubt.as_ref().is_some_and(|now| Arc::ptr_eq(now, &lost)) {
+            *in_doubt = None;
         }
         Ok(())
     }
@@ -132,6 +135,16 @@ impl Writer {
 }
 
 impl Inner {
+    fn in_doubt(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session is lost, and what it was doing may still be done.
+    fn doubt(&self, session: &Arc<Session>) {
+        session.close();
+        *self.in_doubt() = Some(Arc::clone(session));
+    }
+
     async fn ask(&self, after: Position, columns: &Columns<'_>, batch: &[Record]) -> Result<Outcome, LogError> {
         let session = self.link.session().await?;
         let answered = self.ask_once(&session, after, columns).await?;
@@ -139,16 +152,16 @@ impl Inner {
             Err(error) if failure::is_about_a_value(&error) => {
                 tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
                 let bare = Columns::of(batch, false)?;
-                self.ask_once(&session, after, &bare).await?.map_err(refusal)
+                self.ask_once(&session, after, &bare).await?.map_err(|error| refusal(&error))
             }
-            answered => answered.map_err(refusal),
+            answered => answered.map_err(|error| refusal(&error)),
         }
     }
 
     /// One round trip. The outer error: the connection is lost, and what became of the batch is not known.
     async fn ask_once(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         after: Position,
         columns: &Columns<'_>,
     ) -> Result<Result<Outcome, tokio_postgres::Error>, LogError> {
@@ -156,17 +169,13 @@ impl Inner {
         let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &turn];
         params.extend(columns.params());
-        let answered = session.try_rows(APPEND, &params).await;
-        if answered.is_err() || session.is_closed() {
-            self.in_doubt.store(true, Ordering::Release);
-        }
-        let rows = match answered? {
+        let answered = session.try_rows(APPEND, &params).await.inspect_err(|_| self.doubt(session))?;
+        let rows = match answered {
             Ok(rows) => rows,
             Err(error) => {
                 // Without a code it was not the server that refused.
                 if error.code().is_none() {
-                    self.in_doubt.store(true, Ordering::Release);
-                    session.close();
+                    self.doubt(session);
                 }
                 return Ok(Err(error));
             }
@@ -181,8 +190,8 @@ impl Inner {
     }
 }
 
-fn refusal(error: tokio_postgres::Error) -> LogError {
-    match failure::is_duplicate(&error) {
+fn refusal(error: &tokio_postgres::Error) -> LogError {
+    match failure::is_duplicate(error) {
         true => LogError::Misnumbered("a number is already taken"),
         false => failure::of_statement(error),
     }
@@ -227,7 +236,8 @@ fn settle() -> Prepare {
                 )
                 .await?;
             let backend = session.row(BACKEND, &[]).await?;
-            let backend = backend.map(|row| (row.get(0), row.get(1)));
+            // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
+            let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
             *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
             Ok(())
         })

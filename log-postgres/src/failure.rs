@@ -16,8 +16,8 @@ use tokio_postgres::error::SqlState;
 const PASSING: [&str; 5] = ["08", "40", "53", "57", "58"];
 
 /// What a failed statement means.
-pub(crate) fn of_statement(error: Error) -> LogError {
-    match is_passing(&error) {
+pub(crate) fn of_statement(error: &Error) -> LogError {
+    match is_passing(error) {
         true => LogError::Unavailable(Arc::new(told(error))),
         false => LogError::Io(Arc::new(told(error))),
     }
@@ -69,14 +69,14 @@ fn has_io_source(error: &Error) -> bool {
 }
 
 /// The library prints only "db error"; what the server said stands behind it.
-fn told(error: Error) -> io::Error {
+fn told(error: &Error) -> io::Error {
     if let Some(said) = error.as_db_error() {
         let detail = [said.detail(), said.hint()].into_iter().flatten().map(|text| format!(" {text}"));
         let text = format!("{}{} (SQLSTATE {})", said.message(), detail.collect::<String>(), said.code().code());
         return io::Error::other(text);
     }
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
+    let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();

@@ -78,7 +78,7 @@ impl PostgresLog {
         let target = at(url)?;
         let owner = options.owner_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
         let maintenance = options.maintenance_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
-        migrate::migrate(&target, &owner).await?;
+        migrate::migrate(&target, owner).await?;
         let tail = Arc::new(Tail::default());
         let session = target.connect(None).await?;
         follow::look(&session, &tail).await?;
@@ -115,6 +115,20 @@ impl PostgresLog {
         self.writer.link().trouble()
     }
 
+    /// What `ask` comes to on a connection for reading. One that was lost meanwhile costs a second try, not an answer.
+    async fn ask<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, LogError>
+    where
+        F: Future<Output = Result<T, LogError>>,
+    {
+        let session = self.reader().await?;
+        match ask(Arc::clone(&session)).await {
+            Err(LogError::Unavailable(cause)) if session.is_closed() && cause.kind() != io::ErrorKind::TimedOut => {
+                ask(self.reader().await?).await
+            }
+            answer => answer,
+        }
+    }
+
     async fn reader(&self) -> Result<Arc<Session>, LogError> {
         let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         match self.readers.get(next) {
@@ -135,7 +149,7 @@ impl Log for PostgresLog {
             if let Range::All(_) = range {
                 self.writer.certain().await?;
             }
-            read::read(&*self.reader().await?, range, limit).await
+            self.ask(|session| async move { read::read(&session, range, limit).await }).await
         })
     }
 
@@ -144,12 +158,13 @@ impl Log for PostgresLog {
     }
 
     fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        Box::pin(async move { read::find(&*self.reader().await?, what).await })
+        Box::pin(self.ask(move |session| async move { read::find(&session, what).await }))
     }
 
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
         Box::pin(async move {
-            let segment = read::segment(&*self.reader().await?, topic, &self.location).await?;
+            let location = self.location.as_str();
+            let segment = self.ask(|session| async move { read::segment(&session, topic, location).await }).await?;
             Ok(segment.into_iter().collect())
         })
     }

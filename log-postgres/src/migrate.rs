@@ -8,6 +8,7 @@
 use crate::failure::refused;
 use crate::session::{Session, Target};
 use log::LogError;
+use std::time::Duration;
 
 /// In order; a migration's version is its place, from 1.
 const MIGRATIONS: [(&str, &str); 3] = [
@@ -19,13 +20,22 @@ const MIGRATIONS: [(&str, &str); 3] = [
 /// The version this program knows.
 const LATEST: i32 = MIGRATIONS.len() as i32;
 
+/// A migration may rewrite a large table, and another process may be at it.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Whether there is a table of migrations that this role can see.
+const THERE: &str = "SELECT CASE \
+    WHEN to_regnamespace($1::text) IS NULL THEN false \
+    WHEN NOT has_schema_privilege(to_regnamespace($1::text), 'USAGE') THEN false \
+    ELSE to_regclass($1::text || '.migrations') IS NOT NULL END";
+
 /// Brings the schema of `target` to the latest version, as `owner`.
-pub(crate) async fn migrate(target: &Target, owner: &Target) -> Result<(), LogError> {
+pub(crate) async fn migrate(target: &Target, owner: Target) -> Result<(), LogError> {
     let session = target.connect(None).await?;
     check_server(&session).await?;
     if version(&session, target).await? < LATEST {
-        let owning = owner.connect(None).await?;
-        bring_up(&owning, owner).await?;
+        let owner = Target { answer_timeout: MIGRATION_TIMEOUT, ..owner };
+        bring_up(&*owner.connect(None).await?, &owner).await?;
         if version(&session, target).await? < LATEST {
             return Err(refused("the schema was migrated, but this role cannot see it; run roles.sql"));
         }
@@ -49,8 +59,7 @@ async fn check_server(session: &Session) -> Result<(), LogError> {
 
 /// The version the database has, 0 where it has none yet; one from the future is refused.
 async fn version(session: &Session, target: &Target) -> Result<i32, LogError> {
-    let table = format!("{}.migrations", target.schema);
-    let there = session.row("SELECT to_regclass($1::text) IS NOT NULL", &[&table]).await?;
+    let there = session.row(THERE, &[&target.schema]).await?;
     if !there.is_some_and(|row| row.get(0)) {
         return Ok(0);
     }
@@ -72,7 +81,7 @@ async fn bring_up(session: &Session, target: &Target) -> Result<(), LogError> {
         .run(&format!(
             "DO $$ BEGIN IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF; END $$; \
              SET LOCAL search_path = {schema}, pg_temp; \
-             CREATE TABLE IF NOT EXISTS migrations ( \
+             CREATE TABLE IF NOT EXISTS {schema}.migrations ( \
                  version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(), \
                  applied_by text NOT NULL DEFAULT current_user); \
              COMMENT ON TABLE migrations IS 'What was done to this schema; a broker refuses one newer than itself.'"

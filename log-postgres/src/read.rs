@@ -58,7 +58,14 @@ macro_rules! header {
     };
 }
 
-const BY_ID: &str = header!("WHERE id = $1 ORDER BY position LIMIT 1");
+/// An id is stored once or twice, so all that have it are taken and the first is given. Put together, the planner of a
+/// table without statistics would walk along the positions instead.
+const BY_ID: &str = concat!(
+    "WITH found AS MATERIALIZED (",
+    header!("WHERE id = $1"),
+    ") SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM found ",
+    "ORDER BY position LIMIT 1"
+);
 const BY_AGGREGATE: &str = header!("WHERE aggregate_key = $1 ORDER BY aggregate_seq DESC LIMIT 1");
 const BY_TIME: &str = header!(
     "WHERE position = least(first_since('events', 'event_id', NULL, $1), first_since('entries', 'position', NULL, $1))"

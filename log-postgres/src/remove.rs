@@ -59,7 +59,7 @@ async fn remove(session: &Session, topic: TopicNumber, through: Sequence) -> Res
     loop {
         session.run(begin).await?;
         let removed = session.try_rows(REMOVE, &[&number_of_topic, &through, &STEP_RECORDS]).await?;
-        let rows = removed.map_err(refusal)?;
+        let rows = removed.map_err(|error| refusal(&error))?;
         session.run("COMMIT").await?;
         if rows.first().is_none_or(|row| row.get::<_, i64>(0) < i64::from(STEP_RECORDS)) {
             return Ok(());
@@ -77,8 +77,8 @@ async fn begin(session: &Session) -> Result<&'static str, LogError> {
     }
 }
 
-fn refusal(error: tokio_postgres::Error) -> LogError {
-    match failure::is_forbidden(&error) {
+fn refusal(error: &tokio_postgres::Error) -> LogError {
+    match failure::is_forbidden(error) {
         true => forbidden("PostgreSQL refuses it"),
         false => failure::of_statement(error),
     }

@@ -141,7 +141,7 @@ pub(crate) fn header(row: &Row) -> Result<Header, LogError> {
 /// A record from the columns of [`header`] and its body behind them.
 pub(crate) fn record(row: &Row) -> Result<Record, LogError> {
     let header = header(row)?;
-    let body: &[u8] = row.try_get(8).map_err(crate::failure::of_statement)?;
+    let body: &[u8] = row.try_get(8).map_err(|error| crate::failure::of_statement(&error))?;
     Ok(Record { header, body: Bytes::copy_from_slice(body) })
 }
 

@@ -57,7 +57,8 @@ impl Target {
         let target = self.clone();
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, target.config.connect(target.tls.clone())).await;
-            let (client, connection) = connected.map_err(|_| failure::silent())?.map_err(failure::of_statement)?;
+            let (client, connection) =
+                connected.map_err(|_| failure::silent())?.map_err(|error| failure::of_statement(&error))?;
             let (open, opened) = watch::channel(());
             let driver = drive(connection, tail, open);
             Ok(Arc::new(Session {
@@ -154,12 +155,12 @@ impl Session {
 
     /// Runs statements for their effect.
     pub(crate) async fn run(&self, text: &str) -> Result<(), LogError> {
-        self.in_time(self.client.batch_execute(text)).await?.map_err(failure::of_statement)
+        self.in_time(self.client.batch_execute(text)).await?.map_err(|error| failure::of_statement(&error))
     }
 
     /// The rows a statement gives.
     pub(crate) async fn rows(&self, text: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, LogError> {
-        self.try_rows(text, params).await?.map_err(failure::of_statement)
+        self.try_rows(text, params).await?.map_err(|error| failure::of_statement(&error))
     }
 
     /// The rows a statement gives, or what PostgreSQL says against it.

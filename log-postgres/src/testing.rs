@@ -55,6 +55,8 @@ rm -rf -- "$folder"
 pub struct ServerOptions {
     /// Whether it waits for the disk. Only a test that cuts the server down needs that.
     pub fsync: bool,
+    /// A disk of this many bytes that only the server sees, at [`Server::small_disk`].
+    pub small_disk: Option<u64>,
     /// Further settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
 }
@@ -214,6 +216,12 @@ impl Server {
         assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pids:?}");
     }
 
+    /// Where the small disk is, for a tablespace.
+    #[must_use]
+    pub fn small_disk(&self) -> PathBuf {
+        self.folder.path().join("small")
+    }
+
     /// The folder that is the server's own. It belongs to the user it runs as.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -264,7 +272,10 @@ impl Server {
 
     /// Starts the server and waits until it takes connections; says why where it does not.
     fn launch(&self) -> Result<(), String> {
-        let mut command = self.programs.as_user("sh");
+        let mut command = match self.options.small_disk {
+            Some(bytes) => self.programs.as_user_with_disk(bytes, &self.small_disk(), "sh"),
+            None => self.programs.as_user("sh"),
+        };
         command.args(["-c", WATCHDOG, "watchdog"]).arg(self.folder.path());
         command.arg(self.programs.path("postgres")).arg("-D").arg(self.data()).args(self.settings());
         command.env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

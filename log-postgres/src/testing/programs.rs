@@ -60,6 +60,30 @@ impl Programs {
         command
     }
 
+    /// The same, with a disk of `bytes` at `place` that it and its children see, and nobody else: it is gone when they are.
+    pub(super) fn as_user_with_disk(&self, bytes: u64, place: &Path, program: &str) -> Command {
+        std::fs::create_dir_all(place).expect("a folder for the small disk");
+        let mut command = Command::new("unshare");
+        let mount = "mount -t tmpfs -o \"$1,mode=0700\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
+        match &self.user {
+            Some(user) => {
+                let size_and_owner = format!("size={bytes},uid={},gid={}", user.uid, user.gid);
+                command.args(["--mount", "sh", "-c", mount, "mount", &size_and_owner]).arg(place);
+                command.args(["setpriv", "--reuid", user.name, "--regid", &user.gid.to_string(), "--clear-groups"]);
+            }
+            // Who is not root may mount in a world of its own, and steps back to itself in a second one.
+            None => {
+                let own = std::fs::metadata("/proc/self").expect("this process");
+                command.args(["--map-root-user", "--mount", "sh", "-c", mount, "mount", &format!("size={bytes}")]);
+                command.arg(place);
+                command.args(["unshare", "--user"]).arg(format!("--map-user={}", own.uid()));
+                command.arg(format!("--map-group={}", own.gid()));
+            }
+        }
+        command.arg(program);
+        command
+    }
+
     /// An empty folder of the server's user.
     pub(super) fn folder(&self) -> TempDir {
         let folder = tempfile::Builder::new().prefix("event-broker-postgres-").tempdir().expect("a temporary folder");

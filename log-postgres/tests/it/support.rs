@@ -1,10 +1,11 @@
-//! Databases of the tests' own, and logs in them.
+//! Databases of the tests' own, logs in them, and writers that do not give up.
 
-use contract::BoxFuture;
-use log::Log;
-use log::testing::Engine;
+use contract::{BoxFuture, Position};
+use log::testing::{Engine, NO_LIMIT, RecordSetters, record};
+use log::{Log, LogError, Range, Record};
 use log_postgres::testing::Server;
 use log_postgres::{Options, PostgresLog};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A log in an empty database of the shared server.
@@ -25,5 +26,84 @@ impl Engine for TestEngine {
 }
 
 pub(crate) async fn open(url: &str) -> PostgresLog {
-    PostgresLog::open(url, Options::default()).await.unwrap()
+    open_with(url, |_| {}).await
+}
+
+pub(crate) async fn open_with(url: &str, change: impl FnOnce(&mut Options)) -> PostgresLog {
+    let mut options = Options::default();
+    change(&mut options);
+    PostgresLog::open(url, options).await.unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+/// `size` records behind `after`, of one topic, all with this id.
+pub(crate) fn batch(after: Position, id: u128, size: u64) -> Vec<Record> {
+    let first = after.get() + 1;
+    (first..first + size).map(|at| record(at, 1, at).id(id).body(format!("{id} at {at}"))).collect()
+}
+
+/// Everything in the log, in order.
+pub(crate) async fn everything(log: &dyn Log) -> Vec<Record> {
+    log.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap()
+}
+
+/// What became of the batches of one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Acknowledged.
+    pub(crate) stored: Vec<u128>,
+    /// Neither acknowledged nor refused.
+    pub(crate) unsure: Vec<u128>,
+    /// How often another writer was faster, and how often twice in a row.
+    pub(crate) lost: usize,
+    pub(crate) lost_twice: usize,
+}
+
+impl Ledger {
+    /// Appends a batch with this id, whoever else appends; gives up where the server is away.
+    pub(crate) async fn put(&mut self, log: &dyn Log, id: u128, size: u64) -> Result<(), LogError> {
+        let mut after = *log.tail().borrow();
+        let mut losses = 0;
+        loop {
+            match log.append(after, batch(after, id, size)).await {
+                Ok(()) => {
+                    self.stored.push(id);
+                    return Ok(());
+                }
+                Err(LogError::TailMoved(tail)) => {
+                    after = tail;
+                    losses += 1;
+                    self.lost += 1;
+                    self.lost_twice += usize::from(losses > 1);
+                }
+                Err(error @ LogError::Unavailable(_)) => {
+                    self.unsure.push(id);
+                    return Err(error);
+                }
+                Err(other) => panic!("{other} ({other:?})"),
+            }
+        }
+    }
+}
+
+/// Fails unless `records` are dense, every stored batch of `size` is there once and whole, and every unsure one whole or
+/// not at all; nothing else is there.
+pub(crate) fn check(records: &[Record], ledgers: &[Ledger], size: u64) {
+    log::testing::assert_dense(records);
+    let mut found: BTreeMap<u128, Vec<u64>> = BTreeMap::new();
+    for record in records {
+        found.entry(record.header.id).or_default().push(record.header.position.get());
+    }
+    for (id, positions) in &found {
+        let run: Vec<u64> = (positions[0]..positions[0] + size).collect();
+        assert_eq!(*positions, run, "the batch {id} is not there once and whole");
+    }
+    for ledger in ledgers {
+        for id in &ledger.stored {
+            assert!(found.remove(id).is_some(), "{id} was acknowledged and is lost");
+        }
+        for id in &ledger.unsure {
+            found.remove(id);
+        }
+    }
+    assert!(found.is_empty(), "nobody wrote {:?}", found.keys());
 }

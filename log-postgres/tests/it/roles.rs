@@ -1,0 +1,164 @@
+//! Who may do what: as seen by psql, and by an engine that was given each role.
+
+use crate::support::{batch, everything, open, open_with};
+use contract::{Position, Sequence};
+use log::{Log, TopicNumber};
+use log_postgres::testing::Server;
+use log_postgres::{Options, PostgresLog};
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// A server of its own: roles are shared by all databases of a server.
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let server = Server::start();
+        // Here, so that no two tests make the same role at once.
+        run_roles(&server, "postgres");
+        server
+    })
+}
+
+fn run_roles(server: &Server, database: &str) {
+    server.run_file(database, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/roles.sql")), &[]);
+}
+
+fn roles(url: &str) {
+    run_roles(server(), url);
+}
+
+/// A database with the roles, and its URLs for owner, application and maintenance.
+fn database() -> (String, [String; 3]) {
+    let url = server().create_database();
+    roles(&url);
+    let name = url.rsplit('/').next().unwrap().to_owned();
+    let as_role = |role: &str| server().url_as(&format!("event_broker_{role}"), &name);
+    (url, ["owner", "application", "maintenance"].map(as_role))
+}
+
+const CHANGES: [&str; 8] = [
+    "UPDATE event_broker.events SET topic = 'other'",
+    "DELETE FROM event_broker.events",
+    "TRUNCATE event_broker.events",
+    "UPDATE event_broker.entries SET fact = 'other'",
+    "DELETE FROM event_broker.entries",
+    "TRUNCATE event_broker.entries",
+    "DROP TABLE event_broker.events",
+    "UPDATE event_broker.removals SET through = 9",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_application_role_appends_and_reads_and_changes_nothing() {
+    let (_, [owner, application, maintenance]) = database();
+    let log = open_with(&application, |options| {
+        options.owner_url = Some(owner.clone());
+        options.maintenance_url = Some(maintenance.clone());
+    })
+    .await;
+    log.append(Position(0), batch(Position(0), 1, 5)).await.unwrap();
+    for change in CHANGES {
+        let refused = server().psql(&application, change).unwrap_err();
+        assert!(refused.contains("permission denied") || refused.contains("must be owner"), "{change}: {refused}");
+    }
+    // Retention goes another way.
+    log.remove(TopicNumber(1), Sequence(2)).await.unwrap();
+    assert_eq!(everything(&log).await.len(), 3);
+    let warnings = log.warnings();
+    assert!(warnings.iter().all(|warning| !warning.contains("role")), "{warnings:?}");
+    // Once the schema is there, the application role needs nobody to open it.
+    assert_eq!(everything(&open(&application).await).await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_but_maintenance_deletes_and_nobody_changes() {
+    let (url, [owner, _, maintenance]) = database();
+    let log = open(&owner).await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    for role in [&url, &owner, &maintenance] {
+        for change in CHANGES.iter().filter(|change| change.contains(".events") && !change.starts_with("DROP")) {
+            if *role == maintenance && change.starts_with("DELETE") {
+                continue;
+            }
+            let refused = server().psql(role, change).unwrap_err();
+            assert!(
+                refused.contains("is refused") || refused.contains("permission denied"),
+                "{role} {change}: {refused}"
+            );
+        }
+    }
+    assert_eq!(everything(&log).await.len(), 2);
+    server().sql(&maintenance, "DELETE FROM event_broker.events");
+    assert_eq!(everything(&log).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_role_without_a_schema_is_told_what_to_do() {
+    let (_, [_, application, _]) = database();
+    let refused = PostgresLog::open(&application, Options::default()).await.err().unwrap().to_string();
+    assert!(refused.contains("owner's URL"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_role_alone_removes_nothing_and_says_why() {
+    let (_, [owner, application, _]) = database();
+    drop(open(&owner).await);
+    let log = open(&application).await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    let refused = log.remove(TopicNumber(1), Sequence(1)).await.unwrap_err().to_string();
+    assert!(refused.contains("maintenance URL"), "{refused}");
+    assert_eq!(everything(&log).await.len(), 2);
+}
+
+/// A role that may become maintenance does so for the removal, and only for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_is_a_member_of_maintenance_removes_as_it() {
+    let (url, [owner, ..]) = database();
+    let name = url.rsplit('/').next().unwrap();
+    let member = format!("member_of_{name}");
+    let made = "LOGIN; GRANT event_broker_application, event_broker_maintenance TO";
+    server().sql(&url, &format!("CREATE ROLE {member} {made} {member}"));
+    drop(open(&owner).await);
+    let log = open(&server().url_as(&member, name)).await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    let refused = server().psql(&server().url_as(&member, name), "DELETE FROM event_broker.events").unwrap_err();
+    assert!(refused.contains("is refused"), "{refused}");
+    log.remove(TopicNumber(1), Sequence(1)).await.unwrap();
+    assert_eq!(everything(&log).await.len(), 1);
+    let warnings = log.warnings().join(" ");
+    assert!(warnings.contains("has DELETE on the log's tables"), "{warnings}");
+}
+
+/// A developer's database: one role that may do everything. Everything works, with warnings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_powerful_role_works_with_warnings() {
+    let url = Server::shared().create_database();
+    let log = open(&url).await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    log.remove(TopicNumber(1), Sequence(1)).await.unwrap();
+    assert_eq!(everything(&log).await.len(), 1);
+    let warnings = log.warnings().join("\n");
+    assert!(warnings.contains("postgres is a superuser") && warnings.contains("roles.sql"), "{warnings}");
+    assert!(warnings.contains("fsync off"), "{warnings}");
+    let refused = Server::shared().psql(&url, "DELETE FROM event_broker.events").unwrap_err();
+    assert!(refused.contains("DELETE on events is refused"), "{refused}");
+}
+
+/// The tables were made by one powerful role; then somebody gets serious.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_that_come_later_get_their_rights() {
+    let url = server().create_database();
+    let log = open(&url).await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    drop(log);
+    roles(&url);
+    roles(&url);
+    let name = url.rsplit('/').next().unwrap();
+    let [application, maintenance] =
+        ["application", "maintenance"].map(|role| server().url_as(&format!("event_broker_{role}"), name));
+    let log = open_with(&application, |options| options.maintenance_url = Some(maintenance)).await;
+    log.append(Position(2), batch(Position(2), 2, 1)).await.unwrap();
+    log.remove(TopicNumber(1), Sequence(2)).await.unwrap();
+    assert_eq!(everything(&log).await.len(), 1);
+    let refused = server().psql(&application, "DELETE FROM event_broker.events").unwrap_err();
+    assert!(refused.contains("permission denied"), "{refused}");
+}

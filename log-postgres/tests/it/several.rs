@@ -1,0 +1,148 @@
+//! Several engines on one database: one order, everybody's turn, and nobody waits for one that does not come back.
+
+use crate::support::{Ledger, TestEngine, batch, check, everything, open, open_with};
+use contract::Position;
+use log::testing::{NO_LIMIT, in_time};
+use log::{Log, LogError, Range, Record};
+use log_postgres::PostgresLog;
+use log_postgres::testing::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const BATCHES: usize = 150;
+
+/// Everybody writes as fast as it can, and every engine's reader follows.
+async fn hammer(engines: usize) {
+    let test = TestEngine::new();
+    let mut writers = JoinSet::new();
+    let mut readers = JoinSet::new();
+    let finished = Arc::new(AtomicUsize::new(0));
+    for engine in 0..engines {
+        // A turn longer than any pause of a busy machine, so that losing twice can only be unfair.
+        let log = Arc::new(open_with(&test.url, |options| options.turn = Duration::from_secs(60)).await);
+        readers.spawn(follow(Arc::clone(&log), (engines * BATCHES * 2) as u64));
+        let finished = Arc::clone(&finished);
+        writers.spawn(async move {
+            let mut ledger = Ledger::default();
+            let mut before_first = 0;
+            for number in 0..BATCHES {
+                ledger.put(&*log, (engine * BATCHES + number + 1) as u128, 2).await.unwrap();
+                before_first += usize::from(finished.load(Ordering::Relaxed) == 0);
+            }
+            finished.fetch_add(1, Ordering::Relaxed);
+            (ledger, before_first)
+        });
+    }
+    let done = in_time(writers.join_all()).await;
+    let orders = in_time(readers.join_all()).await;
+    let stored = everything(&open(&test.url).await).await;
+    assert_eq!(stored.len(), engines * BATCHES * 2);
+    assert!(orders.iter().all(|order| *order == stored), "not every reader saw the same order");
+    let (ledgers, progress): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    check(&stored, &ledgers, 2);
+    assert!(ledgers.iter().any(|ledger| ledger.lost > 0), "they never met");
+    assert!(ledgers.iter().all(|ledger| ledger.lost_twice == 0), "somebody was overtaken on its turn");
+    assert!(progress.iter().all(|batches| *batches > BATCHES / 2), "somebody starved: {progress:?}");
+}
+
+/// What a reader sees that goes on from where it was whenever the tail moves.
+async fn follow(log: Arc<PostgresLog>, last: u64) -> Vec<Record> {
+    let mut tail = log.tail();
+    let mut seen: Vec<Record> = Vec::new();
+    while (seen.len() as u64) < last {
+        let shown = *tail.wait_for(|tail| tail.get() > seen.len() as u64).await.unwrap();
+        let read = log.read(Range::All(Position(seen.len() as u64)), NO_LIMIT).await.unwrap();
+        assert!(read.len() as u64 >= shown.get() - seen.len() as u64, "shown before it can be read");
+        for record in read {
+            assert_eq!(record.header.position.get(), seen.len() as u64 + 1, "a number was passed");
+            seen.push(record);
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_busy_engines_take_turns_and_show_one_order() {
+    hammer(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_busy_engines_take_turns_and_show_one_order() {
+    hammer(3).await;
+}
+
+/// It lost, and has nothing to append after all: its session gives the turn back by itself, and lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loser_with_nothing_to_say_gives_its_turn_back() {
+    let test = TestEngine::new();
+    let (winner, loser) = (open(&test.url).await, open(&test.url).await);
+    winner.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
+    let lost = loser.append(Position(0), batch(Position(0), 2, 1)).await;
+    assert!(matches!(lost, Err(LogError::TailMoved(Position(1)))), "{lost:?}");
+    let begun = Instant::now();
+    in_time(winner.append(Position(1), batch(Position(1), 3, 1))).await.unwrap();
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_millis(50) && waited < Duration::from_secs(5), "{waited:?}");
+    loser.append(Position(2), batch(Position(2), 4, 1)).await.unwrap();
+    assert_eq!(everything(&winner).await.len(), 3);
+}
+
+/// It lost, and its process stands still, timers and all: the server ends its session.
+#[test]
+fn a_loser_that_stands_still_holds_up_nobody_for_long() {
+    let test = TestEngine::new();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let here = runtime();
+    let winner = here.block_on(open(&test.url));
+    here.block_on(winner.append(Position(0), batch(Position(0), 1, 1))).unwrap();
+    let still = runtime();
+    let loser = still.block_on(open(&test.url));
+    let lost = still.block_on(loser.append(Position(0), batch(Position(0), 2, 1)));
+    assert!(matches!(lost, Err(LogError::TailMoved(Position(1)))), "{lost:?}");
+    // From here on nobody polls `still`.
+    let begun = Instant::now();
+    here.block_on(in_time(winner.append(Position(1), batch(Position(1), 3, 1)))).unwrap();
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_millis(500) && waited < Duration::from_secs(10), "{waited:?}");
+    // It wakes up, finds its session gone, and goes on.
+    let mut ledger = Ledger::default();
+    while still.block_on(in_time(ledger.put(&loser, 4, 1))).is_err() {}
+    check(&here.block_on(everything(&winner)), &[stored(&[1, 3]), ledger], 1);
+}
+
+fn stored(ids: &[u128]) -> Ledger {
+    Ledger { stored: ids.to_vec(), ..Ledger::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_elsewhere_wakes_a_reader_at_once() {
+    let test = TestEngine::new();
+    let (here, there) = (open(&test.url).await, open(&test.url).await);
+    let mut tail = there.tail();
+    let mut delays = Vec::new();
+    for at in 0..41 {
+        here.append(Position(at), batch(Position(at), 1, 1)).await.unwrap();
+        let begun = Instant::now();
+        in_time(tail.wait_for(|tail| *tail == Position(at + 1))).await.unwrap();
+        delays.push(begun.elapsed());
+        let read = there.read(Range::All(Position(at)), NO_LIMIT).await.unwrap();
+        assert_eq!(read.len(), 1);
+    }
+    delays.sort();
+    // The look once a second would take half a second.
+    assert!(delays[20] < Duration::from_millis(50), "{delays:?}");
+}
+
+/// A notification that never came: the tail is looked at all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_announced_is_found_by_looking() {
+    let test = TestEngine::new();
+    let log = open(&test.url).await;
+    let mut tail = log.tail();
+    let row = "INSERT INTO event_broker.entries (position, sequence, stored_at, aggregate_seq, body) \
+               VALUES (1, 1, now(), 0, 'x')";
+    Server::shared().sql(&test.url, row);
+    in_time(tail.wait_for(|tail| *tail == Position(1))).await.unwrap();
+}
