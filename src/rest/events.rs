@@ -185,8 +185,10 @@ fn results(outcome: &BatchOutcome) -> Told {
     // Writing to memory cannot fail.
     let _ = write!(body, r#"]}},"meta":{{"total":{total},"succeeded":{succeeded},"failed":{}}}}}"#, total - succeeded);
     let told = Told::results(StatusCode::MULTI_STATUS, body, events);
-    // An event that may fare better the next time must be tried again, under the same key.
-    match outcome.iter().any(|result| result.as_ref().is_err_and(|error| error.kind().is_retryable())) {
+    // Where nothing was stored, an event that may fare better the next time is tried again under the same key. Where
+    // something was, the key has had its effect, and what is left of the batch takes another.
+    let may_pass = |result: &Result<Published>| result.as_ref().is_err_and(|error| error.kind().is_retryable());
+    match succeeded == 0 && outcome.iter().any(may_pass) {
         true => told.not_kept(),
         false => told,
     }
@@ -217,4 +219,47 @@ fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) ->
     };
     body.push(b'}');
     mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{AggregateSequence, Position, Sequence, StoredEvent, Timestamp};
+
+    fn stored() -> Result<Published> {
+        let event = StoredEvent {
+            position: Position(9),
+            sequence: Sequence(1),
+            aggregate_sequence: AggregateSequence(1),
+            id: uuid::Uuid::nil(),
+            created_at: Timestamp::from_millis(0),
+            text: bytes::Bytes::from_static(br#"{"an":"event"}"#),
+        };
+        Ok(Published { event, outcome: Outcome::Created, deprecated: false })
+    }
+
+    #[test]
+    fn a_batch_is_kept_once_something_came_of_it() {
+        let passing = || Err(Error::new(Kind::Unavailable, "Later."));
+        let final_one = || Err(Error::not_found("topic"));
+        for (outcome, is_kept) in [
+            (vec![stored(), final_one()], true),
+            (vec![final_one(), final_one()], true),
+            (vec![stored(), passing()], true),
+            (vec![final_one(), passing()], false),
+        ] {
+            assert_eq!(results(&outcome).kept().is_some(), is_kept, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn stored_events_are_named_and_not_repeated_in_what_is_kept() {
+        use crate::ledger::Piece;
+        let told = results(&vec![stored(), stored()]);
+        let pieces = told.kept().unwrap().body;
+        let events = pieces.iter().filter(|piece| **piece == Piece::Event(Position(9))).count();
+        assert!(events == 2 && !format!("{pieces:?}").contains("an"), "{pieces:?}");
+        let whole = told.kept_whole().unwrap().body;
+        assert!(matches!(whole.as_slice(), [Piece::Text(text)] if text.matches(r#"{"an":"event"}"#).count() == 2));
+    }
 }

@@ -157,8 +157,9 @@ impl Importing {
             write(&mut report, &json!({"error": problem.document(None, None)}));
             (done, self.told) = (false, true);
         }
-        // Lines that may fare better the next time must come again, under the same key.
-        if let Some(keyed) = self.keyed.as_ref().filter(|_| done && !self.count.passing)
+        // Where nothing was stored, lines that may fare better the next time are tried again under the same key.
+        let is_final = !self.count.passing || self.count.imported > 0;
+        if let Some(keyed) = self.keyed.as_ref().filter(|_| done && is_final)
             && let Err(error) = keyed.keep(&self.app, self.count.line(true)).await
         {
             write(&mut report, &json!({"error": Problem::from(error).document(None, None)}));
