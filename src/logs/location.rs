@@ -33,11 +33,8 @@ fn home_of_options(options: &StreamingOptions, default_type: &str) -> Result<Opt
     let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
     match (asked, location) {
         (asked, None) if asked == default_type => Ok(None),
-        ("memory" | "file", _) if default_type == DATABASE => {
-            let detail = "this broker's log is a database that others may share, so a log of this process alone cannot \
-                be a topic's home; leave it out, or use `database`";
-            Err(Violation::new("/streaming/type", detail))
-        }
+        // Others may share the log, so a place of this process alone is none: all topics live in the database.
+        ("memory" | "file", _) if default_type == DATABASE => Ok(None),
         ("memory", None) => Ok(Some(Home::Memory(UNNAMED.to_owned()))),
         ("file", None) => Ok(Some(Home::DataFolder(UNNAMED.to_owned()))),
         ("memory" | "file", Some(location)) => location.home(asked).map(Some),
@@ -262,6 +259,13 @@ mod tests {
             check(r#"{"type":"tape"}"#, default_type, "/streaming/type must be");
             check(r#"{"type":"file","location":"memory://a"}"#, default_type, "/streaming/location does not fit");
         }
+        for text in
+            [r#"{"type":"file","location":"file://a/b"}"#, r#"{"type":"memory"}"#, r#"{"type":"database"}"#, "true"]
+        {
+            check(text, DATABASE, "the default log");
+        }
+        check(r#"{"location":"../a"}"#, DATABASE, "/streaming/location must not go up");
+        check(r#"{"type":"database","location":"a"}"#, DATABASE, "/streaming/type a topic lives in a database only");
         check(r#"{"type":"memory"}"#, "file", r#"Memory("default")"#);
         check(r#"{"type":"file"}"#, "memory", r#"DataFolder("default")"#);
         check(r#"{"location":"a"}"#, "memory", r#"Memory("a")"#);

@@ -153,10 +153,14 @@ impl Drop for Server {
 /// Set to `postgres`, servers that do not say where their log is have it in a database.
 const STORAGE: &str = "EVENT_BROKER_TEST_STORAGE";
 
+/// Whether servers that do not say where their log is have it in a database.
+pub(crate) fn is_on_databases() -> bool {
+    std::env::var(STORAGE).is_ok_and(|storage| storage == "postgres")
+}
+
 /// The database of the server with this folder, if these tests run on databases: a new one the first time.
 fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
-    let is_wanted = std::env::var(STORAGE).is_ok_and(|storage| storage == "postgres");
-    if !is_wanted || arguments.contains(&"--storage") {
+    if !is_on_databases() || arguments.contains(&"--storage") {
         return None;
     }
     let note = folder.with_extension("database");
