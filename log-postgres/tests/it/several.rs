@@ -146,3 +146,22 @@ async fn what_was_not_announced_is_found_by_looking() {
     Server::shared().sql(&test.url, row);
     in_time(tail.wait_for(|tail| *tail == Position(1))).await.unwrap();
 }
+
+/// The connections live on the runtime the log was opened on; whoever asks may have another, without timers or sockets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_thread_may_ask() {
+    let test = TestEngine::new();
+    let log = Arc::new(open(&test.url).await);
+    let asked = Arc::clone(&log);
+    let asking = std::thread::spawn(move || {
+        let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for after in 0..5 {
+            bare.block_on(asked.append(Position(after), batch(Position(after), 1, 1))).unwrap();
+        }
+        Server::shared().kill_connections_to(&test.url);
+        while bare.block_on(asked.append(Position(5), batch(Position(5), 1, 1))).is_err() {}
+        bare.block_on(asked.remove(log::TopicNumber(1), contract::Sequence(1))).unwrap();
+        bare.block_on(everything(&*asked)).len()
+    });
+    assert_eq!(tokio::task::spawn_blocking(|| asking.join().unwrap()).await.unwrap(), 5);
+}
