@@ -8,6 +8,8 @@
 -- - event_broker_application is what the broker runs as: it reads, and it adds. It cannot change or delete.
 -- - event_broker_maintenance runs retention: it may delete old events.
 --
+-- An administrator who is no superuser (a managed service) becomes a member of the owner for as long as this takes.
+--
 -- Another schema than `event_broker`: psql -v schema=name …
 
 \if :{?schema}
@@ -19,6 +21,13 @@ SELECT format('CREATE ROLE %I LOGIN', name)
 FROM unnest(ARRAY['event_broker_owner', 'event_broker_application', 'event_broker_maintenance']) AS name
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name)
 \gexec
+
+SELECT rolsuper AS superuser FROM pg_roles WHERE rolname = current_user
+\gset
+\if :superuser
+\else
+    GRANT event_broker_owner TO CURRENT_USER;
+\endif
 
 CREATE SCHEMA IF NOT EXISTS :"schema" AUTHORIZATION event_broker_owner;
 ALTER SCHEMA :"schema" OWNER TO event_broker_owner;
@@ -36,3 +45,8 @@ WHERE pronamespace = :'schema'::regnamespace
 SELECT format('SELECT %I.grant_rights()', :'schema')
 WHERE to_regprocedure(format('%I.grant_rights()', :'schema')) IS NOT NULL
 \gexec
+
+\if :superuser
+\else
+    REVOKE event_broker_owner FROM CURRENT_USER;
+\endif

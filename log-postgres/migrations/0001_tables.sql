@@ -116,3 +116,15 @@ CREATE VIEW records AS
     SELECT position, 0::bigint, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body
     FROM entries;
 COMMENT ON VIEW records IS 'The whole log, as the broker reads it.';
+
+-- A view and not a function, so that whoever asks keeps the plan.
+CREATE VIEW log_end AS
+    SELECT position, stored_at FROM (
+        (SELECT event_id AS position, stored_at FROM events ORDER BY event_id DESC LIMIT 1)
+        UNION ALL
+        (SELECT position, stored_at FROM entries ORDER BY position DESC LIMIT 1)
+        UNION ALL
+        (SELECT last_position, last_stored_at FROM removals ORDER BY last_position DESC LIMIT 1)
+    ) AS ends
+    ORDER BY position DESC LIMIT 1;
+COMMENT ON VIEW log_end IS 'The last position ever given, removed or not, and its time; no row while the log is empty.';

@@ -1,18 +1,5 @@
 -- What the broker calls. Each function is one round trip and one transaction.
 
--- The last position ever given and its time; no row while the log is empty.
-CREATE FUNCTION tail(OUT last_position bigint, OUT last_stored_at timestamptz) RETURNS SETOF record
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT position, stored_at FROM (
-        (SELECT event_id AS position, stored_at FROM events ORDER BY event_id DESC LIMIT 1)
-        UNION ALL
-        (SELECT position, stored_at FROM entries ORDER BY position DESC LIMIT 1)
-        UNION ALL
-        (SELECT r.last_position, r.last_stored_at FROM removals r ORDER BY r.last_position DESC LIMIT 1)
-    ) AS ends
-    ORDER BY position DESC LIMIT 1
-$$;
-
 -- Puts a batch behind `after_position`, whole or not at all. `outcome`: 0 appended, 1 the tail is elsewhere, 2 a time
 -- falls behind the last one stored. `tail` is where the log ends then.
 --
@@ -46,7 +33,7 @@ DECLARE
     amount CONSTANT int := cardinality(event_ids) + cardinality(entry_positions);
 BEGIN
     PERFORM pg_advisory_xact_lock(lock_class, lock_object);
-    SELECT last_position, last_stored_at INTO tail, last_time FROM tail();
+    SELECT position, stored_at INTO tail, last_time FROM log_end;
     tail := coalesce(tail, 0);
 
     PERFORM pg_advisory_unlock_all();

@@ -38,13 +38,13 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'event_broker_application') THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO event_broker_application', current_schema());
         GRANT SELECT, INSERT ON events, entries TO event_broker_application;
-        GRANT SELECT ON removals, migrations, records TO event_broker_application;
+        GRANT SELECT ON removals, migrations, records, log_end TO event_broker_application;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'event_broker_maintenance') THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO event_broker_maintenance', current_schema());
         GRANT SELECT, DELETE ON events, entries TO event_broker_maintenance;
         GRANT SELECT, INSERT, UPDATE ON removals TO event_broker_maintenance;
-        GRANT SELECT ON migrations, records TO event_broker_maintenance;
+        GRANT SELECT ON migrations, records, log_end TO event_broker_maintenance;
     END IF;
 END
 $$;

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 /// How often the tail is looked at though nothing was heard.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-const TAIL: &str = "SELECT last_position FROM tail()";
+const TAIL: &str = "SELECT position FROM log_end";
 
 /// Keeps the tail up to date as long as this lives.
 pub(crate) struct Follower(JoinHandle<()>);

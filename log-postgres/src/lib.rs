@@ -73,7 +73,8 @@ impl PostgresLog {
     /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
     pub async fn open(url: &str, options: Options) -> Result<Self, LogError> {
         let schema = options.quoted_schema()?;
-        let runtime = Handle::current();
+        let runtime =
+            Handle::try_current().map_err(|_| failure::refused("the log must be opened on a tokio runtime"))?;
         let at = |url: &str| Target::parse(url, &schema, &runtime, options.answer_timeout);
         let target = at(url)?;
         let owner = options.owner_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;

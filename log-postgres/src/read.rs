@@ -14,20 +14,23 @@ use uuid::Uuid;
 
 /// Most records of one statement; a longer read is made of several.
 const PAGE_RECORDS: usize = 2048;
+/// Most bytes of bodies of one statement, but for a single record that is larger.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// A page: `$1` (and `$2`) say behind what, `$3` the most records, `$4` the most bytes, `$5` whether the first record is
-/// given however large.
+/// A page: `$1` (and `$2`) say behind what, `$3` the most records, `$4` the most bytes, `$5` the most bytes of the first
+/// record. Each row says how many there were to choose from.
 macro_rules! page {
     ($order:literal, $from:literal) => {
         concat!(
-            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body FROM (",
-            "SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes FROM (",
+            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body, ",
+            "candidates FROM (SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes, ",
+            "count(*) OVER () AS candidates FROM (",
             $from,
             " ORDER BY ",
             $order,
-            " LIMIT $3) AS candidates WINDOW w AS (ORDER BY ",
+            " LIMIT $3) AS candidate WINDOW w AS (ORDER BY ",
             $order,
-            " ROWS UNBOUNDED PRECEDING)) AS measured WHERE bytes <= $4 OR ($5 AND nth = 1) ORDER BY ",
+            " ROWS UNBOUNDED PRECEDING)) AS measured WHERE bytes <= $4 OR (nth = 1 AND bytes <= $5) ORDER BY ",
             $order
         )
     };
@@ -87,29 +90,49 @@ const ENTRY_ENDS: &str = "SELECT first.sequence, first.stored_at, last.sequence,
 /// Records of `range`, up to `limit`.
 pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
     let mut given: Vec<Record> = Vec::new();
-    let mut bytes_left = limit.bytes;
+    let mut bytes = 0_usize;
     loop {
+        let bytes_left = limit.bytes.saturating_sub(bytes);
         let behind = given.last().map_or(start(range), |last| place(range, &last.header));
         let most = limit.records.max(1).saturating_sub(given.len()).min(PAGE_RECORDS);
-        if most == 0 {
-            return Ok(given);
-        }
-        let page = page(session, range, behind, (most, bytes_left, given.is_empty())).await?;
+        let first = if given.is_empty() { usize::MAX } else { bytes_left };
+        let page = fetch(session, range, behind, PageLimit { most, bytes: bytes_left.min(PAGE_BYTES), first }).await?;
         if let Range::Topic(topic, _) = range
-            && !goes_on(&page, behind)
+            && !goes_on(&page.records, behind)
             && let Some(removed) = removed(session, topic).await?.filter(|removed| removed.get() > behind)
         {
             // What was read before it was removed is whole; the next read is told.
             return if given.is_empty() { Err(LogError::Trimmed(removed.next())) } else { Ok(given) };
         }
-        let whole = page.len() == most;
-        for record in page {
-            bytes_left = bytes_left.saturating_sub(record.body.len());
-            given.push(record);
-        }
-        if !whole {
+        // There is no more, or no more fits.
+        let is_last = if page.is_whole() { page.candidates < most } else { bytes_left <= PAGE_BYTES };
+        bytes = page.records.iter().fold(bytes, |sum, record| sum.saturating_add(record.body.len()));
+        given.extend(page.records);
+        if is_last || given.len() >= limit.records || bytes > limit.bytes {
             return Ok(given);
         }
+    }
+}
+
+/// Where a page stops.
+struct PageLimit {
+    most: usize,
+    bytes: usize,
+    /// Bytes of the first record.
+    first: usize,
+}
+
+/// What one statement gave.
+struct Page {
+    records: Vec<Record>,
+    /// How many it could choose from.
+    candidates: usize,
+}
+
+impl Page {
+    /// Whether no record was left out for its size.
+    fn is_whole(&self) -> bool {
+        self.records.len() == self.candidates
     }
 }
 
@@ -136,29 +159,22 @@ fn goes_on(page: &[Record], behind: u64) -> bool {
     page.first().is_some_and(|first| first.header.sequence.get().checked_sub(1) == Some(behind))
 }
 
-async fn page(
-    session: &Session,
-    range: Range,
-    behind: u64,
-    (most, bytes, at_least_one): (usize, usize, bool),
-) -> Result<Vec<Record>, LogError> {
-    let behind = number(behind);
-    let most = number(most as u64);
-    let bytes = number(bytes as u64);
+async fn fetch(session: &Session, range: Range, behind: u64, limit: PageLimit) -> Result<Page, LogError> {
+    let PageLimit { most, bytes, first } = limit;
+    let [behind, most, bytes, first] = [behind, most as u64, bytes as u64, first as u64].map(number);
     let rows = match range {
-        Range::All(_) => session.rows(ALL, &[&behind, &0_i64, &most, &bytes, &at_least_one]).await?,
+        Range::All(_) => session.rows(ALL, &[&behind, &0_i64, &most, &bytes, &first]).await?,
         Range::Topic(TopicNumber::LEDGER, _) => {
-            session.rows(ENTRIES, &[&behind, &0_i64, &most, &bytes, &at_least_one]).await?
+            session.rows(ENTRIES, &[&behind, &0_i64, &most, &bytes, &first]).await?
         }
-        Range::Topic(topic, _) => {
-            session.rows(TOPIC, &[&behind, &i64::from(topic.0), &most, &bytes, &at_least_one]).await?
-        }
+        Range::Topic(topic, _) => session.rows(TOPIC, &[&behind, &i64::from(topic.0), &most, &bytes, &first]).await?,
         Range::Aggregate(key, _) => {
-            let key = Uuid::from_u128(key);
-            session.rows(AGGREGATE, &[&behind, &key, &most, &bytes, &at_least_one]).await?
+            session.rows(AGGREGATE, &[&behind, &Uuid::from_u128(key), &most, &bytes, &first]).await?
         }
     };
-    rows.iter().map(row::record).collect()
+    let candidates = rows.first().map_or(0, |row| row.get::<_, i64>(9).unsigned_abs());
+    let records = rows.iter().map(row::record).collect::<Result<_, _>>()?;
+    Ok(Page { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX) })
 }
 
 /// The last sequence removed of `topic`.

@@ -216,6 +216,15 @@ impl Server {
         assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pids:?}");
     }
 
+    /// Whether this machine lets a test have a small disk; a container may not.
+    #[must_use]
+    pub fn can_have_small_disk() -> bool {
+        let programs = Programs::find();
+        let folder = programs.folder();
+        let mut nothing = programs.as_user_with_disk(1 << 20, &folder.path().join("small"), "true");
+        nothing.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
     /// Where the small disk is, for a tablespace.
     #[must_use]
     pub fn small_disk(&self) -> PathBuf {

@@ -162,3 +162,19 @@ async fn roles_that_come_later_get_their_rights() {
     let refused = server().psql(&application, "DELETE FROM event_broker.events").unwrap_err();
     assert!(refused.contains("permission denied"), "{refused}");
 }
+
+/// As in a managed service: an administrator who may make roles, and owns the database, and is no superuser.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_administrator_who_is_no_superuser_can_make_the_roles() {
+    let server = Server::start();
+    server.sql("postgres", "CREATE ROLE administrator LOGIN CREATEROLE");
+    server.sql("postgres", "CREATE DATABASE managed OWNER administrator");
+    run_roles(&server, &server.url_as("administrator", "managed"));
+    let log = open_with(&server.url_as("event_broker_application", "managed"), |options| {
+        options.owner_url = Some(server.url_as("event_broker_owner", "managed"));
+    })
+    .await;
+    log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    let member = "SELECT pg_has_role('administrator', 'event_broker_owner', 'MEMBER')";
+    assert_eq!(server.sql("managed", member), "f");
+}

@@ -3,7 +3,7 @@
 use crate::support::{TestEngine, everything, open, open_with};
 use contract::{Position, Sequence};
 use log::testing::{RecordSetters, in_time, record};
-use log::{Find, Log, Record, TopicNumber};
+use log::{Find, Limit, Log, Range, Record, TopicNumber};
 use log_postgres::testing::Server;
 use log_postgres::{Options, PostgresLog};
 use tokio::task::JoinSet;
@@ -184,6 +184,28 @@ async fn a_number_given_twice_is_refused_by_the_database() {
     }
     log.append(Position(1), vec![record(2, 2, 1).aggregate(8, 1).body(body("b"))]).await.unwrap();
     assert_eq!(everything(&log).await.len(), 2);
+}
+
+/// A read without a limit is made of pages with one, in records and in bytes, and nothing is lost between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_larger_than_a_page_is_whole() {
+    let test = TestEngine::new();
+    let log = open(&test.url).await;
+    let sizes = [3 << 20, 5 << 20, 1, 12 << 20, 0, 9 << 20, 100, 8 << 20, 1];
+    let batch: Vec<_> = sizes.iter().zip(1..).map(|(size, at)| record(at, 1, at).body(vec![b'x'; *size])).collect();
+    log.append(Position(0), batch.clone()).await.unwrap();
+    assert!(everything(&log).await == batch);
+    let read = |records, bytes| log.read(Range::All(Position(0)), Limit { records, bytes });
+    for (records, bytes, expected) in
+        [(9, 8 << 20, 2), (9, (20 << 20) + 1, 5), (9, 20 << 20, 3), (4, usize::MAX, 4), (9, (29 << 20) + 101, 7)]
+    {
+        let read = read(records, bytes).await.unwrap();
+        assert!(read == batch[..expected], "{records} records, {bytes} bytes: {}", read.len());
+    }
+    let small: Vec<_> = (10..=5000).map(|at| record(at, 1, at)).collect();
+    log.append(Position(9), small.clone()).await.unwrap();
+    assert!(everything(&log).await == [batch, small].concat());
+    assert_eq!(read(4097, usize::MAX).await.unwrap().len(), 4097);
 }
 
 /// Several thousand records and several MiB in one append, and removal in more than one step.
