@@ -9,7 +9,7 @@ use event_broker::{Broker, Config};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EVENTS: &str = "
         topic orders                                -> created
@@ -334,10 +334,12 @@ async fn who_waits_for_what_is_deleted_or_closed_is_told_so() {
     }
     broker.put_projection("p", NewProjection::of_log()).await.unwrap();
     let waiting = waiters(&broker, 2, 1000).await;
+    let began = Instant::now();
     broker.close().await;
     for task in waiting {
         assert_eq!(task.await.unwrap().unwrap_err().kind(), Kind::ProjectionTimeout);
     }
+    assert!(began.elapsed() < Duration::from_secs(20), "they waited for their time-out");
 }
 
 #[tokio::test]
