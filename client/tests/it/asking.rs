@@ -34,7 +34,7 @@ async fn what_is_published_is_read_waited_for_and_followed() {
         async move { client.wait(&Read::all(bank()).after(Offset(1)), Duration::from_secs(30)).await }
     });
     let second = client.publish(moved("b", None, &data), None).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap().items, [second.event.clone()]);
+    assert_eq!(waiting.await.unwrap().unwrap().items, std::slice::from_ref(&second.event));
     let filter =
         Filter { subjects: vec!["b".to_owned()], cel: Some("data.amount == 5".to_owned()), ..Filter::default() };
     let log = client.read_log(&LogRead { after: Position(0), limit: 10, filter }).await.unwrap();

@@ -296,7 +296,7 @@ async fn a_broker_that_is_away_is_waited_for() {
 }
 
 fn subject(n: u64) -> &'static str {
-    if n % 2 == 0 { "even" } else { "odd" }
+    if n.is_multiple_of(2) { "even" } else { "odd" }
 }
 
 /// The position of every event.
