@@ -1,22 +1,27 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+mod open_error;
+
+pub use open_error::OpenError;
+
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::Ledger;
 use crate::logs::{LogFailure, Logs, Roots, Settings};
+use crate::projections::Projections;
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
-    Error, EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, Kind, LogPage, LogRead,
-    NewConsumer, NewEvent, NewEventType, NewTopic, NewVersion, Offset, Page, ProducerId, Published, Read, Registered,
-    Result, SchemaVersion, Segments, Sequence, StoredEvent, Topic, TopicChange, TopicId, Unread, Version,
+    Error, EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead,
+    NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId,
+    Projection, Published, Read, Registered, Result, SchemaVersion, Segments, Sequence, StoredEvent, Topic,
+    TopicChange, TopicId, Unread, Version,
 };
 use log::file::{FileLog, Options};
-use log::{Log, LogError, MemoryLog};
-use std::fmt;
+use log::{Log, MemoryLog};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,22 +37,6 @@ pub struct Broker {
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
     filter_failures: AtomicU64,
-}
-
-/// Why a broker did not open.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The log could not be opened or read.
-    Log(LogError),
-    /// A log that topics live in did not open.
-    SideLog(LogFailure),
-    /// What the configuration declares was refused.
-    Declared {
-        /// Where it stands in the configuration: `topics[2]`.
-        path: String,
-        /// Why.
-        error: Error,
-    },
 }
 
 impl Broker {
@@ -219,6 +208,12 @@ impl Broker {
     fn consumers(&self) -> Consumers<'_> {
         let (clock, default_session) = (self.clock.as_ref(), self.policy.config.consumer.session_timeout_secs);
         Consumers { logs: &self.logs, reader: self.reader(), sessions: &self.sessions, clock, default_session }
+    }
+
+    /// Projections, and waiting for them.
+    pub(crate) fn projections(&self) -> Projections<'_> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        Projections { logs, policy, reader: self.reader(), clock }
     }
 
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
@@ -405,37 +400,41 @@ impl EventBroker for Broker {
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
         Box::pin(async move { self.consumers().reset(name, reset).await })
     }
-}
 
-impl From<LogError> for OpenError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
+    fn put_projection<'a>(
+        &'a self,
+        name: &'a str,
+        projection: NewProjection,
+    ) -> BoxFuture<'a, Result<Registered<Projection>>> {
+        Box::pin(async move { self.projections().put(name, projection).await })
     }
-}
 
-impl OpenError {
-    const fn declared(path: String, error: Error) -> Self {
-        Self::Declared { path, error }
+    fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().get(name).await })
     }
-}
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Log(error) => error.fmt(f),
-            Self::SideLog(failure) => failure.fmt(f),
-            Self::Declared { error, .. } if error.kind() == Kind::Unavailable => error.fmt(f),
-            Self::Declared { path, error } => write!(f, "`{path}` of the configuration was refused: {error}"),
-        }
+    fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>> {
+        Box::pin(async move { self.projections().list(cursor, limit).await })
     }
-}
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Log(error) => Some(error),
-            Self::SideLog(failure) => Some(&failure.error),
-            Self::Declared { error, .. } => Some(error),
-        }
+    fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.projections().delete(name).await })
+    }
+
+    fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().checkpoint(name, to).await })
+    }
+
+    fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().reset(name, offset).await })
+    }
+
+    fn wait_for_projection<'a>(
+        &'a self,
+        name: &'a str,
+        offset: Offset,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().wait(name, offset, timeout).await })
     }
 }

@@ -6,7 +6,7 @@
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
-//! Rooms: [`Broker`] is the door; `topics`, `types`, `events` and `consumers` hold the verbs; `filters` says which
+//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers` and `projections` hold the verbs; `filters` says which
 //! events a reader wants; `logs` knows which log a topic lives in; `ledger` owns one log's order and state. `rest` is
 //! the door for everybody else. SQL lives elsewhere.
 
@@ -18,6 +18,7 @@ mod events;
 pub mod filters;
 pub mod ledger;
 mod logs;
+mod projections;
 pub mod rest;
 mod topics;
 mod types;

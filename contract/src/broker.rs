@@ -2,9 +2,9 @@
 
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Consumer, ConsumerGroup, Cursor, EventPage,
-    EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead, NewConsumer, NewEvent, NewEventType,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Published, Read, Registered, Result, SchemaVersion, Segments,
-    StoredEvent, Topic, TopicChange, TopicId, Version,
+    EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead, NewCheckpoint, NewConsumer, NewEvent,
+    NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read,
+    Registered, Result, SchemaVersion, Segments, StoredEvent, Topic, TopicChange, TopicId, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -120,4 +120,28 @@ pub trait EventBroker: Send + Sync {
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>>;
     /// Moves a group's offset, back or forth; makes the group if there was none.
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>>;
+
+    /// Registers a projection. Another filter takes the place of the one before; another topic is refused.
+    fn put_projection<'a>(
+        &'a self,
+        name: &'a str,
+        projection: NewProjection,
+    ) -> BoxFuture<'a, Result<Registered<Projection>>>;
+    /// One projection.
+    fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>>;
+    /// Projections in order of their names, the page at `cursor`.
+    fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>>;
+    /// Ends a projection; whoever waits for it is told that it is not found.
+    fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
+    /// Records how far a projection's view has come. Never backwards; where it is already changes nothing.
+    fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>>;
+    /// Begins a projection's next generation behind `offset`: its view is to be rebuilt from there.
+    fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>>;
+    /// The projection once its checkpoint has reached `offset`; [`Kind::ProjectionTimeout`](crate::Kind) otherwise.
+    fn wait_for_projection<'a>(
+        &'a self,
+        name: &'a str,
+        offset: Offset,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Projection>>;
 }

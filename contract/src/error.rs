@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// What every fallible call of the broker answers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -134,8 +135,9 @@ pub struct Error {
 #[derive(Debug, Clone, Default)]
 struct More {
     violations: Vec<Violation>,
-    actual: Option<AggregateSequence>,
+    actual: Option<u64>,
     earliest: Option<Sequence>,
+    stored: Option<(Uuid, Sequence)>,
     retry_after_seconds: Option<u32>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -167,23 +169,37 @@ impl Error {
     /// The asked range is gone; reading can start at `earliest`.
     #[must_use]
     pub fn trimmed(earliest: Sequence) -> Self {
-        let mut error = Self::new(
-            Kind::Trimmed,
-            "That part of the topic has been removed by retention; start at `earliest` or later.",
-        );
-        error.more().earliest = Some(earliest);
-        error
+        let detail = "That part of the topic has been removed by retention; start at `earliest` or later.";
+        Self::new(Kind::Trimmed, detail).with_earliest(earliest)
     }
 
     /// The aggregate stands at `actual`, not where the caller expected it.
     #[must_use]
     pub fn expected_sequence(actual: AggregateSequence) -> Self {
-        let mut error = Self::new(
-            Kind::ExpectedSequence,
-            "The aggregate has moved on; read it again and decide anew. `actual` is its last aggregateSequence.",
-        );
-        error.more().actual = Some(actual);
-        error
+        let detail =
+            "The aggregate has moved on; read it again and decide anew. `actual` is its last aggregateSequence.";
+        Self::new(Kind::ExpectedSequence, detail).with_actual(actual.get())
+    }
+
+    /// The same error with the number at which the thing really stands.
+    #[must_use]
+    pub fn with_actual(mut self, actual: u64) -> Self {
+        self.more().actual = Some(actual);
+        self
+    }
+
+    /// The same error with the first sequence that can be read.
+    #[must_use]
+    pub fn with_earliest(mut self, earliest: Sequence) -> Self {
+        self.more().earliest = Some(earliest);
+        self
+    }
+
+    /// The same error with the event that is stored all the same.
+    #[must_use]
+    pub fn with_stored(mut self, id: Uuid, sequence: Sequence) -> Self {
+        self.more().stored = Some((id, sequence));
+        self
     }
 
     /// The same error with every single reason.
@@ -225,9 +241,9 @@ impl Error {
         self.more.as_ref().map_or(&[], |more| &more.violations)
     }
 
-    /// Where the aggregate really stands, for [`Kind::ExpectedSequence`].
+    /// Where it really stands: the aggregate, for [`Kind::ExpectedSequence`]; the checkpoint, for [`Kind::InvalidState`].
     #[must_use]
-    pub fn actual(&self) -> Option<AggregateSequence> {
+    pub fn actual(&self) -> Option<u64> {
         self.more.as_ref().and_then(|more| more.actual)
     }
 
@@ -235,6 +251,12 @@ impl Error {
     #[must_use]
     pub fn earliest(&self) -> Option<Sequence> {
         self.more.as_ref().and_then(|more| more.earliest)
+    }
+
+    /// The event that is stored all the same, for [`Kind::ProjectionTimeout`].
+    #[must_use]
+    pub fn stored(&self) -> Option<(Uuid, Sequence)> {
+        self.more.as_ref().and_then(|more| more.stored)
     }
 
     /// When to try again, in seconds.

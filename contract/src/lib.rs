@@ -19,6 +19,7 @@ mod json;
 pub mod limits;
 mod numbers;
 mod object;
+mod projection;
 mod query;
 mod timestamp;
 mod topic;
@@ -34,7 +35,8 @@ pub use event::{
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
 pub use json::{StrictJson, digest_form, parse_strict};
-pub use numbers::{AggregateSequence, Offset, Position, Sequence};
+pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence};
+pub use projection::{Lag, NewCheckpoint, NewProjection, Projection};
 pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,

@@ -4,8 +4,8 @@
 pub const ID_BYTES_MAX: usize = 512;
 /// Longest `subject` and `source`, in bytes.
 pub const SUBJECT_BYTES_MAX: usize = 1024;
-/// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id, producer id and
-/// `consumerGroup`, in bytes.
+/// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id, producer id,
+/// `consumerGroup` and the name of a projection, in bytes.
 pub const LABEL_BYTES_MAX: usize = 512;
 /// Most pairs in `context`.
 pub const CONTEXT_PAIRS_MAX: usize = 64;
@@ -73,5 +73,9 @@ pub const SESSION_SECONDS_MAX: i64 = 86_400;
 pub const CONSUMERS_MAX: usize = 100_000;
 /// Most type patterns, and most subject type patterns, of one consumer.
 pub const CONSUMER_TYPES_MAX: usize = 256;
+/// Most projections in one log.
+pub const PROJECTIONS_MAX: usize = 10_000;
+/// Most projections one request may wait for.
+pub const WAIT_FOR_MAX: usize = 16;
 /// Most offsets of groups in one log, one per group and topic.
 pub const GROUP_OFFSETS_MAX: usize = 100_000;

@@ -52,6 +52,11 @@ number! {
     Offset
 }
 
+number! {
+    /// Which life of a projection: 1 at first, one more with every reset.
+    Generation
+}
+
 impl From<Sequence> for Offset {
     fn from(sequence: Sequence) -> Self {
         Self(sequence.0)

@@ -19,6 +19,7 @@ mod import;
 mod input;
 mod logging;
 mod output;
+mod projections;
 mod publish;
 mod reading;
 mod restore;
@@ -62,6 +63,7 @@ enum Command {
     Topics(topics::Arguments),
     Types(types::Arguments),
     Consumers(consumers::Arguments),
+    Projections(projections::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
     Verify(verify::Arguments),
@@ -81,6 +83,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Topics(arguments) => topics::run(&arguments),
         Command::Types(arguments) => types::run(&arguments),
         Command::Consumers(arguments) => consumers::run(&arguments),
+        Command::Projections(arguments) => projections::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

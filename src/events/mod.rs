@@ -12,6 +12,6 @@ mod read;
 mod spread;
 mod text;
 
-pub(crate) use prepare::Policy;
+pub(crate) use prepare::{Policy, destination};
 pub(crate) use publish::Intake;
 pub(crate) use read::Reader;

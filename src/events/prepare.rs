@@ -128,6 +128,13 @@ pub(crate) fn refuse_unread((policy, logs): (&Policy, &Logs), registry: &Registr
     Refused { error: unread.error.clone(), topic: found.map(|found| (found.place, found.topic.number)) }
 }
 
+/// Where an event would go; `None` where it would be refused before that.
+pub(crate) fn destination((policy, logs): (&Policy, &Logs), event: &NewEvent) -> Option<Located> {
+    let registry = logs.default_ledger().registry();
+    let known = find_type(policy, &registry, &event.event_type).ok()?;
+    find_topic((policy, logs), &registry, &event.event_type, event.topic.as_ref(), known).ok()
+}
+
 fn find_type<'a>(
     policy: &Policy,
     registry: &'a Registry,

@@ -7,6 +7,7 @@
 
 use super::entry::{Concern, Entry};
 use super::parts::Layers;
+use super::projections::DecidedProjections;
 use super::readers::Decided;
 use super::registry::Registry;
 use super::rows::{Head, Remembered};
@@ -134,6 +135,12 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn readers(&self) -> Decided<'_> {
         self.overlay.layers.readers(&self.state.parts, self.now)
+    }
+
+    /// Projections and their checkpoints.
+    #[must_use]
+    pub fn projections(&self) -> DecidedProjections<'_> {
+        self.overlay.layers.projections(&self.state.parts)
     }
 
     /// How far this decision has come.

@@ -5,7 +5,9 @@
 
 use super::carried::Carried;
 use super::home::Placed;
-use contract::{Consumer, EventType, EventTypeId, Offset, Sequence, Topic, TopicId, Version};
+use contract::{
+    Consumer, EventType, EventTypeId, Generation, NewProjection, Offset, Sequence, Topic, TopicId, Version,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -103,6 +105,34 @@ pub enum Entry {
         /// Where it stands from here on.
         offset: Offset,
     },
+    /// A projection is defined so from here on. One that is new stands at 0, in its first generation.
+    ProjectionPut {
+        /// Its name.
+        name: String,
+        /// What it reads.
+        definition: NewProjection,
+    },
+    /// A projection is gone.
+    ProjectionDeleted {
+        /// Its name.
+        name: String,
+    },
+    /// A projection's view has come this far.
+    CheckpointMoved {
+        /// Its name.
+        name: String,
+        /// What is applied.
+        offset: Offset,
+    },
+    /// A projection's view is to be rebuilt.
+    ProjectionReset {
+        /// Its name.
+        name: String,
+        /// Where it begins anew.
+        offset: Offset,
+        /// The generation that begins.
+        generation: Generation,
+    },
 }
 
 /// Which part of the state a fact changes.
@@ -133,7 +163,11 @@ impl Entry {
             | Self::ConsumerDeleted { .. }
             | Self::ConsumersExpired { .. }
             | Self::OffsetCommitted { .. }
-            | Self::OffsetReset { .. } => Concern::Parts,
+            | Self::OffsetReset { .. }
+            | Self::ProjectionPut { .. }
+            | Self::ProjectionDeleted { .. }
+            | Self::CheckpointMoved { .. }
+            | Self::ProjectionReset { .. } => Concern::Parts,
         }
     }
 }
@@ -176,6 +210,7 @@ mod tests {
             last_seen_at: created_at,
             expires_at: Timestamp::from_millis(created_at.millis() + 30_000),
         };
+        let name = || "orders-table".to_owned();
         for entry in [
             Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
             Entry::TopicChanged { topic: Topic { definition: topic.clone(), created_at } },
@@ -195,7 +230,12 @@ mod tests {
             Entry::ConsumerDeleted { id },
             Entry::ConsumersExpired { ids: vec![id, Uuid::from_u128(8)] },
             Entry::OffsetCommitted { group: group.clone(), topic: topic_id.clone(), offset },
-            Entry::OffsetReset { group, topic: topic_id, offset },
+            Entry::OffsetReset { group, topic: topic_id.clone(), offset },
+            Entry::ProjectionPut { name: name(), definition: NewProjection::of_topic(topic_id).filtered("has(data)") },
+            Entry::ProjectionPut { name: name(), definition: NewProjection::of_log() },
+            Entry::ProjectionDeleted { name: name() },
+            Entry::CheckpointMoved { name: name(), offset },
+            Entry::ProjectionReset { name: name(), offset, generation: Generation(2) },
         ] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);

@@ -17,6 +17,7 @@ mod fold;
 mod home;
 mod layer;
 mod parts;
+mod projections;
 mod readers;
 mod registry;
 mod rows;
@@ -31,6 +32,7 @@ pub use decision::{Decision, EventDraft, Mark};
 pub use entry::Entry;
 pub use home::{Home, Placed};
 pub use parts::Parts;
+pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
 pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};
 pub use registry::{PlacedTopic, Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
@@ -162,6 +164,11 @@ impl Ledger {
     /// Consumers and the offsets of groups, as of the last durable record. Look and let go: the writer waits.
     pub fn readers(&self) -> RwLockReadGuard<'_, Readers> {
         self.shared.parts.readers()
+    }
+
+    /// Projections and their checkpoints, as of the last durable record. Look and let go: the writer waits.
+    pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
+        self.shared.parts.projections()
     }
 
     /// The last position folded and shown.

@@ -6,6 +6,9 @@
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
 use super::entry::Entry;
+use super::projections::{
+    DecidedProjections, Layered as LayeredProjections, ProjectionRows, ProjectionsLayer, ProjectionsSnapshot, Rows as _,
+};
 use super::readers::{Decided, Layered, Readers, ReadersLayer, ReadersSnapshot, Rows};
 use contract::Position;
 use log::Header;
@@ -16,12 +19,14 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 #[derive(Default)]
 pub struct Parts {
     readers: RwLock<Readers>,
+    projections: RwLock<ProjectionRows>,
 }
 
 /// What was decided about each part and is not durable yet.
 #[derive(Default)]
 pub(super) struct Layers {
     readers: ReadersLayer,
+    projections: ProjectionsLayer,
 }
 
 /// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
@@ -29,6 +34,7 @@ pub(super) struct Layers {
 #[derive(Serialize, Deserialize)]
 pub(super) struct PartsSnapshot {
     readers: ReadersSnapshot,
+    projections: ProjectionsSnapshot,
 }
 
 impl Parts {
@@ -37,19 +43,26 @@ impl Parts {
         self.readers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Projections and their checkpoints. Held, it keeps the writer from folding: look and let go.
+    pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
+        self.projections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes in one fact.
     pub(super) fn apply(&self, entry: &Entry, header: &Header) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
+        self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
     }
 
     pub(super) fn snapshot(&self) -> PartsSnapshot {
-        PartsSnapshot { readers: self.readers().snapshot() }
+        PartsSnapshot { readers: self.readers().snapshot(), projections: self.projections().snapshot() }
     }
 }
 
 impl From<PartsSnapshot> for Parts {
     fn from(snapshot: PartsSnapshot) -> Self {
-        Self { readers: RwLock::new(snapshot.readers.into()) }
+        let PartsSnapshot { readers, projections } = snapshot;
+        Self { readers: RwLock::new(readers.into()), projections: RwLock::new(projections.into()) }
     }
 }
 
@@ -59,20 +72,29 @@ impl Layers {
         Decided { durable: parts.readers(), layer: &self.readers, now }
     }
 
+    /// Projections as decided so far.
+    pub(super) fn projections<'a>(&'a self, parts: &'a Parts) -> DecidedProjections<'a> {
+        DecidedProjections { durable: parts.projections(), layer: &self.projections }
+    }
+
     /// Makes a fact visible to the decisions that follow.
     pub(super) fn note(&mut self, parts: &Parts, entry: &Entry, header: &Header) {
         let mut readers = Layered { durable: &parts.readers(), layer: &mut self.readers, at: header.position };
         readers.apply(entry, header.time);
+        let (durable, layer, at) = (&parts.projections(), &mut self.projections, header.position);
+        LayeredProjections { durable, layer, at }.apply(entry, header.time);
     }
 
     /// Takes back the facts behind `after`.
     pub(super) fn undo(&mut self, after: Position) {
         self.readers.undo(after);
+        self.projections.undo(after);
     }
 
     /// Facts up to `through` are durable and in the parts.
     pub(super) fn settle(&mut self, through: Position) {
         self.readers.settle(through);
+        self.projections.settle(through);
     }
 }
 

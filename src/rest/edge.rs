@@ -40,7 +40,7 @@ pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incomi
     let response = match normalise(&app, incoming::Incoming::of(request, &app.options)) {
         Err(problem) => problem.respond(&path, &trace.id),
         Ok(request) => {
-            let waits = may_wait(request.uri().path());
+            let waits = may_wait(request.uri());
             let answer = router.call(request);
             let response = match waits {
                 true => answer.await,
@@ -63,8 +63,12 @@ pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incomi
 }
 
 /// Requests that are allowed to take as long as their caller wants.
-fn may_wait(path: &str) -> bool {
-    path.ends_with(":poll") || path.ends_with(":stream") || path.ends_with(":import") || path == "/v1/log"
+fn may_wait(uri: &Uri) -> bool {
+    let path = uri.path();
+    let verbs = [":poll", ":stream", ":import", ":wait"];
+    verbs.iter().any(|verb| path.ends_with(verb))
+        || path == "/v1/log"
+        || uri.query().is_some_and(|query| query.contains("waitFor="))
 }
 
 /// Refuses a head that is too large, and reads `%3A` as the colon it stands for.

@@ -6,6 +6,7 @@ use super::cloudevents;
 use super::negotiate::{self, JSON, Sent};
 use super::params::Params;
 use super::problem::{Answer, Problem};
+use super::projections::WaitFor;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -20,7 +21,6 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::Write;
-use std::time::Duration;
 
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -41,7 +41,7 @@ async fn publish(State(app): State<App>, params: Params, headers: HeaderMap, bod
     }
     params.only(&["waitFor", "timeout"])?;
     negotiate::expect_json_taken(&headers)?;
-    check_wait_for(&app, &params)?;
+    let wait_for = WaitFor::of(&app, &params)?;
     let held = body::take(&app, &headers, body, EVENT_BODY).await?;
     let event = match sent {
         Sent::Json => parse(&held.bytes)?,
@@ -49,7 +49,10 @@ async fn publish(State(app): State<App>, params: Params, headers: HeaderMap, bod
         Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(&held.bytes)?,
     };
     let producer = producer(&headers)?;
+    wait_for.check(&app, &event)?;
     let published = app.events().publish(event, producer.as_ref()).await?;
+    drop(held);
+    wait_for.applied(&app, std::slice::from_ref(&&published.event)).await?;
     Ok(created(published))
 }
 
@@ -62,7 +65,7 @@ async fn publish_batch(State(app): State<App>, params: Params, headers: HeaderMa
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    check_wait_for(&app, &params)?;
+    let wait_for = WaitFor::of(&app, &params)?;
     let limit = Limit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
     let held = body::take(&app, &headers, body, limit).await?;
     let events = match sent {
@@ -75,6 +78,9 @@ async fn publish_batch(State(app): State<App>, params: Params, headers: HeaderMa
     }
     let producer = producer(&headers)?;
     let outcome = app.broker.publish_submitted(events, atomicity, producer.as_ref()).await?;
+    drop(held);
+    let stored: Vec<_> = outcome.iter().flatten().map(|published| &published.event).collect();
+    wait_for.applied(&app, &stored).await?;
     Ok(results(&outcome))
 }
 
@@ -132,18 +138,6 @@ fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
         Error::new(Kind::Validation, detail)
     })?;
     Ok(Some(ProducerId(text.to_owned())))
-}
-
-/// There are no projections to wait for yet, so every name is unknown.
-fn check_wait_for(app: &App, params: &Params) -> Result<()> {
-    let longest = app.broker.config().polling.max_timeout_secs;
-    if params.timeout(Duration::ZERO)?.as_secs() > longest {
-        return Err(Error::invalid("/timeout", format!("must be between 0 and {longest} seconds")));
-    }
-    match params.one("waitFor")? {
-        Some(_) => Err(Error::invalid("/waitFor", "names a projection that is not registered")),
-        None => Ok(()),
-    }
 }
 
 fn one_event_only() -> Error {

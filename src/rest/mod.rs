@@ -21,6 +21,7 @@ mod negotiate;
 mod openapi;
 mod params;
 mod problem;
+mod projections;
 mod read;
 mod rows;
 mod server;
@@ -105,6 +106,7 @@ fn router(app: &App) -> Router {
         .merge(topics::routes())
         .merge(event_types::routes())
         .merge(consumers::routes())
+        .merge(projections::routes())
         .merge(health::routes())
         .merge(openapi::routes(app))
         .with_state(app.clone());

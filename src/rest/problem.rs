@@ -72,8 +72,10 @@ impl Problem {
             instance,
             trace_id,
             errors: self.error.violations(),
-            actual: self.error.actual().map(contract::AggregateSequence::get),
+            actual: self.error.actual(),
             earliest: self.error.earliest().map(contract::Sequence::get),
+            event_id: self.error.stored().map(|(id, _)| id),
+            sequence: self.error.stored().map(|(_, sequence)| sequence.get()),
         }
     }
 
@@ -126,10 +128,15 @@ pub(crate) struct Document<'a> {
     trace_id: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Violation],
-    /// Where the aggregate stands.
+    /// Where the aggregate, or the checkpoint, stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     actual: Option<u64>,
     /// Where reading can start.
     #[serde(skip_serializing_if = "Option::is_none")]
     earliest: Option<u64>,
+    /// The event that is stored all the same, and its number in its topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<uuid::Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
 }

@@ -87,7 +87,7 @@ async fn of_sixty_four_who_expect_the_same_sequence_one_wins() {
             assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
             for error in outcomes.into_iter().filter_map(Result::err) {
                 assert_eq!(error.kind(), Kind::ExpectedSequence);
-                assert_eq!(error.actual().unwrap().0, round + 1);
+                assert_eq!(error.actual().unwrap(), round + 1);
             }
         }
         assert_eq!(all_events(&broker).await.len(), 8);

@@ -25,6 +25,7 @@ mod limits;
 mod logs;
 mod model;
 mod overload;
+mod projections;
 mod publishing;
 mod reading;
 mod registry;

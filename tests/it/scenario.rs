@@ -14,6 +14,7 @@
 //! ```
 
 mod consumers;
+mod projections;
 
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
@@ -189,7 +190,10 @@ impl World {
                 Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))
             }
             _ => {
-                let answer = self.ask_about_consumers(verb, &words, rest).await;
+                let answer = match self.ask_about_consumers(verb, &words, rest).await {
+                    None => self.ask_about_projections(verb, &words, rest).await,
+                    answer => answer,
+                };
                 answer.unwrap_or_else(|| panic!("unknown verb {verb}"))
             }
         }

@@ -15,6 +15,7 @@ pub(super) const SUBJECT: &str = "1053828c-57b1-4c2b-97dc-ccff6225651e";
 pub(super) const TENANT: &str = "a1b2c3d4-e5f6-7890-abcd-ef1234567890";
 pub(super) const EVENT_ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 pub(super) const CONSUMER_ID: &str = "cdb75c04-19e7-42ad-9999-d23f9d7c3392";
+pub(super) const PROJECTION: &str = "tenant-view";
 pub(super) const TRACE_PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 pub(super) const OCCURRED_AT: &str = "2025-12-03T12:01:59.829Z";
 pub(super) const REGISTERED_AT: &str = "2025-12-03T12:00:00.000Z";
@@ -321,6 +322,30 @@ pub(super) fn group_topic() -> Value {
 /// A group.
 pub(super) fn group() -> Value {
     json!({"consumerGroup": "tenant-service-instances", "topics": [group_topic()]})
+}
+
+/// `PUT /v1/projections/{name}`.
+pub(super) fn new_projection() -> Value {
+    json!({"topic": TOPIC, "filter": CEL})
+}
+
+/// A projection.
+pub(super) fn projection() -> Value {
+    let more = json!({
+        "name": PROJECTION,
+        "checkpoint": 12_300,
+        "generation": 2,
+        "start": 0,
+        "lag": {"events": 45, "seconds": 3},
+        "createdAt": "2025-12-03T12:05:00.000Z",
+        "updatedAt": "2025-12-03T12:06:00.000Z",
+    });
+    and(new_projection(), more)
+}
+
+/// `POST /v1/projections/{name}:checkpoint`.
+pub(super) fn new_checkpoint() -> Value {
+    json!({"offset": 1, "expected": 0})
 }
 
 /// One page of rows.

@@ -85,8 +85,9 @@ const TRACE: &str = "The caller's place in a trace, as W3C writes it. One that i
 const PRODUCER: &str = "The program instance that publishes; the idempotency key counts within it.";
 const ACCEPT: &str =
     "Which form of answer the caller takes. Ranges and weights are understood; JSON where several fit.";
-const WAIT_FOR: &str = "Answer only once these projections have applied the event. There are no projections yet, so every \
-    name is refused (422) before anything is stored.";
+const WAIT_FOR: &str = "Answer only once these projections, by their names with commas between, have applied the event. One \
+    that is not registered is refused (422) before anything is stored, and so is one that reads another topic than a single \
+    event's; in a batch it has nothing to wait for. When the time is up: 504, and the event is stored all the same.";
 
 fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
     let Bounds { limit_max, limit_default, .. } = *bounds;
@@ -116,7 +117,7 @@ fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
             query("topic", ids::topic_id("The topic."), "The topic to read; needed without `consumer_id`.", TOPIC),
         ),
         ("consumer_id", query("consumer_id", uuid("A consumer."), reader, CONSUMER_ID)),
-        ("waitFor", query("waitFor", text(WAIT_FOR), WAIT_FOR, "tenant-view")),
+        ("waitFor", query("waitFor", text(WAIT_FOR), WAIT_FOR, examples::PROJECTION)),
     ]
 }
 

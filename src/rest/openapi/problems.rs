@@ -185,7 +185,9 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::Malformed => "The request is not HTTP, JSON or UTF-8 that can be read.",
         Kind::Unauthenticated => "There are no credentials, or unknown ones.",
         Kind::Forbidden => "The caller is known, but not allowed to do this.",
-        Kind::NotFound => "There is no such event, topic, type, version, consumer (or it expired), group or path.",
+        Kind::NotFound => {
+            "There is no such event, topic, type, version, consumer (or it expired), group, projection or path."
+        }
         Kind::MethodNotAllowed => "The path does not take that method; `Allow` says which it takes.",
         Kind::NotAcceptable => "None of the accepted media types can be produced.",
         Kind::SequenceExists => "An event's own `sequence` is taken.",

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// Every subcommand that asks a broker.
-const ASKING: [&[&str]; 12] = [
+const ASKING: [&[&str]; 14] = [
     &["publish", "{}"],
     &["tail"],
     &["tail", "--no-follow"],
@@ -16,6 +16,8 @@ const ASKING: [&[&str]; 12] = [
     &["types", "show", "gts.a.b.c.d.v1~"],
     &["consumers", "list"],
     &["consumers", "groups"],
+    &["projections", "list"],
+    &["projections", "get", "p"],
     &["import", "/dev/null"],
     &["export"],
     &["export", "--all"],

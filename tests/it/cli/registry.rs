@@ -155,6 +155,9 @@ fn each_verb_asks_what_the_api_has_for_it() {
         (&["consumers", "commit", "id", "7"], "POST /v1/consumers/id:commit", json!({"offset": 7})),
         (&["consumers", "list", "--group", "a b"], "GET /v1/consumers?consumerGroup=a+b", Value::Null),
         (&["consumers", "group", "a/b c"], "GET /v1/consumer-groups/a%2Fb%20c", Value::Null),
+        (&["projections", "get", "a/b c"], "GET /v1/projections/a%2Fb%20c", Value::Null),
+        (&["projections", "reset", "p"], "POST /v1/projections/p:reset", json!({"offset": 0})),
+        (&["projections", "reset", "p", "--to", "7"], "POST /v1/projections/p:reset", json!({"offset": 7})),
         (
             &["consumers", "reset", "g", "--topic", "gts.t", "--to", "earliest"],
             "POST /v1/consumer-groups/g:reset",
@@ -213,4 +216,29 @@ fn a_consumer_lives_commits_and_goes() {
     ask(&server, &["consumers", "delete", id]).expect(1);
     let left = ask(&server, &["consumers", "groups", "--json"]).expect(0).json();
     assert_eq!((&left[0]["consumerGroup"], &left[0]["topics"][0]["members"]), (&json!("billing"), &json!([])));
+}
+
+#[test]
+fn a_projection_is_listed_shown_reset_and_deleted() {
+    let server = server();
+    feed(&server, &["publish", "-"], &lines(3)).expect(0);
+    let put = |name: &str, body: Value| {
+        let request = server.request(reqwest::Method::PUT, &format!("/v1/projections/{name}")).json(&body);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(crate::http::answer(request)).0, 201);
+    };
+    put("accounts", json!({"topic": TOPIC, "filter": "has(data)"}));
+    put("audit", json!({"log": true}));
+    let list = ask(&server, &["projections", "list"]).expect(0).out;
+    let row = |n: usize| list.lines().nth(n).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row(1)[..4], ["accounts", TOPIC, "0", "3"], "{list}");
+    assert_eq!(row(2)[..3], ["audit", "the", "log"], "{list}");
+    assert_eq!(ask(&server, &["projections", "list", "--json"]).expect(0).json()[1]["log"], true);
+    assert!(ask(&server, &["projections", "get", "accounts"]).expect(0).out.contains("has(data)"));
+    let reset = ask(&server, &["projections", "reset", "accounts", "--to", "2", "--json"]).expect(0).json();
+    assert_eq!((&reset[0]["checkpoint"], &reset[0]["generation"]), (&json!(2), &json!(2)));
+    let refused = ask(&server, &["projections", "reset", "accounts", "--to", "9"]).expect(1);
+    assert!(refused.err.contains("EVENT_BROKER_VALIDATION_ERROR"), "{}", refused.err);
+    assert_eq!(ask(&server, &["projections", "delete", "accounts"]).expect(0).out, "deleted accounts\n");
+    ask(&server, &["projections", "show", "accounts"]).expect(1);
 }

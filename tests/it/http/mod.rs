@@ -5,6 +5,7 @@ mod edges;
 mod limits;
 mod manners;
 mod openapi;
+mod projections;
 mod readme;
 mod restart;
 mod seed000;

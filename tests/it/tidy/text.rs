@@ -23,7 +23,10 @@ impl TextFile {
 
     /// Part of a library or a program, its unit tests included.
     pub(super) fn is_source(&self) -> bool {
-        self.is_rust() && ["src/", "log/src/", "contract/src/"].iter().any(|folder| self.path.starts_with(folder))
+        self.is_rust()
+            && ["src/", "log/src/", "log-postgres/src/", "contract/src/"]
+                .iter()
+                .any(|folder| self.path.starts_with(folder))
     }
 
     pub(super) fn is_test(&self) -> bool {

@@ -57,7 +57,7 @@ fn publish(bounds: &Bounds) -> Op {
         .answers(207, Answer::json("What became of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
         .refuses(&[Kind::InvalidType, Kind::InvalidSequence, Kind::BatchTooLarge, Kind::NotAcceptable])
         .refuses(&[Kind::SequenceExists, Kind::ExpectedSequence, Kind::EventIdReuse, Kind::Trimmed])
-        .refuses(&[Kind::PayloadTooLarge, Kind::Validation])
+        .refuses(&[Kind::PayloadTooLarge, Kind::Validation, Kind::ProjectionTimeout])
 }
 
 fn batch(bounds: &Bounds) -> Op {
@@ -79,7 +79,7 @@ fn batch(bounds: &Bounds) -> Op {
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
         .answers(207, Answer::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
-        .refuses(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation])
+        .refuses(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation, Kind::ProjectionTimeout])
 }
 
 fn import() -> Op {

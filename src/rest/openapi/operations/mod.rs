@@ -4,6 +4,7 @@ mod consumers;
 mod event_types;
 mod events;
 mod pages;
+mod projections;
 mod reading;
 mod topics;
 
@@ -11,12 +12,13 @@ use super::Bounds;
 use super::operation::Op;
 
 /// The chapters, in order.
-pub(super) const TAGS: [(&str, &str); 6] = [
+pub(super) const TAGS: [(&str, &str); 7] = [
     (events::TAG, "Publish events: one, several, or history."),
     (reading::TAG, "Read events: a topic, an aggregate, one event, the whole log; now, or as soon as there are any."),
     (topics::TAG, "Topics: named append-only streams with their own order and retention."),
     (event_types::TAG, "Event types: what events of a name may look like, version by version."),
     (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
+    (projections::TAG, "Projections: how far views have come, and waiting for them."),
     (pages::TAG, "Health, this document, and the pages for people."),
 ];
 
@@ -28,6 +30,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
         (topics::TAG, topics::all()),
         (event_types::TAG, event_types::all()),
         (consumers::TAG, consumers::all()),
+        (projections::TAG, projections::all(bounds)),
         (pages::TAG, pages::all()),
     ];
     chapters.into_iter().flat_map(|(tag, operations)| operations.into_iter().map(move |it| it.tagged(tag))).collect()

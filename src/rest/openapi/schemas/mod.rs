@@ -9,12 +9,13 @@ mod consumers;
 mod event_types;
 mod events;
 pub(super) mod ids;
+pub(super) mod projections;
 mod topics;
 
 use super::Bounds;
 use super::examples::{self, part};
 use super::problems::{self, TRACE_ID, TYPE_BASE};
-use super::shape::{Shape, any_text, list, named, number, object, patterned, text, word};
+use super::shape::{Shape, any_text, list, named, number, object, patterned, text, uuid, word};
 use contract::{Kind, limits};
 use serde_json::json;
 
@@ -35,6 +36,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     schemas.extend(topics::all());
     schemas.extend(event_types::all());
     schemas.extend(consumers::all());
+    schemas.extend(projections::all());
     schemas
 }
 
@@ -55,7 +57,9 @@ fn problem() -> Shape {
                 {"pointer": "/data/email", "detail": "must have the format 'email'"},
             ])),
         )
-        .may("actual", number(0..=NUMBER_MAX, "Where the aggregate stands (EVENT_BROKER_EXPECTED_SEQUENCE).").like(4))
+        .may("actual", number(0..=NUMBER_MAX, "Where the aggregate stands (EVENT_BROKER_EXPECTED_SEQUENCE), or the checkpoint (EVENT_BROKER_INVALID_STATE).").like(4))
+        .may("eventId", uuid("The event that is stored all the same (EVENT_BROKER_PROJECTION_TIMEOUT).").like(examples::EVENT_ID))
+        .may("sequence", number(1..=NUMBER_MAX, "Its number in its topic (EVENT_BROKER_PROJECTION_TIMEOUT).").like(12_346))
         .may("earliest", number(1..=NUMBER_MAX, "Where reading can start (EVENT_BROKER_TRIMMED).").like(10_001))
         .like(sample)
 }

@@ -128,7 +128,14 @@ const POLL: &str = "
 #[tokio::test]
 async fn every_list_and_every_id_has_its_edges() {
     let stage = Stage::set().await;
-    for path in ["/v1/topics", "/v1/event-types", "/v1/consumers", "/v1/consumer-groups", "/v1/topics/segments"] {
+    for path in [
+        "/v1/topics",
+        "/v1/event-types",
+        "/v1/consumers",
+        "/v1/consumer-groups",
+        "/v1/projections",
+        "/v1/topics/segments",
+    ] {
         let more = if path.ends_with("segments") { "topic={T}&" } else { "" };
         stage.check(&LIST.replace("{path}", path).replace("{more}", more));
     }
@@ -317,6 +324,11 @@ const FORMS: &str = "
     POST /v1/consumers <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
     POST /v1/consumers/{consumer}:commit <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
     POST /v1/consumer-groups/g:reset <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
+    PUT /v1/projections/p <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
+    POST /v1/projections/p:checkpoint <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
+    POST /v1/projections/p:reset <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
+    GET /v1/projections/p <accept: text/html> -> 406 NOT_ACCEPTABLE
+    GET /v1/projections/p:wait?offset=0 <accept: text/html> -> 406 NOT_ACCEPTABLE
     PATCH /v1/topics/{T} <content-type: text/xml> <x/> -> 415 UNSUPPORTED_MEDIA_TYPE
     GET /v1/events?topic={T}&offset=0 <accept: text/html> -> 406 NOT_ACCEPTABLE
     GET /v1/events?topic={T}&offset=0 <accept: > -> 406 NOT_ACCEPTABLE

@@ -4,9 +4,9 @@ use super::{Document, expect_valid};
 use crate::http::Server;
 use contract::{
     Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Cursor, Distribution, Event, EventType,
-    GtsId, GtsPattern, Kind, NewConsumer, NewEvent, NewEventType, NewTopic, NewVersion, PayloadMismatch, Position,
-    SchemaTarget, SchemaVersion, Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic, TopicChange,
-    Version, VersionStatus,
+    Generation, GtsId, GtsPattern, Kind, NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic,
+    NewVersion, Offset, PayloadMismatch, Position, Projection, SchemaTarget, SchemaVersion, Segment, Sequence, Span,
+    Streaming, StreamingOptions, Timestamp, Topic, TopicChange, Version, VersionStatus,
 };
 use proptest::prelude::*;
 use proptest::string::string_regex;
@@ -160,6 +160,7 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     let document = Document::of(&Server::start(&[])).await;
     let created_at = Timestamp::from_millis(0);
     let check = Check(&document);
+    let to = NewCheckpoint::at(Offset(1));
     check.request("NewEvent", &all_members_of_an_event());
     check.request("NewTopic", &all_members_of_a_topic());
     check.request("TopicChange", &change());
@@ -177,6 +178,19 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.answer("ConsumerGroup", &group);
     check.answer("GroupTopic", &group.topics[0]);
     check.answer("Member", &group.topics[0].members[0]);
+    check.request("NewCheckpoint", &NewCheckpoint { expected: Some(Offset(1)), generation: Some(Generation(1)), ..to });
+    let projection: Projection = serde_json::from_value(document.schema("Projection")["examples"][0].clone()).unwrap();
+    let mut definition = projection.definition.clone();
+    definition.log = true;
+    check.answer("Lag", &projection.lag);
+    check.answer("Projection", &Projection { definition, ..projection });
+    let new_projection = document.validator(document.schema("NewProjection"));
+    for asked in ["{}", r#"{"log": false}"#, r#"{"topic": "gts.a.b.v1~", "log": true}"#, r#"{"log": true, "x": 1}"#] {
+        assert!(!new_projection.is_valid(&serde_json::from_str(asked).unwrap()), "{asked}");
+    }
+    for asked in [NewProjection::of_topic(text("gts.a.b.v1~")), NewProjection::of_log().filtered("true")] {
+        expect_valid(&new_projection, &serde_json::to_value(asked).unwrap(), "NewProjection");
+    }
     let segment: Segment = serde_json::from_value(document.schema("Segment")["examples"][0].clone()).unwrap();
     check.answer("Segment", &segment);
 }

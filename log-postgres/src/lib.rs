@@ -1,0 +1,4 @@
+//! The log in PostgreSQL.
+
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -1,0 +1,323 @@
+//! A throw-away PostgreSQL server of a test's own, from the programs that are installed.
+//!
+//! - Its folder, its port and its processes are its own. Debian's own cluster is neither needed nor touched.
+//! - Not as root: where the test runs as root, the server runs as `postgres` or `nobody`.
+//! - It ends with the test process, however that ends. A watchdog shell reads from a pipe that only the test process
+//!   holds; when the pipe closes it stops the server and removes its folder.
+//! - Everything here fails by panicking, with what was tried and what was answered.
+//!
+//! ```text
+//!  test process ──pipe──▶ sh ──▶ postgres          stop(), drop: a signal to postgres, and sh ends after it
+//!               ◀─stderr─        (its own user)    killed: the pipe closes, sh sends the signal
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test support: a panic is how a test fails"
+)]
+
+mod programs;
+
+use programs::Programs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How often another port is tried when somebody was faster.
+const PORTS_TRIED: usize = 20;
+/// How long a server may take to come up or to go down.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the server as its child, and stops it when the pipe on standard input closes. Arguments: the folder to remove
+/// then, and the server's command line.
+const WATCHDOG: &str = r#"
+folder=$1; shift
+exec 3<&0
+"$@" </dev/null 3<&- & server=$!
+{ read -r line <&3; kill -QUIT "$server"; } 2>/dev/null & watcher=$!
+exec 3<&-
+wait "$server"
+if kill "$watcher" 2>/dev/null; then exit 0; fi
+rm -rf -- "$folder"
+"#;
+
+/// What a server is started with.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// Whether it waits for the disk. Only a test that cuts the server down needs that.
+    pub fsync: bool,
+    /// Further settings, as in `postgresql.conf`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// How a server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Connections are cut, and everything is written to disk.
+    Fast,
+    /// Everything is dropped where it is, as in a crash; the next start recovers.
+    Immediate,
+}
+
+/// A PostgreSQL server that nobody else uses.
+pub struct Server {
+    programs: Programs,
+    folder: TempDir,
+    port: u16,
+    options: ServerOptions,
+    /// The watchdog, while the server runs.
+    running: Mutex<Option<Child>>,
+    databases: AtomicU64,
+}
+
+impl Server {
+    /// Starts a server without syncs.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(ServerOptions::default())
+    }
+
+    /// Starts a server.
+    #[must_use]
+    pub fn start_with(options: ServerOptions) -> Self {
+        let programs = Programs::find();
+        let folder = programs.folder();
+        programs.initialise(&folder.path().join("data"));
+        let mut server =
+            Self { programs, folder, port: 0, options, running: Mutex::new(None), databases: AtomicU64::new(0) };
+        let mut refused = String::new();
+        for _ in 0..PORTS_TRIED {
+            server.port = free_port();
+            match server.launch() {
+                Ok(()) => return server,
+                Err(text) => refused = text,
+            }
+        }
+        panic!("PostgreSQL does not start:\n{refused}");
+    }
+
+    /// The one server that all tests of a program share. It ends with the program.
+    #[must_use]
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Where `database` is, for its superuser.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        self.url_as("postgres", database)
+    }
+
+    /// Where `database` is, for `role`; nobody is asked for a password.
+    #[must_use]
+    pub fn url_as(&self, role: &str, database: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The port it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Makes an empty database with a name of its own, and says where it is.
+    #[must_use]
+    pub fn create_database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed) + 1);
+        self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
+        self.url(&name)
+    }
+
+    /// What `psql` prints when the superuser says `text` in `database` (a name or a URL): rows as lines, members
+    /// separated by `|`. Fails where PostgreSQL refuses.
+    pub fn sql(&self, database: &str, text: &str) -> String {
+        self.psql(database, text).unwrap_or_else(|refusal| panic!("{text}\n{refusal}"))
+    }
+
+    /// What `psql` prints on standard output, or on standard error where PostgreSQL refuses.
+    pub fn psql(&self, database: &str, text: &str) -> Result<String, String> {
+        let url = if database.contains("://") { database.to_owned() } else { self.url(database) };
+        let mut psql = self.programs.client("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &url, "-c", text]);
+        let output = psql.stdin(Stdio::null()).output().expect("psql runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Runs a file of statements with `psql`; fails where PostgreSQL refuses.
+    pub fn run_file(&self, database: &str, file: &Path, variables: &[(&str, &str)]) {
+        let url = if database.contains("://") { database.to_owned() } else { self.url(database) };
+        let mut psql = self.programs.client("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &url]);
+        for (name, value) in variables {
+            psql.args(["-v", &format!("{name}={value}")]);
+        }
+        let output = psql.arg("-f").arg(file).stdin(Stdio::null()).output().expect("psql runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Cuts every client's connection to any database.
+    pub fn kill_connections(&self) {
+        self.cut("true");
+    }
+
+    /// Cuts every connection to one database (a name or a URL).
+    pub fn kill_connections_to(&self, database: &str) {
+        let name = database.rsplit('/').next().unwrap_or(database);
+        self.cut(&format!("datname = '{name}'"));
+    }
+
+    fn cut(&self, which: &str) {
+        let ours = "pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        self.sql(
+            "postgres",
+            &format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {ours} AND {which}"),
+        );
+    }
+
+    /// Stops the server and waits until it is gone. One that is stopped stays so.
+    pub fn stop(&self, how: Stop) {
+        if let Some(watchdog) = self.running().take() {
+            self.end(watchdog, how);
+        }
+    }
+
+    /// Starts the server again after [`Server::stop`], where it was.
+    pub fn start_again(&self) {
+        let mut refused = String::new();
+        for _ in 0..PORTS_TRIED {
+            match self.launch() {
+                Ok(()) => return,
+                Err(text) => refused = text,
+            }
+        }
+        panic!("PostgreSQL does not start again:\n{refused}");
+    }
+
+    /// Sends a signal (its name, as `kill` knows it) to every process of the server.
+    pub fn signal(&self, name: &str) {
+        let mut pids = vec![self.postmaster()];
+        let children = format!("/proc/{0}/task/{0}/children", pids[0]);
+        let children = std::fs::read_to_string(children).expect("the server's children can be listed");
+        pids.extend(children.split_whitespace().map(str::to_owned));
+        let status = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pids:?}");
+    }
+
+    /// The folder that is the server's own. It belongs to the user it runs as.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Child>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn postmaster(&self) -> String {
+        let file = std::fs::read_to_string(self.data().join("postmaster.pid")).expect("the server runs");
+        file.lines().next().expect("a process id").to_owned()
+    }
+
+    fn end(&self, mut watchdog: Child, how: Stop) {
+        let signal = if how == Stop::Fast { "-INT" } else { "-QUIT" };
+        // It may be gone already.
+        let _ = Command::new("kill").args([signal, &self.postmaster()]).stderr(Stdio::null()).status();
+        // Waiting would close the pipe, and the watchdog would take the folder away.
+        let pipe = watchdog.stdin.take();
+        watchdog.wait().expect("the watchdog can be waited for");
+        drop(pipe);
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let switch = if self.options.fsync { "on" } else { "off" };
+        let sockets = self.folder.path().display().to_string();
+        let mut settings: Vec<(String, String)> = [
+            ("listen_addresses", "127.0.0.1"),
+            ("port", &self.port.to_string()),
+            ("unix_socket_directories", &sockets),
+            ("fsync", switch),
+            ("full_page_writes", switch),
+            ("max_connections", "300"),
+            ("logging_collector", "off"),
+            ("log_destination", "stderr"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        settings.extend(self.options.settings.iter().cloned());
+        settings.into_iter().flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")]).collect()
+    }
+
+    /// Starts the server and waits until it takes connections; says why where it does not.
+    fn launch(&self) -> Result<(), String> {
+        let mut command = self.programs.as_user("sh");
+        command.args(["-c", WATCHDOG, "watchdog"]).arg(self.folder.path());
+        command.arg(self.programs.path("postgres")).arg("-D").arg(self.data()).args(self.settings());
+        command.env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A group of its own, so that an interrupt from the keyboard does not reach the watchdog.
+        command.process_group(0).current_dir(self.folder.path());
+        let mut watchdog = command.spawn().expect("a shell runs");
+        let said = listen(watchdog.stderr.take().expect("standard error is piped"));
+        match said.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => {
+                *self.running() = Some(watchdog);
+                Ok(())
+            }
+            Ok(Err(refused)) => {
+                let pipe = watchdog.stdin.take();
+                let _ = watchdog.wait();
+                drop(pipe);
+                Err(refused)
+            }
+            Err(silence) => panic!("PostgreSQL says nothing: {silence}"),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop(Stop::Immediate);
+    }
+}
+
+/// Reads what the server says to its end. The answer comes once: when it is ready, or what it said before it ended.
+fn listen(stderr: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Result<(), String>> {
+    let (answer, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let mut ready = false;
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if !ready && line.contains("database system is ready to accept connections") {
+                ready = true;
+                let _ = answer.send(Ok(()));
+            }
+            if !ready {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        if !ready {
+            let _ = answer.send(Err(text));
+        }
+    });
+    said
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it has an address").port()
+}

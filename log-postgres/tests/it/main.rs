@@ -1,0 +1,3 @@
+//! The PostgreSQL engine, on servers of the tests' own.
+
+mod server;

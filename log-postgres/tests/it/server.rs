@@ -1,0 +1,69 @@
+//! The throw-away server itself: it comes up, goes down, comes back, and leaves nothing behind.
+
+use log_postgres::testing::{Server, Stop};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_server_stops_starts_again_and_takes_its_folder_with_it() {
+    let server = Server::start();
+    let url = server.create_database();
+    server.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (7)");
+    for how in [Stop::Fast, Stop::Immediate] {
+        server.stop(how);
+        let refused = server.psql(&url, "SELECT 1").unwrap_err();
+        assert!(refused.contains("Connection refused"), "{refused}");
+        server.start_again();
+        assert_eq!(server.sql(&url, "SELECT number FROM kept"), "7");
+    }
+    assert_ne!(server.create_database(), url);
+    let folder = server.folder().to_owned();
+    drop(server);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_server_is_not_run_by_root() {
+    let server = Server::shared();
+    let (folder, data) = (server.folder(), server.folder().join("data"));
+    let owners = [folder, &data].map(|path| std::os::unix::fs::MetadataExt::uid(&path.metadata().unwrap()));
+    assert!(owners.iter().all(|owner| *owner != 0), "{owners:?}");
+}
+
+/// What the killed program below does; alone it does nothing.
+#[test]
+fn holds_a_server_until_killed() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let server = Server::start();
+    println!("\nholds {} {}", server.url("postgres"), server.folder().display());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+const HOLD: &str = "EVENT_BROKER_HOLD_SERVER";
+
+#[test]
+fn a_server_does_not_outlive_a_program_that_was_killed() {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "server::holds_a_server_until_killed", "--nocapture"]).env(HOLD, "yes");
+    let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.into_iter().find_map(|line| Some(line.strip_prefix("holds ")?.to_owned())).unwrap();
+    let (url, folder) = line.split_once(' ').unwrap();
+    let mut client = Command::new("psql");
+    client.args(["-X", "-A", "-t", url, "-c", "SELECT 'connected'", "-c", "SELECT pg_sleep(600)"]);
+    let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
+    let mut connected = String::new();
+    BufReader::new(client.stdout.take().unwrap()).read_line(&mut connected).unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(!client.wait().unwrap().success(), "the server answered");
+    let given_up = Instant::now() + Duration::from_secs(60);
+    while Path::new(folder).exists() {
+        assert!(Instant::now() < given_up, "{folder} is still there");
+        std::thread::yield_now();
+    }
+}

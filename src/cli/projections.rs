@@ -1,0 +1,111 @@
+//! `event-broker projections`: how far views have come, and the order to rebuild one.
+
+use super::client::{self, Repeat, Server};
+use super::failure::Outcome;
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Lists, shows, resets and deletes projections.
+///
+/// A projection is a reader that keeps a view somewhere and tells the broker how far that has come: its checkpoint. A
+/// reset begins a new generation; whoever keeps the view clears it and makes it again.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker projections list\n  \
+    event-broker projections get accounts\n  \
+    event-broker projections reset accounts           rebuild it from the beginning\n  \
+    event-broker projections reset accounts --to 1200")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists projections, with how far each is behind.
+    List,
+    /// Shows one projection.
+    #[command(visible_alias = "show")]
+    Get {
+        /// Its name.
+        name: String,
+    },
+    /// Begins a projection's next generation: its view is rebuilt.
+    Reset {
+        /// Its name.
+        name: String,
+        /// Behind which sequence (of the log: position) the view begins.
+        #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+        to: u64,
+    },
+    /// Ends a projection. Its view is left to its owner.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    match &arguments.verb {
+        Verb::List => {
+            let projections = client.list(&["projections"], &[], "items").await?;
+            print_all(&mut output, json, &projections)?;
+        }
+        Verb::Get { name } => {
+            let projection = client.get(&["projections", name], &[]).await?;
+            print(&mut output, json, &projection)?;
+        }
+        Verb::Reset { name, to } => {
+            let path = ["projections", &format!("{name}:reset")];
+            // A second one would begin yet another generation.
+            let body = json!({"offset": to});
+            let projection = client.put_forth(Method::POST, &path, &body, Repeat::Never).await?;
+            print(&mut output, json, &projection)?;
+        }
+        Verb::Delete { name } => {
+            client.send(client.request(Method::DELETE, &["projections", name], &[]), Repeat::Never).await?;
+            output.line(&if json { json!({"deleted": name}).to_string() } else { format!("deleted {name}") })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(output: &mut Output, json: bool, projection: &Value) -> Outcome<()> {
+    if json { output.json(projection) } else { output.members(projection) }
+}
+
+fn print_all(output: &mut Output, json: bool, projections: &[Value]) -> Outcome<()> {
+    if json {
+        return projections.iter().try_for_each(|projection| output.json(projection));
+    }
+    let row = |projection: &Value| {
+        let reads = if projection.get("topic").is_some() { member(projection, "topic") } else { "the log".to_owned() };
+        let lag = projection.get("lag").cloned().unwrap_or_default();
+        vec![
+            member(projection, "name"),
+            reads,
+            member(projection, "checkpoint"),
+            member(&lag, "events"),
+            format!("{} s", member(&lag, "seconds")),
+            member(projection, "generation"),
+        ]
+    };
+    let headings = ["PROJECTION", "READS", "CHECKPOINT", "LAG", "BEHIND", "GENERATION"];
+    output.table(&headings, projections.iter().map(row).collect())
+}

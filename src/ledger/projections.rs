@@ -1,0 +1,192 @@
+//! Projections and their checkpoints, as the log tells them.
+//!
+//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
+//! - A durable row shows its checkpoint to whoever waits for it; a row that goes ends their waiting.
+//! - A reset begins a new generation. Generations count from 1 and never go back while the projection is there.
+
+use super::entry::Entry;
+use super::layer::Layer;
+use contract::{Error, Generation, NewProjection, Offset, Position, Result, limits};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLockReadGuard};
+use tokio::sync::watch;
+
+/// Projections by name.
+#[derive(Default)]
+pub struct ProjectionRows {
+    rows: BTreeMap<String, Shown>,
+}
+
+/// A projection as the log knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectionEntry {
+    /// As it was last asked for.
+    pub definition: Arc<NewProjection>,
+    /// What its view has applied.
+    pub checkpoint: Offset,
+    /// How often it was begun anew, and once more.
+    pub generation: Generation,
+    /// Where this generation begins.
+    pub start: Offset,
+    /// When it was registered, in milliseconds.
+    pub created_at: i64,
+    /// When it last changed, in milliseconds.
+    pub updated_at: i64,
+}
+
+/// A durable row, and who waits for its checkpoint.
+struct Shown {
+    entry: ProjectionEntry,
+    checkpoint: watch::Sender<Offset>,
+}
+
+impl ProjectionEntry {
+    /// One just registered.
+    fn new(definition: &NewProjection, time: i64) -> Self {
+        Self {
+            definition: Arc::new(definition.clone()),
+            checkpoint: Offset::ZERO,
+            generation: Generation(1),
+            start: Offset::ZERO,
+            created_at: time,
+            updated_at: time,
+        }
+    }
+}
+
+impl ProjectionRows {
+    /// One projection.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ProjectionEntry> {
+        self.rows.get(name).map(|row| &row.entry)
+    }
+
+    /// Projections in order of their names.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (&str, &ProjectionEntry)> {
+        self.rows.iter().map(|(name, row)| (name.as_str(), &row.entry))
+    }
+
+    /// A projection's checkpoint, to be waited for; it ends with the projection.
+    #[must_use]
+    pub fn checkpoint(&self, name: &str) -> Option<watch::Receiver<Offset>> {
+        self.rows.get(name).map(|row| row.checkpoint.subscribe())
+    }
+
+    pub(super) fn snapshot(&self) -> ProjectionsSnapshot {
+        self.all().map(|(name, entry)| (name.to_owned(), entry.clone())).collect()
+    }
+}
+
+/// Projections in a checkpoint.
+pub(super) type ProjectionsSnapshot = Vec<(String, ProjectionEntry)>;
+
+impl From<ProjectionsSnapshot> for ProjectionRows {
+    fn from(snapshot: ProjectionsSnapshot) -> Self {
+        let mut projections = Self::default();
+        for (name, entry) in snapshot {
+            projections.put(&name, Some(entry));
+        }
+        projections
+    }
+}
+
+/// Where facts about projections are folded.
+pub(super) trait Rows {
+    fn known(&self, name: &str) -> Option<ProjectionEntry>;
+    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>);
+
+    /// Takes in one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
+    fn apply(&mut self, entry: &Entry, time: i64) {
+        match entry {
+            Entry::ProjectionPut { name, definition } => {
+                let known = self.known(name);
+                let known = known.unwrap_or_else(|| ProjectionEntry::new(definition, time));
+                let definition = Arc::new(definition.clone());
+                self.put(name, Some(ProjectionEntry { definition, updated_at: time, ..known }));
+            }
+            Entry::ProjectionDeleted { name } => self.put(name, None),
+            Entry::CheckpointMoved { name, offset } => {
+                if let Some(known) = self.known(name) {
+                    self.put(name, Some(ProjectionEntry { checkpoint: *offset, updated_at: time, ..known }));
+                }
+            }
+            Entry::ProjectionReset { name, offset, generation } => {
+                if let Some(known) = self.known(name) {
+                    let (checkpoint, start, generation) = (*offset, *offset, *generation);
+                    let begun = ProjectionEntry { checkpoint, start, generation, updated_at: time, ..known };
+                    self.put(name, Some(begun));
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+impl Rows for ProjectionRows {
+    fn known(&self, name: &str) -> Option<ProjectionEntry> {
+        self.get(name).cloned()
+    }
+
+    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>) {
+        let Some(entry) = entry else {
+            self.rows.remove(name);
+            return;
+        };
+        let checkpoint = entry.checkpoint;
+        match self.rows.get_mut(name) {
+            Some(row) => {
+                row.entry = entry;
+                row.checkpoint.send_if_modified(|shown| std::mem::replace(shown, checkpoint) != checkpoint);
+            }
+            None => {
+                let row = Shown { entry, checkpoint: watch::Sender::new(checkpoint) };
+                self.rows.insert(name.to_owned(), row);
+            }
+        }
+    }
+}
+
+/// Projections decided but not durable yet.
+pub(super) type ProjectionsLayer = Layer<String, ProjectionEntry>;
+
+fn known(durable: &ProjectionRows, layer: &ProjectionsLayer, name: &str) -> Option<ProjectionEntry> {
+    layer.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(super) struct Layered<'a> {
+    pub(super) durable: &'a ProjectionRows,
+    pub(super) layer: &'a mut ProjectionsLayer,
+    pub(super) at: Position,
+}
+
+impl Rows for Layered<'_> {
+    fn known(&self, name: &str) -> Option<ProjectionEntry> {
+        known(self.durable, self.layer, name)
+    }
+
+    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>) {
+        self.layer.set(self.at, name.to_owned(), entry);
+    }
+}
+
+/// Projections as a decision sees them: durable or decided.
+pub struct DecidedProjections<'a> {
+    pub(super) durable: RwLockReadGuard<'a, ProjectionRows>,
+    pub(super) layer: &'a ProjectionsLayer,
+}
+
+impl DecidedProjections<'_> {
+    /// One projection.
+    pub fn known(&self, name: &str) -> Result<ProjectionEntry> {
+        known(&self.durable, self.layer, name).ok_or_else(|| Error::not_found("projection"))
+    }
+
+    /// Whether there may be one more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let is_durable = |name: &String| self.durable.rows.contains_key(name);
+        self.layer.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
+    }
+}

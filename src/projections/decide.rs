@@ -1,0 +1,149 @@
+//! What is decided about projections, in the order of the log they live in.
+
+use crate::ledger::{Command, Decision, Entry, ProjectionEntry};
+use contract::{Error, Kind, NewCheckpoint, NewProjection, Offset, Registered, Result};
+
+pub(super) struct Put {
+    pub(super) name: String,
+    pub(super) definition: NewProjection,
+}
+
+impl Command for Put {
+    type Answer = Registered<ProjectionEntry>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Registered<ProjectionEntry>> {
+        let known = decision.projections().known(&self.name).ok();
+        if let Some(known) = known {
+            return self.change(decision, known).map(Registered::Unchanged);
+        }
+        if let Some(topic) = &self.definition.topic {
+            decision.registry().topic(topic).ok_or_else(not_registered)?;
+        }
+        if !decision.projections().has_room() {
+            let detail = "This broker holds as many projections as it may; delete some.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        }
+        self.put(decision).map(Registered::Created)
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len() + self.definition.filter.as_ref().map_or(0, String::len)
+    }
+}
+
+impl Put {
+    fn change(&self, decision: &mut Decision<'_>, known: ProjectionEntry) -> Result<ProjectionEntry> {
+        let NewProjection { topic, log, filter } = &*known.definition;
+        if (topic, log) != (&self.definition.topic, &self.definition.log) {
+            return Err(reads_something_else());
+        }
+        if *filter == self.definition.filter {
+            return Ok(known);
+        }
+        self.put(decision)
+    }
+
+    fn put(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+        let Self { name, definition } = self;
+        decision.add_entry(Entry::ProjectionPut { name: name.clone(), definition: definition.clone() })?;
+        decision.projections().known(name)
+    }
+}
+
+pub(super) struct Delete {
+    pub(super) name: String,
+}
+
+impl Command for Delete {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.projections().known(&self.name)?;
+        decision.add_entry(Entry::ProjectionDeleted { name: self.name.clone() })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len()
+    }
+}
+
+pub(super) struct Move {
+    pub(super) name: String,
+    pub(super) to: NewCheckpoint,
+}
+
+impl Command for Move {
+    type Answer = ProjectionEntry;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+        let known = decision.projections().known(&self.name)?;
+        let NewCheckpoint { offset, expected, generation } = self.to;
+        if generation.is_some_and(|generation| generation != known.generation) {
+            return Err(refused(&known, "The projection was reset: another generation than this one counts now."));
+        }
+        // Before `expected` is looked at: the same request again is not refused for its own effect.
+        if offset == known.checkpoint {
+            return Ok(known);
+        }
+        if expected.is_some_and(|expected| expected != known.checkpoint) {
+            return Err(refused(&known, "The checkpoint is not where `expected` says; `actual` is where it is."));
+        }
+        if offset < known.checkpoint {
+            return Err(refused(&known, "A checkpoint never moves backwards; reset the projection to rebuild it."));
+        }
+        check_offset(decision, &known, offset)?;
+        decision.add_entry(Entry::CheckpointMoved { name: self.name.clone(), offset })?;
+        decision.projections().known(&self.name)
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len()
+    }
+}
+
+pub(super) struct Reset {
+    pub(super) name: String,
+    pub(super) offset: Offset,
+}
+
+impl Command for Reset {
+    type Answer = ProjectionEntry;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+        let known = decision.projections().known(&self.name)?;
+        check_offset(decision, &known, self.offset)?;
+        let (name, offset, generation) = (self.name.clone(), self.offset, known.generation.next());
+        decision.add_entry(Entry::ProjectionReset { name, offset, generation })?;
+        decision.projections().known(&self.name)
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len()
+    }
+}
+
+/// A view cannot have applied what is not there.
+fn check_offset(decision: &Decision<'_>, known: &ProjectionEntry, offset: Offset) -> Result<()> {
+    let tail = match &known.definition.topic {
+        Some(topic) => decision.tail(decision.registry().topic(topic).ok_or_else(not_registered)?.number).into(),
+        None => Offset(decision.position().get()),
+    };
+    match offset <= tail {
+        true => Ok(()),
+        false => Err(Error::invalid("/offset", "lies beyond the tail of what the projection reads")),
+    }
+}
+
+fn refused(known: &ProjectionEntry, detail: &'static str) -> Error {
+    Error::new(Kind::InvalidState, detail).with_actual(known.checkpoint.get())
+}
+
+pub(super) fn not_registered() -> Error {
+    Error::invalid("/topic", "is not registered")
+}
+
+pub(super) fn reads_something_else() -> Error {
+    let detail = "A projection of this name reads something else; choose another name, or delete that one.";
+    Error::new(Kind::AlreadyExists, detail)
+}

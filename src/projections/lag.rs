@@ -1,0 +1,63 @@
+//! How far a view is behind: what it has not applied yet, and how long that has been there.
+
+use crate::ledger::{Ledger, ProjectionEntry, read_failed};
+use contract::{Lag, Offset, Position, Result, Sequence, TopicId, limits};
+use log::{Limit, LogError, Range, Record, TopicNumber};
+
+/// One record.
+const ONE: Limit = Limit { records: 1, bytes: 0 };
+/// How much of the log is looked at in one go for its next event.
+const SCAN: Limit = Limit { records: 256, bytes: 256 * 1024 };
+
+/// The lag of a projection at `now`.
+pub(super) async fn of(ledger: &Ledger, entry: &ProjectionEntry, now: i64) -> Result<Lag> {
+    match &entry.definition.topic {
+        Some(topic) => in_topic(ledger, topic, entry.checkpoint, now).await,
+        None => in_log(ledger, Position(entry.checkpoint.get()), now).await,
+    }
+}
+
+async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64) -> Result<Lag> {
+    let registry = ledger.registry();
+    let Some(topic) = registry.topic(topic) else { return Ok(Lag::default()) };
+    // A checkpoint is shown a moment before the tail it rests on.
+    let events = topic.tail().get().saturating_sub(checkpoint.get());
+    if events == 0 {
+        return Ok(Lag::default());
+    }
+    let oldest = first_behind(ledger, topic.number, checkpoint.into()).await?;
+    Ok(Lag { events, seconds: oldest.map_or(0, |record| age(&record, now)) })
+}
+
+/// A topic's first event behind `after` that is still there.
+async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<Record>> {
+    let page = match ledger.log().read(Range::Topic(topic, after), ONE).await {
+        Err(LogError::Trimmed(earliest)) => {
+            let after = Sequence(earliest.get().saturating_sub(1));
+            ledger.log().read(Range::Topic(topic, after), ONE).await
+        }
+        page => page,
+    };
+    Ok(page.map_err(read_failed)?.into_iter().next())
+}
+
+/// Behind the last event of a log come entries of the broker's own, the checkpoint's among them: they are no lag.
+async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<Lag> {
+    let tail = *ledger.position().borrow();
+    let events = tail.get().saturating_sub(checkpoint.get());
+    let (mut after, mut looked_at) = (checkpoint, 0);
+    while after < tail && looked_at < limits::SCAN_EVENTS_MAX {
+        let page = ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
+        if let Some(event) = page.iter().find(|record| record.header.facets.is_some()) {
+            return Ok(Lag { events, seconds: age(event, now) });
+        }
+        let Some(last) = page.last() else { return Ok(Lag::default()) };
+        after = last.header.position;
+        looked_at += page.len();
+    }
+    Ok(if after < tail { Lag { events, seconds: 0 } } else { Lag::default() })
+}
+
+fn age(record: &Record, now: i64) -> u64 {
+    u64::try_from(now.saturating_sub(record.header.time) / 1000).unwrap_or(0)
+}

@@ -1,0 +1,177 @@
+//! Projections: how far the views outside have come, so that others can see it and wait for it.
+//!
+//! - A projection lives in the log of its topic, or in the default one where it reads the whole log. One name, one
+//!   projection, whichever log it lives in.
+//! - A checkpoint moves forward only and never beyond the tail. Where it is already, moving it there changes nothing, so
+//!   a repeated request gets the answer of the first.
+//! - A reset begins a new generation; whoever names an older one is refused.
+//! - Waiting is woken by the fold that moves the checkpoint; nothing polls on an interval.
+//!
+//! What a view is made of, and where it is kept, is its owner's business (`client`'s runner keeps one up to date).
+
+mod decide;
+mod lag;
+mod waiting;
+
+pub(crate) use waiting::Awaited;
+
+use crate::clock::Clock;
+use crate::events::{Policy, Reader};
+use crate::filters;
+use crate::ledger::{Ledger, ProjectionEntry};
+use crate::logs::Logs;
+use contract::{
+    Cursor, Error, Filter, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result, Timestamp,
+    Violation, limits,
+};
+use decide::{Delete, Move, Put, Reset};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The projections of all logs, on behalf of callers.
+pub(crate) struct Projections<'a> {
+    pub(crate) logs: &'a Logs,
+    /// Which topic an event goes to.
+    pub(crate) policy: &'a Policy,
+    pub(crate) reader: Reader<'a>,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// A projection, and the log it lives in.
+struct Known {
+    ledger: Arc<Ledger>,
+    entry: ProjectionEntry,
+}
+
+impl Projections<'_> {
+    /// Registers a projection, or gives it another filter.
+    pub(crate) async fn put(&self, name: &str, definition: NewProjection) -> Result<Registered<Projection>> {
+        check(name, &definition)?;
+        let ledger = self.home(&definition)?;
+        // Side logs decide for themselves; the turn keeps a name from being taken in two of them at once.
+        let turn = self.logs.turn().await;
+        if self.find(name).is_ok_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
+            return Err(decide::reads_something_else());
+        }
+        let outcome = ledger.submit(Put { name: name.to_owned(), definition }).await?;
+        drop(turn);
+        Ok(match outcome {
+            Registered::Created(entry) => Registered::Created(self.view(name, Known { ledger, entry }).await?),
+            Registered::Unchanged(entry) => Registered::Unchanged(self.view(name, Known { ledger, entry }).await?),
+        })
+    }
+
+    /// One projection.
+    pub(crate) async fn get(&self, name: &str) -> Result<Projection> {
+        self.view(name, self.find(name)?).await
+    }
+
+    /// Projections in order of their names, the page at `cursor`.
+    pub(crate) async fn list(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Projection>> {
+        self.reader.check_limit(limit)?;
+        let mut names = Vec::new();
+        for ledger in self.logs.ledgers() {
+            names.extend(ledger.projections().all().map(|(name, _)| name.to_owned()));
+        }
+        names.sort_unstable();
+        let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
+        let mut page = Page { items: Vec::with_capacity(items.len()), next, prev };
+        for name in items {
+            // One that was deleted a moment ago is not on the page.
+            if let Ok(known) = self.find(&name) {
+                page.items.push(self.view(&name, known).await?);
+            }
+        }
+        Ok(page)
+    }
+
+    /// Ends a projection.
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        self.find(name)?.ledger.submit(Delete { name: name.to_owned() }).await
+    }
+
+    /// Records how far a view has come.
+    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint) -> Result<Projection> {
+        let ledger = self.find(name)?.ledger;
+        let entry = ledger.submit(Move { name: name.to_owned(), to }).await?;
+        self.view(name, Known { ledger, entry }).await
+    }
+
+    /// Begins the next generation behind `offset`.
+    pub(crate) async fn reset(&self, name: &str, offset: Offset) -> Result<Projection> {
+        let ledger = self.find(name)?.ledger;
+        let entry = ledger.submit(Reset { name: name.to_owned(), offset }).await?;
+        self.view(name, Known { ledger, entry }).await
+    }
+
+    /// The projection once its checkpoint has reached `offset`.
+    pub(crate) async fn wait(&self, name: &str, offset: Offset, timeout: Duration) -> Result<Projection> {
+        self.reader.check_timeout(timeout)?;
+        let ledger = self.find(name)?.ledger;
+        waiting::reached(&ledger, name, offset, tokio::time::Instant::now() + timeout).await?;
+        self.get(name).await
+    }
+
+    fn find(&self, name: &str) -> Result<Known> {
+        let known = self.logs.ledgers().into_iter().find_map(|ledger| {
+            let entry = ledger.projections().get(name).cloned()?;
+            Some(Known { ledger, entry })
+        });
+        known.ok_or_else(|| Error::not_found("projection"))
+    }
+
+    /// The log a projection lives in.
+    fn home(&self, definition: &NewProjection) -> Result<Arc<Ledger>> {
+        let Some(topic) = &definition.topic else { return Ok(Arc::clone(self.logs.default_ledger())) };
+        let found = self.logs.find(topic).map_err(|error| match error.kind() {
+            Kind::NotFound => decide::not_registered(),
+            _ => error,
+        })?;
+        Ok(Arc::clone(self.logs.ledger(&found.place)))
+    }
+
+    /// A projection with its lag.
+    async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
+        Ok(Projection {
+            name: name.to_owned(),
+            lag: lag::of(&ledger, &entry, self.clock.now()).await?,
+            definition: NewProjection::clone(&entry.definition),
+            checkpoint: entry.checkpoint,
+            generation: entry.generation,
+            start: entry.start,
+            created_at: Timestamp::from_millis(entry.created_at),
+            updated_at: Timestamp::from_millis(entry.updated_at),
+        })
+    }
+}
+
+/// What a projection must keep to; all it breaks otherwise.
+fn check(name: &str, definition: &NewProjection) -> Result<()> {
+    let mut violations = Vec::new();
+    violations.extend(check_name(name));
+    violations.extend(match (&definition.topic, definition.log) {
+        (None, false) => Some(Violation::new("/topic", "is missing: say which topic, or that it reads the `log`")),
+        (Some(_), true) => Some(Violation::new("/log", "stands beside `topic`; give one of them")),
+        _ => None,
+    });
+    let filter = Filter { cel: definition.filter.clone(), ..Filter::default() };
+    if let Err(error) = filters::compile(&filter) {
+        violations.push(Violation::new("/filter", error.detail()));
+    }
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Validation, "The projection breaks the rules; see `errors`.").with_violations(violations))
+}
+
+/// What is wrong with a name, if anything. A comma stands between the names of `waitFor`, a colon before a verb.
+fn check_name(name: &str) -> Option<Violation> {
+    let detail = match name {
+        "" => "must not be empty".to_owned(),
+        _ if name.len() > limits::LABEL_BYTES_MAX => format!("may have at most {} bytes", limits::LABEL_BYTES_MAX),
+        _ if name.chars().any(char::is_control) => "must not hold control characters".to_owned(),
+        _ if name.contains([',', ':']) => "must not hold commas or colons".to_owned(),
+        _ => return None,
+    };
+    Some(Violation::new("/name", detail))
+}

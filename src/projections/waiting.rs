@@ -1,0 +1,116 @@
+//! Waiting for views: until a checkpoint is there, or until what was published is applied.
+//!
+//! - Names are looked at before anything is stored, so that a typing error costs nothing.
+//! - What is stored stays stored: whoever ran out of time is told so, with the event's number.
+//! - A projection is waited for only as far as the events concern it: those of its topic, or of the default log.
+
+use super::Projections;
+use crate::events::destination;
+use crate::ledger::Ledger;
+use crate::logs::{Located, Place};
+use contract::{Error, Kind, NewEvent, Offset, Result, StoredEvent, TopicId, limits};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A projection somebody will wait for.
+pub(crate) struct Awaited {
+    name: String,
+    ledger: Arc<Ledger>,
+    /// What it reads; the default log where there is none.
+    topic: Option<TopicId>,
+}
+
+/// Answers when a projection's checkpoint has reached `offset`; refuses when the time is up, or the broker closes first.
+pub(super) async fn reached(ledger: &Ledger, name: &str, offset: Offset, deadline: Instant) -> Result<()> {
+    let gone = || Error::not_found("projection");
+    let mut checkpoint = ledger.projections().checkpoint(name).ok_or_else(gone)?;
+    let mut closing = ledger.closing();
+    tokio::select! {
+        // What is there already is seen even by those who have no time.
+        biased;
+        reached = checkpoint.wait_for(|checkpoint| *checkpoint >= offset) => reached.map(drop).map_err(|_| gone()),
+        _ = closing.wait_for(|closing| *closing) => Err(timed_out()),
+        () = tokio::time::sleep_until(deadline) => Err(timed_out()),
+    }
+}
+
+impl Projections<'_> {
+    /// The projections of these names; refused where one is not registered.
+    pub(crate) fn awaited<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Awaited>> {
+        let mut awaited: Vec<Awaited> = Vec::new();
+        for name in names {
+            if awaited.iter().any(|known| known.name == name) {
+                continue;
+            }
+            if awaited.len() == limits::WAIT_FOR_MAX {
+                return Err(Error::invalid("/waitFor", format!("may name at most {}", limits::WAIT_FOR_MAX)));
+            }
+            let unknown = |_| Error::invalid("/waitFor", "names a projection that is not registered");
+            let known = self.find(name).map_err(unknown)?;
+            let topic = known.entry.definition.topic.clone();
+            awaited.push(Awaited { name: name.to_owned(), ledger: known.ledger, topic });
+        }
+        Ok(awaited)
+    }
+
+    /// Refuses projections that an event would never reach. Where it would go nowhere, publishing it says why.
+    pub(crate) fn check_reached(&self, awaited: &[Awaited], event: &NewEvent) -> Result<()> {
+        let Some(Located { place, topic }) = destination((self.policy, self.logs), event) else { return Ok(()) };
+        let reads = |projection: &Awaited| match &projection.topic {
+            Some(read) => *read == topic.topic.definition.id,
+            None => place == Place::Default,
+        };
+        match awaited.iter().all(reads) {
+            true => Ok(()),
+            false => Err(Error::invalid("/waitFor", "names a projection that does not read the event's topic")),
+        }
+    }
+
+    /// Answers when every projection has applied those of the events that concern it.
+    pub(crate) async fn applied(&self, awaited: &[Awaited], events: &[&StoredEvent], timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        let events: Vec<_> = events.iter().filter_map(|event| Some((topic_of(event)?, *event))).collect();
+        let default = self.logs.default_ledger().registry();
+        for projection in awaited {
+            let concerning = events.iter().filter_map(|(topic, event)| match &projection.topic {
+                Some(read) => (read == topic).then_some(event.sequence.into()),
+                None => default.topic(topic).map(|_| Offset(event.position.get())),
+            });
+            let Some(offset) = concerning.max() else { continue };
+            let outcome = reached(&projection.ledger, &projection.name, offset, deadline).await;
+            outcome.map_err(|error| stored_all_the_same(&error, &events))?;
+        }
+        Ok(())
+    }
+}
+
+fn timed_out() -> Error {
+    Error::new(Kind::ProjectionTimeout, "The projection has not got there yet; ask again, or look at its lag.")
+}
+
+/// What became of the wait does not undo what was stored before it.
+fn stored_all_the_same(error: &Error, events: &[(TopicId, &StoredEvent)]) -> Error {
+    let detail = match (error.kind(), events) {
+        (Kind::NotFound, _) => "It is stored, but a projection of `waitFor` is gone; do not publish it again.",
+        (_, [_]) => "The event is stored; a projection of `waitFor` has not applied it yet. Do not publish it again.",
+        _ => {
+            "What was not refused is stored; a projection of `waitFor` has not applied it yet. The same batch again \
+            waits on, and stores nothing twice where its events have ids."
+        }
+    };
+    let error = Error::new(Kind::ProjectionTimeout, detail);
+    match events {
+        [(_, event)] => error.with_stored(event.id, event.sequence),
+        _ => error,
+    }
+}
+
+fn topic_of(event: &StoredEvent) -> Option<TopicId> {
+    #[derive(Deserialize)]
+    struct InTopic {
+        topic: TopicId,
+    }
+    serde_json::from_slice::<InTopic>(&event.text).ok().map(|event| event.topic)
+}
