@@ -1,12 +1,15 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
 mod open_error;
+mod verbs;
 
 pub use open_error::OpenError;
 
+use crate::claims::Claims;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
+use crate::dead_letters::DeadLetters;
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::Ledger;
 use crate::logs::{LogFailure, Logs, Roots, Settings};
@@ -14,11 +17,7 @@ use crate::projections::Projections;
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
-    Error, EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead,
-    NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId,
-    Projection, Published, Read, Registered, Result, SchemaVersion, Segments, Sequence, StoredEvent, Topic,
-    TopicChange, TopicId, Unread, Version,
+    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, ProducerId, Result, Sequence, TopicChange, TopicId, Unread,
 };
 use log::file::{FileLog, Options};
 use log::{Log, MemoryLog};
@@ -26,7 +25,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use uuid::Uuid;
 
 /// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
 pub struct Broker {
@@ -216,6 +214,16 @@ impl Broker {
         Projections { logs, policy, reader: self.reader(), clock }
     }
 
+    fn claims<'a>(&'a self, producer: Option<&'a ProducerId>) -> Claims<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        Claims { logs, policy, reader: self.reader(), clock, producer }
+    }
+
+    fn letters<'a>(&'a self, by: Option<&'a ProducerId>) -> DeadLetters<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        DeadLetters { logs, policy, reader: self.reader(), clock, by }
+    }
+
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
         Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
     }
@@ -229,212 +237,4 @@ fn log_settings(config: &Config) -> Settings {
     let roots = Roots { default_log, data, locations: locations.clone() };
     let checkpoint_rows = config.maintenance.checkpoint_rows;
     Settings { default_type: engine.name(), roots, segment_bytes: *segment_bytes, checkpoint_rows }
-}
-
-impl EventBroker for Broker {
-    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
-        Box::pin(topics::register(&self.logs, topic))
-    }
-
-    fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(topics::change(&self.logs, topic, change))
-    }
-
-    fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(async { topics::get(&self.logs.default_ledger().registry(), id) })
-    }
-
-    fn topics<'a>(
-        &'a self,
-        pattern: Option<&'a GtsPattern>,
-        cursor: Option<&'a Cursor>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Page<Topic>>> {
-        Box::pin(async move {
-            self.reader().check_limit(limit)?;
-            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
-        })
-    }
-
-    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
-        Box::pin(topics::segments(&self.logs, topic))
-    }
-
-    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
-        Box::pin(types::register(self.logs.default_ledger(), event_type))
-    }
-
-    fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(async { types::get(&self.logs.default_ledger().registry(), id) })
-    }
-
-    fn event_types<'a>(
-        &'a self,
-        pattern: Option<&'a GtsPattern>,
-        topic: Option<&'a TopicId>,
-        cursor: Option<&'a Cursor>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Page<EventType>>> {
-        Box::pin(async move {
-            self.reader().check_limit(limit)?;
-            let goes_there = |event_type: &NewEventType| {
-                let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
-                topic.is_none() || topic == goes_to
-            };
-            Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
-        })
-    }
-
-    fn add_version<'a>(
-        &'a self,
-        id: &'a EventTypeId,
-        version: NewVersion,
-    ) -> BoxFuture<'a, Result<Registered<Version>>> {
-        Box::pin(types::versions::add(self.logs.default_ledger(), id, version))
-    }
-
-    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(types::versions::finalise(self.logs.default_ledger(), id, version))
-    }
-
-    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(types::versions::deprecate(self.logs.default_ledger(), id, version))
-    }
-
-    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(types::versions::archive(self.logs.default_ledger(), id))
-    }
-
-    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(self.intake(producer).publish(event))
-    }
-
-    fn publish_batch<'a>(
-        &'a self,
-        events: Vec<NewEvent>,
-        atomicity: Atomicity,
-        producer: Option<&'a ProducerId>,
-    ) -> BoxFuture<'a, Result<BatchOutcome>> {
-        Box::pin(self.publish_submitted(events.into_iter().map(Ok).collect(), atomicity, producer))
-    }
-
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.reader().read(&read).await })
-    }
-
-    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.reader().wait(&read, timeout).await })
-    }
-
-    fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
-        Box::pin(async move { self.reader().read_log(&read).await })
-    }
-
-    fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>> {
-        Box::pin(async move { self.reader().wait_log(&read, timeout).await })
-    }
-
-    fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
-        Box::pin(async move { self.reader().event(id).await })
-    }
-
-    fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
-        Box::pin(async move { self.reader().aggregate(&read).await })
-    }
-
-    fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
-        Box::pin(async move { self.reader().read_aggregate(&read).await })
-    }
-
-    fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { self.consumers().create(consumer).await })
-    }
-
-    fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { self.consumers().get(id) })
-    }
-
-    fn consumers<'a>(
-        &'a self,
-        group: Option<&'a str>,
-        cursor: Option<&'a Cursor>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Page<Consumer>>> {
-        Box::pin(async move { self.consumers().list(group, cursor, limit) })
-    }
-
-    fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.consumers().delete(id).await })
-    }
-
-    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.consumers().read(consumer, offset, limit).await })
-    }
-
-    fn wait_as(
-        &self,
-        consumer: Uuid,
-        offset: Offset,
-        limit: usize,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<EventPage>> {
-        Box::pin(async move { self.consumers().wait(consumer, offset, limit, timeout).await })
-    }
-
-    fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
-        Box::pin(async move { self.consumers().commit(consumer, offset).await })
-    }
-
-    fn consumer_groups<'a>(
-        &'a self,
-        cursor: Option<&'a Cursor>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
-        Box::pin(async move { self.consumers().groups(cursor, limit) })
-    }
-
-    fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.consumers().group(name) })
-    }
-
-    fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.consumers().reset(name, reset).await })
-    }
-
-    fn put_projection<'a>(
-        &'a self,
-        name: &'a str,
-        projection: NewProjection,
-    ) -> BoxFuture<'a, Result<Registered<Projection>>> {
-        Box::pin(async move { self.projections().put(name, projection).await })
-    }
-
-    fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.projections().get(name).await })
-    }
-
-    fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>> {
-        Box::pin(async move { self.projections().list(cursor, limit).await })
-    }
-
-    fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.projections().delete(name).await })
-    }
-
-    fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.projections().checkpoint(name, to).await })
-    }
-
-    fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.projections().reset(name, offset).await })
-    }
-
-    fn wait_for_projection<'a>(
-        &'a self,
-        name: &'a str,
-        offset: Offset,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.projections().wait(name, offset, timeout).await })
-    }
 }

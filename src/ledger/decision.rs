@@ -5,7 +5,9 @@
 //! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
 //!   overlay is dropped.
 
+use super::claims::DecidedClaims;
 use super::entry::{Concern, Entry};
+use super::letters::DecidedLetters;
 use super::parts::Layers;
 use super::projections::DecidedProjections;
 use super::readers::Decided;
@@ -141,6 +143,18 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn projections(&self) -> DecidedProjections<'_> {
         self.overlay.layers.projections(&self.state.parts)
+    }
+
+    /// Claims and the policies of handlers.
+    #[must_use]
+    pub fn claims(&self) -> DecidedClaims<'_> {
+        self.overlay.layers.claims(&self.state.parts)
+    }
+
+    /// Dead letters.
+    #[must_use]
+    pub fn letters(&self) -> DecidedLetters<'_> {
+        self.overlay.layers.letters(&self.state.parts)
     }
 
     /// How far this decision has come.

@@ -1,0 +1,327 @@
+//! The contract's verbs, each handed to the room it belongs to.
+
+use super::Broker;
+use crate::{topics, types};
+use contract::{
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
+    ClaimOutcome, Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventBroker, EventPage, EventType,
+    EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary,
+    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Result,
+    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Version,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+impl EventBroker for Broker {
+    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
+        Box::pin(topics::register(&self.logs, topic))
+    }
+
+    fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
+        Box::pin(topics::change(&self.logs, topic, change))
+    }
+
+    fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
+        Box::pin(async { topics::get(&self.logs.default_ledger().registry(), id) })
+    }
+
+    fn topics<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Topic>>> {
+        Box::pin(async move {
+            self.reader().check_limit(limit)?;
+            Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
+        })
+    }
+
+    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
+        Box::pin(topics::segments(&self.logs, topic))
+    }
+
+    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
+        Box::pin(types::register(self.logs.default_ledger(), event_type))
+    }
+
+    fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(async { types::get(&self.logs.default_ledger().registry(), id) })
+    }
+
+    fn event_types<'a>(
+        &'a self,
+        pattern: Option<&'a GtsPattern>,
+        topic: Option<&'a TopicId>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<EventType>>> {
+        Box::pin(async move {
+            self.reader().check_limit(limit)?;
+            let goes_there = |event_type: &NewEventType| {
+                let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
+                topic.is_none() || topic == goes_to
+            };
+            Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
+        })
+    }
+
+    fn add_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: NewVersion,
+    ) -> BoxFuture<'a, Result<Registered<Version>>> {
+        Box::pin(types::versions::add(self.logs.default_ledger(), id, version))
+    }
+
+    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::finalise(self.logs.default_ledger(), id, version))
+    }
+
+    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
+        Box::pin(types::versions::deprecate(self.logs.default_ledger(), id, version))
+    }
+
+    fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
+        Box::pin(types::versions::archive(self.logs.default_ledger(), id))
+    }
+
+    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
+        Box::pin(self.intake(producer).publish(event))
+    }
+
+    fn publish_batch<'a>(
+        &'a self,
+        events: Vec<NewEvent>,
+        atomicity: Atomicity,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<BatchOutcome>> {
+        Box::pin(self.publish_submitted(events.into_iter().map(Ok).collect(), atomicity, producer))
+    }
+
+    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.reader().read(&read).await })
+    }
+
+    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.reader().wait(&read, timeout).await })
+    }
+
+    fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
+        Box::pin(async move { self.reader().read_log(&read).await })
+    }
+
+    fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>> {
+        Box::pin(async move { self.reader().wait_log(&read, timeout).await })
+    }
+
+    fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
+        Box::pin(async move { self.reader().event(id).await })
+    }
+
+    fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
+        Box::pin(async move { self.reader().aggregate(&read).await })
+    }
+
+    fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
+        Box::pin(async move { self.reader().read_aggregate(&read).await })
+    }
+
+    fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(async move { self.consumers().create(consumer).await })
+    }
+
+    fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
+        Box::pin(async move { self.consumers().get(id) })
+    }
+
+    fn consumers<'a>(
+        &'a self,
+        group: Option<&'a str>,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Consumer>>> {
+        Box::pin(async move { self.consumers().list(group, cursor, limit) })
+    }
+
+    fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.consumers().delete(id).await })
+    }
+
+    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.consumers().read(consumer, offset, limit).await })
+    }
+
+    fn wait_as(
+        &self,
+        consumer: Uuid,
+        offset: Offset,
+        limit: usize,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<EventPage>> {
+        Box::pin(async move { self.consumers().wait(consumer, offset, limit, timeout).await })
+    }
+
+    fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
+        Box::pin(async move { self.consumers().commit(consumer, offset).await })
+    }
+
+    fn consumer_groups<'a>(
+        &'a self,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
+        Box::pin(async move { self.consumers().groups(cursor, limit) })
+    }
+
+    fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(async move { self.consumers().group(name) })
+    }
+
+    fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
+        Box::pin(async move { self.consumers().reset(name, reset).await })
+    }
+
+    fn put_projection<'a>(
+        &'a self,
+        name: &'a str,
+        projection: NewProjection,
+    ) -> BoxFuture<'a, Result<Registered<Projection>>> {
+        Box::pin(async move { self.projections().put(name, projection).await })
+    }
+
+    fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().get(name).await })
+    }
+
+    fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>> {
+        Box::pin(async move { self.projections().list(cursor, limit).await })
+    }
+
+    fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.projections().delete(name).await })
+    }
+
+    fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().checkpoint(name, to).await })
+    }
+
+    fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().reset(name, offset).await })
+    }
+
+    fn wait_for_projection<'a>(
+        &'a self,
+        name: &'a str,
+        offset: Offset,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Projection>> {
+        Box::pin(async move { self.projections().wait(name, offset, timeout).await })
+    }
+
+    fn claim<'a>(&'a self, claim: NewClaim, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<ClaimOutcome>> {
+        Box::pin(async move { self.claims(producer).claim(claim).await })
+    }
+
+    fn claim_batch<'a>(
+        &'a self,
+        claims: Vec<NewClaim>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>> {
+        Box::pin(async move { self.claims(producer).claim_batch(claims).await })
+    }
+
+    fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.claims(None).heartbeat(claim, token).await })
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        claim: &'a str,
+        completion: Completion,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.claims(producer).complete(claim, completion).await })
+    }
+
+    fn complete_claims<'a>(
+        &'a self,
+        completions: Vec<ClaimCompletion>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>> {
+        Box::pin(async move { self.claims(producer).complete_batch(completions).await })
+    }
+
+    fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.claims(None).fail(claim, failure).await })
+    }
+
+    fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.claims(None).get(claim).await })
+    }
+
+    fn open_claims<'a>(
+        &'a self,
+        handler: &'a str,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Claim>>> {
+        Box::pin(async move { self.claims(None).list(handler, cursor, limit) })
+    }
+
+    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>> {
+        Box::pin(async move { self.claims(None).put_handler(name, handler).await })
+    }
+
+    fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {
+        Box::pin(async move { self.claims(None).handler(name) })
+    }
+
+    fn handlers<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Handler>>> {
+        Box::pin(async move { self.claims(None).handlers(cursor, limit) })
+    }
+
+    fn dead_letters<'a>(
+        &'a self,
+        filter: &'a LetterFilter,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<DeadLetter>>> {
+        Box::pin(async move { self.letters(None).list(filter, cursor, limit).await })
+    }
+
+    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<LetterSummary>> {
+        Box::pin(async move { Ok(self.letters(None).summary()) })
+    }
+
+    fn dead_letter(&self, id: Uuid) -> BoxFuture<'_, Result<DeadLetter>> {
+        Box::pin(async move { self.letters(None).get(id).await })
+    }
+
+    fn redrive<'a>(
+        &'a self,
+        id: Uuid,
+        redrive: Redrive,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<DeadLetter>> {
+        Box::pin(async move { self.letters(by).redrive(id, &redrive).await })
+    }
+
+    fn discard<'a>(
+        &'a self,
+        id: Uuid,
+        reason: String,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<DeadLetter>> {
+        Box::pin(async move { self.letters(by).discard(id, reason).await })
+    }
+
+    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.letters(by).redrive_all(order).await })
+    }
+
+    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.letters(by).discard_all(order).await })
+    }
+}
