@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 7] = [
     &["clock"],
     &["ledger"],
     &["logs"],
-    &["config", "filters", "topics", "types", "events", "consumers", "projections"],
+    &["config", "filters", "topics", "types", "events", "consumers", "projections", "claims", "dead_letters"],
     &["broker"],
     &["rest", "cli"],
     &["lib", "main"],
