@@ -1,5 +1,6 @@
 //! Dead letters: work given up, kept for a person to redrive or discard.
 
+use crate::object::object;
 use crate::{Attempt, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -116,7 +117,7 @@ pub struct Redrive {
 
 /// What is to be different when a dead letter is tried again: a new event takes the place of the old one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct RedriveOverride {
     /// The new event's payload; the old one's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +126,8 @@ pub struct RedriveOverride {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub new_event_id: bool,
 }
+
+object!(RedriveOverride);
 
 /// The order to redrive or discard many dead letters at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -76,7 +76,8 @@ impl World {
                 format!("by {} because {} at {}", it.by, it.reason.unwrap_or_default(), self.from_now(it.at))
             }),
             "summary" => self.broker().dead_letter_summary().await.map(|summary| {
-                let rows = summary.items.iter().map(|it| format!("{} {} {}", it.name, short(&it.original_topic), it.count));
+                let rows =
+                    summary.items.iter().map(|it| format!("{} {} {}", it.name, short(&it.original_topic), it.count));
                 format!("{}: {}", summary.count, rows.collect::<Vec<_>>().join(" | "))
             }),
             "redrive" => self.redrive(words, rest).await,
@@ -223,7 +224,8 @@ impl World {
     /// The last letter of a handler about an event.
     async fn letter(&self, words: &Words<'_>) -> Result<DeadLetter> {
         let (topic, sequence) = words.plain[1].split_once('/').unwrap();
-        let filter = LetterFilter { name: Some(words.plain[0].to_owned()), resolved_too: true, ..LetterFilter::default() };
+        let filter =
+            LetterFilter { name: Some(words.plain[0].to_owned()), resolved_too: true, ..LetterFilter::default() };
         let page = self.broker().dead_letters(&filter, None, 100).await?;
         let is_it = |it: &&DeadLetter| short(&it.original_topic) == topic && it.sequence.to_string() == sequence;
         let letter = page.items.iter().rfind(is_it).unwrap_or_else(|| panic!("no letter {:?}", words.plain));
