@@ -7,9 +7,11 @@ mod writes;
 pub use open_error::OpenError;
 pub(crate) use writes::Writes;
 
+use crate::claims::Claims;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
+use crate::dead_letters::DeadLetters;
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
@@ -226,6 +228,16 @@ impl Broker {
     pub(crate) fn projections(&self) -> Projections<'_> {
         let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
         Projections { logs, policy, reader: self.reader(), clock }
+    }
+
+    fn claims<'a>(&'a self, producer: Option<&'a ProducerId>) -> Claims<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        Claims { logs, policy, reader: self.reader(), clock, producer }
+    }
+
+    fn letters<'a>(&'a self, by: Option<&'a ProducerId>) -> DeadLetters<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        DeadLetters { logs, policy, reader: self.reader(), clock, by }
     }
 
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {

@@ -1,10 +1,12 @@
 //! The broker as a Rust program sees it, in process or over HTTP.
 
 use crate::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Consumer, ConsumerGroup, Cursor, EventPage,
-    EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, LogPage, LogRead, NewCheckpoint, NewConsumer, NewEvent,
-    NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read,
-    Registered, Result, SchemaVersion, Segments, StoredEvent, Topic, TopicChange, TopicId, Version,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome,
+    Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure, GroupReset,
+    GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LogPage, LogRead, NewCheckpoint,
+    NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page,
+    ProducerId, Projection, Published, Read, Redrive, Registered, Result, SchemaVersion, Segments, StoredEvent, Token,
+    Topic, TopicChange, TopicId, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -144,4 +146,73 @@ pub trait EventBroker: Send + Sync {
         offset: Offset,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Projection>>;
+
+    /// Claims an event for a handler, or says why not. `producer` owns the claim where it names no owner.
+    fn claim<'a>(&'a self, claim: NewClaim, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<ClaimOutcome>>;
+    /// The same for several, in one decision per log; one answer each. `Err` means that none was looked at.
+    fn claim_batch<'a>(
+        &'a self,
+        claims: Vec<NewClaim>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>>;
+    /// Begins a claim's lease anew.
+    fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>>;
+    /// Ends a claim: done. What the work has produced and the group's offset are stored with it, or nothing is. Said
+    /// again with the same token it does nothing twice.
+    fn complete_claim<'a>(
+        &'a self,
+        claim: &'a str,
+        completion: Completion,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Claim>>;
+    /// The same for several, in one decision per log; one answer each, each by itself whole or not at all.
+    fn complete_claims<'a>(
+        &'a self,
+        completions: Vec<ClaimCompletion>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>>;
+    /// Ends a claim: failed. The event may be claimed again after a while, or is a dead letter.
+    fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>>;
+    /// One claim that is not finished.
+    fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>>;
+    /// Claims of a handler that are not finished, by topic and sequence, the page at `cursor`.
+    fn open_claims<'a>(
+        &'a self,
+        handler: &'a str,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Claim>>>;
+
+    /// Says how a handler's work is to be tried. It takes the place of what was said before.
+    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>>;
+    /// One handler: it was put, or has claimed something.
+    fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>>;
+    /// Handlers in order of their names, the page at `cursor`.
+    fn handlers<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Handler>>>;
+
+    /// Dead letters in the order they were given up, the page at `cursor`.
+    fn dead_letters<'a>(
+        &'a self,
+        filter: &'a LetterFilter,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<DeadLetter>>>;
+    /// How many are open, and whose they are.
+    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<LetterSummary>>;
+    /// One dead letter.
+    fn dead_letter(&self, id: Uuid) -> BoxFuture<'_, Result<DeadLetter>>;
+    /// Lets a dead letter's event be worked on again, or publishes a corrected one in its place.
+    fn redrive<'a>(
+        &'a self,
+        id: Uuid,
+        redrive: Redrive,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<DeadLetter>>;
+    /// Decides that a dead letter's event need not be worked on.
+    fn discard<'a>(&'a self, id: Uuid, reason: String, by: Option<&'a ProducerId>)
+    -> BoxFuture<'a, Result<DeadLetter>>;
+    /// Redrives every open dead letter that is meant; answers how many.
+    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>>;
+    /// Discards every open dead letter that is meant; answers how many.
+    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>>;
 }

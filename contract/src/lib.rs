@@ -9,12 +9,15 @@
 //! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
 
 mod broker;
+mod claim;
 mod consumer;
+mod dead_letter;
 mod duration;
 mod error;
 mod event;
 mod event_type;
 mod gts;
+mod handler;
 mod json;
 pub mod limits;
 mod numbers;
@@ -26,7 +29,15 @@ mod topic;
 mod version;
 
 pub use broker::{BoxFuture, EventBroker};
+pub use claim::{
+    Attempt, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, ClaimStatus, Completion,
+    Failure, NewClaim,
+};
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
+pub use dead_letter::{
+    DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, Redrive,
+    RedriveOverride, Resolution,
+};
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
 pub use event::{
@@ -34,8 +45,9 @@ pub use event::{
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
+pub use handler::{Handler, HandlerTopic, NewHandler};
 pub use json::{StrictJson, digest_form, parse_strict};
-pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence};
+pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence, Token};
 pub use projection::{Lag, NewCheckpoint, NewProjection, Projection};
 pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,

@@ -5,7 +5,7 @@ pub const ID_BYTES_MAX: usize = 512;
 /// Longest `subject` and `source`, in bytes.
 pub const SUBJECT_BYTES_MAX: usize = 1024;
 /// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id, producer id,
-/// `consumerGroup` and the name of a projection, in bytes.
+/// `consumerGroup`, the name of a projection or a handler, the owner of a claim and the class of a failure, in bytes.
 pub const LABEL_BYTES_MAX: usize = 512;
 /// Most pairs in `context`.
 pub const CONTEXT_PAIRS_MAX: usize = 64;
@@ -85,3 +85,33 @@ pub const PROJECTIONS_MAX: usize = 10_000;
 pub const WAIT_FOR_MAX: usize = 16;
 /// Most offsets of groups in one log, one per group and topic.
 pub const GROUP_OFFSETS_MAX: usize = 100_000;
+/// A claim holds this long without a heartbeat unless its handler or itself says otherwise, in seconds.
+pub const LEASE_SECONDS_DEFAULT: u64 = 900;
+/// The longest a claim may hold without a heartbeat, in seconds.
+pub const LEASE_SECONDS_MAX: i64 = 86_400;
+/// How often a worker should send a heartbeat, in seconds.
+pub const HEARTBEAT_SECONDS_DEFAULT: u64 = 30;
+/// After this many failed attempts an event is a dead letter, unless the handler says otherwise.
+pub const ATTEMPTS_DEFAULT: u32 = 5;
+/// The most attempts a handler may ask for.
+pub const ATTEMPTS_MAX: u32 = 100;
+/// Failed attempts of one event that are remembered, the last ones.
+pub const ATTEMPTS_KEPT: usize = 20;
+/// The wait after a first failure unless the handler says otherwise, in seconds.
+pub const BACKOFF_SECONDS_DEFAULT: u64 = 1;
+/// Doubled or not, no wait for the next attempt is longer, in seconds.
+pub const BACKOFF_SECONDS_MAX: i64 = 3600;
+/// A failure's message is cut off behind so many bytes.
+pub const FAILURE_MESSAGE_BYTES_MAX: usize = 4096;
+/// Most claims, or completions, in one request.
+pub const CLAIMS_BATCH_MAX: usize = 100;
+/// Most handlers in one log, known or only claiming.
+pub const HANDLERS_MAX: usize = 10_000;
+/// Most claims in one log that are not finished, dead letters among them.
+pub const OPEN_CLAIMS_MAX: usize = 1_000_000;
+/// Finishing tokens remembered per handler and topic, of events that were claimed more than once.
+pub const FINISHING_TOKENS_KEPT: usize = 10_000;
+/// Dead letters remembered per log after somebody dealt with them, the last ones.
+pub const RESOLVED_LETTERS_KEPT: usize = 10_000;
+/// Longest reason for redriving or discarding, in bytes.
+pub const REASON_BYTES_MAX: usize = 2048;

@@ -57,6 +57,11 @@ number! {
     Generation
 }
 
+number! {
+    /// What fences a claim: grows with every claim, over all events of a log.
+    Token
+}
+
 impl From<Sequence> for Offset {
     fn from(sequence: Sequence) -> Self {
         Self(sequence.0)

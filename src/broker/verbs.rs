@@ -7,11 +7,12 @@ use super::Broker;
 use crate::ledger::Keep;
 use crate::{topics, types};
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Consumer, ConsumerGroup, Cursor,
-    EventBroker, EventPage, EventType, EventTypeId, GroupReset, GroupTopic, GtsPattern, Kind, LogPage, LogRead,
-    NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId,
-    Projection, Published, Read, Registered, Result, SchemaVersion, Segments, StoredEvent, Topic, TopicChange, TopicId,
-    Version,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
+    ClaimOutcome, Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventBroker, EventPage, EventType,
+    EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, Kind, LetterFilter, LetterOrder, LetterSummary,
+    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Result,
+    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Version,
 };
 use std::time::Duration;
 use uuid::Uuid;
@@ -251,5 +252,122 @@ impl EventBroker for Broker {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Projection>> {
         Box::pin(self.afresh(move || async move { self.projections().wait(name, offset, timeout).await }))
+    }
+
+    fn claim<'a>(&'a self, claim: NewClaim, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<ClaimOutcome>> {
+        Box::pin(async move {
+            let claim = &claim;
+            self.afresh(|| async move { self.claims(producer).claim(claim.clone()).await }).await
+        })
+    }
+
+    fn claim_batch<'a>(
+        &'a self,
+        claims: Vec<NewClaim>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>> {
+        Box::pin(async move { self.claims(producer).claim_batch(claims).await })
+    }
+
+    fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(self.afresh(move || async move { self.claims(None).heartbeat(claim, token).await }))
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        claim: &'a str,
+        completion: Completion,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move {
+            let completion = &completion;
+            self.afresh(|| async move { self.claims(producer).complete(claim, completion.clone()).await }).await
+        })
+    }
+
+    fn complete_claims<'a>(
+        &'a self,
+        completions: Vec<ClaimCompletion>,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>> {
+        Box::pin(async move { self.claims(producer).complete_batch(completions).await })
+    }
+
+    fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move {
+            let failure = &failure;
+            self.afresh(|| async move { self.claims(None).fail(claim, failure.clone()).await }).await
+        })
+    }
+
+    fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(self.afresh(move || async move { self.claims(None).get(claim).await }))
+    }
+
+    fn open_claims<'a>(
+        &'a self,
+        handler: &'a str,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<Claim>>> {
+        Box::pin(async move { self.claims(None).list(handler, cursor, limit) })
+    }
+
+    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>> {
+        Box::pin(async move { self.claims(None).put_handler(name, handler).await })
+    }
+
+    fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {
+        Box::pin(self.afresh(move || async move { self.claims(None).handler(name) }))
+    }
+
+    fn handlers<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Handler>>> {
+        Box::pin(async move { self.claims(None).handlers(cursor, limit) })
+    }
+
+    fn dead_letters<'a>(
+        &'a self,
+        filter: &'a LetterFilter,
+        cursor: Option<&'a Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Page<DeadLetter>>> {
+        Box::pin(async move { self.letters(None).list(filter, cursor, limit).await })
+    }
+
+    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<LetterSummary>> {
+        Box::pin(async move { Ok(self.letters(None).summary()) })
+    }
+
+    fn dead_letter(&self, id: Uuid) -> BoxFuture<'_, Result<DeadLetter>> {
+        Box::pin(self.afresh(move || async move { self.letters(None).get(id).await }))
+    }
+
+    fn redrive<'a>(
+        &'a self,
+        id: Uuid,
+        redrive: Redrive,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<DeadLetter>> {
+        Box::pin(async move {
+            let redrive = &redrive;
+            self.afresh(|| async move { self.letters(by).redrive(id, redrive).await }).await
+        })
+    }
+
+    fn discard<'a>(
+        &'a self,
+        id: Uuid,
+        reason: String,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<DeadLetter>> {
+        Box::pin(async move { self.letters(by).discard(id, reason).await })
+    }
+
+    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.letters(by).redrive_all(order).await })
+    }
+
+    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.letters(by).discard_all(order).await })
     }
 }

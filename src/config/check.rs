@@ -77,6 +77,10 @@ pub(super) fn follow(config: &mut Config, sources: &Sources) {
     if sources.is_default("consumer.default_limit") {
         consumer.default_limit = consumer.default_limit.min(consumer.max_limit);
     }
+    let claims = &mut config.claims;
+    if sources.is_default("claims.heartbeat_secs") {
+        claims.heartbeat_secs = claims.heartbeat_secs.min((claims.lease_secs / 3).max(1));
+    }
 }
 
 /// What is wrong with the values that are in force together: the key to blame, and why.
@@ -85,7 +89,7 @@ pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)
     let mut refuse = |key: &str, detail: String| wrong.push((key.to_owned(), detail));
     let above =
         |what: u64, key: &str, max: u64| format!("is {what}, above `{key}`, which is {max} ({})", sources.of(key));
-    let Config { polling, consumer, server, batch, .. } = config;
+    let Config { polling, consumer, claims, server, batch, .. } = config;
     if polling.default_timeout_secs > polling.max_timeout_secs {
         let detail = above(polling.default_timeout_secs, "polling.max_timeout_secs", polling.max_timeout_secs);
         refuse("polling.default_timeout_secs", detail);
@@ -93,6 +97,11 @@ pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)
     if consumer.default_limit > consumer.max_limit {
         let detail = above(consumer.default_limit as u64, "consumer.max_limit", consumer.max_limit as u64);
         refuse("consumer.default_limit", detail);
+    }
+    // A lease of one second leaves no room for a shorter heartbeat in whole seconds.
+    if claims.heartbeat_secs >= claims.lease_secs.max(2) {
+        let detail = above(claims.heartbeat_secs, "claims.lease_secs", claims.lease_secs).replace("above", "not below");
+        refuse("claims.heartbeat_secs", detail);
     }
     if batch.max_payload_bytes > server.max_inflight_bytes {
         let max = server.max_inflight_bytes as u64;

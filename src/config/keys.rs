@@ -78,6 +78,33 @@ pub const KEYS: &[Key] = &[
         "How long a consumer lives without polling, unless it says otherwise.",
     ),
     key(
+        "claims.lease_secs",
+        number("seconds", 1, 86_400),
+        "How long a claim holds without a heartbeat, unless its handler or itself says otherwise.",
+    ),
+    key(
+        "claims.heartbeat_secs",
+        number("seconds", 1, 86_399),
+        "How often workers are told to send a heartbeat; shorter than the lease. Left alone, it follows \
+         `claims.lease_secs` down to a third of it.",
+    ),
+    key(
+        "claims.max_attempts",
+        number("attempts", 1, 100),
+        "After this many failed attempts an event is a dead letter, unless its handler says otherwise.",
+    ),
+    key(
+        "claims.backoff_secs",
+        number("seconds", 0, 3600),
+        "The wait after a first failure; it doubles with every further one, up to an hour.",
+    ),
+    key(
+        "claims.order",
+        Expects::Word(&["latest", "gapless"]),
+        "What order the events of one aggregate keep: an event behind which another one is finished is stale, or \
+         an event waits for the one before it.",
+    ),
+    key(
         "server.listen",
         Expects::Text("an address and a port"),
         "Where the server listens, as `127.0.0.1:8087` or `[::1]:8087`. Port 0 takes a free one.",

@@ -17,8 +17,8 @@ mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use sections::{
-    Batch, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Idempotency, Logging, Maintenance, Polling, Route, Server,
-    Storage, Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Idempotency, Logging, Maintenance, Polling, Route,
+    Server, Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 
@@ -38,6 +38,8 @@ pub struct Config {
     pub polling: Polling,
     /// How readers are served.
     pub consumer: Consumer,
+    /// How work on events is tried.
+    pub claims: Claims,
     /// The HTTP server.
     pub server: Server,
     /// What the program says of itself.
@@ -76,6 +78,7 @@ impl Default for Config {
             batch: Batch::default(),
             polling: Polling::default(),
             consumer: Consumer::default(),
+            claims: Claims::default(),
             server: Server::default(),
             logging: Logging::default(),
             types: Types::default(),

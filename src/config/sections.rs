@@ -3,7 +3,7 @@
 //! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
 //! - Units stand at the end of a name, as seed 000 spells them.
 
-use contract::{GtsPattern, Profile, TopicId, limits};
+use contract::{ClaimOrder, GtsPattern, Profile, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -180,6 +180,34 @@ impl Default for Consumer {
             default_limit: limits::READ_EVENTS_MAX,
             max_limit: limits::READ_EVENTS_MAX,
             session_timeout_secs: limits::SESSION_SECONDS_DEFAULT,
+        }
+    }
+}
+
+/// How work on events is tried, where neither the claim nor its handler says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Claims {
+    /// How long a claim holds without a heartbeat, in seconds.
+    pub lease_secs: u64,
+    /// How often a worker is told to send a heartbeat, in seconds.
+    pub heartbeat_secs: u64,
+    /// After this many failed attempts an event is a dead letter.
+    pub max_attempts: u32,
+    /// The wait after a first failure, in seconds; it doubles with every further one.
+    pub backoff_secs: u64,
+    /// What order the events of one aggregate keep.
+    pub order: ClaimOrder,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            lease_secs: limits::LEASE_SECONDS_DEFAULT,
+            heartbeat_secs: limits::HEARTBEAT_SECONDS_DEFAULT,
+            max_attempts: limits::ATTEMPTS_DEFAULT,
+            backoff_secs: limits::BACKOFF_SECONDS_DEFAULT,
+            order: ClaimOrder::Latest,
         }
     }
 }

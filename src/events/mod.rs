@@ -5,6 +5,7 @@
 //!   check comes first, so a retry gets its first answer.
 //! - Reading never waits for the writer: it goes to the log, up to the tail the ledger shows ([`read`]).
 
+mod bundle;
 mod fingerprint;
 mod prepare;
 mod publish;
@@ -12,7 +13,8 @@ mod read;
 mod spread;
 mod text;
 
+pub(crate) use bundle::{Bundle, Bundled};
 pub(crate) use fingerprint::Parts;
 pub(crate) use prepare::{Policy, destination};
 pub(crate) use publish::Intake;
-pub(crate) use read::Reader;
+pub(crate) use read::{Reader, stored_at};

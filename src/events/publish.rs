@@ -93,7 +93,7 @@ impl Intake<'_> {
             .with_retry_after(1))
     }
 
-    fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
+    pub(super) fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
         let registry = self.logs.default_ledger().registry();
         let now = self.clock.now();
         let scope = (self.policy, self.logs);
@@ -109,7 +109,7 @@ fn refusal(item: Result<Prepared, Refused>) -> Result<Published> {
     Err(item.err().map_or_else(aborted, |refused| refused.error))
 }
 
-fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
+pub(super) fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
     let config = &policy.config;
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
@@ -171,7 +171,7 @@ enum Decided {
 }
 
 /// What the decision came to for one event.
-enum Stored {
+pub(super) enum Stored {
     New { record: Record, deprecated: bool },
     Before { position: Position, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
 }
@@ -180,7 +180,7 @@ impl Command for Request {
     type Answer = Decided;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Decided> {
-        if !self.is_fresh(decision) {
+        if !are_fresh(self.items.iter().flatten(), self.knows_types, decision) {
             return Ok(Decided::Stale);
         }
         let mark = decision.mark();
@@ -206,16 +206,6 @@ impl Command for Request {
 impl Request {
     fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
         Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default, seen: None }
-    }
-
-    /// Whether everything it was prepared against is still so.
-    fn is_fresh(&self, decision: &Decision<'_>) -> bool {
-        let registry = decision.registry();
-        self.items.iter().flatten().all(|item| {
-            let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
-            let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
-            topic == Some(item.topic.defined_at) && (!self.knows_types || event_type == item.type_defined_at)
-        })
     }
 
     fn decide_unit(&self, unit: &[usize], decision: &mut Decision<'_>, answers: &mut [Option<Result<Stored>>]) {
@@ -310,8 +300,22 @@ impl Stored {
     }
 }
 
+/// Whether everything that events were prepared against is still so.
+pub(super) fn are_fresh<'a>(
+    mut items: impl Iterator<Item = &'a Prepared>,
+    knows_types: bool,
+    decision: &Decision<'_>,
+) -> bool {
+    let registry = decision.registry();
+    items.all(|item| {
+        let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
+        let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
+        topic == Some(item.topic.defined_at) && (!knows_types || event_type == item.type_defined_at)
+    })
+}
+
 /// Idempotency first, then what its type says today, then the event's own sequence, then the aggregate's; then it is stored.
-fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> {
+pub(super) fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> {
     if let Some(stored) = repeats(item, decision)? {
         return Ok(stored);
     }

@@ -9,7 +9,7 @@ use super::fingerprint;
 use super::publish::stored_event;
 use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
-use crate::logs::{Located, Logs, Side};
+use crate::logs::{Located, Logs, Place, Side};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, LogPage, LogRead, Offset, Read,
     Result, Sequence, StoredEvent, TopicId, limits,
@@ -136,14 +136,20 @@ impl Reader<'_> {
 
     /// The event first stored under this id.
     pub(crate) async fn event(&self, id: Uuid) -> Result<StoredEvent> {
-        let default = self.logs.default_ledger();
+        let (place, header) = self.locate(id).await?;
+        let event = stored_at(self.logs.ledger(&place), header.topic, header.sequence).await?;
+        event.ok_or_else(|| Error::not_found("event"))
+    }
+
+    /// Where the event first stored under this id is.
+    pub(crate) async fn locate(&self, id: Uuid) -> Result<(Place, Header)> {
         let mut missing = Error::not_found("event");
-        if let Some(header) = find_id(default, id).await? {
-            return at(default, header.topic, header.sequence).await?.ok_or(missing);
+        if let Some(header) = find_id(self.logs.default_ledger(), id).await? {
+            return Ok((Place::Default, header));
         }
         for side in self.logs.sides() {
-            match self.event_in(&side, id).await {
-                Ok(Some(event)) => return Ok(event),
+            match self.locate_in(&side, id).await {
+                Ok(Some(header)) => return Ok((Place::Side(side), header)),
                 Ok(None) => (),
                 // It may be there, or in the next log.
                 Err(error) => missing = error,
@@ -153,15 +159,13 @@ impl Reader<'_> {
     }
 
     /// An event of a side log; not of topics this broker does not know, which a folder from elsewhere may hold.
-    async fn event_in(&self, side: &Side, id: Uuid) -> Result<Option<StoredEvent>> {
+    async fn locate_in(&self, side: &Side, id: Uuid) -> Result<Option<Header>> {
         let Some(header) = find_id(&side.ledger, id).await? else { return Ok(None) };
         let registry = side.ledger.registry();
         let topic = registry.topic_numbered(header.topic).map(|topic| &topic.topic.definition.id);
         let known = self.logs.default_ledger().registry();
-        match topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.home) {
-            true => at(&side.ledger, header.topic, header.sequence).await,
-            false => Ok(None),
-        }
+        let is_ours = topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.home);
+        Ok(is_ours.then_some(header))
     }
 
     /// Where an aggregate stands.
@@ -169,7 +173,7 @@ impl Reader<'_> {
         let found = self.logs.find(&read.topic)?;
         let ledger = self.logs.ledger(&found.place);
         let head = head(ledger, key_of(&found.topic, read)).await?.ok_or_else(|| Error::not_found("aggregate"))?;
-        let last_event = at(ledger, found.topic.number, head.sequence).await?;
+        let last_event = stored_at(ledger, found.topic.number, head.sequence).await?;
         Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
     }
 
@@ -238,8 +242,8 @@ async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<Header>> {
 }
 
 /// The event at one place; `None` once retention has removed it.
-async fn at(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
-    let range = Range::Topic(topic, Sequence(sequence.0 - 1));
+pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
+    let range = Range::Topic(topic, Sequence(sequence.0.saturating_sub(1)));
     match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
         Ok(page) => Ok(page.into_iter().next().map(stored_event)),
         Err(LogError::Trimmed(_)) => Ok(None),

@@ -6,7 +6,9 @@
 //!   overlay is dropped.
 
 use super::answer;
+use super::claims::DecidedClaims;
 use super::entry::{Concern, Entry};
+use super::letters::DecidedLetters;
 use super::parts::Layers;
 use super::projections::DecidedProjections;
 use super::readers::Decided;
@@ -150,6 +152,18 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn projections(&self) -> DecidedProjections<'_> {
         self.overlay.layers.projections(&self.state.parts)
+    }
+
+    /// Claims and the policies of handlers.
+    #[must_use]
+    pub fn claims(&self) -> DecidedClaims<'_> {
+        self.overlay.layers.claims(&self.state.parts)
+    }
+
+    /// Dead letters.
+    #[must_use]
+    pub fn letters(&self) -> DecidedLetters<'_> {
+        self.overlay.layers.letters(&self.state.parts)
     }
 
     /// How far this decision has come.

@@ -5,9 +5,12 @@
 
 use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
+use super::claims::ClaimKey;
 use super::home::Placed;
+use super::letters::Letter;
 use contract::{
-    Consumer, EventType, EventTypeId, Generation, NewProjection, Offset, Sequence, Topic, TopicId, Version,
+    ClaimError, Consumer, EventType, EventTypeId, Generation, NewHandler, NewProjection, Offset, Sequence, Token,
+    Topic, TopicId, Version,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -144,6 +147,77 @@ pub enum Entry {
         /// The answer.
         answer: KeptAnswer,
     },
+    /// A handler's work is to be tried so from here on.
+    HandlerPut {
+        /// Its name.
+        name: String,
+        /// What somebody said; the rest is the configuration's.
+        definition: NewHandler,
+    },
+    /// An event was claimed: for the first time, again, or over the head of somebody who fell silent. The position of
+    /// this entry is the token.
+    ClaimTaken {
+        /// Which event, by which handler.
+        claim: ClaimKey,
+        /// The event's id.
+        event: Uuid,
+        /// Who does the work.
+        owner: String,
+        /// How long it holds without a heartbeat, in milliseconds.
+        lease_millis: i64,
+        /// Which attempt it is.
+        attempt: u32,
+    },
+    /// A claim's lease began anew at the time of this record.
+    ClaimExtended {
+        /// Which one.
+        claim: ClaimKey,
+    },
+    /// The work is done, once and for all.
+    ClaimDone {
+        /// Which claim.
+        claim: ClaimKey,
+        /// By whom.
+        token: Token,
+    },
+    /// An attempt failed.
+    ClaimFailed {
+        /// Which claim.
+        claim: ClaimKey,
+        /// Why.
+        error: ClaimError,
+        /// When the next one may begin, in milliseconds; none: it is given up, and the next entry says so.
+        retry_at: Option<i64>,
+    },
+    /// Work was given up.
+    DeadLettered {
+        /// What, why, and what was tried.
+        letter: Box<Letter>,
+    },
+    /// Somebody wants work that was given up tried again.
+    Redriven {
+        /// Which letter.
+        letter: Uuid,
+        /// The claim it was.
+        claim: Option<ClaimKey>,
+        /// Who.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+        /// The event that takes the place of the old one, which needs no more work then.
+        new_event: Option<Uuid>,
+    },
+    /// Somebody decided that work that was given up need not be done.
+    Discarded {
+        /// Which letter.
+        letter: Uuid,
+        /// The claim it was.
+        claim: Option<ClaimKey>,
+        /// Who.
+        by: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Which part of the state a fact changes.
@@ -180,7 +254,15 @@ impl Entry {
             | Self::ProjectionPut { .. }
             | Self::ProjectionDeleted { .. }
             | Self::CheckpointMoved { .. }
-            | Self::ProjectionReset { .. } => Concern::Parts,
+            | Self::ProjectionReset { .. }
+            | Self::HandlerPut { .. }
+            | Self::ClaimTaken { .. }
+            | Self::ClaimExtended { .. }
+            | Self::ClaimDone { .. }
+            | Self::ClaimFailed { .. }
+            | Self::DeadLettered { .. }
+            | Self::Redriven { .. }
+            | Self::Discarded { .. } => Concern::Parts,
             Self::AnswerKept { .. } => Concern::Keys,
         }
     }
@@ -191,6 +273,7 @@ mod tests {
     use super::super::answer::Piece;
     use super::super::home::Home;
     use super::*;
+    use contract::{Attempt, ClaimOrder, LetterSource};
     use contract::{
         Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus,
     };
@@ -254,7 +337,10 @@ mod tests {
             Entry::CheckpointMoved { name: name(), offset },
             Entry::ProjectionReset { name: name(), offset, generation: Generation(2) },
             Entry::AnswerKept { key: u128::MAX - 1, digest: u64::MAX, answer: kept() },
-        ] {
+        ]
+        .into_iter()
+        .chain(about_claims(created_at))
+        {
             let text = serde_json::to_vec(&entry).unwrap();
             assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);
         }
@@ -263,5 +349,54 @@ mod tests {
     fn kept() -> KeptAnswer {
         let body = vec![Piece::Text("{\"event\":".to_owned()), Piece::Event(Position(7)), Piece::Text("}".to_owned())];
         KeptAnswer { status: 201, headers: vec![("location".to_owned(), "/v1/events/7".to_owned())], body }
+    }
+
+    fn about_claims(at: Timestamp) -> Vec<Entry> {
+        let claim = ClaimKey { handler: "billing".to_owned(), topic: 3, sequence: Sequence(9) };
+        let (event, letter, error) = (Uuid::from_u128(1), Uuid::from_u128(2), ClaimError::new("Timeout", "too slow"));
+        let owner = "w1".to_owned();
+        let attempt = Attempt {
+            number: 1,
+            token: Token(7),
+            owner: owner.clone(),
+            started_at: at,
+            failed_at: at,
+            error: error.clone(),
+        };
+        let dead = Letter {
+            id: letter,
+            source: LetterSource::Handler,
+            name: claim.handler.clone(),
+            topic: "gts.hx.core.events.topic.v1~".parse().unwrap(),
+            number: 3,
+            sequence: claim.sequence,
+            event,
+            error: error.clone(),
+            attempts: vec![attempt],
+            superseded: true,
+        };
+        let definition = NewHandler {
+            lease: Some("PT30S".parse().unwrap()),
+            max_attempts: Some(3),
+            backoff: Some("PT2S".parse().unwrap()),
+            order: Some(ClaimOrder::Gapless),
+        };
+        let (by, reason) = ("ops".to_owned(), "because".to_owned());
+        vec![
+            Entry::HandlerPut { name: "billing".to_owned(), definition },
+            Entry::ClaimTaken { claim: claim.clone(), event, owner, lease_millis: 30_000, attempt: 2 },
+            Entry::ClaimExtended { claim: claim.clone() },
+            Entry::ClaimDone { claim: claim.clone(), token: Token(7) },
+            Entry::ClaimFailed { claim: claim.clone(), error, retry_at: Some(1) },
+            Entry::DeadLettered { letter: Box::new(dead) },
+            Entry::Redriven {
+                letter,
+                claim: Some(claim.clone()),
+                by: by.clone(),
+                reason: None,
+                new_event: Some(event),
+            },
+            Entry::Discarded { letter, claim: Some(claim), by, reason },
+        ]
     }
 }

@@ -11,12 +11,15 @@ mod appender;
 mod away;
 mod carried;
 mod checkpoint;
+mod claims;
 mod command;
 mod decision;
 mod entry;
+mod finished;
 mod fold;
 mod home;
 mod layer;
+mod letters;
 mod parts;
 mod projections;
 mod readers;
@@ -29,10 +32,12 @@ mod writer;
 
 pub use answer::{Keep, KeptAnswer, Piece, Ticket};
 pub use carried::Carried;
+pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Standing, lease_expired};
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
 pub use entry::Entry;
 pub use home::{Home, Placed};
+pub use letters::{DecidedLetters, Letter, LetterRow, LetterRows};
 pub use parts::Parts;
 pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
 pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};
@@ -199,6 +204,16 @@ impl Ledger {
     /// Projections and their checkpoints, as of the last durable record. Look and let go: the writer waits.
     pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
         self.shared.parts.projections()
+    }
+
+    /// Claims and the policies of handlers, as of the last durable record. Look and let go: the writer waits.
+    pub fn claims(&self) -> RwLockReadGuard<'_, ClaimRows> {
+        self.shared.parts.claims()
+    }
+
+    /// Dead letters, as of the last durable record. Look and let go: the writer waits.
+    pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
+        self.shared.parts.letters()
     }
 
     /// The last position folded and shown.

@@ -5,8 +5,10 @@
 //! - Decisions see a part through its layer of what is not durable yet ([`super::layer`]).
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
+use super::claims::{ClaimRows, ClaimsLayer, ClaimsSnapshot, DecidedClaims, Layered as LayeredClaims, Rows as _};
 use super::entry::Entry;
 use super::layer::Layer;
+use super::letters::{DecidedLetters, Layered as LayeredLetters, LetterRows, LettersLayer, LettersSnapshot, Rows as _};
 use super::projections::{
     DecidedProjections, Layered as LayeredProjections, ProjectionRows, ProjectionsLayer, ProjectionsSnapshot, Rows as _,
 };
@@ -22,6 +24,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 pub struct Parts {
     readers: RwLock<Readers>,
     projections: RwLock<ProjectionRows>,
+    claims: RwLock<ClaimRows>,
+    letters: RwLock<LetterRows>,
 }
 
 /// What was decided about each part and is not durable yet.
@@ -31,6 +35,8 @@ pub(super) struct Layers {
     projections: ProjectionsLayer,
     /// Keys of kept answers. Their durable rows are in the table of idempotency keys.
     answers: Layer<u128, Remembered>,
+    claims: ClaimsLayer,
+    letters: LettersLayer,
 }
 
 /// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
@@ -39,6 +45,8 @@ pub(super) struct Layers {
 pub(super) struct PartsSnapshot {
     readers: ReadersSnapshot,
     projections: ProjectionsSnapshot,
+    claims: ClaimsSnapshot,
+    letters: LettersSnapshot,
 }
 
 impl Parts {
@@ -52,21 +60,43 @@ impl Parts {
         self.projections.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Claims and the policies of handlers. Held, it keeps the writer from folding: look and let go.
+    pub fn claims(&self) -> RwLockReadGuard<'_, ClaimRows> {
+        self.claims.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Dead letters. Held, it keeps the writer from folding: look and let go.
+    pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
+        self.letters.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes in one fact.
     pub(super) fn apply(&self, entry: &Entry, header: &Header) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
+        self.claims.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
+        self.letters.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
     }
 
     pub(super) fn snapshot(&self) -> PartsSnapshot {
-        PartsSnapshot { readers: self.readers().snapshot(), projections: self.projections().snapshot() }
+        PartsSnapshot {
+            readers: self.readers().snapshot(),
+            projections: self.projections().snapshot(),
+            claims: self.claims().snapshot(),
+            letters: self.letters().snapshot(),
+        }
     }
 }
 
 impl From<PartsSnapshot> for Parts {
     fn from(snapshot: PartsSnapshot) -> Self {
-        let PartsSnapshot { readers, projections } = snapshot;
-        Self { readers: RwLock::new(readers.into()), projections: RwLock::new(projections.into()) }
+        let PartsSnapshot { readers, projections, claims, letters } = snapshot;
+        Self {
+            readers: RwLock::new(readers.into()),
+            projections: RwLock::new(projections.into()),
+            claims: RwLock::new(claims.into()),
+            letters: RwLock::new(letters.into()),
+        }
     }
 }
 
@@ -81,12 +111,24 @@ impl Layers {
         DecidedProjections { durable: parts.projections(), layer: &self.projections }
     }
 
+    /// Claims as decided so far.
+    pub(super) fn claims<'a>(&'a self, parts: &'a Parts) -> DecidedClaims<'a> {
+        DecidedClaims { durable: parts.claims(), layer: &self.claims }
+    }
+
+    /// Dead letters as decided so far.
+    pub(super) fn letters<'a>(&'a self, parts: &'a Parts) -> DecidedLetters<'a> {
+        DecidedLetters { durable: parts.letters(), layer: &self.letters }
+    }
+
     /// Makes a fact visible to the decisions that follow.
     pub(super) fn note(&mut self, parts: &Parts, entry: &Entry, header: &Header) {
         let mut readers = Layered { durable: &parts.readers(), layer: &mut self.readers, at: header.position };
         readers.apply(entry, header.time);
         let (durable, layer, at) = (&parts.projections(), &mut self.projections, header.position);
         LayeredProjections { durable, layer, at }.apply(entry, header.time);
+        LayeredClaims { durable: &parts.claims(), layer: &mut self.claims, at }.apply(entry, header);
+        LayeredLetters { durable: &parts.letters(), layer: &mut self.letters, at }.apply(entry, header);
     }
 
     /// The answer decided under a key and not durable yet.
@@ -104,6 +146,8 @@ impl Layers {
         self.readers.undo(after);
         self.projections.undo(after);
         self.answers.undo(after);
+        self.claims.undo(after);
+        self.letters.undo(after);
     }
 
     /// Facts up to `through` are durable and in the parts.
@@ -111,6 +155,8 @@ impl Layers {
         self.readers.settle(through);
         self.projections.settle(through);
         self.answers.settle(through);
+        self.claims.settle(through);
+        self.letters.settle(through);
     }
 }
 

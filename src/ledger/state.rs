@@ -118,7 +118,10 @@ impl State {
         let Ok(entry) = serde_json::from_slice::<Entry>(&record.body) else { return };
         match entry.concern() {
             Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
-            Concern::History => self.apply_history(entry),
+            Concern::History => {
+                self.parts.apply(&entry, &record.header);
+                self.apply_history(entry);
+            }
             Concern::Parts => self.parts.apply(&entry, &record.header),
             Concern::Keys => self.apply_key(&entry, &record.header),
         }

@@ -96,6 +96,11 @@ impl Asked {
         negotiate::expect_json_taken(self.headers())
     }
 
+    /// Refuses a body that is not said to be JSON.
+    pub(crate) fn sends_json(&self) -> Result<()> {
+        negotiate::expect_json(self.headers())
+    }
+
     /// Its body, if its route takes one.
     pub(crate) async fn bytes(&mut self) -> Result<Bytes, Problem> {
         if let Some(held) = &self.held {
@@ -112,7 +117,7 @@ impl Asked {
 
     /// Its body, which must be JSON, and an object.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
-        negotiate::expect_json(self.headers())?;
+        self.sends_json()?;
         Ok(body::json(&self.bytes().await?)?)
     }
 

@@ -134,7 +134,8 @@ pub(super) fn unread(text: &[u8], error: Error) -> Unread {
     Unread { error, event_type: named.event_type.and_then(|text| text.parse().ok()) }
 }
 
-fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
+/// Who asks, where the caller says so.
+pub(super) fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
     let Some(value) = headers.get(PRODUCER_ID) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= limits::LABEL_BYTES_MAX);
     let text = text.ok_or_else(|| {

@@ -10,11 +10,14 @@
 mod aggregates;
 mod asked;
 mod body;
+mod claims;
 mod cloudevents;
 mod consumers;
+mod dead_letters;
 mod edge;
 mod event_types;
 mod events;
+mod handlers;
 mod health;
 mod import;
 mod incoming;
@@ -112,6 +115,9 @@ fn router(app: &App) -> Router {
         .merge(topics::routes())
         .merge(event_types::routes())
         .merge(consumers::routes())
+        .merge(claims::routes())
+        .merge(handlers::routes())
+        .merge(dead_letters::routes())
         .merge(projections::routes())
         .merge(health::routes())
         .merge(openapi::routes(app))

@@ -12,10 +12,12 @@ mod scenario;
 
 mod away;
 mod batches;
+mod claims;
 mod cli;
 mod concurrency;
 mod configuration;
 mod consumers;
+mod dead_letters;
 mod faults;
 mod fixtures;
 mod http;

@@ -13,13 +13,14 @@
 //! advance 90000                                   milliseconds on the clock
 //! ```
 
+mod claims;
 mod consumers;
 mod projections;
 
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
-    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Result, Sequence, SubjectTypeId, TopicChange,
-    TopicId,
+    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Result, Sequence, SubjectTypeId, Token,
+    TopicChange, TopicId,
 };
 use event_broker::{Broker, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
@@ -91,6 +92,8 @@ struct World {
     broker: Option<Broker>,
     /// Consumers by the names the text gives them.
     consumers: Mutex<BTreeMap<String, Uuid>>,
+    /// Claims by the names the text gives them: id and token.
+    claims: Mutex<BTreeMap<String, (String, Token)>>,
 }
 
 /// A line's words: what stands alone, and `name=value`.
@@ -135,6 +138,7 @@ impl World {
             database: (engine == Engine::Database).then(|| PostgreSql::shared().create_database()),
             broker: None,
             consumers: Mutex::default(),
+            claims: Mutex::default(),
         };
         world.open().await;
         world
@@ -210,10 +214,13 @@ impl World {
                 Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))
             }
             _ => {
-                let answer = match self.ask_about_consumers(verb, &words, rest).await {
-                    None => self.ask_about_projections(verb, &words, rest).await,
-                    answer => answer,
-                };
+                let mut answer = self.ask_about_consumers(verb, &words, rest).await;
+                if answer.is_none() {
+                    answer = self.ask_about_projections(verb, &words, rest).await;
+                }
+                if answer.is_none() {
+                    answer = self.ask_about_claims(verb, &words, rest).await;
+                }
                 answer.unwrap_or_else(|| panic!("unknown verb {verb}"))
             }
         }

@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 8] = [
     &["ledger"],
     &["config"],
     &["logs"],
-    &["filters", "topics", "types", "events", "consumers", "projections", "answers"],
+    &["filters", "topics", "types", "events", "consumers", "projections", "claims", "dead_letters", "answers"],
     &["broker"],
     &["rest", "cli"],
     &["lib", "main"],

@@ -2,6 +2,8 @@
 //!
 //! Every one is held against its schema by a test.
 
+pub(super) mod claims;
+
 use super::problems::TYPE_BASE;
 use contract::Kind;
 use serde_json::{Value, json};

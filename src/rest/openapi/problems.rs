@@ -194,7 +194,8 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::Unauthenticated => "There are no credentials, or unknown ones.",
         Kind::Forbidden => "The caller is known, but not allowed to do this.",
         Kind::NotFound => {
-            "There is no such event, topic, type, version, consumer (or it expired), group, projection or path."
+            "There is no such event, topic, type, version, consumer (or it expired), group, claim, handler, \
+            dead letter, projection or path."
         }
         Kind::MethodNotAllowed => "The path does not take that method; `Allow` says which it takes.",
         Kind::NotAcceptable => "None of the accepted media types can be produced.",

@@ -23,6 +23,7 @@ fn roomy(key: &Key) -> Vec<(&'static str, &'static str)> {
     let maxima = [
         ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
         ("consumer.max_limit", ("EVENT_BROKER__CONSUMER__MAX_LIMIT", "10000")),
+        ("claims.lease_secs", ("EVENT_BROKER__CLAIMS__LEASE_SECS", "86400")),
     ];
     maxima.into_iter().filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
 }
@@ -38,6 +39,7 @@ fn sample(key: &Key) -> Value {
         ("event_types", _) => json!([{"id": "gts.a.b.v1~", "dataSchema": {"type": "object", "minProperties": 1}}]),
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
         ("server.insecure", _) => json!(true),
+        ("claims.backoff_secs", _) => json!(7),
         ("storage.type", _) => json!("memory"),
         (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
         (_, Expects::Flag) => json!(false),

@@ -1,6 +1,8 @@
 //! The real program over HTTP, as a user runs it.
 
+mod claims;
 mod cloudevents;
+mod dead_letters;
 mod edges;
 mod idempotency_keys;
 mod limits;

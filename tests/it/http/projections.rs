@@ -20,7 +20,7 @@ async fn server() -> Server {
 }
 
 /// Holds the answer to every line `METHOD path [body] -> status [code] [pointer]` against what is there.
-fn check(server: &Server, table: &str) {
+pub(super) fn check_table(server: &Server, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (request, expected) = line.rsplit_once(" -> ").unwrap();
         let request = request.replace("{T}", TOPIC).replace("{O}", OTHER_TOPIC);
@@ -51,7 +51,7 @@ async fn every_verb_answers_and_refuses_as_the_table_says() {
         assert_eq!(server.post("/v1/events", &event(CREATED, subject)).await.0, 201);
     }
     let long = "x".repeat(513);
-    check(
+    check_table(
         &server,
         &format!(
             r#"

@@ -1,6 +1,8 @@
 //! Operations: a file per resource, as beside it in `rest`.
 
+mod claims;
 mod consumers;
+mod dead_letters;
 mod event_types;
 mod events;
 mod pages;
@@ -12,12 +14,14 @@ use super::Bounds;
 use super::operation::Op;
 
 /// The chapters, in order.
-pub(super) const TAGS: [(&str, &str); 7] = [
+pub(super) const TAGS: [(&str, &str); 9] = [
     (events::TAG, "Publish events: one, several, or history."),
     (reading::TAG, "Read events: a topic, an aggregate, one event, the whole log; now, or as soon as there are any."),
     (topics::TAG, "Topics: named append-only streams with their own order and retention."),
     (event_types::TAG, "Event types: what events of a name may look like, version by version."),
     (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
+    (claims::TAG, "Claims and handlers: who works on which event, so that its effect happens once."),
+    (dead_letters::TAG, "Dead letters: work given up, to be tried again or let be."),
     (projections::TAG, "Projections: how far views have come, and waiting for them."),
     (pages::TAG, "Health, this document, and the pages for people."),
 ];
@@ -30,6 +34,8 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
         (topics::TAG, topics::all()),
         (event_types::TAG, event_types::all()),
         (consumers::TAG, consumers::all()),
+        (claims::TAG, claims::all()),
+        (dead_letters::TAG, dead_letters::all()),
         (projections::TAG, projections::all(bounds)),
         (pages::TAG, pages::all()),
     ];

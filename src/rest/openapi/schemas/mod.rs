@@ -4,8 +4,10 @@
 //! - What a request may hold is closed; what an answer holds may grow, so answers are open.
 //! - The tests hold every contract type against its schema, and every example too.
 
+pub(super) mod claims;
 mod cloud_events;
 mod consumers;
+pub(super) mod dead_letters;
 mod event_types;
 mod events;
 pub(super) mod ids;
@@ -36,6 +38,8 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     schemas.extend(topics::all());
     schemas.extend(event_types::all());
     schemas.extend(consumers::all());
+    schemas.extend(claims::all());
+    schemas.extend(dead_letters::all());
     schemas.extend(projections::all());
     schemas
 }

@@ -7,9 +7,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Operations that others rest on, in their order; the rest follows.
-const FIRST: [&str; 7] = [
+const FIRST: [&str; 9] = [
     "registerTopic",
     "registerEventType",
     "addVersion",
@@ -17,6 +18,8 @@ const FIRST: [&str; 7] = [
     "createConsumer",
     "resetConsumerGroup",
     "putProjection",
+    "putHandler",
+    "claimEvent",
 ];
 /// Operations that end something, in their order.
 const LAST: [&str; 5] =
@@ -36,12 +39,78 @@ const TELLING: [&str; 11] = [
     "content-security-policy",
 ];
 
+/// Dead letters that are there to be discarded.
+const LETTERS: usize = 30;
+
 /// A server, its document, and how to ask.
 struct Asking {
     server: Server,
     document: Document,
     /// A consumer that lives, instead of the one in the examples.
     consumer: String,
+    /// What stands in for the claims and dead letters of the examples.
+    work: Work,
+}
+
+/// Claims and dead letters of events that are there.
+#[derive(Default)]
+struct Work {
+    /// To be kept, to be finished, to be given back: id and token.
+    claims: Vec<(String, u64)>,
+    letters: Vec<String>,
+    /// How many letters were discarded so far.
+    discarded: AtomicUsize,
+}
+
+impl Work {
+    /// Gives up enough work for every test to discard as often as it likes.
+    async fn begin(server: &Server, event: &Value) -> Self {
+        let events: Vec<_> = (0..LETTERS + 3)
+            .map(|n| {
+                let mut event = event.clone();
+                event["id"] = Value::Null;
+                event["subject"] = json!(uuid::Uuid::from_u128(n as u128 + 1));
+                event
+            })
+            .collect();
+        let (status, stored) = server.post("/v1/events:batch", &json!({"events": events})).await;
+        assert_eq!(status, 207);
+        let ids = stored["data"]["results"].as_array().unwrap().iter().map(|it| it["event"]["id"].clone());
+        let claims: Vec<_> = ids.map(|id| json!({"handler": "billing", "eventId": id})).collect();
+        let (status, taken) = server.post("/v1/claims", &json!({"claims": claims})).await;
+        assert_eq!(status, 200);
+        let mut work = Self::default();
+        for result in taken["results"].as_array().unwrap() {
+            let claim = &result["claim"];
+            let (id, token) = (claim["id"].as_str().unwrap().to_owned(), claim["token"].as_u64().unwrap());
+            if work.claims.len() < 3 {
+                work.claims.push((id, token));
+                continue;
+            }
+            let failure = json!({"token": token, "error": {"class": "X", "message": "y"}, "retryable": false});
+            let (status, dead) = server.post(&format!("/v1/claims/{id}:fail"), &failure).await;
+            assert_eq!(status, 200, "{dead}");
+            work.letters.push(dead["deadLetter"].as_str().unwrap().to_owned());
+        }
+        work
+    }
+
+    /// The claim an operation is about.
+    fn claim_for(&self, operation: &str) -> &(String, u64) {
+        &self.claims[match operation {
+            "completeClaim" => 1,
+            "failClaim" => 2,
+            _ => 0,
+        }]
+    }
+
+    /// The letter an operation is about; one can be discarded once.
+    fn letter_for(&self, operation: &str) -> &str {
+        match operation {
+            "discardDeadLetter" => &self.letters[1 + self.discarded.fetch_add(1, Ordering::Relaxed)],
+            _ => &self.letters[0],
+        }
+    }
 }
 
 impl Asking {
@@ -49,7 +118,7 @@ impl Asking {
     async fn begin() -> Self {
         let server = Server::start(&[]);
         let document = Document::of(&server).await;
-        let mut asking = Self { server, document, consumer: String::new() };
+        let mut asking = Self { server, document, consumer: String::new(), work: Work::default() };
         for operation in asking.operations().iter().take(FIRST.len()) {
             let response = asking.request(operation, &[]).send().await.unwrap();
             let status = response.status();
@@ -59,6 +128,9 @@ impl Asking {
                 asking.consumer = id.to_owned();
             }
         }
+        let publish = asking.operations().into_iter().find(|it| it.id == "publishEvent").unwrap();
+        let event = &publish.spec["requestBody"]["content"]["application/json"]["example"];
+        asking.work = Work::begin(&asking.server, event).await;
         asking
     }
 
@@ -76,9 +148,24 @@ impl Asking {
         let body = &operation.spec["requestBody"]["content"]["application/json"]["example"];
         match (operation.id.as_str(), body) {
             (_, Value::Null) => request,
-            ("commitOffset", _) => request.json(&json!({"offset": 1})),
-            _ => request.json(body),
+            _ => request.json(&self.working(operation, body)),
         }
+    }
+
+    /// The example of a body, with what is true of this server.
+    fn working(&self, operation: &Operation, body: &Value) -> Value {
+        let mut body = body.clone();
+        match operation.id.as_str() {
+            "commitOffset" => body["offset"] = json!(1),
+            "heartbeatClaim" | "completeClaim" | "failClaim" => {
+                body["token"] = json!(self.work.claim_for(&operation.id).1);
+                if operation.id == "completeClaim" {
+                    body["offset"] = json!(1);
+                }
+            }
+            _ => (),
+        }
+        body
     }
 
     fn without_body(&self, operation: &Operation, more: &[(&str, &str)]) -> RequestBuilder {
@@ -90,6 +177,12 @@ impl Asking {
             match parameter["in"].as_str().unwrap() {
                 "path" if operation.path.contains("/consumers/") => {
                     path = path.replace(&format!("{{{name}}}"), &self.consumer);
+                }
+                "path" if operation.path.contains("/claims/") => {
+                    path = path.replace(&format!("{{{name}}}"), &self.work.claim_for(&operation.id).0);
+                }
+                "path" if operation.path.contains("/dead-letters/") => {
+                    path = path.replace(&format!("{{{name}}}"), self.work.letter_for(&operation.id));
                 }
                 "path" => path = path.replace(&format!("{{{name}}}"), &encoded(&example)),
                 // Nothing comes within the test; nobody is to wait for it.
@@ -184,9 +277,8 @@ async fn every_form_of_a_body_and_of_an_answer_is_as_described() {
         for (media, content) in operation.spec["requestBody"]["content"].as_object().into_iter().flatten() {
             let body = match &content["example"] {
                 Value::String(lines) => lines.clone(),
-                value => value.to_string(),
+                value => asking.working(&operation, value).to_string(),
             };
-            let body = if operation.id == "commitOffset" { r#"{"offset":1}"#.to_owned() } else { body };
             let request = asking.without_body(&operation, &[]).header("content-type", media).body(body);
             let (status, answer) = asking.ask(&operation, request).await;
             assert!(status.is_success(), "{} as {media}: {status} {answer}", operation.id);

@@ -8,6 +8,10 @@ use contract::{
     NewVersion, Offset, PayloadMismatch, Position, Projection, SchemaTarget, SchemaVersion, Segment, Sequence, Span,
     Streaming, StreamingOptions, Timestamp, Topic, TopicChange, Version, VersionStatus,
 };
+use contract::{
+    Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
+    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Redrive, RedriveOverride, Token,
+};
 use proptest::prelude::*;
 use proptest::string::string_regex;
 use proptest::test_runner::{Config, TestRunner};
@@ -193,6 +197,76 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     }
     let segment: Segment = serde_json::from_value(document.schema("Segment")["examples"][0].clone()).unwrap();
     check.answer("Segment", &segment);
+}
+
+#[tokio::test]
+async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
+    let document = Document::of(&Server::start(&[])).await;
+    let check = Check(&document);
+    let (token, offset, events) = (Token(1), Some(Offset(1)), vec![all_members_of_an_event()]);
+    let error = ClaimError::new("X", "y");
+    check.request(
+        "NewClaim",
+        &NewClaim {
+            event_id: Some(Uuid::from_u128(1)),
+            owner: Some("w".to_owned()),
+            lease: Some(Span::seconds(1)),
+            order: Some(ClaimOrder::Gapless),
+            ..NewClaim::at("h", text("gts.a.b.v1~"), Sequence(1))
+        },
+    );
+    check.request("ClaimError", &error);
+    check.request("Completion", &Completion { token, events: events.clone(), offset });
+    check.request("ClaimCompletion", &ClaimCompletion { id: "x".to_owned(), token, events, offset });
+    check.request("Failure", &Failure { token, error, retryable: Some(true) });
+    check.request(
+        "NewHandler",
+        &NewHandler {
+            lease: Some(Span::seconds(1)),
+            max_attempts: Some(1),
+            backoff: Some(Span::seconds(1)),
+            order: Some(ClaimOrder::Latest),
+        },
+    );
+    let data = Some(serde_json::from_str("{}").unwrap());
+    let changes = RedriveOverride { data, new_event_id: true };
+    check.request("RedriveOverride", &changes);
+    check.request("Redrive", &Redrive { changes: Some(changes), reason: Some("r".to_owned()), dry_run: true });
+    check.request(
+        "LetterOrder",
+        &LetterOrder {
+            source: Some(LetterSource::Subscription),
+            name: Some("h".to_owned()),
+            topic: Some(text("gts.a.b.v1~")),
+            reason: Some("r".to_owned()),
+            dry_run: true,
+        },
+    );
+    fn example<T: DeserializeOwned>(document: &Document, name: &str) -> T {
+        serde_json::from_value(document.schema(name)["examples"][0].clone()).unwrap()
+    }
+    let claim: Claim = example(&document, "Claim");
+    let claim = Claim {
+        retry_at: Some(claim.claimed_at),
+        dead_letter: Some(Uuid::from_u128(1)),
+        error: Some(ClaimError::new("X", "y")),
+        ..claim
+    };
+    check.answer("Claim", &claim);
+    let outcome: ClaimOutcome = example(&document, "ClaimOutcome");
+    check.answer("ClaimOutcome", &ClaimOutcome { retry_at: Some(claim.claimed_at), ..outcome });
+    check.answer("Attempt", &example::<Attempt>(&document, "Attempt"));
+    let handler: Handler = example(&document, "Handler");
+    check.answer("Handler", &handler);
+    check.answer("HandlerTopic", &handler.topics[0]);
+    let letter: DeadLetter = example(&document, "DeadLetter");
+    let mut resolution = letter.resolution.clone().unwrap();
+    resolution.new_event_id = Some(Uuid::from_u128(2));
+    check.answer("Resolution", &resolution);
+    check.answer("DeadLetter", &letter);
+    let summary: LetterSummary = example(&document, "LetterSummary");
+    check.answer("LetterSummary", &summary);
+    check.answer("LetterCount", &summary.items[0]);
 }
 
 struct Check<'a>(&'a Document);

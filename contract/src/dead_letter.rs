@@ -1,0 +1,180 @@
+//! Dead letters: work given up, kept for a person to redrive or discard.
+
+use crate::object::object;
+use crate::{Attempt, Sequence, Timestamp, TopicId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+/// Whose work was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LetterSource {
+    /// A handler's.
+    Handler,
+    /// A subscription's.
+    Subscription,
+}
+
+/// Whether somebody has dealt with a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LetterStatus {
+    /// Not yet.
+    Open,
+    /// The event may be worked on again, or a corrected one was published in its place.
+    Redriven,
+    /// The event is not to be worked on.
+    Discarded,
+}
+
+/// Work given up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// Made by the broker.
+    pub id: Uuid,
+    /// Whose work it was.
+    pub source: LetterSource,
+    /// The handler, or the subscription.
+    pub name: String,
+    /// The same again, by the name seed 001 has for it.
+    pub service: String,
+    /// How it stands.
+    pub status: LetterStatus,
+    /// The class of the last failure.
+    #[serde(rename = "exc_class")]
+    pub exc_class: String,
+    /// What it said.
+    #[serde(rename = "exc_msg")]
+    pub exc_msg: String,
+    /// The event's topic.
+    #[serde(rename = "original_topic")]
+    pub original_topic: TopicId,
+    /// The event's number there.
+    pub sequence: Sequence,
+    /// The event.
+    #[serde(rename = "event_id")]
+    pub event_id: Uuid,
+    /// The event's `correlationId`.
+    #[serde(rename = "correlation_id", default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Every try, the last ones where there were very many.
+    pub attempts: Vec<Attempt>,
+    /// When it was given up.
+    pub created_at: Timestamp,
+    /// Who dealt with it, when and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+    /// The event itself; absent once retention has removed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Box<RawValue>>,
+}
+
+/// How somebody dealt with a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolution {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The event that was published in the place of the old one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_event_id: Option<Uuid>,
+}
+
+/// Which dead letters are meant. What is absent does not narrow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LetterFilter {
+    /// Whose work.
+    pub source: Option<LetterSource>,
+    /// Of which handler or subscription.
+    pub name: Option<String>,
+    /// Of which topic's events.
+    pub topic: Option<TopicId>,
+    /// Those that were dealt with too.
+    pub resolved_too: bool,
+}
+
+/// The order to try again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Redrive {
+    /// What is to be different.
+    #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<RedriveOverride>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Only look whether it could be done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// What is to be different when a dead letter is tried again: a new event takes the place of the old one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct RedriveOverride {
+    /// The new event's payload; the old one's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<RawValue>>,
+    /// A new event even where the payload stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new_event_id: bool,
+}
+
+object!(RedriveOverride);
+
+/// The order to redrive or discard many dead letters at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LetterOrder {
+    /// Whose work; any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<LetterSource>,
+    /// Of which handler or subscription; any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of which topic's events; any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<TopicId>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Only count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// How many dead letters are open, and whose they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterSummary {
+    /// All of them.
+    pub count: u64,
+    /// By source, name and topic.
+    pub items: Vec<LetterCount>,
+}
+
+/// How many dead letters one handler or subscription has in one topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterCount {
+    /// Whose work.
+    pub source: LetterSource,
+    /// The handler or the subscription.
+    pub name: String,
+    /// The topic.
+    #[serde(rename = "original_topic")]
+    pub original_topic: TopicId,
+    /// How many.
+    pub count: u64,
+    /// When the oldest was given up.
+    pub oldest: Timestamp,
+    /// When the newest was given up.
+    pub newest: Timestamp,
+}

@@ -1,0 +1,315 @@
+//! Claiming and completing, one or several at a time: each item has its own answer, each log makes one decision.
+
+use super::finish::{Complete, Completed, Finishing};
+use super::order::{self, Known};
+use super::take::{Take, Taken, Wanted};
+use super::{Claims, NOBODY, Placed, check_name};
+use crate::ledger::{ClaimKey, Slot, read_failed};
+use crate::logs::{Located, Place};
+use contract::{
+    Claim, ClaimAnswer, ClaimCompletion, ClaimOutcome, Completion, Error, Kind, NewClaim, NewEvent, Result, Sequence,
+    Timestamp, TopicId, Violation, limits,
+};
+use log::{Header, Limit, Range};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How often one request is decided anew because something changed under it, before it is told to come back.
+const TRIES_MAX: usize = 8;
+
+/// The items of a request that one log decides, by their indexes.
+struct Part<T> {
+    place: Place,
+    items: Vec<(usize, T)>,
+}
+
+/// Sorts items by the log that decides them; the order within each is kept.
+fn by_place<T>(items: impl Iterator<Item = (usize, Place, T)>) -> VecDeque<Part<T>> {
+    let mut parts: VecDeque<Part<T>> = VecDeque::new();
+    for (index, place, item) in items {
+        match parts.iter_mut().find(|part| part.place == place) {
+            Some(part) => part.items.push((index, item)),
+            None => parts.push_back(Part { place, items: vec![(index, item)] }),
+        }
+    }
+    parts
+}
+
+/// One answer per item of a request; those nobody gave are told so.
+struct Answers<T>(Vec<Option<Result<T>>>);
+
+impl<T> Answers<T> {
+    fn of(count: usize) -> Self {
+        Self((0..count).map(|_| None).collect())
+    }
+
+    fn put(&mut self, index: usize, answer: Result<T>) {
+        if let Some(place) = self.0.get_mut(index) {
+            *place = Some(answer);
+        }
+    }
+
+    fn finish(self) -> Vec<Result<T>> {
+        let changing = || {
+            let detail = "What this request rests on keeps changing under it; try again.";
+            Err(Error::new(Kind::Overloaded, detail).with_retry_after(1))
+        };
+        self.0.into_iter().map(|answer| answer.unwrap_or_else(changing)).collect()
+    }
+}
+
+fn check_count(count: usize) -> Result<()> {
+    match count {
+        0 => Err(Error::invalid("/claims", "is empty: name at least one")),
+        _ if count > limits::CLAIMS_BATCH_MAX => {
+            let detail = format!("A request may name {} claims; split it.", limits::CLAIMS_BATCH_MAX);
+            Err(Error::new(Kind::BatchTooLarge, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Claims<'_> {
+    /// Claims one event, or says why not.
+    pub(crate) async fn claim(&self, claim: NewClaim) -> Result<ClaimOutcome> {
+        let mut answers = self.claim_several(vec![claim]).await;
+        answers.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+    }
+
+    /// Claims several events, each by itself.
+    pub(crate) async fn claim_batch(&self, claims: Vec<NewClaim>) -> Result<Vec<Result<ClaimOutcome>>> {
+        check_count(claims.len())?;
+        Ok(self.claim_several(claims).await)
+    }
+
+    async fn claim_several(&self, claims: Vec<NewClaim>) -> Vec<Result<ClaimOutcome>> {
+        let mut answers = Answers::of(claims.len());
+        let mut found = Vec::with_capacity(claims.len());
+        for (index, claim) in claims.into_iter().enumerate() {
+            match self.wanted(claim).await {
+                Ok((place, wanted)) => found.push((index, place, wanted)),
+                Err(error) => answers.put(index, Err(error)),
+            }
+        }
+        for part in by_place(found.into_iter()) {
+            self.take_part(part, &mut answers).await;
+        }
+        answers.finish()
+    }
+
+    /// Has one log decide its items, those again that must know more.
+    async fn take_part(&self, Part { place, mut items }: Part<Wanted>, answers: &mut Answers<ClaimOutcome>) {
+        let ledger = self.logs.ledger(&place);
+        for _ in 0..TRIES_MAX {
+            let (indexes, wanted): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+            let wanted = Arc::new(wanted);
+            let taken = ledger.submit(Take { items: Arc::clone(&wanted), defaults: self.defaults() }).await;
+            let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
+            items = Vec::new();
+            for ((index, wanted), taken) in indexes.into_iter().zip(wanted.iter()).zip(taken) {
+                let Ok(Taken::Unsure(need)) = taken else {
+                    answers.put(index, taken.map(|taken| self.outcome(wanted, taken)));
+                    continue;
+                };
+                let mut wanted = wanted.clone();
+                match order::read(ledger, &mut wanted, need).await {
+                    Ok(()) => items.push((index, wanted)),
+                    Err(error) => answers.put(index, Err(error)),
+                }
+            }
+            if items.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn outcome(&self, wanted: &Wanted, taken: Taken) -> ClaimOutcome {
+        let outcome = |outcome| ClaimOutcome { outcome, claim: None, retry_at: None };
+        match taken {
+            Taken::Claimed(row) => {
+                let claim = self.view(&wanted.key, &wanted.topic.topic.definition.id, &row);
+                ClaimOutcome { claim: Some(claim), ..outcome(ClaimAnswer::Claimed) }
+            }
+            Taken::Done => outcome(ClaimAnswer::Done),
+            Taken::Stale => outcome(ClaimAnswer::Stale),
+            Taken::Held(at) => ClaimOutcome { retry_at: at.map(Timestamp::from_millis), ..outcome(ClaimAnswer::Held) },
+            Taken::Unsure(_) => outcome(ClaimAnswer::Held),
+        }
+    }
+
+    /// The event somebody wants to claim, and the log that decides it.
+    async fn wanted(&self, claim: NewClaim) -> Result<(Place, Wanted)> {
+        check(&claim)?;
+        let (located, header) = match (claim.event_id, &claim.topic, claim.sequence) {
+            (Some(id), ..) => self.event_with(id).await?,
+            (None, Some(topic), Some(sequence)) => self.event_at(topic, sequence).await?,
+            _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
+        };
+        let Located { place, topic } = located;
+        let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
+        let wanted = Wanted {
+            event: Uuid::from_u128(header.id),
+            aggregate: header.facets.and_then(|facets| facets.aggregate),
+            owner: owner.unwrap_or_else(|| NOBODY.to_owned()),
+            lease_millis: claim.lease.map(|lease| lease.millis()),
+            order: claim.order,
+            policy: self.policy_for(&place, &claim.handler),
+            known: Known::default(),
+            key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence: header.sequence },
+            topic,
+        };
+        Ok((place, wanted))
+    }
+
+    async fn event_with(&self, id: Uuid) -> Result<(Located, Header)> {
+        let (place, header) = self.reader.locate(id).await?;
+        let registry = self.logs.ledger(&place).registry();
+        let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
+        Ok((Located { place, topic }, header))
+    }
+
+    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<(Located, Header)> {
+        let located = self.logs.find(topic).map_err(|error| match error.kind() {
+            Kind::NotFound => Error::invalid("/topic", "is not registered"),
+            _ => error,
+        })?;
+        let range = Range::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
+        let log = self.logs.ledger(&located.place).log();
+        let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+        let header = page.first().map(|record| record.header).filter(|header| header.sequence == sequence);
+        Ok((located, header.ok_or_else(|| Error::not_found("event"))?))
+    }
+
+    /// Ends one claim: done.
+    pub(crate) async fn complete(&self, id: &str, completion: Completion) -> Result<Claim> {
+        let Completion { token, events, offset } = completion;
+        let one = ClaimCompletion { id: id.to_owned(), token, events, offset };
+        let mut answers = self.complete_several(vec![one]).await;
+        answers.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+    }
+
+    /// Ends several claims, each by itself.
+    pub(crate) async fn complete_batch(&self, completions: Vec<ClaimCompletion>) -> Result<Vec<Result<Claim>>> {
+        check_count(completions.len())?;
+        Ok(self.complete_several(completions).await)
+    }
+
+    async fn complete_several(&self, completions: Vec<ClaimCompletion>) -> Vec<Result<Claim>> {
+        let mut answers = Answers::of(completions.len());
+        let mut found = Vec::with_capacity(completions.len());
+        for (index, completion) in completions.into_iter().enumerate() {
+            match self.placed(&completion.id) {
+                Ok(placed) => found.push((index, placed.place.clone(), (placed, completion))),
+                Err(error) => answers.put(index, Err(error)),
+            }
+        }
+        for part in by_place(found.into_iter()) {
+            self.complete_part(part, &mut answers).await;
+        }
+        answers.finish()
+    }
+
+    /// Has one log decide its items, those again whose events were prepared for what has changed since.
+    async fn complete_part(
+        &self,
+        Part { place, mut items }: Part<(Placed, ClaimCompletion)>,
+        answers: &mut Answers<Claim>,
+    ) {
+        let ledger = self.logs.ledger(&place);
+        for _ in 0..TRIES_MAX {
+            let (mut finishing, mut asked) = (Vec::new(), Vec::new());
+            for (index, (placed, completion)) in items {
+                match self.finishing(&placed, &completion).await {
+                    Ok(item) => {
+                        finishing.push(item);
+                        asked.push((index, (placed, completion)));
+                    }
+                    Err(error) => answers.put(index, Err(error)),
+                }
+            }
+            if finishing.is_empty() {
+                return;
+            }
+            let completed = ledger.submit(Complete { items: finishing }).await;
+            let completed = completed.unwrap_or_else(|error| asked.iter().map(|_| Err(error.clone())).collect());
+            items = Vec::new();
+            for ((index, (placed, completion)), completed) in asked.into_iter().zip(completed) {
+                match completed {
+                    Ok(Completed::Now(row)) => answers.put(index, Ok(self.done(&placed, &row))),
+                    Ok(Completed::Before) => answers.put(index, self.done_before(&placed, completion.token).await),
+                    Ok(Completed::Stale) => items.push((index, (placed, completion))),
+                    Err(error) => answers.put(index, Err(error)),
+                }
+            }
+        }
+    }
+
+    async fn finishing(&self, placed: &Placed, completion: &ClaimCompletion) -> Result<Finishing> {
+        let events = self.caused(placed, &completion.events).await?;
+        let produced = self.intake().bundle(events, &placed.place, |index| format!("/events/{index}")).await?;
+        Ok(Finishing {
+            key: placed.key.clone(),
+            topic: placed.topic.clone(),
+            token: completion.token,
+            produced,
+            offset: completion.offset,
+        })
+    }
+
+    /// Produced events say which event caused them, where they do not say otherwise.
+    async fn caused(&self, placed: &Placed, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ledger = self.ledger(placed);
+        ledger.refresh().await?;
+        let cause = match ledger.claims().slot(&placed.key) {
+            Some(Slot::Open(row)) => Some(row.event.to_string()),
+            _ => None,
+        };
+        let caused = |event: &NewEvent| NewEvent {
+            causation_id: event.causation_id.clone().or_else(|| cause.clone()),
+            ..event.clone()
+        };
+        Ok(events.iter().map(caused).collect())
+    }
+}
+
+/// What a claim must keep to; all it breaks otherwise.
+fn check(claim: &NewClaim) -> Result<()> {
+    let mut violations: Vec<_> = check_name(&claim.handler, "/handler").into_iter().collect();
+    let mut refuse = |pointer: &str, detail: String| violations.push(Violation::new(pointer, detail));
+    match (claim.event_id, &claim.topic, claim.sequence) {
+        (Some(_), None, None) | (None, Some(_), Some(_)) => (),
+        (Some(_), ..) => refuse("/eventId", "stands beside `topic` or `sequence`; name the event one way".to_owned()),
+        (None, None, None) => refuse("/eventId", "is missing: name the event, or its topic and sequence".to_owned()),
+        (None, None, Some(_)) => refuse("/topic", "is missing beside `sequence`".to_owned()),
+        (None, Some(_), None) => refuse("/sequence", "is missing beside `topic`".to_owned()),
+    }
+    if claim.sequence == Some(Sequence::ZERO) {
+        refuse("/sequence", "must be 1 or more".to_owned());
+    }
+    if let Some(owner) = &claim.owner {
+        let violation = check_name(owner, "/owner");
+        violation.into_iter().for_each(|it| refuse("/owner", it.detail));
+    }
+    if claim.lease.as_ref().is_some_and(|lease| !is_lease(lease.millis())) {
+        refuse("/lease", lease_rule());
+    }
+    match violations.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Error::new(Kind::Validation, "The claim breaks the rules; see `errors`.").with_violations(violations))
+        }
+    }
+}
+
+/// Whether a lease may be so long.
+pub(super) fn is_lease(millis: i64) -> bool {
+    (1..=limits::LEASE_SECONDS_MAX * 1000).contains(&millis)
+}
+
+pub(super) fn lease_rule() -> String {
+    format!("must be longer than nothing and at most {} seconds", limits::LEASE_SECONDS_MAX)
+}

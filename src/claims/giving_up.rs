@@ -1,0 +1,42 @@
+//! Giving up: an open claim becomes a dead letter.
+
+use crate::ledger::{ClaimKey, Decision, Entry, Letter, Slot};
+use contract::{ClaimError, LetterSource, Result, TopicId};
+use uuid::Uuid;
+
+/// Makes a dead letter of an open claim, with all that was tried.
+pub(super) fn give_up(
+    key: &ClaimKey,
+    topic: &TopicId,
+    event: Uuid,
+    error: ClaimError,
+    superseded: bool,
+    decision: &mut Decision<'_>,
+) -> Result<()> {
+    let attempts = match decision.claims().slot(key) {
+        Some(Slot::Open(row)) => row.attempts,
+        _ => Vec::new(),
+    };
+    let letter = Letter {
+        id: letter_id(key, topic, decision.position().next().get()),
+        source: LetterSource::Handler,
+        name: key.handler.clone(),
+        topic: topic.clone(),
+        number: key.topic,
+        sequence: key.sequence,
+        event,
+        error,
+        attempts,
+        superseded,
+    };
+    decision.add_entry(Entry::DeadLettered { letter: Box::new(letter) })?;
+    Ok(())
+}
+
+/// Made of what the letter is about, so that deciding the same again names it the same; no two letters share one.
+fn letter_id(key: &ClaimKey, topic: &TopicId, position: u64) -> Uuid {
+    let name = format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence);
+    let hash = blake3::hash(name.as_bytes());
+    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
+    uuid::Builder::from_custom_bytes(half).into_uuid()
+}

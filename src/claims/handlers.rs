@@ -1,0 +1,126 @@
+//! Handlers: how their work is to be tried, and how they stand over all logs.
+
+use super::batch::{is_lease, lease_rule};
+use super::finish::PutHandler;
+use super::terms::{Terms, span};
+use super::{Claims, check_name};
+use crate::ledger::{ClaimRows, Ledger, Standing};
+use contract::{
+    Cursor, Error, Handler, HandlerTopic, Kind, NewHandler, Offset, Page, Registered, Result, Span, Timestamp,
+    Violation, limits,
+};
+use log::TopicNumber;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How a handler stands, as it is added up.
+#[derive(Default)]
+struct Standings {
+    topics: Vec<HandlerTopic>,
+    oldest_failure: Option<Timestamp>,
+}
+
+impl Claims<'_> {
+    /// Says how a handler's work is to be tried.
+    pub(crate) async fn put_handler(&self, name: &str, handler: NewHandler) -> Result<Registered<Handler>> {
+        check(name, &handler)?;
+        let (command, definition) = (name.to_owned(), Arc::new(handler));
+        let is_new = self.logs.default_ledger().submit(PutHandler { name: command, definition }).await?;
+        let shown = self.handler(name)?;
+        Ok(if is_new { Registered::Created(shown) } else { Registered::Unchanged(shown) })
+    }
+
+    /// One handler: it was put, or has claimed something.
+    pub(crate) fn handler(&self, name: &str) -> Result<Handler> {
+        let ledgers = self.logs.ledgers();
+        if !ledgers.iter().any(|ledger| ledger.claims().has_handler(name)) {
+            return Err(Error::not_found("handler"));
+        }
+        let said = self.logs.default_ledger().claims().policy(name).cloned();
+        let terms = Terms::of(said.as_ref(), self.defaults());
+        let mut standings = Standings::default();
+        ledgers.iter().for_each(|ledger| standings.add(ledger, name, self.clock.now()));
+        let Standings { mut topics, oldest_failure } = standings;
+        topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
+        let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();
+        let shown = |span_said: Option<&Span>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
+        Ok(Handler {
+            name: name.to_owned(),
+            lease: shown(said.as_ref().and_then(|it| it.lease.as_ref()), terms.lease_millis),
+            max_attempts: terms.max_attempts,
+            backoff: shown(said.as_ref().and_then(|it| it.backoff.as_ref()), terms.backoff_millis),
+            order: terms.order,
+            in_flight: sum(|topic| topic.in_flight),
+            failed: sum(|topic| topic.failed),
+            dead_letters: sum(|topic| topic.dead_letters),
+            oldest_failure,
+            lag: sum(|topic| topic.lag),
+            topics,
+        })
+    }
+
+    /// Handlers in order of their names, the page at `cursor`.
+    pub(crate) fn handlers(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Handler>> {
+        self.reader.check_limit(limit)?;
+        let mut names = BTreeSet::new();
+        for ledger in self.logs.ledgers() {
+            names.extend(ledger.claims().handlers().map(str::to_owned));
+        }
+        let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
+        let items = items.iter().map(|name| self.handler(name)).collect::<Result<_>>()?;
+        Ok(Page { items, next, prev })
+    }
+}
+
+impl Standings {
+    /// Adds what one log knows.
+    fn add(&mut self, ledger: &Ledger, name: &str, now: i64) {
+        let registry = ledger.registry();
+        let offsets = ledger.readers().group(name).map(|group| group.offsets.clone()).unwrap_or_default();
+        let claims = ledger.claims();
+        for number in claims.topics(name) {
+            let Some(topic) = registry.topic_numbered(TopicNumber(number)) else { continue };
+            let id = topic.topic.definition.id.clone();
+            let committed = offsets.get(&id).copied().unwrap_or(Offset::ZERO);
+            let finished = claims.highest(name, number).get().max(committed.get());
+            let lag = topic.tail().get().saturating_sub(finished);
+            let mut standing = HandlerTopic { topic: id, finished, lag, in_flight: 0, failed: 0, dead_letters: 0 };
+            self.count(&claims, name, number, now, &mut standing);
+            self.topics.push(standing);
+        }
+    }
+
+    fn count(&mut self, claims: &ClaimRows, name: &str, number: u32, now: i64, topic: &mut HandlerTopic) {
+        for (_, row) in claims.open(name, number) {
+            match row.standing {
+                Standing::Live { until } if until > now => topic.in_flight += 1,
+                Standing::Dead { .. } => topic.dead_letters += 1,
+                Standing::Live { .. } | Standing::Failed { .. } | Standing::Redriven => topic.failed += 1,
+            }
+            let failed_at = row.attempts.first().map(|attempt| attempt.failed_at);
+            self.oldest_failure = [self.oldest_failure, failed_at].into_iter().flatten().min();
+        }
+    }
+}
+
+/// What a handler must keep to; all it breaks otherwise.
+fn check(name: &str, handler: &NewHandler) -> Result<()> {
+    let NewHandler { lease, max_attempts, backoff, .. } = handler;
+    let mut violations: Vec<_> = check_name(name, "/name").into_iter().collect();
+    if lease.as_ref().is_some_and(|lease| !is_lease(lease.millis())) {
+        violations.push(Violation::new("/lease", lease_rule()));
+    }
+    if max_attempts.is_some_and(|count| !(1..=limits::ATTEMPTS_MAX).contains(&count)) {
+        violations.push(Violation::new("/maxAttempts", format!("must be between 1 and {}", limits::ATTEMPTS_MAX)));
+    }
+    if backoff.as_ref().is_some_and(|wait| wait.millis() > limits::BACKOFF_SECONDS_MAX * 1000) {
+        let detail = format!("may be at most {} seconds", limits::BACKOFF_SECONDS_MAX);
+        violations.push(Violation::new("/backoff", detail));
+    }
+    match violations.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Error::new(Kind::Validation, "The handler breaks the rules; see `errors`.").with_violations(violations))
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Claims: who is working on which event, so that an effect happens at most once per handler.
+//!
+//! - At most one live claim per (handler, event); the log's order decides races, on any engine, from any process.
+//! - A finished claim is never reopened; a lapsed one may be taken over, with a higher token.
+//! - A topic's claims live in its own log. What holds for a handler is said in the default one.
+//! - Whatever must be read from the log is read on the caller's task; decisions look at the state alone.
+//! - Time comes in with the decision, and never goes back; nothing here reads a clock or waits.
+//!
+//! Offsets are `consumers`' business; what becomes of dead letters is `dead_letters`'.
+
+mod batch;
+mod finish;
+mod giving_up;
+mod handlers;
+mod id;
+mod order;
+mod take;
+mod terms;
+
+pub(crate) use terms::Defaults;
+
+use crate::clock::Clock;
+use crate::events::{Intake, Policy, Reader};
+use crate::ledger::{ClaimKey, ClaimRow, Entry, Ledger, Slot, Standing, read_failed};
+use crate::logs::{Logs, Place};
+use contract::{
+    Claim, ClaimError, ClaimStatus, Cursor, Error, Failure, Kind, NewHandler, Page, ProducerId, Result, Timestamp,
+    Token, TopicId, Violation, limits,
+};
+use finish::{Extend, Fail};
+use id::ClaimId;
+use log::{Limit, Range, TopicNumber};
+use std::sync::Arc;
+
+/// Who does the work where nobody says.
+pub(crate) const NOBODY: &str = "unknown";
+
+/// The claims of all logs, on behalf of one caller.
+pub(crate) struct Claims<'a> {
+    pub(crate) logs: &'a Logs,
+    pub(crate) policy: &'a Policy,
+    pub(crate) reader: Reader<'a>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) producer: Option<&'a ProducerId>,
+}
+
+/// A claim's key, and where it is decided.
+#[derive(Clone)]
+struct Placed {
+    place: Place,
+    key: ClaimKey,
+    topic: TopicId,
+}
+
+impl Claims<'_> {
+    /// Begins a claim's lease anew.
+    pub(crate) async fn heartbeat(&self, id: &str, token: Token) -> Result<Claim> {
+        let placed = self.placed(id)?;
+        let key = placed.key.clone();
+        let row = self.ledger(&placed).submit(Extend { key, token }).await?;
+        Ok(self.view(&placed.key, &placed.topic, &row))
+    }
+
+    /// Says that an attempt failed.
+    pub(crate) async fn fail(&self, id: &str, failure: Failure) -> Result<Claim> {
+        let Failure { token, error, retryable } = failure;
+        let error = check_error(error)?;
+        let placed = self.placed(id)?;
+        let Placed { place, key, topic } = &placed;
+        let fail = Fail {
+            key: key.clone(),
+            topic: topic.clone(),
+            token,
+            error,
+            retryable: retryable.unwrap_or(true),
+            policy: self.policy_for(place, &key.handler),
+            defaults: self.defaults(),
+        };
+        let row = self.ledger(&placed).submit(fail).await?;
+        Ok(self.view(key, topic, &row))
+    }
+
+    /// One claim that is not finished.
+    pub(crate) async fn get(&self, id: &str) -> Result<Claim> {
+        let placed = self.placed(id)?;
+        let ledger = self.ledger(&placed);
+        ledger.refresh().await?;
+        let slot = ledger.claims().slot(&placed.key);
+        match slot {
+            Some(Slot::Open(row)) => Ok(self.view(&placed.key, &placed.topic, &row)),
+            _ => Err(Error::not_found("claim")),
+        }
+    }
+
+    /// Claims of a handler that are not finished, by topic and sequence, the page at `cursor`.
+    pub(crate) fn list(&self, handler: &str, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Claim>> {
+        self.reader.check_limit(limit)?;
+        let mut found = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let (registry, claims) = (ledger.registry(), ledger.claims());
+            for number in claims.topics(handler) {
+                let Some(topic) = registry.topic_numbered(TopicNumber(number)) else { continue };
+                let id = &topic.topic.definition.id;
+                found.extend(claims.open(handler, number).map(|(sequence, row)| {
+                    let key = ClaimKey { handler: handler.to_owned(), topic: number, sequence };
+                    (place_in_list(id, &key), key, id.clone(), row.clone())
+                }));
+            }
+        }
+        found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let page = Page::of(found.into_iter(), cursor, limit, |(place, ..)| place.clone());
+        Ok(page.map(|(_, key, topic, row)| self.view(&key, &topic, &row)))
+    }
+
+    /// What a claim's id stands for.
+    fn placed(&self, id: &str) -> Result<Placed> {
+        let ClaimId { handler, topic, sequence } = ClaimId::parse(id)?;
+        let found = self.logs.find(&topic).map_err(|error| match error.kind() {
+            Kind::NotFound => Error::not_found("claim"),
+            _ => error,
+        })?;
+        let key = ClaimKey { handler, topic: found.topic.number.0, sequence };
+        Ok(Placed { place: found.place, key, topic })
+    }
+
+    fn ledger<'a>(&'a self, placed: &'a Placed) -> &'a Arc<Ledger> {
+        self.logs.ledger(&placed.place)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::of(&self.policy.config.claims)
+    }
+
+    fn intake(&self) -> Intake<'_> {
+        Intake { logs: self.logs, policy: self.policy, clock: self.clock, producer: self.producer }
+    }
+
+    /// What the default log says of a handler, for decisions in another; in its own it knows better.
+    fn policy_for(&self, place: &Place, handler: &str) -> Option<NewHandler> {
+        match place {
+            Place::Default => None,
+            Place::Side(_) => self.logs.default_ledger().claims().policy(handler).cloned(),
+        }
+    }
+
+    /// A claim as it is shown.
+    fn view(&self, key: &ClaimKey, topic: &TopicId, row: &ClaimRow) -> Claim {
+        let (mut lease_expires_at, mut retry_at, mut dead_letter) = (None, None, None);
+        let status = match row.standing {
+            Standing::Live { until } => {
+                lease_expires_at = Some(Timestamp::from_millis(until));
+                ClaimStatus::Claimed
+            }
+            Standing::Failed { retry_at: at } => {
+                retry_at = Some(Timestamp::from_millis(at));
+                ClaimStatus::Failed
+            }
+            Standing::Dead { letter, .. } => {
+                dead_letter = Some(letter);
+                ClaimStatus::Dead
+            }
+            Standing::Redriven => ClaimStatus::Redriven,
+        };
+        Claim {
+            id: ClaimId::text(&key.handler, topic, key.sequence),
+            handler: key.handler.clone(),
+            topic: topic.clone(),
+            sequence: key.sequence,
+            event_id: row.event,
+            token: row.token,
+            attempt: row.attempt,
+            owner: row.owner.clone(),
+            status,
+            lease: terms::span(row.lease_millis),
+            heartbeat: terms::span(self.defaults().heartbeat_millis),
+            claimed_at: Timestamp::from_millis(row.taken_at),
+            lease_expires_at,
+            retry_at,
+            dead_letter,
+            error: row.attempts.last().map(|attempt| attempt.error.clone()),
+        }
+    }
+
+    /// A claim that is done, as it is shown.
+    fn done(&self, placed: &Placed, row: &ClaimRow) -> Claim {
+        let shown = self.view(&placed.key, &placed.topic, row);
+        Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
+    }
+
+    /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
+    async fn done_before(&self, placed: &Placed, token: Token) -> Result<Claim> {
+        let row = taken_at(self.ledger(placed), &placed.key, token).await?.ok_or_else(finish::lost)?;
+        Ok(self.done(placed, &row))
+    }
+}
+
+/// The claim that the entry at this place gave, if it gave this one.
+async fn taken_at(ledger: &Ledger, key: &ClaimKey, token: Token) -> Result<Option<ClaimRow>> {
+    let Some(before) = token.get().checked_sub(1) else { return Ok(None) };
+    let range = Range::All(contract::Position(before));
+    let page = ledger.log().read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+    let record = page.into_iter().next();
+    let Some(record) = record.filter(|it| it.header.position.get() == token.get() && it.header.facets.is_none()) else {
+        return Ok(None);
+    };
+    Ok(match serde_json::from_slice(&record.body) {
+        Ok(Entry::ClaimTaken { claim, event, owner, lease_millis, attempt }) if claim == *key => Some(ClaimRow {
+            event,
+            token,
+            attempt,
+            claims: 1,
+            owner,
+            lease_millis,
+            taken_at: record.header.time,
+            standing: Standing::Live { until: record.header.time },
+            redriven: false,
+            attempts: Vec::new(),
+        }),
+        _ => None,
+    })
+}
+
+/// Where a claim stands in the list of a handler's claims.
+fn place_in_list(topic: &TopicId, key: &ClaimKey) -> String {
+    format!("{topic} {:020}", key.sequence.get())
+}
+
+/// What is wrong with a handler's name, if anything.
+fn check_name(name: &str, pointer: &str) -> Option<Violation> {
+    let detail = match name {
+        "" => "must not be empty".to_owned(),
+        _ if name.len() > limits::LABEL_BYTES_MAX => format!("may have at most {} bytes", limits::LABEL_BYTES_MAX),
+        _ if name.chars().any(char::is_control) => "must not hold control characters".to_owned(),
+        _ => return None,
+    };
+    Some(Violation::new(pointer, detail))
+}
+
+/// A failure as it is kept: its message may be cut off, its class must be one.
+fn check_error(mut error: ClaimError) -> Result<ClaimError> {
+    if error.class.is_empty() {
+        return Err(Error::invalid("/error/class", "must not be empty"));
+    }
+    if error.class.len() > limits::LABEL_BYTES_MAX {
+        let detail = format!("may have at most {} bytes", limits::LABEL_BYTES_MAX);
+        return Err(Error::invalid("/error/class", detail));
+    }
+    let most = error.message.floor_char_boundary(limits::FAILURE_MESSAGE_BYTES_MAX);
+    error.message.truncate(most);
+    Ok(error)
+}

@@ -1,0 +1,155 @@
+//! Order: what must be known of an aggregate's other events before one of them may be claimed.
+//!
+//! - A decision reads no log. What it cannot tell from the state it asks for ([`Need`]); the caller's task reads that, and
+//!   has it decided again.
+//! - What is read stays true: events never change, and a finished one stays finished. Only what came behind the read may
+//!   be missing, and the decision can tell ([`Later::through`]).
+
+use super::take::Wanted;
+use crate::ledger::{ClaimKey, DecidedClaims, Decision, Ledger, Slot, Standing, read_failed};
+use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, limits};
+use log::{AggregateMark, Limit, Range, Record};
+
+/// How many later events are read at a time.
+const PAGE: Limit = Limit { records: 64, bytes: 1024 * 1024 };
+
+/// What was read of an aggregate for one claim.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    pub(super) later: Option<Later>,
+    pub(super) before: Option<Before>,
+}
+
+/// Events of the aggregate behind the wanted one.
+#[derive(Debug, Clone)]
+pub(super) struct Later {
+    sequences: Vec<Sequence>,
+    /// All of them up to this sequence of the topic are among those.
+    through: Sequence,
+}
+
+/// The event of the aggregate before the wanted one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Before {
+    /// It is there.
+    At(Sequence),
+    /// Retention has removed it.
+    Gone,
+}
+
+/// What a decision must know and does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Later,
+    Before,
+}
+
+/// Whether the order lets an event be worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It does.
+    Free,
+    /// A later one is finished.
+    Passed,
+    /// The one before is not finished; perhaps it is known when that may be tried.
+    Waits(Option<i64>),
+    /// That cannot be told yet.
+    Unsure(Need),
+}
+
+/// Whether it is this event's turn.
+pub(super) fn turn(wanted: &Wanted, order: ClaimOrder, decision: &Decision<'_>) -> Result<Turn> {
+    let Some(aggregate) = wanted.aggregate else { return Ok(Turn::Free) };
+    match order {
+        ClaimOrder::Latest => latest(wanted, aggregate, decision),
+        ClaimOrder::Gapless => Ok(gapless(wanted, aggregate, decision)),
+    }
+}
+
+/// The state alone tells in the usual cases: nothing came later, or nothing later was finished in the whole topic.
+fn latest(wanted: &Wanted, aggregate: AggregateMark, decision: &Decision<'_>) -> Result<Turn> {
+    let ClaimKey { handler, topic, sequence } = &wanted.key;
+    let is_last = decision.head(aggregate.key)?.is_none_or(|head| head.aggregate_sequence <= aggregate.sequence);
+    let claims = decision.claims();
+    let highest = claims.highest(handler, *topic);
+    if is_last || highest <= *sequence {
+        return Ok(Turn::Free);
+    }
+    let Some(later) = &wanted.known.later else { return Ok(Turn::Unsure(Need::Later)) };
+    let is_finished = |sequence: &Sequence| claims.is_finished(&wanted.sibling(*sequence));
+    Ok(match later.sequences.iter().any(is_finished) {
+        true => Turn::Passed,
+        false if highest <= later.through => Turn::Free,
+        false => Turn::Unsure(Need::Later),
+    })
+}
+
+fn gapless(wanted: &Wanted, aggregate: AggregateMark, decision: &Decision<'_>) -> Turn {
+    if aggregate.sequence.get() <= 1 {
+        return Turn::Free;
+    }
+    match wanted.known.before {
+        None => Turn::Unsure(Need::Before),
+        Some(Before::Gone) => Turn::Free,
+        Some(Before::At(sequence)) => after(&wanted.sibling(sequence), &decision.claims(), decision.now()),
+    }
+}
+
+/// Whether the event before is finished, and if not, when it may be tried.
+fn after(before: &ClaimKey, claims: &DecidedClaims<'_>, now: i64) -> Turn {
+    match claims.slot(before) {
+        Some(Slot::Finished(_)) => Turn::Free,
+        Some(Slot::Open(row)) => match row.standing {
+            Standing::Live { until: at } | Standing::Failed { retry_at: at } if at > now => Turn::Waits(Some(at)),
+            _ => Turn::Waits(None),
+        },
+        None => Turn::Waits(None),
+    }
+}
+
+/// Reads what a decision asked for.
+pub(super) async fn read(ledger: &Ledger, wanted: &mut Wanted, need: Need) -> Result<()> {
+    let Some(aggregate) = wanted.aggregate else { return Ok(()) };
+    match need {
+        Need::Before => wanted.known.before = Some(before(ledger, aggregate).await?),
+        Need::Later => wanted.known.later = Some(later(ledger, wanted, aggregate).await?),
+    }
+    Ok(())
+}
+
+async fn before(ledger: &Ledger, aggregate: AggregateMark) -> Result<Before> {
+    let wanted = AggregateSequence(aggregate.sequence.get().saturating_sub(1));
+    let after = AggregateSequence(wanted.get().saturating_sub(1));
+    let page = ledger.log().read(Range::Aggregate(aggregate.key, after), Limit { records: 1, bytes: 0 }).await;
+    let found = page.map_err(read_failed)?.into_iter().find(|record| number_of(record) == Some(wanted));
+    Ok(found.map_or(Before::Gone, |record| Before::At(record.header.sequence)))
+}
+
+/// Reads on until one that is finished, or until behind everything that is.
+async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Result<Later> {
+    let ClaimKey { handler, topic, .. } = &wanted.key;
+    let (mut after, mut sequences) = (aggregate.sequence, Vec::new());
+    while sequences.len() < limits::SCAN_EVENTS_MAX {
+        // Looked at before the log is read: what is at or below it is in the log.
+        let tail = wanted.topic.tail();
+        let page = ledger.log().read(Range::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
+        let Some(last) = page.last() else { return Ok(Later { sequences, through: tail }) };
+        let through = last.header.sequence;
+        after = number_of(last).unwrap_or(after);
+        let claims = ledger.claims();
+        let finished = page.iter().find(|record| claims.is_finished(handler, *topic, record.header.sequence));
+        if let Some(finished) = finished {
+            return Ok(Later { sequences: vec![finished.header.sequence], through });
+        }
+        sequences.extend(page.iter().map(|record| record.header.sequence));
+        if through > claims.highest(handler, *topic) {
+            return Ok(Later { sequences, through });
+        }
+    }
+    let detail = "Too many later events of this aggregate lie unfinished between finished ones; finish those first.";
+    Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
+}
+
+fn number_of(record: &Record) -> Option<AggregateSequence> {
+    Some(record.header.facets?.aggregate?.sequence)
+}

@@ -1,0 +1,104 @@
+//! Terms: how work is tried, as the claim, its handler and the configuration say together.
+
+use crate::config;
+use contract::{ClaimOrder, NewHandler, Span, limits};
+
+/// What holds where nobody says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) lease_millis: i64,
+    pub(crate) heartbeat_millis: i64,
+    pub(crate) max_attempts: u32,
+    pub(crate) backoff_millis: i64,
+    pub(crate) order: ClaimOrder,
+}
+
+impl Defaults {
+    pub(crate) fn of(config: &config::Claims) -> Self {
+        let millis = |seconds: u64| i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+        Self {
+            lease_millis: millis(config.lease_secs),
+            heartbeat_millis: millis(config.heartbeat_secs),
+            max_attempts: config.max_attempts,
+            backoff_millis: millis(config.backoff_secs),
+            order: config.order,
+        }
+    }
+}
+
+/// How one handler's work is tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) lease_millis: i64,
+    pub(super) max_attempts: u32,
+    pub(super) backoff_millis: i64,
+    pub(super) order: ClaimOrder,
+}
+
+impl Terms {
+    /// What the handler says, else what holds by default.
+    pub(super) fn of(handler: Option<&NewHandler>, defaults: Defaults) -> Self {
+        let said = |span: fn(&NewHandler) -> Option<&Span>| handler.and_then(span).map(Span::millis);
+        Self {
+            lease_millis: said(|it| it.lease.as_ref()).unwrap_or(defaults.lease_millis),
+            max_attempts: handler.and_then(|it| it.max_attempts).unwrap_or(defaults.max_attempts),
+            backoff_millis: said(|it| it.backoff.as_ref()).unwrap_or(defaults.backoff_millis),
+            order: handler.and_then(|it| it.order).unwrap_or(defaults.order),
+        }
+    }
+
+    /// When the next attempt may begin after this many failed ones; `None` when there is none.
+    pub(super) fn retry_at(&self, attempt: u32, now: i64) -> Option<i64> {
+        if attempt >= self.max_attempts {
+            return None;
+        }
+        let doubled =
+            self.backoff_millis.saturating_mul(1_i64.checked_shl(attempt.saturating_sub(1).min(62)).unwrap_or(1));
+        let most = (limits::BACKOFF_SECONDS_MAX * 1000).max(self.backoff_millis);
+        Some(now.saturating_add(doubled.min(most)))
+    }
+}
+
+/// A length of time as it is shown.
+pub(super) fn span(millis: i64) -> Span {
+    match (millis / 1000, millis % 1000) {
+        (seconds, 0) => Span::seconds(seconds),
+        (seconds, rest) => format!("PT{seconds}.{rest:03}S").parse().unwrap_or_else(|_| Span::seconds(seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_end_with_the_attempts() {
+        let terms = |backoff_millis, max_attempts| Terms {
+            lease_millis: 1,
+            max_attempts,
+            backoff_millis,
+            order: ClaimOrder::Latest,
+        };
+        for (backoff, max, attempt, wait) in [
+            (1000, 5, 1, Some(1000)),
+            (1000, 5, 2, Some(2000)),
+            (1000, 5, 4, Some(8000)),
+            (1000, 5, 5, None),
+            (1000, 5, 9, None),
+            (1000, 100, 50, Some(3_600_000)),
+            (1000, 100, 99, Some(3_600_000)),
+            (0, 5, 3, Some(0)),
+            (1, 1, 1, None),
+        ] {
+            assert_eq!(terms(backoff, max).retry_at(attempt, 0), wait, "{backoff} {max} {attempt}");
+        }
+        assert_eq!(terms(1000, 5).retry_at(1, i64::MAX), Some(i64::MAX));
+    }
+
+    #[test]
+    fn a_span_is_shown_to_the_millisecond() {
+        for (millis, text) in [(900_000, "PT900S"), (500, "PT0.500S"), (1001, "PT1.001S"), (0, "PT0S")] {
+            assert_eq!((span(millis).as_str(), span(millis).millis()), (text, millis));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Dead letters: work given up, kept for a person to redrive or discard.
+//!
+//! - A letter is dealt with once. Who did it, when and why is a fact of the log.
+//! - A redriven event keeps its identity, and may be worked on even where later ones are finished. Only who asks for it
+//!   gets a new event in the place of the old one: under a new id, caused by the old one, never taken for a duplicate.
+//! - A letter lives in the log of its event; lists go over all logs, oldest first.
+//!
+//! What leads to a letter is decided where the work is (`claims`).
+
+mod decide;
+
+use crate::clock::Clock;
+use crate::events::{Intake, Policy, Reader, stored_at};
+use crate::ledger::{Ledger, LetterRow};
+use crate::logs::{Logs, Place};
+use contract::{
+    Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, NewEvent, Page,
+    ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, limits,
+};
+use decide::{Change, Deal, Dealt, Deed, Many};
+use log::TopicNumber;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How often a request is decided anew because definitions changed under it, before it is told to come back.
+const TRIES_MAX: usize = 8;
+/// Letters dealt with by one decision.
+const LETTERS_PER_DECISION: usize = 100;
+/// Who deals with a letter where nobody says.
+const NOBODY: &str = "unknown";
+
+/// The dead letters of all logs, on behalf of one caller.
+pub(crate) struct DeadLetters<'a> {
+    pub(crate) logs: &'a Logs,
+    pub(crate) policy: &'a Policy,
+    pub(crate) reader: Reader<'a>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) by: Option<&'a ProducerId>,
+}
+
+impl DeadLetters<'_> {
+    /// Letters in the order they were given up, the page at `cursor`.
+    pub(crate) async fn list(
+        &self,
+        filter: &LetterFilter,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<DeadLetter>> {
+        self.reader.check_limit(limit)?;
+        let mut found = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let letters = ledger.letters();
+            let fitting = letters.all().filter(|row| row.fits(filter));
+            found.extend(fitting.map(|row| (row.place(), Arc::clone(&ledger), Arc::clone(row))));
+        }
+        found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let Page { items, next, prev } = Page::of(found.into_iter(), cursor, limit, |(place, ..)| place.clone());
+        let mut page = Page { items: Vec::with_capacity(items.len()), next, prev };
+        for (_, ledger, row) in items {
+            page.items.push(self.view(&ledger, &row).await?);
+        }
+        Ok(page)
+    }
+
+    /// How many are open, and whose they are.
+    pub(crate) fn summary(&self) -> LetterSummary {
+        let mut counts = BTreeMap::new();
+        let filter = LetterFilter::default();
+        for ledger in self.logs.ledgers() {
+            for row in ledger.letters().all().filter(|row| row.fits(&filter)) {
+                let (letter, at) = (&row.letter, Timestamp::from_millis(row.at));
+                let key = (letter.source, letter.name.clone(), letter.topic.clone());
+                let (count, oldest, newest) = counts.entry(key).or_insert((0_u64, at, at));
+                *count += 1;
+                (*oldest, *newest) = (at.min(*oldest), at.max(*newest));
+            }
+        }
+        let items = counts.into_iter().map(|((source, name, original_topic), (count, oldest, newest))| LetterCount {
+            source,
+            name,
+            original_topic,
+            count,
+            oldest,
+            newest,
+        });
+        let items: Vec<_> = items.collect();
+        LetterSummary { count: items.iter().map(|item| item.count).sum(), items }
+    }
+
+    /// One letter.
+    pub(crate) async fn get(&self, id: Uuid) -> Result<DeadLetter> {
+        let (ledger, row) = self.find(id)?;
+        self.view(&ledger, &row).await
+    }
+
+    /// Lets a letter's event be worked on again, or publishes a corrected one in its place.
+    pub(crate) async fn redrive(&self, id: Uuid, redrive: &Redrive) -> Result<DeadLetter> {
+        check_reason(redrive.reason.as_deref())?;
+        for _ in 0..TRIES_MAX {
+            let (ledger, row) = self.find(id)?;
+            let stored = self.event_of(&ledger, &row).await?.ok_or_else(gone)?;
+            let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
+                Some(event) => Some(self.change(&row, event?).await?),
+                None => None,
+            };
+            if redrive.dry_run {
+                decide::check_open(&row)?;
+                return self.view(&ledger, &row).await;
+            }
+            let deed = Deed::Redrive { reason: redrive.reason.clone(), change };
+            match ledger.submit(Deal { id, by: self.by(), deed }).await? {
+                Dealt::Done(row) => return self.view(&ledger, &row).await,
+                Dealt::Stale => (),
+            }
+        }
+        Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
+            .with_retry_after(1))
+    }
+
+    /// Decides that a letter's event need not be worked on.
+    pub(crate) async fn discard(&self, id: Uuid, reason: String) -> Result<DeadLetter> {
+        check_needed(Some(&reason))?;
+        let (ledger, _) = self.find(id)?;
+        match ledger.submit(Deal { id, by: self.by(), deed: Deed::Discard { reason } }).await? {
+            Dealt::Done(row) => self.view(&ledger, &row).await,
+            Dealt::Stale => self.get(id).await,
+        }
+    }
+
+    /// Redrives every open letter that is meant, but for those whose events are gone; answers how many.
+    pub(crate) async fn redrive_all(&self, order: LetterOrder) -> Result<u64> {
+        check_reason(order.reason.as_deref())?;
+        let reason = order.reason.clone();
+        self.deal_with_all(
+            order,
+            |row, ledger| !is_trimmed(row, ledger),
+            || Deed::Redrive { reason: reason.clone(), change: None },
+        )
+        .await
+    }
+
+    /// Discards every open letter that is meant; answers how many.
+    pub(crate) async fn discard_all(&self, order: LetterOrder) -> Result<u64> {
+        check_needed(order.reason.as_deref())?;
+        let reason = order.reason.clone().unwrap_or_default();
+        self.deal_with_all(order, |_, _| true, || Deed::Discard { reason: reason.clone() }).await
+    }
+
+    async fn deal_with_all(
+        &self,
+        order: LetterOrder,
+        may: impl Fn(&LetterRow, &Ledger) -> bool,
+        deed: impl Fn() -> Deed,
+    ) -> Result<u64> {
+        let LetterOrder { source, name, topic, dry_run, .. } = order;
+        let filter = LetterFilter { source, name, topic, resolved_too: false };
+        let mut count = 0;
+        for ledger in self.logs.ledgers() {
+            let rows: Vec<_> = ledger.letters().all().filter(|row| row.fits(&filter)).cloned().collect();
+            let mut meant: Vec<_> = rows.iter().filter(|row| may(row, &ledger)).collect();
+            meant.sort_unstable_by_key(|row| (row.at, row.letter.id));
+            if dry_run {
+                count += meant.len() as u64;
+                continue;
+            }
+            for some in meant.chunks(LETTERS_PER_DECISION) {
+                let ids = some.iter().map(|row| row.letter.id).collect();
+                count += ledger.submit(Many { ids, by: self.by(), deed: deed() }).await?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn by(&self) -> String {
+        self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone())
+    }
+
+    fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<LetterRow>)> {
+        let found = self.logs.ledgers().into_iter().find_map(|ledger| {
+            let row = ledger.letters().get(id).cloned()?;
+            Some((ledger, row))
+        });
+        found.ok_or_else(|| Error::not_found("dead letter"))
+    }
+
+    async fn event_of(&self, ledger: &Ledger, row: &LetterRow) -> Result<Option<StoredEvent>> {
+        let stored = stored_at(ledger, TopicNumber(row.letter.number), row.letter.sequence).await?;
+        Ok(stored.filter(|event| event.sequence == row.letter.sequence))
+    }
+
+    /// The corrected event, ready to be stored with the letter's end.
+    async fn change(&self, row: &LetterRow, event: NewEvent) -> Result<Change> {
+        let found = self.logs.find(&row.letter.topic)?;
+        let place: &Place = &found.place;
+        let id = event.id.unwrap_or_default();
+        let intake = Intake { logs: self.logs, policy: self.policy, clock: self.clock, producer: self.by };
+        let bundle = intake.bundle(vec![event], place, |_| "/override".to_owned()).await?;
+        Ok(Change { id, bundle })
+    }
+
+    /// A letter as it is shown, with its event.
+    async fn view(&self, ledger: &Ledger, row: &LetterRow) -> Result<DeadLetter> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Correlated {
+            correlation_id: Option<String>,
+        }
+        let event = self.event_of(ledger, row).await?;
+        let text = event.as_ref().and_then(|event| std::str::from_utf8(&event.text).ok());
+        let correlated = text.and_then(|text| serde_json::from_str::<Correlated>(text).ok());
+        let letter = &row.letter;
+        Ok(DeadLetter {
+            id: letter.id,
+            source: letter.source,
+            name: letter.name.clone(),
+            service: letter.name.clone(),
+            status: row.status,
+            exc_class: letter.error.class.clone(),
+            exc_msg: letter.error.message.clone(),
+            original_topic: letter.topic.clone(),
+            sequence: letter.sequence,
+            event_id: letter.event,
+            correlation_id: correlated.and_then(|event| event.correlation_id),
+            attempts: letter.attempts.clone(),
+            created_at: Timestamp::from_millis(row.at),
+            resolution: row.resolution.clone(),
+            event: text.and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+        })
+    }
+}
+
+/// The event that takes the place of one given up; `None` where nothing is to be different.
+fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<NewEvent>> {
+    if changes.data.is_none() && !changes.new_event_id {
+        return Ok(None);
+    }
+    let old: Event = stored.event()?;
+    let causation_id = Some(old.id.to_string());
+    let data = changes.data.clone().unwrap_or_else(|| old.data.clone());
+    // What made the old one unlike any other would make this one its duplicate.
+    let id = Some(Uuid::new_v4());
+    Ok(Some(NewEvent { id, causation_id, data, deduplication_id: None, ..NewEvent::from(old) }))
+}
+
+/// Whether a letter's event is gone, as far as the state can tell.
+fn is_trimmed(row: &LetterRow, ledger: &Ledger) -> bool {
+    ledger.claims().trimmed(&row.letter.name, row.letter.number) >= row.letter.sequence
+}
+
+fn gone() -> Error {
+    let detail = "Retention has removed the event, so it cannot be tried again; discard the letter.";
+    Error::new(Kind::Trimmed, detail)
+}
+
+fn check_reason(reason: Option<&str>) -> Result<()> {
+    match reason {
+        Some(reason) if reason.len() > limits::REASON_BYTES_MAX => {
+            Err(Error::invalid("/reason", format!("may have at most {} bytes", limits::REASON_BYTES_MAX)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_needed(reason: Option<&str>) -> Result<()> {
+    match reason.map(str::trim) {
+        None => Err(Error::invalid("/reason", "is missing: say why the work need not be done")),
+        Some("") => Err(Error::invalid("/reason", "must not be empty: say why the work need not be done")),
+        Some(_) => check_reason(reason),
+    }
+}

@@ -1,0 +1,100 @@
+//! Bundles: events that are stored with something else, or not at all.
+//!
+//! - They are prepared like any event, on the caller's task, and decided inside another room's decision.
+//! - The first one that is refused refuses the whole, with its own problem, at its own place in the request.
+//! - One decision cannot span logs: an event that lives elsewhere is refused.
+
+use super::prepare::Prepared;
+use super::publish::{Intake, Submitted, are_fresh, check_size, decide_event};
+use crate::ledger::Decision;
+use crate::logs::Place;
+use contract::{Error, Kind, NewEvent, Result, Violation};
+
+/// Events ready to be stored with something else.
+pub(crate) struct Bundle {
+    items: Vec<Prepared>,
+    /// Where each stands in the request.
+    pointers: Vec<String>,
+    /// Types are the default log's.
+    knows_types: bool,
+}
+
+/// What became of a bundle that was not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bundled {
+    /// Its events are part of the decision.
+    Stored,
+    /// A definition changed since it was prepared: prepare it again.
+    Stale,
+}
+
+impl Intake<'_> {
+    /// Prepares events that are to be stored in `place`; `pointer` says where the one with an index stands.
+    pub(crate) async fn bundle(
+        self,
+        events: Vec<NewEvent>,
+        place: &Place,
+        pointer: impl Fn(usize) -> String,
+    ) -> Result<Bundle> {
+        let pointers = (0..events.len()).map(pointer).collect();
+        let knows_types = *place == Place::Default;
+        let mut bundle = Bundle { items: Vec::with_capacity(events.len()), pointers, knows_types };
+        if events.is_empty() {
+            return Ok(bundle);
+        }
+        let events: Vec<Submitted> = events.into_iter().map(Ok).collect();
+        check_size(self.policy, &events)?;
+        let mut items = self.prepare(&events);
+        if items.iter().any(Result::is_err) {
+            // Another broker may have registered a moment ago what is missing here.
+            self.logs.default_ledger().refresh().await?;
+            items = self.prepare(&events);
+        }
+        for (index, item) in items.into_iter().enumerate() {
+            let prepared = item.map_err(|refused| bundle.at(index, &refused.error))?;
+            if prepared.place != *place {
+                let detail = "lives in another log than the claim; one decision cannot span both";
+                return Err(bundle.at(index, &Error::invalid("", detail)));
+            }
+            bundle.items.push(prepared);
+        }
+        Ok(bundle)
+    }
+}
+
+impl Bundle {
+    /// Makes the events part of a decision. Refused, it may have left some there: undo them.
+    pub(crate) fn decide(&self, decision: &mut Decision<'_>) -> Result<Bundled> {
+        if !are_fresh(self.items.iter(), self.knows_types, decision) {
+            return Ok(Bundled::Stale);
+        }
+        for (index, item) in self.items.iter().enumerate() {
+            decide_event(item, decision).map_err(|error| self.at(index, &error))?;
+        }
+        Ok(Bundled::Stored)
+    }
+
+    /// About how many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.items.iter().map(|prepared| prepared.draft.text.len() + size_of::<Prepared>()).sum()
+    }
+
+    /// The same refusal, at its place in the request.
+    fn at(&self, index: usize, error: &Error) -> Error {
+        let pointer = self.pointers.get(index).map_or("", String::as_str);
+        let mut violations: Vec<_> = error.violations().to_vec();
+        if violations.is_empty() {
+            violations.push(Violation::new("", error.detail()));
+        }
+        let moved = violations.into_iter().map(|Violation { pointer: inner, detail }| {
+            // Said of the event itself where it is the whole of it.
+            Violation { pointer: format!("{pointer}{inner}"), detail }
+        });
+        let moved = moved.collect();
+        match error.kind() {
+            Kind::Validation => Error::new(Kind::Validation, "An event of the request breaks the rules; see `errors`.")
+                .with_violations(moved),
+            _ => error.clone().with_violations(moved),
+        }
+    }
+}

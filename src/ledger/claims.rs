@@ -1,0 +1,266 @@
+//! Claims and the policies of handlers, as the log tells them.
+//!
+//! - One fold ([`fold`]) for both the durable rows and the layer of what is not durable yet.
+//! - A claim that is not finished is a row; a finished one is a bit ([`super::finished`]).
+//! - A claim's token is the position of the entry that gave it, so it grows with every claim.
+//! - Leases are judged by the log's time, which never goes back.
+//!
+//! Why an event was given up, and what a person made of it, is [`super::letters`]' business.
+
+mod decided;
+mod fold;
+
+pub use super::finished::Finish;
+pub use decided::DecidedClaims;
+pub(super) use decided::{ClaimsLayer, Layered};
+pub(super) use fold::Rows;
+
+use super::finished::{Finished, FinishedSnapshot};
+use contract::{Attempt, ClaimError, NewHandler, Sequence, Timestamp, Token, limits};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Of which event, by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimKey {
+    /// The handler.
+    pub handler: String,
+    /// The topic's number in its log.
+    pub topic: u32,
+    /// The event's number there.
+    pub sequence: Sequence,
+}
+
+/// A claim that is not finished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimRow {
+    /// The event's id.
+    pub event: Uuid,
+    /// The last claim's.
+    pub token: Token,
+    /// Which attempt that was, since the event was last redriven.
+    pub attempt: u32,
+    /// How often the event was claimed altogether.
+    pub claims: u32,
+    /// Whoever had it last.
+    pub owner: String,
+    /// How long a claim holds, in milliseconds.
+    pub lease_millis: i64,
+    /// When it was last claimed, in milliseconds.
+    pub taken_at: i64,
+    /// How it stands.
+    pub standing: Standing,
+    /// Whether a person wanted it tried again: then it is never stale.
+    pub redriven: bool,
+    /// What failed so far, since it was last redriven.
+    pub attempts: Vec<Attempt>,
+}
+
+/// How a claim that is not finished stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Standing {
+    /// Somebody has it until then, and as long after as nobody else takes it.
+    Live {
+        /// In milliseconds.
+        until: i64,
+    },
+    /// It failed, and may be claimed from then on.
+    Failed {
+        /// In milliseconds.
+        retry_at: i64,
+    },
+    /// It was given up.
+    Dead {
+        /// The dead letter.
+        letter: Uuid,
+        /// Because a later event of its aggregate was finished before it.
+        superseded: bool,
+    },
+    /// It was given up, and may be claimed now.
+    Redriven,
+}
+
+/// What is known of an event that was claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slot {
+    /// It is not finished.
+    Open(ClaimRow),
+    /// It is.
+    Finished(Finish),
+}
+
+/// Claims and policies by handler.
+#[derive(Default)]
+pub struct ClaimRows {
+    handlers: BTreeMap<String, HandlerRows>,
+    /// How many rows there are altogether.
+    open: usize,
+}
+
+#[derive(Default)]
+struct HandlerRows {
+    policy: Option<NewHandler>,
+    /// By the topic's number.
+    topics: BTreeMap<u32, TopicClaims>,
+}
+
+#[derive(Default)]
+struct TopicClaims {
+    open: BTreeMap<Sequence, ClaimRow>,
+    finished: Finished,
+}
+
+impl ClaimRows {
+    /// What is known of an event.
+    #[must_use]
+    pub fn slot(&self, key: &ClaimKey) -> Option<Slot> {
+        let claims = self.handlers.get(&key.handler)?.topics.get(&key.topic)?;
+        match claims.open.get(&key.sequence) {
+            Some(row) => Some(Slot::Open(row.clone())),
+            None => claims.finished.get(key.sequence).map(Slot::Finished),
+        }
+    }
+
+    /// Whether an event is finished.
+    #[must_use]
+    pub fn is_finished(&self, handler: &str, topic: u32, sequence: Sequence) -> bool {
+        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
+        claims.is_some_and(|claims| !claims.open.contains_key(&sequence) && claims.finished.get(sequence).is_some())
+    }
+
+    /// The highest sequence of a topic that a handler has finished.
+    #[must_use]
+    pub fn highest(&self, handler: &str, topic: u32) -> Sequence {
+        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
+        claims.map_or(Sequence::ZERO, |claims| claims.finished.highest())
+    }
+
+    /// How a handler's work is to be tried, if somebody said so.
+    #[must_use]
+    pub fn policy(&self, handler: &str) -> Option<&NewHandler> {
+        self.handlers.get(handler)?.policy.as_ref()
+    }
+
+    /// The last sequence of a topic that is gone, as far as a handler knows.
+    #[must_use]
+    pub fn trimmed(&self, handler: &str, topic: u32) -> Sequence {
+        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
+        claims.map_or(Sequence::ZERO, |claims| claims.finished.trimmed())
+    }
+
+    /// Whether there is such a handler: it was put, or has claimed something.
+    #[must_use]
+    pub fn has_handler(&self, name: &str) -> bool {
+        self.handlers.contains_key(name)
+    }
+
+    /// Handlers in order of their names.
+    pub fn handlers(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.handlers.keys().map(String::as_str)
+    }
+
+    /// The topics a handler has claimed events of.
+    pub fn topics(&self, handler: &str) -> impl Iterator<Item = u32> {
+        self.handlers.get(handler).into_iter().flat_map(|known| known.topics.keys().copied())
+    }
+
+    /// What a handler has not finished in a topic, in order.
+    pub fn open(&self, handler: &str, topic: u32) -> impl DoubleEndedIterator<Item = (Sequence, &ClaimRow)> {
+        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
+        claims.into_iter().flat_map(|claims| claims.open.iter().map(|(sequence, row)| (*sequence, row)))
+    }
+
+    /// Events of a topic up to here are gone: what was finished of them, and what would be tried again, goes too.
+    fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
+        for claims in self.handlers.values_mut().filter_map(|known| known.topics.get_mut(&topic)) {
+            let before = claims.open.len();
+            claims.finished.trim(through);
+            claims.open.retain(|sequence, row| *sequence > through || row.outlives_its_event(time));
+            self.open = (self.open + claims.open.len()).saturating_sub(before);
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> ClaimsSnapshot {
+        let handler = |(name, known): (&String, &HandlerRows)| HandlerSnapshot {
+            name: name.clone(),
+            policy: known.policy.clone(),
+            topics: known.topics.iter().map(|(number, claims)| (*number, claims.snapshot())).collect(),
+        };
+        self.handlers.iter().map(handler).collect()
+    }
+}
+
+impl ClaimRow {
+    /// Whether it means something when its event is gone: somebody is at it, or somebody should look at it.
+    const fn outlives_its_event(&self, now: i64) -> bool {
+        match self.standing {
+            Standing::Live { until } => until > now,
+            Standing::Dead { .. } => true,
+            Standing::Failed { .. } | Standing::Redriven => false,
+        }
+    }
+
+    /// What became of the last attempt.
+    fn failed(&mut self, error: ClaimError, time: i64) {
+        let attempt = Attempt {
+            number: self.attempt,
+            token: self.token,
+            owner: self.owner.clone(),
+            started_at: Timestamp::from_millis(self.taken_at),
+            failed_at: Timestamp::from_millis(time),
+            error,
+        };
+        if self.attempts.len() >= limits::ATTEMPTS_KEPT {
+            self.attempts.remove(0);
+        }
+        self.attempts.push(attempt);
+    }
+}
+
+/// What an attempt died of whose worker fell silent.
+#[must_use]
+pub fn lease_expired() -> ClaimError {
+    ClaimError::new("LeaseExpired", "The lease ran out without a heartbeat; the worker fell silent.")
+}
+
+impl TopicClaims {
+    fn snapshot(&self) -> TopicClaimsSnapshot {
+        let open = self.open.iter().map(|(sequence, row)| (*sequence, row.clone())).collect();
+        TopicClaimsSnapshot { open, finished: self.finished.snapshot() }
+    }
+}
+
+/// Claims in a checkpoint.
+pub(super) type ClaimsSnapshot = Vec<HandlerSnapshot>;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct HandlerSnapshot {
+    name: String,
+    policy: Option<NewHandler>,
+    topics: Vec<(u32, TopicClaimsSnapshot)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TopicClaimsSnapshot {
+    open: Vec<(Sequence, ClaimRow)>,
+    finished: FinishedSnapshot,
+}
+
+impl From<ClaimsSnapshot> for ClaimRows {
+    fn from(snapshot: ClaimsSnapshot) -> Self {
+        let mut rows = Self::default();
+        for HandlerSnapshot { name, policy, topics } in snapshot {
+            let topics = topics.into_iter().map(|(number, TopicClaimsSnapshot { open, finished })| {
+                rows.open += open.len();
+                (number, TopicClaims { open: open.into_iter().collect(), finished: finished.into() })
+            });
+            let topics = topics.collect();
+            rows.handlers.insert(name, HandlerRows { policy, topics });
+        }
+        rows
+    }
+}

@@ -1,0 +1,214 @@
+//! Dead letters, as the log tells them: what was given up, and what a person made of it.
+//!
+//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
+//! - An open letter stays until somebody deals with it. Of those dealt with, the last
+//!   [`limits::RESOLVED_LETTERS_KEPT`] are remembered.
+
+use super::claims::ClaimKey;
+use super::entry::Entry;
+use super::layer::Layer;
+use contract::{
+    Attempt, ClaimError, Error, LetterFilter, LetterSource, LetterStatus, Position, Resolution, Result, Sequence,
+    Timestamp, TopicId, limits,
+};
+use log::Header;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, RwLockReadGuard};
+use uuid::Uuid;
+
+/// What was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Letter {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose work it was.
+    pub source: LetterSource,
+    /// The handler, or the subscription.
+    pub name: String,
+    /// The event's topic.
+    pub topic: TopicId,
+    /// The topic's number in its log.
+    pub number: u32,
+    /// The event's number there.
+    pub sequence: Sequence,
+    /// The event's id.
+    pub event: Uuid,
+    /// Why.
+    pub error: ClaimError,
+    /// What was tried.
+    pub attempts: Vec<Attempt>,
+    /// Because a later event of its aggregate was finished before it.
+    #[serde(default)]
+    pub superseded: bool,
+}
+
+impl Letter {
+    /// The claim that was given up.
+    #[must_use]
+    pub fn key(&self) -> ClaimKey {
+        ClaimKey { handler: self.name.clone(), topic: self.number, sequence: self.sequence }
+    }
+}
+
+/// A letter with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterRow {
+    /// As it was given up.
+    pub letter: Letter,
+    /// When, in milliseconds.
+    pub at: i64,
+    /// How it stands.
+    pub status: LetterStatus,
+    /// Who dealt with it.
+    pub resolution: Option<Resolution>,
+}
+
+impl LetterRow {
+    /// Its place among all letters: by time, then by id.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{:016x} {}", self.at, self.letter.id)
+    }
+
+    /// Whether it is among those that are meant.
+    #[must_use]
+    pub fn fits(&self, filter: &LetterFilter) -> bool {
+        let LetterFilter { source, name, topic, resolved_too } = filter;
+        (*resolved_too || self.status == LetterStatus::Open)
+            && source.is_none_or(|source| source == self.letter.source)
+            && name.as_ref().is_none_or(|name| *name == self.letter.name)
+            && topic.as_ref().is_none_or(|topic| *topic == self.letter.topic)
+    }
+}
+
+/// Letters by id.
+#[derive(Default)]
+pub struct LetterRows {
+    rows: BTreeMap<Uuid, Arc<LetterRow>>,
+    /// Those dealt with, in the order that was done.
+    resolved: VecDeque<Uuid>,
+}
+
+impl LetterRows {
+    /// One letter.
+    #[must_use]
+    pub fn get(&self, id: Uuid) -> Option<&Arc<LetterRow>> {
+        self.rows.get(&id)
+    }
+
+    /// All of them, in no order that means anything.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<LetterRow>> {
+        self.rows.values()
+    }
+
+    pub(super) fn snapshot(&self) -> LettersSnapshot {
+        let open = self.rows.values().filter(|row| row.status == LetterStatus::Open);
+        let resolved = self.resolved.iter().filter_map(|id| self.rows.get(id));
+        open.chain(resolved).map(|row| LetterRow::clone(row)).collect()
+    }
+}
+
+/// Letters in a checkpoint: the open ones, then the others in the order they were dealt with.
+pub(super) type LettersSnapshot = Vec<LetterRow>;
+
+impl From<LettersSnapshot> for LetterRows {
+    fn from(snapshot: LettersSnapshot) -> Self {
+        let mut letters = Self::default();
+        snapshot.into_iter().for_each(|row| letters.put(row));
+        letters
+    }
+}
+
+/// Where facts about letters are folded.
+pub(super) trait Rows {
+    fn known(&self, id: Uuid) -> Option<LetterRow>;
+    fn put(&mut self, row: LetterRow);
+
+    /// Takes in one fact. Total: a fact about an unknown letter, or something else, changes nothing.
+    fn apply(&mut self, entry: &Entry, header: &Header) {
+        let at = Timestamp::from_millis(header.time);
+        match entry {
+            Entry::DeadLettered { letter } => {
+                let letter = Letter::clone(letter);
+                self.put(LetterRow { letter, at: header.time, status: LetterStatus::Open, resolution: None });
+            }
+            Entry::Redriven { letter, by, reason, new_event, .. } => {
+                let resolution = Resolution { at, by: by.clone(), reason: reason.clone(), new_event_id: *new_event };
+                self.resolve(*letter, LetterStatus::Redriven, resolution);
+            }
+            Entry::Discarded { letter, by, reason, .. } => {
+                let resolution = Resolution { at, by: by.clone(), reason: Some(reason.clone()), new_event_id: None };
+                self.resolve(*letter, LetterStatus::Discarded, resolution);
+            }
+            _ => (),
+        }
+    }
+
+    fn resolve(&mut self, id: Uuid, status: LetterStatus, resolution: Resolution) {
+        if let Some(known) = self.known(id) {
+            self.put(LetterRow { status, resolution: Some(resolution), ..known });
+        }
+    }
+}
+
+impl Rows for LetterRows {
+    fn known(&self, id: Uuid) -> Option<LetterRow> {
+        self.rows.get(&id).map(|row| LetterRow::clone(row))
+    }
+
+    fn put(&mut self, row: LetterRow) {
+        let (id, status) = (row.letter.id, row.status);
+        self.rows.insert(id, Arc::new(row));
+        if status != LetterStatus::Open {
+            self.resolved.push_back(id);
+        }
+        if self.resolved.len() > limits::RESOLVED_LETTERS_KEPT
+            && let Some(oldest) = self.resolved.pop_front()
+        {
+            self.rows.remove(&oldest);
+        }
+    }
+}
+
+/// Letters decided but not durable yet.
+pub(super) type LettersLayer = Layer<Uuid, LetterRow>;
+
+fn known(durable: &LetterRows, layer: &LettersLayer, id: Uuid) -> Option<LetterRow> {
+    match layer.get(&id) {
+        Some(decided) => decided.cloned(),
+        None => durable.known(id),
+    }
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(super) struct Layered<'a> {
+    pub(super) durable: &'a LetterRows,
+    pub(super) layer: &'a mut LettersLayer,
+    pub(super) at: Position,
+}
+
+impl Rows for Layered<'_> {
+    fn known(&self, id: Uuid) -> Option<LetterRow> {
+        known(self.durable, self.layer, id)
+    }
+
+    fn put(&mut self, row: LetterRow) {
+        self.layer.set(self.at, row.letter.id, Some(row));
+    }
+}
+
+/// Letters as a decision sees them: durable or decided.
+pub struct DecidedLetters<'a> {
+    pub(super) durable: RwLockReadGuard<'a, LetterRows>,
+    pub(super) layer: &'a LettersLayer,
+}
+
+impl DecidedLetters<'_> {
+    /// One letter.
+    pub fn known(&self, id: Uuid) -> Result<LetterRow> {
+        known(&self.durable, self.layer, id).ok_or_else(|| Error::not_found("dead letter"))
+    }
+}

@@ -1,0 +1,168 @@
+//! Claims, and the handlers whose work they are.
+
+use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER};
+use crate::rest::openapi::examples::page_of;
+use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
+use crate::rest::openapi::parameters::{must, path};
+use crate::rest::openapi::schemas::claims::{claim_id, handler_name};
+use crate::rest::openapi::shape::{any_text, either, named};
+use contract::Kind;
+use serde_json::json;
+use utoipa::openapi::HttpMethod::{Get, Post, Put};
+use utoipa::openapi::path::Parameter;
+
+pub(super) const TAG: &str = "Claims";
+
+pub(super) fn all() -> Vec<Op> {
+    vec![
+        take(),
+        complete_several(),
+        list(),
+        show(),
+        heartbeat(),
+        complete(),
+        fail(),
+        put_handler(),
+        list_handlers(),
+        show_handler(),
+    ]
+}
+
+fn id() -> Parameter {
+    path("id", claim_id(), "The claim's id.", CLAIM_ID)
+}
+
+fn name() -> Parameter {
+    path("name", handler_name("The handler."), "The handler's name, percent-encoded where it must be.", HANDLER)
+}
+
+fn take() -> Op {
+    let asked = either([named("NewClaim"), named("NewClaims")], "One claim, or several.").like(examples::new_claim());
+    let answered = either([named("ClaimOutcome"), named("ClaimOutcomes")], "What became of it, or of each.")
+        .like(examples::outcome());
+    op(Post, "/v1/claims", "claimEvent", "Claim an event")
+        .about(
+            "Takes an event for a handler, for the time of a lease, or says why not: `done` (it is finished, or was \
+            discarded), `stale` (a later event of its aggregate is finished, and the order is `latest`), `held` (somebody \
+            is at it, it waits for its next attempt or its predecessor, or it is a dead letter; `retryAt` says when to come \
+            back where that is known). Whoever asks first gets it, whichever broker he asks; the `token` grows with every \
+            claim, so that whatever the work touches can refuse an older one. Every claim is an attempt, take-overs too. \
+            With `{\"claims\": […]}` several are taken in one decision, each with its own result.",
+        )
+        .takes_shared(&["Producer-Id"])
+        .body(Body::about("The claim, or up to 100 of them.").shaped(JSON, asked, examples::new_claim()))
+        .answers(200, Answer::about("What became of it.").shaped(JSON, answered, examples::outcome()))
+        .refuses(&[
+            Kind::InvalidType,
+            Kind::BatchTooLarge,
+            Kind::NotFound,
+            Kind::Trimmed,
+            Kind::PayloadTooLarge,
+            Kind::Validation,
+        ])
+}
+
+fn complete_several() -> Op {
+    let example = json!({"claims": [{"id": CLAIM_ID, "token": 20_072, "offset": 12_345}]});
+    op(Post, "/v1/claims:done", "completeClaims", "Finish several claims")
+        .about("Ends several claims in one decision. Each is whole by itself, and has its own result.")
+        .takes_shared(&["Producer-Id"])
+        .body(Body::about("Up to 100 completions.").of(JSON, "ClaimCompletions", example))
+        .answers(200, Answer::json("What became of each.", "CompletionResults", examples::completed()))
+        .refuses(&[Kind::InvalidType, Kind::BatchTooLarge, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn list() -> Op {
+    let which = "Claims of this handler.";
+    op(Get, "/v1/claims", "listClaims", "List open claims")
+        .about("Claims of a handler that are not finished: live, failed and waiting, dead; by topic and sequence.")
+        .takes(must("handler", any_text(which), which, HANDLER))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of claims.", "Claims", page_of(&examples::failed())))
+        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+}
+
+fn show() -> Op {
+    op(Get, "/v1/claims/{id}", "getClaim", "Read an open claim")
+        .about("One claim that is not finished.")
+        .takes(id())
+        .answers(200, Answer::json("The claim.", "Claim", examples::claim()))
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn heartbeat() -> Op {
+    op(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Keep a claim")
+        .about("Begins the claim's lease anew. Refused with 409 once somebody else has taken it.")
+        .takes(id())
+        .body(Body::about("Who is still at it.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::claim()))
+        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn complete() -> Op {
+    op(Post, "/v1/claims/{id}:done", "completeClaim", "Finish a claim")
+        .about(
+            "Says that the work is done, once and for all. Events it has produced and the group's offset are stored with \
+            it in one append: all of it, or nothing. A produced event that is refused answers its own problem, at its place \
+            under `/events`, and the claim stays held. Said again with the same token it does nothing twice. After the lease \
+            it is still taken, unless somebody else has claimed the event since.",
+        )
+        .takes(id())
+        .takes_shared(&["Producer-Id"])
+        .body(Body::about("Done, and what came of it.").of(JSON, "Completion", json!({"token": 20_072, "offset": 12_345})))
+        .answers(200, Answer::json("The claim, done.", "Claim", examples::done()))
+        .refuses(&[
+            Kind::InvalidType,
+            Kind::InvalidSequence,
+            Kind::BatchTooLarge,
+            Kind::NotFound,
+            Kind::SequenceExists,
+            Kind::ExpectedSequence,
+            Kind::EventIdReuse,
+            Kind::ClaimLost,
+            Kind::PayloadTooLarge,
+            Kind::Validation,
+        ])
+}
+
+fn fail() -> Op {
+    let example = json!({"token": 20_072, "error": examples::error()});
+    op(Post, "/v1/claims/{id}:fail", "failClaim", "Give a claim back")
+        .about(
+            "Says that the attempt failed. The event may be claimed again after a wait that doubles with every failure; \
+            after the handler's `maxAttempts`, or at once with `retryable: false`, it is a dead letter.",
+        )
+        .takes(id())
+        .body(Body::about("Why.").of(JSON, "Failure", example))
+        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::failed()))
+        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn put_handler() -> Op {
+    op(Put, "/v1/handlers/{name}", "putHandler", "Say how a handler works")
+        .about(
+            "Says how a handler's work is to be tried; it takes the place of what was said before. A handler nobody has put \
+            works with the broker's defaults.",
+        )
+        .takes(name())
+        .body(Body::about("How.").of(JSON, "NewHandler", examples::new_handler()))
+        .answers(201, Answer::json("Said for the first time.", "Handler", examples::handler()).with(&["Location"]))
+        .answers(200, Answer::json("Said again, or anew.", "Handler", examples::handler()))
+        .refuses(&[Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn list_handlers() -> Op {
+    op(Get, "/v1/handlers", "listHandlers", "List handlers")
+        .about("Handlers in order of their names: those that were put, and those that have claimed something.")
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of handlers.", "Handlers", page_of(&examples::handler())))
+        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+}
+
+fn show_handler() -> Op {
+    op(Get, "/v1/handlers/{name}", "getHandler", "Read a handler")
+        .about("What holds for a handler, what it is at, what failed, what it has given up, and how far behind it is.")
+        .takes(name())
+        .answers(200, Answer::json("The handler.", "Handler", examples::handler()))
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
