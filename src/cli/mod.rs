@@ -8,10 +8,12 @@
 
 mod backup;
 mod bench;
+mod claims;
 mod client;
 mod completions;
 mod config;
 mod consumers;
+mod dead_letters;
 mod export;
 mod failure;
 mod folders;
@@ -63,6 +65,8 @@ enum Command {
     Topics(topics::Arguments),
     Types(types::Arguments),
     Consumers(consumers::Arguments),
+    Claims(claims::Arguments),
+    DeadLetters(dead_letters::Arguments),
     Projections(projections::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
@@ -83,6 +87,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Topics(arguments) => topics::run(&arguments),
         Command::Types(arguments) => types::run(&arguments),
         Command::Consumers(arguments) => consumers::run(&arguments),
+        Command::Claims(arguments) => claims::run(&arguments),
+        Command::DeadLetters(arguments) => dead_letters::run(&arguments),
         Command::Projections(arguments) => projections::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

@@ -2,6 +2,7 @@
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Segment, Sequence};
+use contract::{ClaimAnswer, ClaimError, Completion, Failure, NewClaim, NewHandler};
 use event_broker::{Broker, Config, SystemClock};
 use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
 use serde_json::value::RawValue;
@@ -170,5 +171,43 @@ async fn while_the_server_is_away_new_requests_are_refused_and_afterwards_taken(
     assert!(broker.failure().is_none());
     assert_eq!(broker.publish(event(3), None).await.unwrap().outcome, Outcome::Created);
     assert_eq!(stored(&broker).await, [1, 3]);
+    broker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_server_is_away_nobody_gets_or_ends_a_claim_and_afterwards_it_goes_on() {
+    let (broker, server) = broker().await;
+    let broker = Arc::new(broker);
+    for id in 1..=2 {
+        broker.publish(event(id), None).await.unwrap();
+    }
+    let claim = |sequence| NewClaim::at("billing", topic_id("default"), Sequence(sequence));
+    let held = broker.claim(claim(1), None).await.unwrap().claim.unwrap();
+    server.away.store(u32::MAX, Ordering::SeqCst);
+    server.fates.lock().unwrap().push(Fate::Lost);
+    let under_way = {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(async move { broker.publish(event(3), None).await })
+    };
+    while broker.failure().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let failure = Failure { token: held.token, error: ClaimError::new("X", "y"), retryable: None };
+    for refused in [
+        broker.claim(claim(2), None).await.map(drop),
+        broker.heartbeat(&held.id, held.token).await.map(drop),
+        broker.complete_claim(&held.id, Completion::of(held.token), None).await.map(drop),
+        broker.fail_claim(&held.id, failure).await.map(drop),
+        broker.put_handler("billing", NewHandler::default()).await.map(drop),
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unavailable);
+        assert!(refused.retry_after_seconds().is_some());
+    }
+    server.away.store(0, Ordering::SeqCst);
+    under_way.await.unwrap().unwrap();
+    broker.complete_claim(&held.id, Completion::of(held.token), None).await.unwrap();
+    assert_eq!(broker.claim(claim(1), None).await.unwrap().outcome, ClaimAnswer::Done);
+    assert_eq!(broker.claim(claim(3), None).await.unwrap().outcome, ClaimAnswer::Claimed);
     broker.close().await;
 }

@@ -1,5 +1,7 @@
 //! Claims: every outcome and every refusal, order, attempts, take-overs, and what of it survives.
 
+mod crashes;
+mod model;
 mod races;
 mod traps;
 

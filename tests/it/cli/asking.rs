@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// Every subcommand that asks a broker.
-const ASKING: [&[&str]; 14] = [
+const ASKING: [&[&str]; 17] = [
     &["publish", "{}"],
     &["tail"],
     &["tail", "--no-follow"],
@@ -16,6 +16,9 @@ const ASKING: [&[&str]; 14] = [
     &["types", "show", "gts.a.b.c.d.v1~"],
     &["consumers", "list"],
     &["consumers", "groups"],
+    &["claims", "handlers"],
+    &["claims", "list", "billing"],
+    &["dead-letters", "list"],
     &["projections", "list"],
     &["projections", "get", "p"],
     &["import", "/dev/null"],
@@ -51,6 +54,10 @@ fn what_makes_no_sense_is_misuse() {
         (&["publish", "--subject", "s"], "--type"),
         (&["publish"], "there is no event to publish"),
         (&["consumers", "reset", "g", "--topic", "gts.a.b.c.d.v1~"], "--to"),
+        (&["dead-letters", "redrive"], "<ID>"),
+        (&["dead-letters", "redrive", "x", "--name", "billing"], "--name"),
+        (&["dead-letters", "redrive", "x", "--data", "{"], "--data is not JSON"),
+        (&["dead-letters", "discard", "x"], "--reason"),
         (&["export", "gts.a", "--all"], "--all"),
         (&["backup", "--data", "no/such/folder", "--output", "x"], "there is no log in no/such/folder"),
         (&["restore", "--from", "no/such/folder"], "there is no backup in no/such/folder"),

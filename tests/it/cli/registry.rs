@@ -155,6 +155,40 @@ fn each_verb_asks_what_the_api_has_for_it() {
         (&["consumers", "commit", "id", "7"], "POST /v1/consumers/id:commit", json!({"offset": 7})),
         (&["consumers", "list", "--group", "a b"], "GET /v1/consumers?consumerGroup=a+b", Value::Null),
         (&["consumers", "group", "a/b c"], "GET /v1/consumer-groups/a%2Fb%20c", Value::Null),
+        (&["claims", "handler", "a/b c"], "GET /v1/handlers/a%2Fb%20c", Value::Null),
+        (&["claims", "list", "a b"], "GET /v1/claims?handler=a+b", Value::Null),
+        (
+            &["dead-letters", "list", "--name", "b", "--topic", "gts.t", "--resolved"],
+            "GET /v1/dead-letters?name=b&topic=gts.t&status=all",
+            Value::Null,
+        ),
+        (&["dead-letters", "show", "id"], "GET /v1/dead-letters/id", Value::Null),
+        (&["dead-letters", "redrive", "id"], "POST /v1/dead-letters/id:redrive", json!({})),
+        (
+            &["dead-letters", "redrive", "id", "--data", "{\"n\":2}", "--dry-run", "--reason", "r"],
+            "POST /v1/dead-letters/id:redrive",
+            json!({"override": {"data": {"n": 2}}, "dryRun": true, "reason": "r"}),
+        ),
+        (
+            &["dead-letters", "redrive", "id", "--new-event-id"],
+            "POST /v1/dead-letters/id:redrive",
+            json!({"override": {"newEventId": true}}),
+        ),
+        (
+            &["dead-letters", "redrive", "--all", "--name", "b", "--dry-run"],
+            "POST /v1/dead-letters:redrive",
+            json!({"name": "b", "dryRun": true}),
+        ),
+        (
+            &["dead-letters", "discard", "id", "--reason", "r"],
+            "POST /v1/dead-letters/id:discard",
+            json!({"reason": "r"}),
+        ),
+        (
+            &["dead-letters", "discard", "--all", "--source", "handler", "--reason", "r"],
+            "POST /v1/dead-letters:discard",
+            json!({"source": "handler", "reason": "r"}),
+        ),
         (&["projections", "get", "a/b c"], "GET /v1/projections/a%2Fb%20c", Value::Null),
         (&["projections", "reset", "p"], "POST /v1/projections/p:reset", json!({"offset": 0})),
         (&["projections", "reset", "p", "--to", "7"], "POST /v1/projections/p:reset", json!({"offset": 7})),
@@ -241,4 +275,48 @@ fn a_projection_is_listed_shown_reset_and_deleted() {
     assert!(refused.err.contains("EVENT_BROKER_VALIDATION_ERROR"), "{}", refused.err);
     assert_eq!(ask(&server, &["projections", "delete", "accounts"]).expect(0).out, "deleted accounts\n");
     ask(&server, &["projections", "show", "accounts"]).expect(1);
+}
+
+#[tokio::test]
+async fn claims_and_dead_letters_are_shown_redriven_and_discarded() {
+    let server = server();
+    feed(&server, &["publish", "-"], &lines(3)).expect(0);
+    let mut letters = Vec::new();
+    for sequence in 1..=3 {
+        let wanted =
+            json!({"handler": "billing", "topic": TOPIC, "sequence": sequence, "owner": "w1", "order": "latest"});
+        let (_, taken) = server.post("/v1/claims", &wanted).await;
+        let claim = &taken["claim"];
+        if sequence == 3 {
+            continue;
+        }
+        let failure =
+            json!({"token": claim["token"], "error": {"class": "Poison", "message": "m"}, "retryable": false});
+        let (_, dead) = server.post(&format!("/v1/claims/{}:fail", claim["id"].as_str().unwrap()), &failure).await;
+        letters.push(dead["deadLetter"].as_str().unwrap().to_owned());
+    }
+    let open = ask(&server, &["claims", "list", "billing"]).expect(0).out;
+    assert!(open.lines().count() == 4 && open.contains("dead") && open.contains("claimed"), "{open}");
+    let handlers = ask(&server, &["claims", "handlers"]).expect(0).out;
+    assert!(handlers.lines().nth(1).unwrap().split_whitespace().take(6).eq(["billing", "latest", "1", "0", "2", "3"]));
+    assert!(ask(&server, &["claims", "handler", "billing"]).expect(0).out.contains("maxAttempts"));
+    let list = ask(&server, &["dead-letters", "list", "--name", "billing"]).expect(0).out;
+    assert!(list.contains(&letters[0]) && list.contains("Poison"), "{list}");
+    let summary = ask(&server, &["dead-letters", "summary"]).expect(0).out;
+    assert!(
+        summary.lines().nth(1).unwrap().split_whitespace().take(4).eq(["handler", "billing", TOPIC, "2"]),
+        "{summary}"
+    );
+    assert_eq!(ask(&server, &["dead-letters", "redrive", "--all", "--dry-run"]).expect(0).out, "2\n");
+    let redriven = ask(&server, &["dead-letters", "redrive", &letters[0], "--json"]).expect(0).json();
+    assert_eq!(redriven[0]["status"], "redriven");
+    let refused = ask(&server, &["dead-letters", "redrive", &letters[0]]).expect(1);
+    assert!(refused.err.contains("409 EVENT_BROKER_INVALID_STATE"), "{}", refused.err);
+    let shown = ask(&server, &["dead-letters", "discard", &letters[1], "--reason", "old", "--dry-run", "--json"]);
+    assert_eq!(shown.expect(0).json()[0]["status"], "open");
+    let discarded =
+        ask(&server, &["dead-letters", "discard", &letters[1], "--reason", "old", "--json"]).expect(0).json();
+    assert_eq!(discarded[0]["resolution"]["reason"], "old");
+    assert_eq!(ask(&server, &["dead-letters", "list", "--json"]).expect(0).out, "");
+    assert_eq!(ask(&server, &["dead-letters", "list", "--resolved", "--json"]).expect(0).json().len(), 2);
 }

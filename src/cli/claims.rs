@@ -1,0 +1,89 @@
+//! `event-broker claims`: what handlers are at, and how they stand.
+
+use super::client::{self, Server};
+use super::failure::Outcome;
+use super::output::{Output, member};
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// Lists the open claims of a handler, and shows how handlers stand.
+///
+/// A claim is a handler's hold on one event. It is open until the work is done: somebody has it, it failed and waits to
+/// be tried again, or it was given up and is a dead letter.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker claims handlers\n  \
+    event-broker claims handler billing\n  \
+    event-broker claims list billing")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists a handler's claims that are not finished.
+    List {
+        /// The handler's name.
+        handler: String,
+    },
+    /// Shows one claim that is not finished.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Lists handlers, with what they are at and how far each is behind.
+    Handlers,
+    /// Shows one handler.
+    Handler {
+        /// Its name.
+        name: String,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    match &arguments.verb {
+        Verb::List { handler } => {
+            let query = [("handler".to_owned(), handler.clone())];
+            let claims = client.list(&["claims"], &query, "items").await?;
+            let names = ["id", "topic", "sequence", "status", "attempt", "owner", "leaseExpiresAt", "retryAt"];
+            let headings = ["CLAIM", "TOPIC", "SEQUENCE", "STATUS", "ATTEMPT", "OWNER", "HELD UNTIL", "AGAIN AT"];
+            print_rows(&mut output, json, &claims, &headings, &names)?;
+        }
+        Verb::Handlers => {
+            let handlers = client.list(&["handlers"], &[], "items").await?;
+            let names = ["name", "order", "inFlight", "failed", "deadLetters", "lag", "oldestFailure"];
+            let headings = ["HANDLER", "ORDER", "IN FLIGHT", "FAILED", "DEAD LETTERS", "LAG", "OLDEST FAILURE"];
+            print_rows(&mut output, json, &handlers, &headings, &names)?;
+        }
+        Verb::Show { id } => print(&mut output, json, &client.get(&["claims", id], &[]).await?)?,
+        Verb::Handler { name } => print(&mut output, json, &client.get(&["handlers", name], &[]).await?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+    if json { output.json(thing) } else { output.members(thing) }
+}
+
+fn print_rows(output: &mut Output, json: bool, things: &[Value], headings: &[&str], names: &[&str]) -> Outcome<()> {
+    if json {
+        return things.iter().try_for_each(|thing| output.json(thing));
+    }
+    let rows = things.iter().map(|thing| names.iter().map(|name| member(thing, name)).collect());
+    output.table(headings, rows.collect())
+}

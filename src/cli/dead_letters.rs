@@ -1,0 +1,218 @@
+//! `event-broker dead-letters`: what was given up, and what to make of it.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::{Failure, Outcome};
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+
+/// Lists and shows dead letters, tries them again, or lets them be.
+///
+/// An event whose work failed too often, or cannot succeed, is a dead letter: nobody works on it until a person says what
+/// is to become of it. Redriven, it may be claimed again under its own id; discarded, it counts as done.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker dead-letters summary\n  \
+    event-broker dead-letters list --name billing\n  \
+    event-broker dead-letters redrive 5f0c9a4e-6b1d-8c2e-9a3f-0d1e2f3a4b5c\n  \
+    event-broker dead-letters redrive ID --data '{\"total\":9}'        publish a corrected event instead\n  \
+    event-broker dead-letters redrive --all --name billing --dry-run  count first\n  \
+    event-broker dead-letters discard ID --reason 'the tenant is gone'")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists dead letters, the oldest first.
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// Those that were dealt with, too.
+        #[arg(long)]
+        resolved: bool,
+    },
+    /// Counts open dead letters by handler and topic.
+    Summary,
+    /// Shows one dead letter with its event and everything that was tried.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Tries again: one dead letter, or with --all every one that is meant.
+    Redrive {
+        #[command(flatten)]
+        target: Target,
+        /// Publish a corrected event with this payload in the place of the old one.
+        #[arg(long, value_name = "JSON", conflicts_with = "all")]
+        data: Option<String>,
+        /// Publish a new event even where the payload stays.
+        #[arg(long, conflicts_with = "all")]
+        new_event_id: bool,
+        /// Why.
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Lets be: one dead letter, or with --all every one that is meant.
+    Discard {
+        #[command(flatten)]
+        target: Target,
+        /// Why.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+}
+
+/// Which letters are meant; what is absent does not narrow.
+#[derive(clap::Args)]
+struct Which {
+    /// Whose work: handler or subscription.
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// Of this handler or subscription.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Of this topic's events.
+    #[arg(long, value_name = "GTS")]
+    topic: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// The dead letter's id.
+    #[arg(required_unless_present = "all", conflicts_with_all = ["all", "source", "name", "topic"])]
+    id: Option<String>,
+    /// All open ones that fit --source, --name and --topic.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    which: Which,
+    /// Change nothing; say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Which {
+    fn members(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let members = [("source", &self.source), ("name", &self.name), ("topic", &self.topic)];
+        members.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    match &arguments.verb {
+        Verb::List { which, resolved } => {
+            let mut query: Vec<_> = which.members().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+            query.extend(resolved.then(|| ("status".to_owned(), "all".to_owned())));
+            let letters = client.list(&["dead-letters"], &query, "items").await?;
+            print_letters(&mut output, json, &letters)?;
+        }
+        Verb::Summary => {
+            let summary: Value = client.get(&["dead-letters", "summary"], &[]).await?;
+            print_summary(&mut output, json, &summary)?;
+        }
+        Verb::Show { id } => print(&mut output, json, &client.get(&["dead-letters", id], &[]).await?)?,
+        Verb::Redrive { target, data, new_event_id, reason } => {
+            let mut body = order(target, reason.as_deref());
+            if data.is_some() || *new_event_id {
+                body.insert("override".to_owned(), changes(data.as_deref(), *new_event_id)?);
+            }
+            deal(&client, &mut output, json, target, "redrive", body).await?;
+        }
+        Verb::Discard { target, reason } => {
+            let mut body = order(target, Some(reason));
+            if target.dry_run && !target.all {
+                let letter: Value =
+                    client.get(&["dead-letters", target.id.as_deref().unwrap_or_default()], &[]).await?;
+                print(&mut output, json, &letter)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            if !target.all {
+                body.remove("dryRun");
+            }
+            deal(&client, &mut output, json, target, "discard", body).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What an order says, of one letter or of many.
+fn order(target: &Target, reason: Option<&str>) -> Map<String, Value> {
+    let which = target.which.members().map(|(name, value)| (name.to_owned(), json!(value)));
+    let mut order: Map<_, _> = which.collect();
+    order.extend(reason.map(|reason| ("reason".to_owned(), json!(reason))));
+    order.extend(target.dry_run.then(|| ("dryRun".to_owned(), json!(true))));
+    order
+}
+
+fn changes(data: Option<&str>, new_event_id: bool) -> Outcome<Value> {
+    let mut changes = Map::new();
+    if let Some(data) = data {
+        let data =
+            serde_json::from_str(data).map_err(|error| Failure::Misused(format!("--data is not JSON: {error}")))?;
+        changes.insert("data".to_owned(), data);
+    }
+    changes.extend(new_event_id.then(|| ("newEventId".to_owned(), json!(true))));
+    Ok(Value::Object(changes))
+}
+
+async fn deal(
+    client: &Client,
+    output: &mut Output,
+    json: bool,
+    target: &Target,
+    verb: &str,
+    body: Map<String, Value>,
+) -> Outcome<()> {
+    let body = Value::Object(body);
+    let Some(id) = &target.id else {
+        let path = [format!("dead-letters:{verb}")];
+        let path: Vec<_> = path.iter().map(String::as_str).collect();
+        let dealt = client.put_forth(Method::POST, &path, &body, Repeat::Freely).await?;
+        return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
+    };
+    // Twice, it would be refused for its own effect.
+    let letter =
+        client.put_forth(Method::POST, &["dead-letters", &format!("{id}:{verb}")], &body, Repeat::Never).await?;
+    print(output, json, &letter)
+}
+
+fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+    if json { output.json(thing) } else { output.members(thing) }
+}
+
+fn print_letters(output: &mut Output, json: bool, letters: &[Value]) -> Outcome<()> {
+    if json {
+        return letters.iter().try_for_each(|letter| output.json(letter));
+    }
+    let names = ["id", "name", "original_topic", "sequence", "exc_class", "exc_msg", "status", "createdAt"];
+    let rows = letters.iter().map(|letter| names.iter().map(|name| member(letter, name)).collect());
+    let headings = ["DEAD LETTER", "NAME", "TOPIC", "SEQUENCE", "CLASS", "MESSAGE", "STATUS", "GIVEN UP"];
+    output.table(&headings, rows.collect())
+}
+
+fn print_summary(output: &mut Output, json: bool, summary: &Value) -> Outcome<()> {
+    if json {
+        return output.json(summary);
+    }
+    let names = ["source", "name", "original_topic", "count", "oldest", "newest"];
+    let items = summary.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
+    output.table(&["SOURCE", "NAME", "TOPIC", "COUNT", "OLDEST", "NEWEST"], rows.collect())
+}
