@@ -158,7 +158,7 @@ impl Inner {
         }
     }
 
-    /// One round trip. The outer error: the connection is lost, and what became of the batch is not known.
+    /// One round trip. The outer error: no answer came in time.
     async fn ask_once(
         &self,
         session: &Arc<Session>,
@@ -173,8 +173,7 @@ impl Inner {
         let rows = match answered {
             Ok(rows) => rows,
             Err(error) => {
-                // Without a code it was not the server that refused.
-                if error.code().is_none() {
+                if failure::ends_session(&error) {
                     self.doubt(session);
                 }
                 return Ok(Err(error));

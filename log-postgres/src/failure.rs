@@ -8,7 +8,7 @@ use log::LogError;
 use std::io;
 use std::sync::Arc;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// Classes of SQLSTATE that pass by themselves or by an administrator's hand: connection, transaction rolled back,
 /// insufficient resources (disk full, out of memory, too many connections), operator intervention (shutdown, a
@@ -31,6 +31,12 @@ pub(crate) fn silent() -> LogError {
 /// A mistake of whoever set this up, in our words.
 pub(crate) fn refused(text: impl Into<String>) -> LogError {
     LogError::Io(Arc::new(io::Error::other(text.into())))
+}
+
+/// Whether the session ends with `error`. Then it may have come too late to undo what was done before it.
+pub(crate) fn ends_session(error: &Error) -> bool {
+    let ends = |severity| matches!(severity, Some(Severity::Fatal | Severity::Panic));
+    error.as_db_error().is_none_or(|said| ends(said.parsed_severity()))
 }
 
 /// Whether `error` is about a value that a column cannot hold.

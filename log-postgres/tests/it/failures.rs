@@ -4,7 +4,7 @@
 use crate::support::{Ledger, batch, check, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, Range};
+use log::{Log, LogError, Range, Record};
 use log_postgres::PostgresLog;
 use log_postgres::testing::{Server, ServerOptions, Stop};
 use std::sync::Arc;
@@ -59,13 +59,15 @@ impl Load {
 /// that is how it stays.
 async fn decided(log: &PostgresLog, ledger: &Ledger, id: u128) {
     assert_eq!(ledger.unsure.last(), Some(&id));
+    let there = read_at_last(log).await.iter().filter(|record| record.header.id == id).count() as u64;
+    assert!(there == 0 || there == SIZE, "{there} records of {id}");
+}
+
+/// Everything, as soon as it can be read.
+async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
     loop {
         match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
-            Ok(records) => {
-                let there = records.iter().filter(|record| record.header.id == id).count() as u64;
-                assert!(there == 0 || there == SIZE, "{there} records of {id}");
-                return;
-            }
+            Ok(records) => return records,
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(other) => panic!("{other}"),
         }
@@ -132,7 +134,7 @@ async fn connections_that_break_under_load_lose_nothing_acknowledged() {
 async fn an_append_given_up_does_not_come_in_later() {
     let server = Server::shared();
     let url = server.create_database();
-    let log = Arc::new(open_with(&url, |options| options.answer_timeout = Duration::from_millis(500)).await);
+    let log = Arc::new(open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await);
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
     // Somebody holds the lock, so the append waits over there until we have lost patience.
     let class_and_object = "1163282770, 'event_broker.entries'::regclass::oid::int";
@@ -141,14 +143,32 @@ async fn an_append_given_up_does_not_come_in_later() {
     client.batch_execute(&format!("SELECT pg_advisory_lock({class_and_object})")).await.unwrap();
     let given_up = in_time(log.append(Position(1), batch(Position(1), 2, 1))).await;
     assert!(matches!(given_up, Err(LogError::Unavailable(_))), "{given_up:?}");
-    let read = in_time(log.read(Range::All(Position(0)), NO_LIMIT)).await.unwrap();
-    assert_eq!(read.len(), 1);
+    assert_eq!(in_time(read_at_last(&log)).await.len(), 1);
     drop(client);
     let _ = holding.await.unwrap();
     // Had it stayed, it would be first in the queue now.
     in_time(log.append(Position(1), batch(Position(1), 3, 1))).await.unwrap();
     let ids: Vec<_> = everything(&*log).await.iter().map(|record| record.header.id).collect();
     assert_eq!(ids, [1, 3]);
+}
+
+/// The batch is committed, but its answer waits for a replica that does not exist, and then the session is cut: whoever
+/// reads afterwards finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_was_committed_but_not_answered_is_found() {
+    let server = Arc::new(spawn_blocking(Server::start).await.unwrap());
+    let url = server.create_database();
+    let log = Arc::new(open(&url).await);
+    server.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.sql("postgres", "SELECT pg_reload_conf()");
+    let appending = Arc::clone(&log);
+    let appending = tokio::spawn(async move { appending.append(Position(0), batch(Position(0), 1, SIZE)).await });
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let cutting = Arc::clone(&server);
+    in_time(spawn_blocking(move || while cutting.sql("postgres", cut) == "0" {})).await.unwrap();
+    let given_up = in_time(appending).await.unwrap();
+    assert!(matches!(given_up, Err(LogError::Unavailable(_))), "{given_up:?}");
+    assert_eq!(in_time(read_at_last(&log)).await.len() as u64, SIZE);
 }
 
 /// A database on a disk that is nearly full. Where the machine allows no such disk, its server says what it would say.
@@ -222,7 +242,7 @@ async fn a_database_that_takes_no_writes_is_unavailable() {
 async fn a_server_that_stands_still_is_given_up_in_time() {
     let server = spawn_blocking(Server::start).await.unwrap();
     let url = server.create_database();
-    let log = open_with(&url, |options| options.answer_timeout = Duration::from_millis(500)).await;
+    let log = open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await;
     let mut ledger = Ledger::default();
     ledger.put(&log, 1, SIZE).await.unwrap();
     server.signal("STOP");

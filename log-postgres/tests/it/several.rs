@@ -9,6 +9,7 @@ use log_postgres::testing::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const BATCHES: usize = 150;
@@ -19,12 +20,14 @@ async fn hammer(engines: usize) {
     let mut writers = JoinSet::new();
     let mut readers = JoinSet::new();
     let finished = Arc::new(AtomicUsize::new(0));
+    let begin = Arc::new(Barrier::new(engines));
     for engine in 0..engines {
         // A turn longer than any pause of a busy machine, so that losing twice can only be unfair.
         let log = Arc::new(open_with(&test.url, |options| options.turn = Duration::from_secs(60)).await);
         readers.spawn(follow(Arc::clone(&log), (engines * BATCHES * 2) as u64));
-        let finished = Arc::clone(&finished);
+        let (finished, begin) = (Arc::clone(&finished), Arc::clone(&begin));
         writers.spawn(async move {
+            begin.wait().await;
             let mut ledger = Ledger::default();
             let mut before_first = 0;
             for number in 0..BATCHES {
