@@ -105,7 +105,8 @@ fn finish(mut response: Response, method: &http::Method, path: &str, trace_id: &
         Some(problem) => problem,
         None => Problem::of_status(status, method),
     };
-    if status.is_server_error() {
+    // A view that is slow is no failure of this server.
+    if status.is_server_error() && problem.error().kind() != Kind::ProjectionTimeout {
         let source = std::error::Error::source(problem.error()).map(ToString::to_string);
         tracing::error!(%method, path, trace = trace_id, error = %problem.error(), source, "a request failed");
     }
