@@ -12,6 +12,9 @@ mod problem;
 pub mod projection;
 mod query;
 mod retry;
+mod stop;
+mod transport;
+mod verbs;
 
 pub use client::{Client, WaitFor};
 pub use retry::Retry;
