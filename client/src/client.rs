@@ -145,3 +145,22 @@ pub(crate) fn own_again(mut published: Published, made: Option<Uuid>) -> Publish
     }
     published
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_stored_by_an_earlier_try_of_the_same_call_is_new() {
+        let text = br#"{"id":"550e8400-e29b-41d4-a716-446655440000","sequence":1,"position":3,
+            "createdAt":"2025-12-03T12:05:00.000Z"}"#;
+        let event = answer::stored_event(Bytes::from_static(text)).unwrap();
+        let duplicate = Outcome::Duplicate { payload_mismatch: false };
+        let published = Published { event, outcome: duplicate, deprecated: false };
+        for (made, outcome) in
+            [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), Outcome::Created)]
+        {
+            assert_eq!(own_again(published.clone(), made).outcome, outcome, "{made:?}");
+        }
+    }
+}

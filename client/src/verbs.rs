@@ -2,11 +2,11 @@
 //!
 //! - Hot writes that come to the same when repeated (publishing under an id, committing, checkpoints, heartbeats, done,
 //!   failed) are sent as they are; all others carry a key of their call.
-//! - A list that the contract gives whole is read page by page.
 
-use crate::answer::{self, Data, Rows};
-use crate::client::{Client, give_id, own_again};
-use crate::query::{self, Query};
+use crate::answer::{self, Data};
+use crate::asking::{NONE, verb};
+use crate::client::Client;
+use crate::query;
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
     ClaimOutcome, Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventBroker, EventPage, EventType,
@@ -16,93 +16,9 @@ use contract::{
     SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Version,
 };
 use reqwest::Method;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
-
-const NONE: &Query = &Query::new();
-
-impl Client {
-    /// Posts, under a key of this call, what changes something.
-    async fn change<T: DeserializeOwned>(&self, path: &[&str], body: &(impl Serialize + Sync)) -> Result<T> {
-        self.told(self.ask(Method::POST, path, NONE).json(body).keyed()).await
-    }
-
-    /// Posts what may be said twice.
-    async fn say<T: DeserializeOwned>(&self, path: &[&str], body: &(impl Serialize + Sync)) -> Result<T> {
-        self.told(self.ask(Method::POST, path, NONE).json(body)).await
-    }
-
-    /// A verb without a body.
-    async fn order<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
-        self.told(self.ask(Method::POST, path, NONE).keyed()).await
-    }
-
-    async fn register<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &[&str],
-        definition: &(impl Serialize + Sync),
-    ) -> Result<Registered<T>> {
-        answer::registered(&self.send(self.ask(method, path, NONE).json(definition).keyed()).await?)
-    }
-
-    async fn remove(&self, path: &[&str]) -> Result<()> {
-        self.send(self.ask(Method::DELETE, path, NONE).keyed()).await.map(drop)
-    }
-
-    async fn list<T: DeserializeOwned>(&self, path: &[&str], query: &Query) -> Result<Page<T>> {
-        self.get::<Rows<T>>(path, query).await?.page()
-    }
-
-    async fn segments_of(&self, topic: &TopicId) -> Result<Segments> {
-        let (mut segments, mut cursor) = (Vec::new(), None);
-        loop {
-            let mut query = query::page(cursor.as_ref(), contract::limits::READ_EVENTS_MAX);
-            query::add(&mut query, "topic", Some(topic));
-            let page: Page<_> = self.list(&["topics", "segments"], &query).await?;
-            segments.extend(page.items);
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(Segments { topic: topic.clone(), segments });
-            }
-        }
-    }
-
-    async fn publish_several(
-        &self,
-        mut events: Vec<NewEvent>,
-        atomicity: Atomicity,
-        producer: Option<&ProducerId>,
-    ) -> Result<BatchOutcome> {
-        let mut query = Query::new();
-        match atomicity {
-            Atomicity::PerTopic => (),
-            Atomicity::All => query::add(&mut query, "atomic", Some("all")),
-            // A request stands or falls by topics at least.
-            Atomicity::Each => return Ok(self.publish_in_order(events, producer).await),
-        }
-        let made: Vec<_> = events.iter_mut().map(give_id).collect();
-        let ask = self.ask(Method::POST, &["events:batch"], &query).json(&json!({"events": events})).by(producer);
-        let outcome = answer::batch(&self.send(ask).await?.body)?;
-        Ok(outcome.into_iter().zip(made).map(|(result, made)| Ok(own_again(result?, made))).collect())
-    }
-
-    async fn publish_in_order(&self, events: Vec<NewEvent>, producer: Option<&ProducerId>) -> BatchOutcome {
-        let mut outcome = Vec::with_capacity(events.len());
-        for event in events {
-            outcome.push(self.publish(event, producer).await);
-        }
-        outcome
-    }
-}
-
-/// `{id}:{verb}`, one piece of path.
-fn verb(id: impl std::fmt::Display, verb: &str) -> String {
-    format!("{id}:{verb}")
-}
 
 impl EventBroker for Client {
     fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
@@ -453,17 +369,5 @@ impl EventBroker for Client {
 
     fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move { Ok(self.deal::<answer::Count>(&["dead-letters:discard"], &order, by).await?.count) })
-    }
-}
-
-impl Client {
-    /// Deals with dead letters, in somebody's name.
-    async fn deal<T: DeserializeOwned>(
-        &self,
-        path: &[&str],
-        order: &(impl Serialize + Sync),
-        by: Option<&ProducerId>,
-    ) -> Result<T> {
-        self.told(self.ask(Method::POST, path, NONE).json(order).by(by).keyed()).await
     }
 }

@@ -3,8 +3,8 @@
 use crate::pretend::{Pretend, Reply};
 use crate::stage::{Stage, bank, moved};
 use contract::{
-    EventBroker, Filter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Outcome, Position, Read, Registered,
-    Sequence,
+    EventBroker, Filter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Outcome, Position, Read,
+    Registered, Sequence,
 };
 use event_broker_client::{Client, Retry, WaitFor};
 use serde_json::json;
@@ -49,7 +49,9 @@ async fn a_projection_is_put_moved_waited_for_and_reset() {
     let definition = NewProjection::of_topic(bank()).filtered("has(data)");
     let Registered::Created(made) = client.put_projection("a/b c", definition.clone()).await.unwrap() else { panic!() };
     assert_eq!((made.name.as_str(), &made.definition, made.generation), ("a/b c", &definition, Generation(1)));
-    let Registered::Unchanged(known) = client.put_projection("a/b c", definition.clone()).await.unwrap() else { panic!() };
+    let Registered::Unchanged(known) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(known, made);
     let event = moved("a", None, &json!({}));
     let wait_for = WaitFor { projections: &["a/b c"], timeout: Duration::ZERO };
@@ -125,7 +127,8 @@ async fn a_reset_is_sent_again_under_the_key_of_its_call() {
 
 #[tokio::test]
 async fn one_call_takes_no_longer_than_its_total() {
-    let replies = || problem(503, "EVENT_BROKER_UNAVAILABLE").map(|(status, _, body)| (status, "retry-after: 60\r\n", body));
+    let replies =
+        || problem(503, "EVENT_BROKER_UNAVAILABLE").map(|(status, _, body)| (status, "retry-after: 60\r\n", body));
     let pretend = Pretend::with(vec![replies(), projection()]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY).within(Duration::from_secs(10));
     let error = client.projection("p").await.unwrap_err();
@@ -135,23 +138,6 @@ async fn one_call_takes_no_longer_than_its_total() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let client = Client::new(&url).unwrap().within(Duration::from_millis(50));
     assert_eq!(client.projection("p").await.unwrap_err().detail(), "The broker did not answer in time.");
-}
-
-#[tokio::test]
-async fn an_event_that_was_stored_by_an_earlier_try_of_the_same_call_is_new() {
-    let stage = Stage::set(Vec::new()).await;
-    let mut event = moved("a", None, &json!({}));
-    let stored = stage.client().publish(event.clone(), None).await.unwrap().event;
-    let text = String::from_utf8(stored.text.to_vec()).unwrap();
-    let pretend = Pretend::with(vec![Some((200, "", text.clone())), Some((200, "", text))]);
-    let client = Client::new(&pretend.url).unwrap();
-    // Another's id: a duplicate. The id of the call's own making cannot be one, but that it is not the stored one.
-    event.id = Some(stored.id);
-    let known = client.publish(event.clone(), None).await.unwrap();
-    assert_eq!(known.outcome, Outcome::Duplicate { payload_mismatch: false });
-    event.id = None;
-    assert_eq!(client.publish(event, None).await.unwrap().outcome, Outcome::Duplicate { payload_mismatch: false });
-    stage.close().await;
 }
 
 #[tokio::test]
