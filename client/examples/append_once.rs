@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-const TOPIC: &str = "gts.hx.core.events.topic.v1~";
+const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
 
 type Failure = Box<dyn Error + Send + Sync>;
 
