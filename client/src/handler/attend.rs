@@ -3,7 +3,7 @@
 use super::effect::{Done, Failed};
 use super::once::Worked;
 use super::weather::{Asked, is_passing};
-use super::work::{Desk, Ended, Taken};
+use super::work::{Desk, Ended, Taken, time_until};
 use contract::{Claim, ClaimStatus, Completion, Error, EventBroker, Failure, Kind, StoredEvent};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -123,18 +123,10 @@ impl Desk {
         );
         let failure = Failure { token: claim.token, error, retryable: Some(retryable) };
         match self.patiently(|| self.client.fail_claim(&claim.id, failure.clone())).await {
-            Ok(claim) => self.stands(&claim),
+            Ok(claim) => stands(&claim),
             Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.too_late(claim, &error),
             Err(error) if is_passing(&error) => Ended::Away(error),
             Err(error) => Ended::Refused(error),
-        }
-    }
-
-    fn stands(&self, claim: &Claim) -> Ended {
-        match claim.status {
-            ClaimStatus::Dead => Ended::Settled(Worked::DeadLetter),
-            ClaimStatus::Done => Ended::Settled(Worked::AlreadyDone),
-            _ => Ended::Again(self.wait_until(claim.retry_at, 0)),
         }
     }
 
@@ -150,10 +142,19 @@ impl Desk {
         let failure = Failure { token: claim.token, error: failed.error, retryable: None };
         let until = Instant::now() + RELEASE_MAX;
         match timeout_at(until, self.client.fail_claim(&claim.id, failure)).await {
-            Ok(Ok(claim)) => self.stands(&claim),
+            Ok(Ok(claim)) => stands(&claim),
             // Its lease ends by itself.
             _ => Ended::Again(Duration::ZERO),
         }
+    }
+}
+
+/// How an event stands whose work has failed.
+fn stands(claim: &Claim) -> Ended {
+    match claim.status {
+        ClaimStatus::Dead => Ended::Settled(Worked::DeadLetter),
+        ClaimStatus::Done => Ended::Settled(Worked::AlreadyDone),
+        _ => claim.retry_at.map_or(Ended::Blocked, |at| Ended::Again(time_until(at))),
     }
 }
 

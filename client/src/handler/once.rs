@@ -40,6 +40,7 @@ pub async fn once(
     match desk.work(&mut Waiting::new(event, None)).await {
         Ended::Settled(worked) => Ok(worked),
         Ended::Again(wait) => Ok(Worked::Later(wait)),
+        Ended::Blocked => Ok(Worked::Later(options.recheck)),
         Ended::Away(error) | Ended::Refused(error) => Err(error),
     }
 }

@@ -23,7 +23,7 @@ pub struct Options {
     pub filter: Option<String>,
     /// Where a handler begins that has committed nothing yet.
     pub start: Start,
-    /// Most events held in memory while they wait for their turn.
+    /// Where more events than this wait for their turn in memory, no more are read; a page of them may come on top.
     pub window_events: usize,
     /// Most events that wait for their turn; those beyond the window are known by their numbers only.
     pub waiting_max: usize,

@@ -188,8 +188,7 @@ impl Floor {
     fn has_room(&self) -> bool {
         let (texts, known) = self.lanes.sizes();
         let options = &self.desk.options;
-        texts + limits::READ_EVENTS_MAX <= options.window_events.max(limits::READ_EVENTS_MAX)
-            && known < options.waiting_max
+        texts < options.window_events.max(1) && known < options.waiting_max
     }
 
     fn take_in(&mut self, batch: Batch) {
@@ -213,18 +212,22 @@ impl Floor {
     }
 
     fn ended(&mut self, key: Key, waiting: Waiting, ended: Ended) -> Answered<()> {
-        let wait = match ended {
+        let (wait, is_long) = match ended {
             Ended::Settled(worked) => {
                 tracing::debug!(handler = self.desk.name, sequence = waiting.sequence.get(), ?worked, "settled");
                 self.desk.progress().settle(waiting.sequence);
                 self.lanes.settle(&key, waiting.sequence);
                 return Ok(());
             }
-            Ended::Again(wait) => wait,
-            Ended::Away(_) => self.desk.weather.paused_until().map_or(Duration::ZERO, |until| until - Instant::now()),
+            Ended::Again(wait) => (wait, wait >= LONG),
+            Ended::Blocked => (self.desk.options.recheck, true),
+            Ended::Away(_) => {
+                let until = self.desk.weather.paused_until();
+                (until.map_or(Duration::ZERO, |until| until - Instant::now()), false)
+            }
             Ended::Refused(error) => return Err(error),
         };
-        self.lanes.put_back(&key, waiting, wait >= LONG);
+        self.lanes.put_back(&key, waiting, is_long);
         self.asleep.spawn(async move {
             tokio::time::sleep(wait).await;
             key

@@ -32,9 +32,9 @@ use uuid::Uuid;
 const ONCE: Retry = Retry { tries_max: 1, first_wait: Duration::ZERO, wait_max: Duration::ZERO };
 /// What is asked of the broker is answered within this time, or the broker is away.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// The shortest wait for an event that is held; it doubles, should clocks disagree.
+/// The first wait for an event that is held; it doubles.
 const HELD_MIN: Duration = Duration::from_millis(20);
-/// The longest wait for an event that is held, should clocks disagree.
+/// The longest wait for an event that is held.
 const HELD_MAX: Duration = Duration::from_secs(30);
 /// Pages of open claims that are searched for one's own.
 const PAGES_MAX: usize = 50;
@@ -52,6 +52,8 @@ pub(super) enum Ended {
     Settled(Worked),
     /// It may be asked for again after so long.
     Again(Duration),
+    /// It waits for its predecessor or for a person; nobody knows how long.
+    Blocked,
     /// The broker is away.
     Away(Error),
     /// The broker refuses, and would again.
@@ -163,7 +165,7 @@ impl Desk {
                     return Ok(taken);
                 }
                 waiting.held = waiting.held.saturating_add(1);
-                Err(Ended::Again(self.wait_until(outcome.retry_at, waiting.held)))
+                Err(held(outcome.retry_at, waiting.held))
             }
         }
     }
@@ -206,14 +208,6 @@ impl Desk {
         Ended::Away(error)
     }
 
-    /// How long until then; where it is not known, until it is asked again.
-    pub(super) fn wait_until(&self, at: Option<Timestamp>, times: u32) -> Duration {
-        let least = HELD_MIN.saturating_mul(1 << times.min(8));
-        let Some(at) = at else { return self.options.recheck };
-        let millis = at.millis().saturating_sub(now().millis());
-        Duration::from_millis(millis.try_into().unwrap_or(0)).clamp(least, HELD_MAX.max(least))
-    }
-
     /// Asks the broker until it answers, or nothing may take longer.
     pub(super) async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Answered<T>
     where
@@ -237,8 +231,43 @@ impl Desk {
     }
 }
 
+/// How long until then, by this machine's clock; 0 where it seems to be past.
+pub(super) fn time_until(at: Timestamp) -> Duration {
+    Duration::from_millis(at.millis().saturating_sub(now().millis()).try_into().unwrap_or(0))
+}
+
+/// When to ask again for an event that was held so many times in a row: when the broker says so, or sooner, for whoever
+/// has it may be done long before its lease is over.
+fn held(at: Option<Timestamp>, times: u32) -> Ended {
+    let Some(at) = at else { return Ended::Blocked };
+    let doubled = HELD_MIN.saturating_mul(1 << times.saturating_sub(1).min(16)).min(HELD_MAX);
+    Ended::Again(match time_until(at) {
+        // Clocks may disagree.
+        Duration::ZERO => doubled,
+        until => until.min(doubled),
+    })
+}
+
 /// The time, to compare with what the broker says.
 pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_asked_for_when_the_broker_says_so_or_sooner() {
+        let millis = |ahead: i64, times| match held(Some(Timestamp::from_millis(now().millis() + ahead)), times) {
+            Ended::Again(wait) => wait.as_millis(),
+            _ => panic!("it is known when"),
+        };
+        assert_eq!([millis(900_000, 1), millis(900_000, 2), millis(900_000, 5)], [20, 40, 320]);
+        assert_eq!(millis(900_000, 60), 30_000);
+        assert!((80..=100).contains(&millis(100, 9)));
+        assert_eq!(millis(-60_000, 3), 80);
+        assert!(matches!(held(None, 1), Ended::Blocked));
+    }
 }

@@ -66,7 +66,7 @@ impl Stage {
         self.client.publish(event, None).await.unwrap().event.id
     }
 
-    /// Publishes the `n`th event of its account, for so many.
+    /// Publishes so many events, of three accounts in turn.
     pub(super) async fn publish_several(&self, count: u64) -> Vec<Uuid> {
         let mut ids = Vec::new();
         for n in 1..=count {
@@ -136,7 +136,7 @@ fn start(folder: TempDir, listen: &str, database: Option<&str>) -> Server {
     Server::start_at(folder, listen, &storage)
 }
 
-/// An event about an account; its id is made of both, so that it is the same whenever it is made.
+/// An event about an account.
 pub(super) fn moved(account: &str, amount: u64) -> NewEvent {
     let data = serde_json::value::to_raw_value(&json!({"account": account, "amount": amount})).unwrap();
     let mut event = NewEvent::new(MOVED.parse().unwrap(), "test", data);
@@ -213,7 +213,7 @@ impl Program {
         line.expect("it ended before it said more")
     }
 
-    /// Waits for a line that begins so.
+    /// Waits for a line like this.
     pub(super) async fn has_said(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         loop {
             let line = self.says().await;
