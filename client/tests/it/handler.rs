@@ -366,7 +366,7 @@ async fn two_runners_share_the_work_and_none_is_done_twice() {
     while let Ok((subject, sequence, _)) = notes.try_recv() {
         by_subject.entry(subject).or_default().push(sequence);
     }
-    // In `latest` order an event may be passed by a later one, but none comes twice, and none out of order.
+    // Neither goes on in an aggregate before the one before is settled, by whomever.
     assert!(by_subject.values().all(|it| it.is_sorted_by(|one, other| one < other)), "{by_subject:?}");
     assert_eq!(by_subject.values().map(Vec::len).sum::<usize>(), 100, "{by_subject:?}");
     stage.close().await;

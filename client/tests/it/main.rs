@@ -16,4 +16,5 @@ mod pretend;
 mod recipes;
 mod runner;
 mod stage;
+mod verbs;
 mod versions;
