@@ -23,3 +23,8 @@ mod verbs;
 
 pub use client::{Client, WaitFor};
 pub use retry::Retry;
+
+/// The programs in the document are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/clients.md")]
+struct Document;
