@@ -38,8 +38,8 @@ struct Account {
 pub(crate) struct StaleToken(pub(crate) Token);
 
 impl Receiver {
-    /// Charges an account, for an event, on behalf of whoever holds the token.
-    pub(crate) fn charge(&self, account: &str, amount: i64, event: Uuid, token: Token) -> Result<(), StaleToken> {
+    /// Charges an account, for an event, on behalf of whoever holds the token; answers what was charged in all.
+    pub(crate) fn charge(&self, account: &str, amount: i64, event: Uuid, token: Token) -> Result<i64, StaleToken> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let account = accounts.entry(account.to_owned()).or_default();
         if token < account.highest {
@@ -49,13 +49,7 @@ impl Receiver {
         if account.counted.insert(event) {
             account.balance += amount;
         }
-        Ok(())
-    }
-
-    /// What was charged in all.
-    pub(crate) fn balance(&self, account: &str) -> i64 {
-        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        accounts.get(account).map_or(0, |account| account.balance)
+        Ok(account.balance)
     }
 }
 
@@ -72,10 +66,13 @@ pub(crate) async fn work(
     claim: Claim,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let MoneyMoved { account, amount } = serde_json::from_str(event.event()?.data.get())?;
-    receiver.charge(&account, amount, event.id, claim.token).map_err(|StaleToken(highest)| {
-        let message = format!("Token {} is behind {highest}: somebody else has taken over.", claim.token);
-        Box::new(Failed::new("StaleToken", message)) as _
-    })
+    match receiver.charge(&account, amount, event.id, claim.token) {
+        Ok(_) => Ok(()),
+        Err(StaleToken(highest)) => {
+            let message = format!("Token {} is behind {highest}: somebody else has taken over.", claim.token);
+            Err(Failed::new("StaleToken", message).into())
+        }
+    }
 }
 
 #[tokio::main]

@@ -91,9 +91,16 @@ enum Chore {
     Fetched(Option<StoredEvent>),
 }
 
+/// An event that was worked on.
+struct Finished {
+    key: Key,
+    waiting: Waiting,
+    ended: Ended,
+}
+
 /// What the loop woke up for.
 enum Woken {
-    Worked(Key, Waiting, Ended),
+    Worked(Box<Finished>),
     Awake(Key),
     Read(Batch),
     Chore(Chore),
@@ -105,7 +112,7 @@ struct Floor {
     desk: Arc<Desk>,
     source: Arc<dyn Source>,
     lanes: Lanes,
-    at_work: JoinSet<(Key, Waiting, Ended)>,
+    at_work: JoinSet<Box<Finished>>,
     asleep: JoinSet<Key>,
     reader: JoinSet<Error>,
     chores: JoinSet<Chore>,
@@ -141,7 +148,7 @@ impl Floor {
             let woken = stop.or(self.woken(&mut pages, &mut tick)).await;
             match woken {
                 First::Stopped => return Ok(()),
-                First::Done(Woken::Worked(key, waiting, ended)) => self.ended(key, waiting, ended)?,
+                First::Done(Woken::Worked(finished)) => self.ended(*finished)?,
                 First::Done(Woken::Awake(key)) => self.lanes.wake(&key),
                 First::Done(Woken::Read(batch)) => self.take_in(batch),
                 First::Done(Woken::Chore(chore)) => self.chore_ended(chore),
@@ -173,7 +180,7 @@ impl Floor {
         let paused = self.desk.weather.paused_until();
         tokio::select! {
             Some(worked) = self.at_work.join_next() => match worked {
-                Ok((key, waiting, ended)) => Woken::Worked(key, waiting, ended),
+                Ok(finished) => Woken::Worked(finished),
                 Err(cause) => Woken::Failed(broken(cause)),
             },
             Some(Ok(key)) = self.asleep.join_next() => Woken::Awake(key),
@@ -206,12 +213,12 @@ impl Floor {
             let desk = Arc::clone(&self.desk);
             self.at_work.spawn(async move {
                 let ended = desk.work(&mut waiting).await;
-                (key, waiting, ended)
+                Box::new(Finished { key, waiting, ended })
             });
         }
     }
 
-    fn ended(&mut self, key: Key, waiting: Waiting, ended: Ended) -> Answered<()> {
+    fn ended(&mut self, Finished { key, waiting, ended }: Finished) -> Answered<()> {
         let (wait, is_long) = match ended {
             Ended::Settled(worked) => {
                 tracing::debug!(handler = self.desk.name, sequence = waiting.sequence.get(), ?worked, "settled");
@@ -287,8 +294,10 @@ impl Floor {
 
     async fn finish_until(&mut self, until: Instant) {
         while let Ok(Some(worked)) = timeout_at(until, self.at_work.join_next()).await {
-            if let Ok((_, waiting, Ended::Settled(_))) = worked {
-                self.desk.progress().settle(waiting.sequence);
+            if let Ok(finished) = worked
+                && matches!(finished.ended, Ended::Settled(_))
+            {
+                self.desk.progress().settle(finished.waiting.sequence);
             }
         }
     }
