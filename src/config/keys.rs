@@ -65,7 +65,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "claims.heartbeat_secs",
-        number("seconds", 1, 86_400),
+        number("seconds", 1, 86_399),
         "How often workers are told to send a heartbeat; shorter than the lease. Left alone, it follows \
          `claims.lease_secs` down to a third of it.",
     ),

@@ -36,7 +36,10 @@ pub(super) fn check_table(server: &Server, table: &str) {
         let problem = expect_problem(reply.answer(), reply.status, &format!("EVENT_BROKER_{code}"));
         for word in expected {
             let holds = match word.split_once('=') {
-                Some((member, number)) => problem[member].to_string() == number,
+                Some((member, number)) => {
+                    let shown = problem[member].to_string();
+                    shown == number
+                }
                 None => problem["errors"].as_array().unwrap().iter().any(|it| it["pointer"] == word),
             };
             assert!(holds, "{line}\n{text}");
