@@ -40,7 +40,6 @@ fn sample(key: &Key) -> Value {
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
         ("claims.backoff_secs", _) => json!(7),
         ("server.insecure", _) => json!(true),
-        ("claims.backoff_secs", _) => json!(7),
         ("storage.type", _) => json!("memory"),
         (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
         (_, Expects::Flag) => json!(false),
