@@ -47,6 +47,24 @@ fn an_event_is_claimed_once_and_done_once() {
 }
 
 #[test]
+fn only_the_token_that_finished_a_claim_may_say_so_again() {
+    with_events(
+        "
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
+        claim billing orders/3 as=b                 -> claimed attempt 1 until 900000
+        claim mailing orders/1 as=c                 -> claimed attempt 1 until 900000
+        done a with=b                               -> CLAIM_LOST
+        done a                                      -> done attempt 1
+        done a with=b                               -> CLAIM_LOST
+        done a with=c                               -> CLAIM_LOST
+        done b with=a                               -> CLAIM_LOST
+        done b                                      -> done attempt 1
+        done a                                      -> done attempt 1
+    ",
+    );
+}
+
+#[test]
 fn a_lease_that_ran_out_can_be_claimed_again_with_a_higher_token() {
     with_events(
         "

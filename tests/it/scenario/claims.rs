@@ -5,6 +5,7 @@
 //! claim billing #7 order=gapless                   -> held until 1000                     an event by its id
 //! beat a                                           -> claimed attempt 1 until 30000
 //! done a offset=2 events: placed b id=9            -> done attempt 1
+//! done a with=b                                    -> CLAIM_LOST                          with another claim's token
 //! fail a class=Timeout                             -> failed attempt 1 again 1000
 //! fail a class=Timeout final                       -> dead attempt 1
 //! higher b a                                       -> yes                                 the tokens of two claims
@@ -155,7 +156,8 @@ impl World {
     }
 
     async fn done(&self, words: &Words<'_>, rest: &str) -> Result<String> {
-        let (id, token) = self.held(words.plain[0]);
+        let (id, own) = self.held(words.plain[0]);
+        let token = words.get("with").map_or(own, |other| self.held(other).1);
         let offset = rest.split("events:").next().and_then(|before| Words::of(before).number("offset")).map(Offset);
         let completion = Completion { token, events: produced(rest), offset };
         let claim = self.broker().complete_claim(&id, completion, None).await?;
