@@ -14,10 +14,24 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// Processor time of another process so far, all threads together, in seconds; counted in hundredths.
 pub(crate) fn cpu_seconds_of(process: u32) -> Outcome<f64> {
+    cpu_seconds(process, 2)
+}
+
+/// The same of a process, of its children, and of those it had.
+pub(crate) fn cpu_seconds_of_family(process: u32) -> Outcome<f64> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    // One that has ended meanwhile is counted with those it had, the next time.
+    let children: f64 = children.filter_map(|child| cpu_seconds(child, 4).ok()).sum();
+    Ok(children + cpu_seconds(process, 4)?)
+}
+
+/// The name stands in brackets and may have blanks in it; behind it `utime` and `stime` are the 12th and 13th, and those
+/// of children that have ended follow.
+fn cpu_seconds(process: u32, fields: usize) -> Outcome<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name stands in brackets and may have blanks in it; behind it `utime` and `stime` are the 12th and 13th.
-    let (_, fields) = text.rsplit_once(')').ok_or("a process has no state")?;
-    let ticks: f64 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    let (_, rest) = text.rsplit_once(')').ok_or("a process has no state")?;
+    let ticks: f64 = rest.split_whitespace().skip(11).take(fields).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
     Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 
