@@ -1,16 +1,22 @@
 -- What the broker calls. Each function is one round trip and one transaction.
 
--- The last position ever given and its time; no row while the log is empty.
+-- The last position ever given and its time; no row while the log is empty. In plpgsql, which keeps its plan: every append
+-- asks, and a function in SQL would be planned anew each time, which takes longer than the rest of a small append.
 CREATE FUNCTION tail(OUT last_position bigint, OUT last_stored_at timestamptz) RETURNS SETOF record
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT position, stored_at FROM (
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    SELECT position, stored_at INTO last_position, last_stored_at FROM (
         (SELECT event_id AS position, stored_at FROM events ORDER BY event_id DESC LIMIT 1)
         UNION ALL
         (SELECT position, stored_at FROM entries ORDER BY position DESC LIMIT 1)
         UNION ALL
         (SELECT r.last_position, r.last_stored_at FROM removals r ORDER BY r.last_position DESC LIMIT 1)
     ) AS ends
-    ORDER BY position DESC LIMIT 1
+    ORDER BY position DESC LIMIT 1;
+    IF FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
 $$;
 
 -- Puts a batch behind `after_position`, whole or not at all. `outcome`: 0 appended, 1 the tail is elsewhere, 2 a time
