@@ -32,6 +32,7 @@ mod publishing;
 mod reading;
 mod registry;
 mod retention;
+mod seed002;
 mod several;
 mod tables;
 mod tidy;

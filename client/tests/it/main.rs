@@ -10,7 +10,10 @@
 
 mod accounts;
 mod asking;
+mod handler;
+mod meddler;
 mod pretend;
+mod recipes;
 mod runner;
 mod stage;
 mod versions;
