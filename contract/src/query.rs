@@ -64,7 +64,7 @@ impl Read {
 }
 
 /// Events of one topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventPage {
     /// The events, in topic order.
     pub items: Vec<StoredEvent>,

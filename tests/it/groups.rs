@@ -1,5 +1,7 @@
 //! Shared groups: who gets what, in which order, how fairly, and what of it survives.
 
+mod crowd;
+
 use crate::scenario::{check, check_alone};
 
 /// `a` has three events, `b` two, and one speaks of nothing.
@@ -33,7 +35,7 @@ fn of_each_aggregate_one_event_at_a_time_is_handed_out_and_the_next_when_it_is_d
         done m.1                                    -> done attempt 1
         group g                                     -> orders 1 of 6 lag 5 by m(2)
         poll m                                      -> 2 next 1 tail 6
-        done-all m.4 m.5 m.2                        -> done attempt 1 | done attempt 1 | done attempt 1
+        dones m.4 m.5 m.2                        -> done attempt 1 | done attempt 1 | done attempt 1
         group g                                     -> orders 5 of 6 lag 1 by m
         poll m                                      -> 6 next 5 tail 6
         done m.6                                    -> done attempt 1
@@ -112,7 +114,7 @@ fn a_poison_event_holds_up_its_own_aggregate_and_no_other() {
         consumer m group=g topic=orders shared      -> created
         poll m                                      -> 1 3 4 next 0 tail 6
         fail m.1 class=Poison                       -> dead attempt 1
-        done-all m.3 m.4                            -> done attempt 1 | done attempt 1
+        dones m.3 m.4                            -> done attempt 1 | done attempt 1
         poll m                                      -> 5 next 0 tail 6
         done m.5                                    -> done attempt 1
         poll m                                      -> next 0 tail 6
@@ -202,7 +204,7 @@ fn everything_survives_a_restart_and_a_rebuild() {
             redrive g orders/2                          -> redriven
             {how}
             poll m                                      -> 2 next 1 tail 6
-            done-all m.2 m.5                            -> done attempt 1 | done attempt 1
+            dones m.2 m.5                            -> done attempt 1 | done attempt 1
             {how}
             group g                                     -> orders 5 of 6 lag 1 by m
             poll m                                      -> 6 next 5 tail 6
@@ -230,7 +232,7 @@ fn commits_change_nothing_where_the_offset_moves_by_itself_and_a_reset_moves_it(
         poll m                                      -> next 6 tail 6
         reset g orders earliest                     -> orders 0 of 6 lag 6 by m(1)
         poll m                                      -> 1 4 next 0 tail 6
-        done-all m.1 m.3 m.4                        -> done attempt 1 | done attempt 1 | done attempt 1
+        dones m.1 m.3 m.4                        -> done attempt 1 | done attempt 1 | done attempt 1
         group g                                     -> orders 1 of 6 lag 5 by m
     ",
     );
