@@ -222,7 +222,7 @@ impl Server {
     #[must_use]
     pub fn can_have_small_disk() -> bool {
         let programs = Programs::find();
-        let folder = programs.folder();
+        let folder = programs.folder(None);
         let mut nothing = programs.as_user_with_disk(1 << 20, &folder.path().join("small"), "true");
         nothing.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }

@@ -225,11 +225,16 @@ impl Reader<'_> {
             after = reached.into();
         }
         self.count(&scan);
-        Ok(EventPage { items: scan.items, next_offset: after, tail })
+        Ok(EventPage { items: scan.items, claims: Vec::new(), next_offset: after, tail })
     }
 
     fn count(&self, scan: &Scan<'_>) {
-        self.filter_failures.fetch_add(scan.failures.count(), Ordering::Relaxed);
+        self.count_failures(scan.failures);
+    }
+
+    /// Counts what a filter had no answer for.
+    pub(crate) fn count_failures(&self, failures: FilterFailures) {
+        self.filter_failures.fetch_add(failures.count(), Ordering::Relaxed);
     }
 }
 

@@ -72,6 +72,7 @@ fn stored(event: NewEvent) -> Event {
         deduplication_id: event.deduplication_id,
         request_id: event.request_id,
         actor: event.actor,
+        republish_of: Some(Sequence(1)),
         context: event.context,
         data: event.data,
     }
@@ -133,6 +134,7 @@ fn all_members_of_a_consumer() -> NewConsumer {
         cel: Some("true".to_owned()),
         session_timeout: Some(Span::seconds(30)),
         distribution: Some(Distribution::Shared),
+        max_in_flight: Some(10),
         ..NewConsumer::new("group", text("gts.a.b.v1~"))
     }
 }
@@ -148,7 +150,8 @@ fn consumer() -> Consumer {
         subject_types,
         cel,
         session_timeout: Span::seconds(30),
-        distribution: Distribution::Broadcast,
+        distribution: Distribution::Shared,
+        max_in_flight: Some(10),
         created_at: now,
         last_seen_at: now,
         expires_at: now,
