@@ -7,12 +7,13 @@ mod writes;
 pub use open_error::OpenError;
 pub(crate) use writes::Writes;
 
-use crate::claims::Claims;
+use crate::claims::{Claims, Defaults};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
 use crate::events::{Intake, Policy, Reader};
+use crate::groups::Groups;
 use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
@@ -36,6 +37,8 @@ pub struct Broker {
     clock: Arc<dyn Clock>,
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
+    /// Shared with the same chore.
+    groups: Arc<Groups>,
     filter_failures: AtomicU64,
     /// Held as long as the tables are used.
     _tables: Option<TablesFolder>,
@@ -85,7 +88,8 @@ impl Broker {
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(Sessions::new(is_alone));
-        let broker = Self { logs, policy, clock, sessions, filter_failures: AtomicU64::new(0), _tables: None };
+        let (groups, filter_failures) = (Arc::default(), AtomicU64::new(0));
+        let broker = Self { logs, policy, clock, sessions, groups, filter_failures, _tables: None };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);
@@ -107,8 +111,9 @@ impl Broker {
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
         let age = config.storage.retention_millis();
         tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), Arc::clone(&self.clock), every, age));
-        let (logs, sessions) = (Arc::downgrade(&self.logs), Arc::clone(&self.sessions));
-        tokio::spawn(consumers::keep_expiring(logs, sessions, Arc::clone(&self.clock), every));
+        let (logs, sessions, groups) =
+            (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
+        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, Arc::clone(&self.clock), every));
     }
 
     async fn start(&self) -> Result<(), OpenError> {
@@ -221,7 +226,16 @@ impl Broker {
 
     fn consumers(&self) -> Consumers<'_> {
         let (clock, default_session) = (self.clock.as_ref(), self.policy.config.consumer.session_timeout_secs);
-        Consumers { logs: &self.logs, reader: self.reader(), sessions: &self.sessions, clock, default_session }
+        let terms = Defaults::of(&self.policy.config.claims);
+        Consumers {
+            logs: &self.logs,
+            reader: self.reader(),
+            sessions: &self.sessions,
+            clock,
+            default_session,
+            groups: &self.groups,
+            terms,
+        }
     }
 
     /// Projections, and waiting for them.

@@ -6,8 +6,8 @@
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
-//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers`, `claims`, `dead_letters` and `projections`
-//! hold the verbs; `filters` says which events a reader wants; `answers` finds what a request was answered before; `logs`
+//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers`, `groups`, `claims`, `dead_letters` and
+//! `projections` hold the verbs; `filters` says which events a reader wants; `answers` finds what a request was answered before; `logs`
 //! knows which log a topic lives in; `ledger` owns one log's order and state. `rest` is
 //! the door for everybody else. SQL lives elsewhere.
 
@@ -20,6 +20,7 @@ mod consumers;
 mod dead_letters;
 mod events;
 pub mod filters;
+mod groups;
 pub mod ledger;
 mod logs;
 mod projections;

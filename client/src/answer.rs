@@ -163,7 +163,17 @@ pub(crate) fn event_page(body: &Bytes) -> Result<EventPage> {
         tail: Offset,
     }
     let Page { items, next_offset, tail } = serde_json::from_slice(body).map_err(unreadable)?;
-    Ok(EventPage { items: stored_events(body, &items)?, next_offset, tail })
+    Ok(EventPage { items: stored_events(body, &items)?, claims: claims_beside(&items), next_offset, tail })
+}
+
+/// The claims to events that were handed to a member of a group.
+fn claims_beside(items: &[&RawValue]) -> Vec<Claim> {
+    #[derive(Deserialize)]
+    struct Handed {
+        claim: Claim,
+    }
+    let claims = items.iter().map_while(|item| serde_json::from_str::<Handed>(item.get()).ok());
+    claims.map(|handed| handed.claim).collect()
 }
 
 /// A page of the log.

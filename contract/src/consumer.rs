@@ -27,6 +27,9 @@ pub struct NewConsumer {
     /// How a group's members divide the events; broadcast when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
+    /// Most events it has in hand at a time, where the group divides them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
 }
 
 impl NewConsumer {
@@ -41,7 +44,15 @@ impl NewConsumer {
             cel: None,
             session_timeout: None,
             distribution: None,
+            max_in_flight: None,
         }
+    }
+
+    /// The same, of a group whose members divide the events.
+    #[must_use]
+    pub const fn shared(mut self) -> Self {
+        self.distribution = Some(Distribution::Shared);
+        self
     }
 }
 
@@ -52,7 +63,7 @@ pub enum Distribution {
     /// Each member sees them all.
     #[default]
     Broadcast,
-    /// Each event goes to one live member.
+    /// Each event goes to one live member, as a claim by the handler named like the group.
     Shared,
 }
 
@@ -79,6 +90,9 @@ pub struct Consumer {
     pub session_timeout: Span,
     /// How the group's members divide the events.
     pub distribution: Distribution,
+    /// Most events it has in hand at a time, where the group divides them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last polled or committed; now, while a poll of it waits.
@@ -103,7 +117,8 @@ pub struct ConsumerGroup {
 pub struct GroupTopic {
     /// The topic.
     pub topic: TopicId,
-    /// What the group has said it has seen; 0 while it has said nothing.
+    /// What the group has said it has seen; 0 while it has said nothing. Where members divide the events, everything up
+    /// to it is finished or none of their business.
     pub committed_offset: Offset,
     /// The topic's last sequence.
     pub tail: Offset,

@@ -195,6 +195,9 @@ pub struct Event {
     /// Who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
+    /// Where it was published again: the sequence at which it was first stored. The id is the first one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub republish_of: Option<Sequence>,
     /// Searchable labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,

@@ -54,5 +54,7 @@ pub use query::{
     Segments,
 };
 pub use timestamp::Timestamp;
-pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
+pub use topic::{
+    Cleanup, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange,
+};
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

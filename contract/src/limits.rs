@@ -109,6 +109,15 @@ pub const CLAIMS_BATCH_MAX: usize = 100;
 pub const HANDLERS_MAX: usize = 10_000;
 /// Most claims in one log that are not finished, dead letters among them.
 pub const OPEN_CLAIMS_MAX: usize = 1_000_000;
+/// A consumer of a shared group has at most so many events in hand unless it says otherwise.
+pub const IN_FLIGHT_DEFAULT: u32 = 100;
+/// The most events a consumer of a shared group may ask to have in hand.
+pub const IN_FLIGHT_MAX: u32 = 10_000;
+/// Events that one broker process keeps ready for a shared group and topic, found but not finished. Beyond it the process
+/// looks no further until some are finished.
+pub const GROUP_BACKLOG_MAX: usize = 1_000_000;
+/// Most events one request may publish again, or hand to a group again.
+pub const REPUBLISH_EVENTS_MAX: u64 = 1_000_000;
 /// Finishing tokens remembered per handler and topic, of events that were claimed more than once.
 pub const FINISHING_TOKENS_KEPT: usize = 10_000;
 /// Dead letters remembered per log after somebody dealt with them, the last ones.

@@ -1,8 +1,8 @@
 //! Questions about stored events, and their answers.
 
 use crate::{
-    AggregateSequence, Error, GtsPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId, Timestamp,
-    TopicId,
+    AggregateSequence, Claim, Error, GtsPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
+    Timestamp, TopicId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,11 +64,14 @@ impl Read {
 }
 
 /// Events of one topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventPage {
     /// The events, in topic order.
     pub items: Vec<StoredEvent>,
-    /// How far the read came, matching or not: continue here.
+    /// Where members of a group divide the events, the claim to each of them; none otherwise.
+    pub claims: Vec<Claim>,
+    /// How far the read came, matching or not: continue here. Where members of a group divide the events, how far the
+    /// group has come.
     pub next_offset: Offset,
     /// The topic's last sequence.
     pub tail: Offset,

@@ -2,7 +2,7 @@
 
 use super::finish::{Complete, Completed, Finishing};
 use super::order::{self, Known};
-use super::take::{Take, Taken, Wanted};
+use super::take::{By, Take, Taken, Wanted};
 use super::{Claims, NOBODY, Placed, check_name};
 use crate::ledger::{ClaimKey, Slot, read_failed};
 use crate::logs::{Located, Place};
@@ -153,7 +153,7 @@ impl Claims<'_> {
             aggregate: header.facets.and_then(|facets| facets.aggregate),
             owner: owner.unwrap_or_else(|| NOBODY.to_owned()),
             lease_millis: claim.lease.map(|lease| lease.millis()),
-            order: claim.order,
+            by: By::Order(claim.order),
             policy: self.policy_for(&place, &claim.handler),
             known: Known::default(),
             key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence: header.sequence },
@@ -170,6 +170,10 @@ impl Claims<'_> {
     }
 
     async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<(Located, Header)> {
+        if self.logs.find(topic).is_err() {
+            // Another broker may have registered it a moment ago.
+            self.logs.default_ledger().refresh().await?;
+        }
         let located = self.logs.find(topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,

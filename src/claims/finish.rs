@@ -120,11 +120,15 @@ impl Finishing {
         Ok(Completed::Now(row))
     }
 
-    /// Moves the offset of the group named like the handler; never backwards.
+    /// Moves the offset of the group named like the handler; never backwards. Where the group's members divide the
+    /// topic it moves by itself.
     fn commit(&self, decision: &mut Decision<'_>) -> Result<()> {
         let Some(offset) = self.offset else { return Ok(()) };
         if offset > Offset::from(decision.tail(TopicNumber(self.key.topic))) {
             return Err(Error::invalid("/offset", "lies beyond the topic's tail"));
+        }
+        if decision.claims().generation(&self.key.handler, self.key.topic).is_some() {
+            return Ok(());
         }
         let (group, topic) = (self.key.handler.clone(), self.topic.clone());
         let key = GroupKey { group, topic };

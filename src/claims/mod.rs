@@ -13,10 +13,12 @@ mod finish;
 mod giving_up;
 mod handlers;
 mod id;
+mod offer;
 mod order;
 mod take;
 mod terms;
 
+pub(crate) use offer::{Offer, Offering};
 pub(crate) use terms::Defaults;
 
 use crate::clock::Clock;
@@ -145,40 +147,7 @@ impl Claims<'_> {
 
     /// A claim as it is shown.
     fn view(&self, key: &ClaimKey, topic: &TopicId, row: &ClaimRow) -> Claim {
-        let (mut lease_expires_at, mut retry_at, mut dead_letter) = (None, None, None);
-        let status = match row.standing {
-            Standing::Live { until } => {
-                lease_expires_at = Some(Timestamp::from_millis(until));
-                ClaimStatus::Claimed
-            }
-            Standing::Failed { retry_at: at } => {
-                retry_at = Some(Timestamp::from_millis(at));
-                ClaimStatus::Failed
-            }
-            Standing::Dead { letter, .. } => {
-                dead_letter = Some(letter);
-                ClaimStatus::Dead
-            }
-            Standing::Redriven => ClaimStatus::Redriven,
-        };
-        Claim {
-            id: ClaimId::text(&key.handler, topic, key.sequence),
-            handler: key.handler.clone(),
-            topic: topic.clone(),
-            sequence: key.sequence,
-            event_id: row.event,
-            token: row.token,
-            attempt: row.attempt,
-            owner: row.owner.clone(),
-            status,
-            lease: terms::span(row.lease_millis),
-            heartbeat: terms::span(self.defaults().heartbeat_millis),
-            claimed_at: Timestamp::from_millis(row.taken_at),
-            lease_expires_at,
-            retry_at,
-            dead_letter,
-            error: row.attempts.last().map(|attempt| attempt.error.clone()),
-        }
+        view(key, topic, row, self.defaults())
     }
 
     /// A claim that is done, as it is shown.
@@ -191,6 +160,44 @@ impl Claims<'_> {
     async fn done_before(&self, placed: &Placed, token: Token) -> Result<Claim> {
         let row = taken_at(self.ledger(placed), &placed.key, token).await?.ok_or_else(finish::lost)?;
         Ok(self.done(placed, &row))
+    }
+}
+
+/// A claim as it is shown.
+pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: Defaults) -> Claim {
+    let (mut lease_expires_at, mut retry_at, mut dead_letter) = (None, None, None);
+    let status = match row.standing {
+        Standing::Live { until } => {
+            lease_expires_at = Some(Timestamp::from_millis(until));
+            ClaimStatus::Claimed
+        }
+        Standing::Failed { retry_at: at } => {
+            retry_at = Some(Timestamp::from_millis(at));
+            ClaimStatus::Failed
+        }
+        Standing::Dead { letter, .. } => {
+            dead_letter = Some(letter);
+            ClaimStatus::Dead
+        }
+        Standing::Redriven => ClaimStatus::Redriven,
+    };
+    Claim {
+        id: ClaimId::text(&key.handler, topic, key.sequence),
+        handler: key.handler.clone(),
+        topic: topic.clone(),
+        sequence: key.sequence,
+        event_id: row.event,
+        token: row.token,
+        attempt: row.attempt,
+        owner: row.owner.clone(),
+        status,
+        lease: terms::span(row.lease_millis),
+        heartbeat: terms::span(defaults.heartbeat_millis),
+        claimed_at: Timestamp::from_millis(row.taken_at),
+        lease_expires_at,
+        retry_at,
+        dead_letter,
+        error: row.attempts.last().map(|attempt| attempt.error.clone()),
     }
 }
 

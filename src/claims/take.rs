@@ -28,10 +28,19 @@ pub(super) struct Wanted {
     pub(super) aggregate: Option<AggregateMark>,
     pub(super) owner: String,
     pub(super) lease_millis: Option<i64>,
-    pub(super) order: Option<ClaimOrder>,
+    pub(super) by: By,
     /// What the default log says of the handler, where the claim is decided in another.
     pub(super) policy: Option<NewHandler>,
     pub(super) known: Known,
+}
+
+/// Whose business the order of events is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// The claim's: this one, else the handler's.
+    Order(Option<ClaimOrder>),
+    /// A group's, that hands out one event of an aggregate after the other.
+    Group,
 }
 
 impl Wanted {
@@ -77,7 +86,7 @@ impl Command for Take {
     }
 }
 
-fn take(wanted: &Wanted, defaults: Defaults, decision: &mut Decision<'_>) -> Result<Taken> {
+pub(super) fn take(wanted: &Wanted, defaults: Defaults, decision: &mut Decision<'_>) -> Result<Taken> {
     let now = decision.now();
     let (slot, terms) = {
         let claims = decision.claims();
@@ -89,10 +98,14 @@ fn take(wanted: &Wanted, defaults: Defaults, decision: &mut Decision<'_>) -> Res
         Some(Slot::Open(row)) => Some(row),
         None => None,
     };
-    let order = wanted.order.unwrap_or(terms.order);
+    let order = match wanted.by {
+        By::Order(order) => Some(order.unwrap_or(terms.order)),
+        By::Group => None,
+    };
+    let is_latest = order == Some(ClaimOrder::Latest);
     match row.as_ref().map(|row| row.standing) {
         Some(Standing::Live { until }) if until > now => return Ok(Taken::Held(Some(until))),
-        Some(Standing::Dead { superseded: true, .. }) if order == ClaimOrder::Latest => return Ok(Taken::Stale),
+        Some(Standing::Dead { superseded: true, .. }) if is_latest => return Ok(Taken::Stale),
         Some(Standing::Dead { .. }) => return Ok(Taken::Held(None)),
         _ => (),
     }
@@ -101,7 +114,11 @@ fn take(wanted: &Wanted, defaults: Defaults, decision: &mut Decision<'_>) -> Res
         _ => None,
     };
     let is_redriven = row.as_ref().is_some_and(|row| row.redriven);
-    let turn = if is_redriven && order == ClaimOrder::Latest { Turn::Free } else { turn(wanted, order, decision)? };
+    let turn = match order {
+        None => Turn::Free,
+        Some(ClaimOrder::Latest) if is_redriven => Turn::Free,
+        Some(order) => turn(wanted, order, decision)?,
+    };
     match turn {
         Turn::Unsure(need) => return Ok(Taken::Unsure(need)),
         Turn::Passed => {

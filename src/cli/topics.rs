@@ -105,6 +105,9 @@ struct Placing {
     /// What retention lets go: delete (events past their age) or compact (all but the latest of each aggregate).
     #[arg(long, value_name = "WHAT")]
     cleanup: Option<String>,
+    /// Differences between two subjects that do not make them two aggregates: trim, caseFold, nfc.
+    #[arg(long, value_name = "RULE")]
+    aggregate_normalisation: Vec<String>,
     /// Hide it from ordinary callers.
     #[arg(long)]
     internal: bool,
@@ -161,6 +164,9 @@ fn definitions(
     members.insert("streaming".to_owned(), placing.streaming());
     if let Some(cleanup) = &placing.cleanup {
         members.insert("cleanup".to_owned(), json!(cleanup));
+    }
+    if !placing.aggregate_normalisation.is_empty() {
+        members.insert("aggregateNormalisation".to_owned(), json!(placing.aggregate_normalisation));
     }
     if placing.internal {
         members.insert("internal".to_owned(), json!(true));

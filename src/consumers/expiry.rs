@@ -5,6 +5,7 @@
 
 use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
 use crate::clock::Clock;
+use crate::groups::Groups;
 use crate::ledger::{Command, Decision, Entry, Ledger};
 use crate::logs::{Logs, keep};
 use contract::Result;
@@ -13,14 +14,26 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The chore: clears away now and then until the logs are gone or close.
-pub(crate) async fn keep_expiring(logs: Weak<Logs>, sessions: Arc<Sessions>, clock: Arc<dyn Clock>, every: Duration) {
+pub(crate) async fn keep_expiring(
+    logs: Weak<Logs>,
+    sessions: Arc<Sessions>,
+    groups: Arc<Groups>,
+    clock: Arc<dyn Clock>,
+    every: Duration,
+) {
     keep(logs, every, |ledgers| {
-        let (sessions, now) = (Arc::clone(&sessions), clock.now());
+        let (sessions, groups, now) = (Arc::clone(&sessions), Arc::clone(&groups), clock.now());
         async move {
             for ledger in &ledgers {
                 let _ = expire(ledger, &sessions, now).await;
             }
             sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
+            groups.retain(|group, topic| {
+                let is_there = |ledger: &Arc<Ledger>| {
+                    ledger.readers().members(group).any(|member| member.consumer.topic == *topic)
+                };
+                ledgers.iter().any(is_there)
+            });
         }
     })
     .await;

@@ -3,16 +3,18 @@
 //! - A group is there while it has a live consumer or an offset; offsets outlive consumers.
 //! - A commit never moves an offset back: a late one of a slow member changes nothing. Only a reset does.
 //! - An offset lies between 0 and the topic's tail.
+//! - Where members divide the events the offset moves by itself: everything up to it is finished or none of their business.
+//!   A commit changes nothing there; a reset has everything behind it handed out again.
 
 use super::{Consumers, Known};
 use crate::ledger::{
     Command, ConsumerEntry, Decision, Entry, Group, GroupKey, Keep, Ledger, Readers, Registry, TopicEntry, read_failed,
 };
 use contract::{
-    ConsumerGroup, Cursor, Error, GroupReset, GroupTopic, Kind, Member, Offset, Page, ResetTo, Result, Sequence,
-    Timestamp, TopicId, Violation, limits,
+    Consumer, ConsumerGroup, Cursor, Distribution, Error, GroupReset, GroupTopic, Kind, Member, NewConsumer, Offset,
+    Page, ResetTo, Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
-use log::{Find, Limit, LogError, Range};
+use log::{Find, Limit, LogError, Range, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -22,7 +24,7 @@ impl Consumers<'_> {
         let now = self.clock.now();
         let Known { ledger, entry } = self.find(id, now)?;
         let session = self.sessions.of(&entry.consumer, now)?;
-        let mut members = self.members(&ledger.readers(), &entry.consumer.consumer_group, &entry.consumer.topic);
+        let mut members = self.members(&ledger, &entry.consumer.consumer_group, &entry.consumer.topic);
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
             member.last_seen_at = Timestamp::from_millis(now);
         }
@@ -47,7 +49,7 @@ impl Consumers<'_> {
         let mut topics = Vec::new();
         for ledger in self.logs.ledgers() {
             let readers = ledger.readers();
-            topics.extend(readers.group(name).map(|group| self.standings(&readers, &ledger.registry(), name, group)));
+            topics.extend(readers.group(name).map(|group| self.standings(&readers, &ledger, name, group)));
         }
         let mut topics: Vec<_> = topics.into_iter().flatten().collect();
         topics.sort_by(|one, other| one.topic.cmp(&other.topic));
@@ -76,29 +78,34 @@ impl Consumers<'_> {
     }
 
     /// The live consumers of a group in one topic.
-    fn members(&self, readers: &Readers, group: &str, topic: &TopicId) -> Vec<Member> {
-        let now = self.clock.now();
+    fn members(&self, ledger: &Ledger, group: &str, topic: &TopicId) -> Vec<Member> {
+        let (now, readers) = (self.clock.now(), ledger.readers());
         let there = readers.members(group).filter(|entry| entry.consumer.topic == *topic);
         let live = there.filter(|entry| self.sessions.is_live(entry, now));
-        live.map(|entry| self.member(entry, now)).collect()
+        live.map(|entry| self.member(ledger, entry, now)).collect()
     }
 
-    fn member(&self, entry: &ConsumerEntry, now: i64) -> Member {
+    fn member(&self, ledger: &Ledger, entry: &ConsumerEntry, now: i64) -> Member {
         let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
-        Member { consumer_id: entry.consumer.id, last_seen_at, in_flight: 0 }
+        let Consumer { id, consumer_group, topic, .. } = &*entry.consumer;
+        let number = ledger.registry().topic(topic).map_or(0, |topic| topic.number.0);
+        let in_flight = ledger.claims().held_by(consumer_group, number, &id.to_string(), now) as u64;
+        Member { consumer_id: *id, last_seen_at, in_flight }
     }
 
     /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
-    fn standings(&self, readers: &Readers, registry: &Registry, name: &str, group: &Group) -> Vec<GroupTopic> {
-        let now = self.clock.now();
+    fn standings(&self, readers: &Readers, ledger: &Ledger, name: &str, group: &Group) -> Vec<GroupTopic> {
+        let (now, registry) = (self.clock.now(), &ledger.registry());
         let mut topics = BTreeMap::new();
         for (topic, offset) in &group.offsets {
-            topics.insert(topic, standing(registry, topic, *offset));
+            let number = registry.topic(topic).map_or(0, |topic| topic.number.0);
+            let come = ledger.claims().division(name, number).map(|division| division.watermark().into());
+            topics.insert(topic, standing(registry, topic, come.unwrap_or(*offset)));
         }
         for entry in readers.members(name).filter(|entry| self.sessions.is_live(entry, now)) {
             let topic = &entry.consumer.topic;
             let standing = topics.entry(topic).or_insert_with(|| standing(registry, topic, Offset::ZERO));
-            standing.members.push(self.member(entry, now));
+            standing.members.push(self.member(ledger, entry, now));
         }
         topics.into_values().collect()
     }
@@ -169,10 +176,48 @@ fn not_registered() -> Error {
     Error::invalid("/topic", "is not registered")
 }
 
+fn number_of(decision: &Decision<'_>, topic: &TopicId) -> Result<TopicNumber> {
+    Ok(decision.registry().topic(topic).ok_or_else(not_registered)?.number)
+}
+
 /// A topic's last sequence, decided or durable.
 fn tail_of(decision: &Decision<'_>, topic: &TopicId) -> Result<Offset> {
-    let number = decision.registry().topic(topic).ok_or_else(not_registered)?.number;
-    Ok(decision.tail(number).into())
+    Ok(decision.tail(number_of(decision, topic)?).into())
+}
+
+/// How far a group has come whose members divide the topic; `None` where they do not.
+fn divided(decision: &Decision<'_>, GroupKey { group, topic }: &GroupKey) -> Option<Offset> {
+    let number = decision.registry().topic(topic)?.number.0;
+    let claims = decision.claims();
+    claims.generation(group, number)?;
+    Some(claims.watermark(group, number).unwrap_or_default().into())
+}
+
+/// The members of a group read a topic in one way: each everything, or all together, through one filter.
+pub(super) fn check_peers(consumer: &NewConsumer, decision: &Decision<'_>) -> Result<()> {
+    let NewConsumer { consumer_group: group, topic, .. } = consumer;
+    let is_shared = consumer.distribution == Some(Distribution::Shared);
+    let peers = decision.readers().peers(group, topic);
+    let key = GroupKey { group: group.clone(), topic: topic.clone() };
+    let detail = if is_shared && peers.iter().any(|peer| peer.distribution != Distribution::Shared) {
+        "Consumers of this group read this topic each for itself; use another group, or wait until they are gone."
+    } else if !is_shared && (divided(decision, &key).is_some() || !peers.iter().all(|peer| is_broadcast(peer))) {
+        "The members of this group divide this topic; join with `distribution` `shared`, or use another group."
+    } else if is_shared && peers.iter().any(|peer| !is_like(consumer, peer)) {
+        "The members of this group want other events; all of them need the same `types`, `subjectTypes` and `CEL`."
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Kind::InvalidState, detail))
+}
+
+fn is_broadcast(peer: &Consumer) -> bool {
+    peer.distribution == Distribution::Broadcast
+}
+
+fn is_like(consumer: &NewConsumer, peer: &Consumer) -> bool {
+    let NewConsumer { types, subject_types, cel, .. } = consumer;
+    (types, subject_types, cel) == (&peer.types, &peer.subject_types, &peer.cel)
 }
 
 fn check_offset(offset: Offset, tail: Offset) -> Result<()> {
@@ -208,6 +253,9 @@ impl Command for Commit {
         check_offset(self.offset, tail)?;
         if entry.is_due(decision.now()) {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
+        }
+        if let Some(come) = divided(decision, &key) {
+            return Ok(standing_at(&key.topic, come, tail, self.members.clone()));
         }
         let known = decision.readers().offset(&key);
         let GroupKey { group, topic } = key;
@@ -252,7 +300,10 @@ impl Command for Reset {
         };
         check_offset(offset, tail)?;
         let known = decision.readers().offset(&self.key);
-        if known != Some(offset) {
+        if divided(decision, &self.key).is_some() {
+            let topic = number_of(decision, &self.key.topic)?.0;
+            decision.add_entry(Entry::GroupMoved { group: self.key.group.clone(), topic, offset })?;
+        } else if known != Some(offset) {
             check_room(decision, known)?;
             let GroupKey { group, topic } = self.key.clone();
             decision.add_entry(Entry::OffsetReset { group, topic, offset })?;

@@ -4,6 +4,7 @@
 //!   now and then ([`sessions`]), so that polling does not write.
 //! - Expired is gone: such a consumer is found nowhere, whether or not its row has been cleared away yet.
 //! - A filter is compiled once per consumer and process, not once per poll.
+//! - A member of a shared group polls for its share of the work, which is `groups`' business.
 //! - A poll that waits keeps its consumer alive; one whose consumer is deleted meanwhile ends, not found.
 //!
 //! How far a group has come is [`groups`]' business, what matches a filter `filters`', what is read `events`'.
@@ -15,11 +16,13 @@ mod sessions;
 pub(crate) use expiry::keep_expiring;
 pub(crate) use sessions::Sessions;
 
+use crate::claims::Defaults;
 use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::{self, Compiled};
+use crate::groups::{Groups, Poll};
 use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Keep, Ledger};
-use crate::logs::Logs;
+use crate::logs::{Logs, Place};
 use contract::{
     Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
     Violation, limits,
@@ -40,6 +43,9 @@ pub(crate) struct Consumers<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// How long a session is that does not say, in seconds.
     pub(crate) default_session: i64,
+    pub(crate) groups: &'a Groups,
+    /// How work is tried, where a group's members divide it.
+    pub(crate) terms: Defaults,
 }
 
 /// A consumer that lives, and the log it lives in.
@@ -97,7 +103,14 @@ impl Consumers<'_> {
         self.reader.check_limit(limit)?;
         let (known, session) = self.arrive(id)?;
         self.record(&known, Presence::Arrived).await?;
-        self.reader.read_through(&known.entry.consumer.topic, offset, limit, &session.filter).await
+        let consumer = &known.entry.consumer;
+        match consumer.distribution {
+            Distribution::Broadcast => self.reader.read_through(&consumer.topic, offset, limit, &session.filter).await,
+            Distribution::Shared => {
+                let members = || self.live_members(&known.ledger, consumer);
+                self.poll(&known, &session, limit, &members)?.read(offset).await
+            }
+        }
     }
 
     /// The same, or as soon as there is something, or nothing when the time is up.
@@ -107,14 +120,69 @@ impl Consumers<'_> {
         let (known, session) = self.arrive(id)?;
         let waiting = session.wait(self.clock);
         self.record(&known, Presence::Arrived).await?;
-        let topic = &known.entry.consumer.topic;
         let page = tokio::select! {
-            page = self.reader.wait_through(topic, offset, limit, &session.filter, timeout) => page?,
+            page = self.wait_in(&known, &session, offset, limit, timeout) => page?,
             gone = self.stay(&known, &session) => return Err(gone),
         };
         self.stayed(&known).await?;
         drop(waiting);
         Ok(page)
+    }
+
+    async fn wait_in(
+        &self,
+        known: &Known,
+        session: &Session,
+        offset: Offset,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<EventPage> {
+        let consumer = &known.entry.consumer;
+        match consumer.distribution {
+            Distribution::Broadcast => {
+                self.reader.wait_through(&consumer.topic, offset, limit, &session.filter, timeout).await
+            }
+            Distribution::Shared => {
+                let members = || self.live_members(&known.ledger, consumer);
+                self.poll(known, session, limit, &members)?.wait(offset, timeout).await
+            }
+        }
+    }
+
+    /// A poll of a member of a shared group.
+    fn poll<'a>(
+        &'a self,
+        known: &'a Known,
+        session: &'a Session,
+        limit: usize,
+        members: &'a (dyn Fn() -> usize + Send + Sync),
+    ) -> Result<Poll<'a>> {
+        let consumer = Arc::clone(&known.entry.consumer);
+        let found = self.logs.find(&consumer.topic)?;
+        let policy = match found.place {
+            Place::Default => None,
+            Place::Side(_) => self.logs.default_ledger().claims().policy(&consumer.consumer_group).cloned(),
+        };
+        Ok(Poll {
+            groups: self.groups,
+            ledger: &known.ledger,
+            topic: found.topic,
+            consumer,
+            filter: &session.filter,
+            reader: &self.reader,
+            clock: self.clock,
+            defaults: self.terms,
+            policy,
+            members,
+            limit,
+        })
+    }
+
+    /// How many members of a shared group live.
+    fn live_members(&self, ledger: &Ledger, of: &Consumer) -> usize {
+        let (now, readers) = (self.clock.now(), ledger.readers());
+        let members = readers.members(&of.consumer_group).filter(|entry| entry.consumer.topic == of.topic);
+        members.filter(|entry| self.sessions.is_live(entry, now)).count()
     }
 
     /// A consumer that lives.
@@ -198,8 +266,13 @@ fn check(consumer: &NewConsumer) -> Result<Compiled> {
         let detail = format!("must be between {} and {} seconds", seconds.start(), seconds.end());
         violations.push(Violation::new("/sessionTimeout", detail));
     }
-    if consumer.distribution == Some(Distribution::Shared) {
-        violations.push(Violation::new("/distribution", "shared groups are not available yet"));
+    match (consumer.distribution, consumer.max_in_flight) {
+        (_, None) => (),
+        (Some(Distribution::Shared), Some(count)) if (1..=limits::IN_FLIGHT_MAX).contains(&count) => (),
+        (Some(Distribution::Shared), Some(_)) => {
+            violations.push(Violation::new("/maxInFlight", format!("must be between 1 and {}", limits::IN_FLIGHT_MAX)));
+        }
+        _ => violations.push(Violation::new("/maxInFlight", "is for `shared` distribution only")),
     }
     let filter = filters::compile(&filter_of(&consumer.types, &consumer.subject_types, consumer.cel.as_ref()));
     if let Err(error) = &filter {
@@ -247,6 +320,7 @@ impl Create {
             subject_types,
             cel,
             distribution: self.consumer.distribution.unwrap_or_default(),
+            max_in_flight: self.consumer.max_in_flight,
             created_at: Timestamp::from_millis(now),
             last_seen_at: Timestamp::from_millis(now),
             expires_at: Timestamp::from_millis(now.saturating_add(session_timeout.millis())),
@@ -262,6 +336,7 @@ impl Command for Create {
         if decision.registry().topic(&self.consumer.topic).is_none() {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
+        groups::check_peers(&self.consumer, decision)?;
         if !decision.readers().has_room_for_consumer() {
             let ids = decision.readers().overdue(EXPIRED_PER_ENTRY_MAX);
             if ids.is_empty() {

@@ -168,6 +168,7 @@ mod tests {
             cel: None,
             session_timeout: "PT30S".parse().unwrap(),
             distribution: Distribution::Broadcast,
+            max_in_flight: None,
             created_at: time,
             last_seen_at: time,
             expires_at: time,

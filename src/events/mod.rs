@@ -16,5 +16,5 @@ mod text;
 pub(crate) use bundle::{Bundle, Bundled};
 pub(crate) use fingerprint::Parts;
 pub(crate) use prepare::{Policy, destination};
-pub(crate) use publish::Intake;
+pub(crate) use publish::{Intake, original_of, stored_event};
 pub(crate) use read::{Reader, stored_at};

@@ -282,7 +282,7 @@ fn write(event: &NewEvent, checked: &Result<Checked>, topic: &TopicEntry, now: i
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
     let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
-    let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version)
+    let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version, None)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     match text.bytes.len() > limits::EVENT_BYTES_MAX {
         true => Err(too_large()),
@@ -306,7 +306,7 @@ fn build(
         type_tag,
         subject_type_tag,
         tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
-        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate(topic.number, subject_type_tag, it)),
+        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate_in(&topic, subject_type_tag, it)),
         idempotency: fingerprint::idempotency(event, topic.number, type_tag, producer)
             .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
         text: text.bytes,

@@ -225,11 +225,16 @@ impl Reader<'_> {
             after = reached.into();
         }
         self.count(&scan);
-        Ok(EventPage { items: scan.items, next_offset: after, tail })
+        Ok(EventPage { items: scan.items, claims: Vec::new(), next_offset: after, tail })
     }
 
     fn count(&self, scan: &Scan<'_>) {
-        self.filter_failures.fetch_add(scan.failures.count(), Ordering::Relaxed);
+        self.count_failures(scan.failures);
+    }
+
+    /// Counts what a filter had no answer for.
+    pub(crate) fn count_failures(&self, failures: FilterFailures) {
+        self.filter_failures.fetch_add(failures.count(), Ordering::Relaxed);
     }
 }
 
@@ -252,7 +257,7 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 }
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
-    fingerprint::aggregate(topic.number, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
+    fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.

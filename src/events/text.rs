@@ -1,7 +1,7 @@
 //! The event's JSON, written once: everything the producer said, with a place left for what only the log can know.
 
 use bytes::Bytes;
-use contract::{Actor, NewEvent, Timestamp, TopicId};
+use contract::{Actor, NewEvent, Sequence, Timestamp, TopicId};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ struct Back<'a> {
     request_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<&'a Actor>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    republish_of: Option<Sequence>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     context: &'a BTreeMap<String, String>,
     data: &'a RawValue,
@@ -64,6 +66,7 @@ pub(crate) fn write(
     topic: &TopicId,
     occurred_at: Timestamp,
     data_version: Option<&str>,
+    republish_of: Option<Sequence>,
 ) -> serde_json::Result<Text> {
     let front = Front { id, event_type: event.event_type.as_str(), topic: topic.as_str() };
     let back = Back {
@@ -80,6 +83,7 @@ pub(crate) fn write(
         deduplication_id: event.deduplication_id.as_deref(),
         request_id: event.request_id.as_deref(),
         actor: event.actor.as_ref(),
+        republish_of,
         context: &event.context,
         data: &event.data,
     };

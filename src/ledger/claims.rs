@@ -4,21 +4,27 @@
 //! - A claim that is not finished is a row; a finished one is a bit ([`super::finished`]).
 //! - A claim's token is the position of the entry that gave it, so it grows with every claim.
 //! - Leases are judged by the log's time, which never goes back.
+//! - A group that divides a topic among its members is the handler of its name, with a [`Division`].
 //!
 //! Why an event was given up, and what a person made of it, is [`super::letters`]' business.
 
 mod decided;
 mod fold;
+mod open;
 
 pub use super::finished::Finish;
 pub use decided::DecidedClaims;
 pub(super) use decided::{ClaimsLayer, Layered};
 pub(super) use fold::Rows;
 
+use super::division::{Division, DivisionSnapshot};
+use super::feed::{Feed, Feeds};
 use super::finished::{Finished, FinishedSnapshot};
 use contract::{Attempt, ClaimError, NewHandler, Sequence, Timestamp, Token, limits};
+use open::Open;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Of which event, by whom.
@@ -99,6 +105,8 @@ pub struct ClaimRows {
     handlers: BTreeMap<String, HandlerRows>,
     /// How many rows there are altogether.
     open: usize,
+    /// Who wants to be told of changes.
+    feeds: Feeds,
 }
 
 #[derive(Default)]
@@ -110,16 +118,33 @@ struct HandlerRows {
 
 #[derive(Default)]
 struct TopicClaims {
-    open: BTreeMap<Sequence, ClaimRow>,
+    open: Open,
     finished: Finished,
+    /// Where a group of the handler's name divides the topic.
+    division: Option<Division>,
+}
+
+impl TopicClaims {
+    /// Whether an event is finished.
+    fn is_finished(&self, sequence: Sequence) -> bool {
+        !self.open.contains(sequence) && self.finished.get(sequence).is_some()
+    }
+
+    /// Lets the group's watermark move on.
+    fn advance(&mut self) {
+        if let Some(mut division) = self.division.take() {
+            division.advance(|sequence| self.is_finished(sequence));
+            self.division = Some(division);
+        }
+    }
 }
 
 impl ClaimRows {
     /// What is known of an event.
     #[must_use]
     pub fn slot(&self, key: &ClaimKey) -> Option<Slot> {
-        let claims = self.handlers.get(&key.handler)?.topics.get(&key.topic)?;
-        match claims.open.get(&key.sequence) {
+        let claims = self.claims(&key.handler, key.topic)?;
+        match claims.open.get(key.sequence) {
             Some(row) => Some(Slot::Open(row.clone())),
             None => claims.finished.get(key.sequence).map(Slot::Finished),
         }
@@ -128,15 +153,41 @@ impl ClaimRows {
     /// Whether an event is finished.
     #[must_use]
     pub fn is_finished(&self, handler: &str, topic: u32, sequence: Sequence) -> bool {
-        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
-        claims.is_some_and(|claims| !claims.open.contains_key(&sequence) && claims.finished.get(sequence).is_some())
+        self.claims(handler, topic).is_some_and(|claims| claims.is_finished(sequence))
+    }
+
+    /// How an event's claim stands, where it is not finished.
+    #[must_use]
+    pub fn standing(&self, handler: &str, topic: u32, sequence: Sequence) -> Option<Standing> {
+        self.claims(handler, topic)?.open.get(sequence).map(|row| row.standing)
+    }
+
+    /// How many of a handler's claims in a topic an owner has in hand.
+    #[must_use]
+    pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> usize {
+        self.claims(handler, topic).map_or(0, |claims| claims.open.held_by(owner, now))
+    }
+
+    /// How a group stands in a topic that it divides.
+    #[must_use]
+    pub fn division(&self, group: &str, topic: u32) -> Option<&Division> {
+        self.claims(group, topic)?.division.as_ref()
+    }
+
+    /// What changes from now on of a handler's claims in a topic.
+    #[must_use]
+    pub fn feed(&self, handler: &str, topic: u32) -> Arc<Feed> {
+        self.feeds.open(handler, topic)
+    }
+
+    fn claims(&self, handler: &str, topic: u32) -> Option<&TopicClaims> {
+        self.handlers.get(handler)?.topics.get(&topic)
     }
 
     /// The highest sequence of a topic that a handler has finished.
     #[must_use]
     pub fn highest(&self, handler: &str, topic: u32) -> Sequence {
-        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
-        claims.map_or(Sequence::ZERO, |claims| claims.finished.highest())
+        self.claims(handler, topic).map_or(Sequence::ZERO, |claims| claims.finished.highest())
     }
 
     /// How a handler's work is to be tried, if somebody said so.
@@ -148,8 +199,7 @@ impl ClaimRows {
     /// The last sequence of a topic that is gone, as far as a handler knows.
     #[must_use]
     pub fn trimmed(&self, handler: &str, topic: u32) -> Sequence {
-        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
-        claims.map_or(Sequence::ZERO, |claims| claims.finished.trimmed())
+        self.claims(handler, topic).map_or(Sequence::ZERO, |claims| claims.finished.trimmed())
     }
 
     /// Whether there is such a handler: it was put, or has claimed something.
@@ -170,17 +220,20 @@ impl ClaimRows {
 
     /// What a handler has not finished in a topic, in order.
     pub fn open(&self, handler: &str, topic: u32) -> impl DoubleEndedIterator<Item = (Sequence, &ClaimRow)> {
-        let claims = self.handlers.get(handler).and_then(|known| known.topics.get(&topic));
-        claims.into_iter().flat_map(|claims| claims.open.iter().map(|(sequence, row)| (*sequence, row)))
+        self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.iter())
     }
 
     /// Events of a topic up to here are gone: what was finished of them, and what would be tried again, goes too.
     fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
-        for claims in self.handlers.values_mut().filter_map(|known| known.topics.get_mut(&topic)) {
+        for (name, known) in &mut self.handlers {
+            let Some(claims) = known.topics.get_mut(&topic) else { continue };
             let before = claims.open.len();
             claims.finished.trim(through);
-            claims.open.retain(|sequence, row| *sequence > through || row.outlives_its_event(time));
+            claims.open.trim(through, |row| row.outlives_its_event(time));
+            claims.division.iter_mut().for_each(|division| division.trim(through));
+            claims.advance();
             self.open = (self.open + claims.open.len()).saturating_sub(before);
+            self.feeds.note(name, topic, None);
         }
     }
 
@@ -229,8 +282,9 @@ pub fn lease_expired() -> ClaimError {
 
 impl TopicClaims {
     fn snapshot(&self) -> TopicClaimsSnapshot {
-        let open = self.open.iter().map(|(sequence, row)| (*sequence, row.clone())).collect();
-        TopicClaimsSnapshot { open, finished: self.finished.snapshot() }
+        let open = self.open.iter().map(|(sequence, row)| (sequence, row.clone())).collect();
+        let division = self.division.as_ref().map(Division::snapshot);
+        TopicClaimsSnapshot { open, finished: self.finished.snapshot(), division }
     }
 }
 
@@ -248,15 +302,17 @@ pub(super) struct HandlerSnapshot {
 struct TopicClaimsSnapshot {
     open: Vec<(Sequence, ClaimRow)>,
     finished: FinishedSnapshot,
+    division: Option<DivisionSnapshot>,
 }
 
 impl From<ClaimsSnapshot> for ClaimRows {
     fn from(snapshot: ClaimsSnapshot) -> Self {
         let mut rows = Self::default();
         for HandlerSnapshot { name, policy, topics } in snapshot {
-            let topics = topics.into_iter().map(|(number, TopicClaimsSnapshot { open, finished })| {
+            let topics = topics.into_iter().map(|(number, TopicClaimsSnapshot { open, finished, division })| {
                 rows.open += open.len();
-                (number, TopicClaims { open: open.into_iter().collect(), finished: finished.into() })
+                let (open, division) = (open.into_iter().collect(), division.map(Into::into));
+                (number, TopicClaims { open, finished: finished.into(), division })
             });
             let topics = topics.collect();
             rows.handlers.insert(name, HandlerRows { policy, topics });

@@ -207,6 +207,44 @@ pub enum Entry {
         /// The event that takes the place of the old one, which needs no more work then.
         new_event: Option<Uuid>,
     },
+    /// A group divides a topic among its members from here on: each event is handed to one of them, as a claim.
+    GroupBegan {
+        /// The group, and the handler of that name.
+        group: String,
+        /// The topic's number in this log.
+        topic: u32,
+        /// It begins behind this.
+        offset: Offset,
+    },
+    /// Events are none of a dividing group's business: its filter does not take them, or they are gone.
+    EventsPassed {
+        /// The group.
+        group: String,
+        /// The topic's number in this log.
+        topic: u32,
+        /// First and last sequence of each run of them.
+        runs: Vec<(Sequence, Sequence)>,
+    },
+    /// A dividing group is to be handed these events again, but for those it is working on.
+    EventsRepeated {
+        /// The group.
+        group: String,
+        /// The topic's number in this log.
+        topic: u32,
+        /// The first of them.
+        from: Sequence,
+        /// The last of them.
+        to: Sequence,
+    },
+    /// Somebody moved a dividing group: it goes on behind this, whatever it has finished there.
+    GroupMoved {
+        /// The group.
+        group: String,
+        /// The topic's number in this log.
+        topic: u32,
+        /// Where it stands from here on.
+        offset: Offset,
+    },
     /// Somebody decided that work that was given up need not be done.
     Discarded {
         /// Which letter.
@@ -262,6 +300,10 @@ impl Entry {
             | Self::ClaimFailed { .. }
             | Self::DeadLettered { .. }
             | Self::Redriven { .. }
+            | Self::GroupBegan { .. }
+            | Self::EventsPassed { .. }
+            | Self::EventsRepeated { .. }
+            | Self::GroupMoved { .. }
             | Self::Discarded { .. } => Concern::Parts,
             Self::AnswerKept { .. } => Concern::Keys,
         }
@@ -306,6 +348,7 @@ mod tests {
             cel: Some("has(data)".to_owned()),
             session_timeout: "PT30S".parse().unwrap(),
             distribution: Distribution::Broadcast,
+            max_in_flight: None,
             created_at,
             last_seen_at: created_at,
             expires_at: Timestamp::from_millis(created_at.millis() + 30_000),
@@ -384,6 +427,10 @@ mod tests {
         let (by, reason) = ("ops".to_owned(), "because".to_owned());
         vec![
             Entry::HandlerPut { name: "billing".to_owned(), definition },
+            Entry::GroupBegan { group: by.clone(), topic: 3, offset: Offset(2) },
+            Entry::EventsPassed { group: by.clone(), topic: 3, runs: vec![(Sequence(3), Sequence(3))] },
+            Entry::EventsRepeated { group: by.clone(), topic: 3, from: Sequence(1), to: Sequence(2) },
+            Entry::GroupMoved { group: by.clone(), topic: 3, offset: Offset(9) },
             Entry::ClaimTaken { claim: claim.clone(), event, owner, lease_millis: 30_000, attempt: 2 },
             Entry::ClaimExtended { claim: claim.clone() },
             Entry::ClaimDone { claim: claim.clone(), token: Token(7) },

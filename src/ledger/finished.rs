@@ -6,8 +6,7 @@
 //!   claim, and the log tells which it was. Of the others, which are few, the finishing token is remembered, the last
 //!   [`limits::FINISHING_TOKENS_KEPT`] of them; beyond that nobody is believed.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use super::bits::{self, from_text, to_text};
 use contract::{Sequence, Token, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -69,6 +68,13 @@ impl Finished {
         Sequence(self.all.max().unwrap_or(0)).max(self.trimmed)
     }
 
+    /// A run is to be worked on again: nothing of it counts as finished. What is gone stays so.
+    pub(super) fn clear(&mut self, from: Sequence, to: Sequence) {
+        self.all.remove_range(from.get()..=to.get());
+        self.contended.remove_range(from.get()..=to.get());
+        self.tokens.retain(|sequence, _| !(from..=to).contains(sequence));
+    }
+
     /// The last sequence that is gone.
     pub(super) const fn trimmed(&self) -> Sequence {
         self.trimmed
@@ -92,9 +98,9 @@ impl Finished {
 #[derive(Serialize, Deserialize)]
 pub(super) struct FinishedSnapshot {
     /// The bits, as the crate `roaring` writes them, in base64.
-    #[serde(with = "checked")]
+    #[serde(with = "bits::checked")]
     all: String,
-    #[serde(with = "checked")]
+    #[serde(with = "bits::checked")]
     contended: String,
     tokens: Vec<(Sequence, Token)>,
     trimmed: Sequence,
@@ -108,34 +114,6 @@ impl From<FinishedSnapshot> for Finished {
             contended: bits(&snapshot.contended),
             tokens: snapshot.tokens.into_iter().collect(),
             trimmed: snapshot.trimmed,
-        }
-    }
-}
-
-fn to_text(bits: &RoaringTreemap) -> String {
-    let mut bytes = Vec::with_capacity(bits.serialized_size());
-    // Writing to memory cannot fail.
-    let _ = bits.serialize_into(&mut bytes);
-    STANDARD_NO_PAD.encode(bytes)
-}
-
-fn from_text(text: &str) -> Option<RoaringTreemap> {
-    RoaringTreemap::deserialize_from(STANDARD_NO_PAD.decode(text).ok()?.as_slice()).ok()
-}
-
-/// A checkpoint whose bits cannot be read is no checkpoint.
-mod checked {
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(super) fn serialize<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(text)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match super::from_text(&text) {
-            Some(_) => Ok(text),
-            None => Err(de::Error::custom("bad bits")),
         }
     }
 }

@@ -34,6 +34,11 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
         self.rows.get(key).map(|decided| decided.value.as_ref())
     }
 
+    /// The rows there are something decided about, but for those that are gone.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.rows.iter().filter_map(|(key, decided)| Some((key, decided.value.as_ref()?)))
+    }
+
     /// The entry at `at` makes this of a row.
     pub(super) fn set(&mut self, at: Position, key: K, value: Option<V>) {
         let before = self.rows.insert(key.clone(), Decided { at, value });
@@ -59,7 +64,7 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
         }
     }
 
-    #[cfg(test)]
+    /// Whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.changes.is_empty()
     }

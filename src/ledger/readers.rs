@@ -302,6 +302,16 @@ impl Decided<'_> {
         }
     }
 
+    /// The consumers of a group in a topic that are before their deadlines.
+    #[must_use]
+    pub fn peers(&self, group: &str, topic: &TopicId) -> Vec<Arc<Consumer>> {
+        let durable = self.durable.members(group).map(|entry| entry.consumer.id);
+        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
+        let ids: BTreeSet<_> = durable.chain(decided).collect();
+        let live = ids.into_iter().filter_map(|id| self.live(id).ok()).map(|entry| entry.consumer);
+        live.filter(|consumer| consumer.consumer_group == group && consumer.topic == *topic).collect()
+    }
+
     /// Consumers past their deadline and still there, at most `max`, the longest gone first.
     #[must_use]
     pub fn overdue(&self, max: usize) -> Vec<Uuid> {

@@ -33,7 +33,7 @@ async fn list(asked: Asked) -> Answer {
     asked.takes(&["topic", "after", "limit"])?.wants_json()?;
     let page = asked.app.events().read_aggregate(wanted(&asked)?).await?;
     let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
-    Ok(answer(JSON, Body::from(with_items(&page.items, &rest))))
+    Ok(answer(JSON, Body::from(with_items(&page.items, &[], &rest))))
 }
 
 fn wanted(asked: &Asked) -> Result<AggregateRead> {

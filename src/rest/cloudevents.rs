@@ -7,7 +7,7 @@
 
 use super::body;
 use contract::{
-    Actor, ActorType, AggregateSequence, Error, Event, Kind, NewEvent, Result, StoredEvent, Timestamp, Unread,
+    Actor, ActorType, AggregateSequence, Claim, Error, Event, Kind, NewEvent, Result, StoredEvent, Timestamp, Unread,
     Violation,
 };
 use http::HeaderMap;
@@ -162,12 +162,14 @@ fn labels(text: Option<String>) -> Result<BTreeMap<String, String>> {
 
 /// One stored event, structured.
 pub(super) fn structured(event: &StoredEvent) -> Result<Vec<u8>> {
-    serde_json::to_vec(&Outgoing(event.event()?)).map_err(not_written)
+    serde_json::to_vec(&Outgoing { event: event.event()?, claim: None }).map_err(not_written)
 }
 
-/// Several stored events as a JSON array.
-pub(super) fn batch(events: &[StoredEvent]) -> Result<Vec<u8>> {
-    let events = events.iter().map(|event| event.event().map(Outgoing)).collect::<Result<Vec<_>>>()?;
+/// Several stored events as a JSON array, each with its claim where it has one.
+pub(super) fn batch(events: &[StoredEvent], claims: &[Claim]) -> Result<Vec<u8>> {
+    let outgoing =
+        |(index, event): (usize, &StoredEvent)| event.event().map(|event| Outgoing { event, claim: claims.get(index) });
+    let events = events.iter().enumerate().map(outgoing).collect::<Result<Vec<_>>>()?;
     serde_json::to_vec(&events).map_err(not_written)
 }
 
@@ -176,16 +178,20 @@ fn not_written(error: serde_json::Error) -> Error {
 }
 
 /// A stored event as a CloudEvent.
-struct Outgoing(Event);
+struct Outgoing<'a> {
+    event: Event,
+    claim: Option<&'a Claim>,
+}
 
 /// Attributes a label may not pass for.
 const TAKEN: &str = " specversion id source type subject time dataschema datacontenttype data topic subjecttype tenant \
     sequence aggregatesequence position createdat expectedaggregatesequence traceparent correlationid causationid \
-    messagegroup deduplicationid requestid actortype actorid context ";
+    messagegroup deduplicationid requestid actortype actorid context republishof claimid claimtoken claimattempt \
+    claimleaseexpiresat ";
 
-impl Serialize for Outgoing {
+impl Serialize for Outgoing<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let event = &self.0;
+        let event = &self.event;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("specversion", "1.0")?;
         map.serialize_entry("id", &event.id)?;
@@ -213,6 +219,11 @@ impl Serialize for Outgoing {
             ("deduplicationid", event.deduplication_id.clone()),
             ("requestid", event.request_id.clone()),
             ("actorid", event.actor.as_ref().map(|actor| actor.id.clone())),
+            ("republishof", event.republish_of.map(|sequence| sequence.to_string())),
+            ("claimid", self.claim.map(|claim| claim.id.clone())),
+            ("claimtoken", self.claim.map(|claim| claim.token.to_string())),
+            ("claimattempt", self.claim.map(|claim| claim.attempt.to_string())),
+            ("claimleaseexpiresat", self.claim.and_then(|claim| Some(claim.lease_expires_at?.to_string()))),
         ];
         for (name, text) in texts {
             if let Some(text) = text {

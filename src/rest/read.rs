@@ -9,7 +9,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
-use contract::{Error, EventPage, LogPage, LogRead, Offset, Read, Result, StoredEvent};
+use bytes::Bytes;
+use contract::{Claim, Error, EventPage, LogPage, LogRead, Offset, Read, Result, StoredEvent};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::io::Write;
 use std::time::Duration;
@@ -118,9 +119,9 @@ async fn log(asked: Asked) -> Answer {
     let mut response = match taken {
         Taken::Json => {
             let rest = format!(r#""nextPosition":{next_position},"tail":{tail}"#);
-            answer(JSON, Body::from(with_items(&items, &rest)))
+            answer(JSON, Body::from(with_items(&items, &[], &rest)))
         }
-        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(&items)?)),
+        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(&items, &[])?)),
     };
     mark(&mut response, next_position.get(), tail.get());
     Ok(response)
@@ -128,18 +129,18 @@ async fn log(asked: Asked) -> Answer {
 
 /// A page of events in the form the caller takes.
 fn events(taken: Taken, page: &EventPage) -> Result<Response, Problem> {
-    let EventPage { items, next_offset, tail } = page;
+    let EventPage { items, claims, next_offset, tail } = page;
     if taken == Taken::Json {
         let rest = format!(r#""nextOffset":{next_offset},"tail":{tail}"#);
-        return Ok(answer(JSON, Body::from(with_items(items, &rest))));
+        return Ok(answer(JSON, Body::from(with_items(items, claims, &rest))));
     }
-    let mut response = answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items)?));
+    let mut response = answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items, claims)?));
     mark(&mut response, next_offset.get(), tail.get());
     Ok(response)
 }
 
-/// `{"items":[…],…}`: the events as they are stored, then `rest`.
-pub(super) fn with_items(items: &[StoredEvent], rest: &str) -> Vec<u8> {
+/// `{"items":[…],…}`: the events as they are stored, each with its claim where it has one, then `rest`.
+pub(super) fn with_items(items: &[StoredEvent], claims: &[Claim], rest: &str) -> Vec<u8> {
     let size = items.iter().map(|event| event.text.len() + 1).sum::<usize>() + rest.len() + 16;
     let mut body = Vec::with_capacity(size);
     body.extend_from_slice(br#"{"items":["#);
@@ -147,11 +148,23 @@ pub(super) fn with_items(items: &[StoredEvent], rest: &str) -> Vec<u8> {
         if index > 0 {
             body.push(b',');
         }
-        body.extend_from_slice(&event.text);
+        body.extend_from_slice(&served(event, claims.get(index)));
     }
     // Writing to memory cannot fail.
     let _ = write!(body, "],{rest}}}");
     body
+}
+
+/// An event as it is stored; where it was handed to a member of a group, with its `claim` as the last member.
+pub(super) fn served(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
+    let (Some(claim), Some(text)) = (claim, event.text.strip_suffix(b"}")) else { return event.text.clone() };
+    let mut served = Vec::with_capacity(text.len() + 640);
+    served.extend_from_slice(text);
+    served.extend_from_slice(br#","claim":"#);
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut served, claim);
+    served.push(b'}');
+    served.into()
 }
 
 /// An answer of 200.

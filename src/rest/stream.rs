@@ -7,7 +7,7 @@
 use super::App;
 use super::asked::Asked;
 use super::problem::{Answer, Problem};
-use super::read::{Wanted, answer};
+use super::read::{Wanted, answer, served};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
@@ -91,11 +91,11 @@ impl Following {
 fn text_of(page: &EventPage) -> String {
     let size = page.items.iter().map(|event| event.text.len() + 48).sum();
     let mut text = Vec::with_capacity(size);
-    for event in &page.items {
+    for (index, event) in page.items.iter().enumerate() {
         // Writing to memory cannot fail.
         let _ = writeln!(text, "id: {}", event.sequence);
         // `data` keeps its line breaks from the producer; between two lines the format wants its own prefix.
-        for line in event.text.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        for line in served(event, page.claims.get(index)).split(|byte| matches!(byte, b'\n' | b'\r')) {
             text.extend_from_slice(b"data: ");
             text.extend_from_slice(line);
             text.push(b'\n');

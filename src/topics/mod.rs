@@ -80,6 +80,10 @@ fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
     if topic.cleanup == Some(Cleanup::Compact) {
         violations.push(Violation::new("/cleanup", "compaction is not available yet"));
     }
+    let rules = &topic.aggregate_normalisation;
+    if rules.iter().enumerate().any(|(index, rule)| rules.iter().take(index).any(|earlier| earlier == rule)) {
+        violations.push(Violation::new("/aggregateNormalisation", "names a rule twice"));
+    }
     refuse(violations)?;
     Ok(home)
 }

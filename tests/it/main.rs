@@ -20,6 +20,7 @@ mod consumers;
 mod dead_letters;
 mod faults;
 mod fixtures;
+mod groups;
 mod http;
 mod idempotency;
 mod kill;

@@ -254,6 +254,8 @@ impl World {
         topic.idempotent_retention = words.get("window").map(str::parse).transpose()?;
         topic.on_payload_mismatch =
             words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
+        topic.aggregate_normalisation =
+            words.all("normalise").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()).collect();
         topic.internal = words.plain.contains(&"internal");
         if let Some(streaming) = words.get("streaming") {
             topic.streaming = serde_json::from_str(streaming).unwrap();

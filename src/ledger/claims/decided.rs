@@ -1,6 +1,8 @@
 //! Claims as a decision sees them: durable rows, and over them what was decided since.
 
+use super::fold::Dividing;
 use super::{ClaimKey, ClaimRows, Rows, Slot};
+use crate::ledger::division::Division;
 use crate::ledger::layer::Layer;
 use contract::{NewHandler, Position, Sequence, limits};
 use std::sync::RwLockReadGuard;
@@ -12,6 +14,10 @@ pub(in crate::ledger) struct ClaimsLayer {
     /// The highest sequence finished, by handler and topic.
     highest: Layer<(String, u32), Sequence>,
     policies: Layer<String, NewHandler>,
+    /// Groups that divide a topic: the entry that began the generation.
+    divisions: Layer<(String, u32), Position>,
+    /// Runs of events that are finished no longer, by handler and topic.
+    cleared: Layer<(String, u32), Vec<(Sequence, Sequence)>>,
 }
 
 impl ClaimsLayer {
@@ -19,19 +25,33 @@ impl ClaimsLayer {
         self.slots.undo(after);
         self.highest.undo(after);
         self.policies.undo(after);
+        self.divisions.undo(after);
+        self.cleared.undo(after);
     }
 
     pub(in crate::ledger) fn settle(&mut self, through: Position) {
         self.slots.settle(through);
         self.highest.settle(through);
         self.policies.settle(through);
+        self.divisions.settle(through);
+        self.cleared.settle(through);
     }
 
     fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<Slot> {
         match self.slots.get(key) {
             Some(decided) => decided.cloned(),
-            None => durable.slot(key),
+            None => durable.slot(key).filter(|slot| !self.is_cleared(key, slot)),
         }
+    }
+
+    /// Whether what is finished beneath is finished no longer.
+    fn is_cleared(&self, key: &ClaimKey, slot: &Slot) -> bool {
+        if self.cleared.is_empty() || !matches!(slot, Slot::Finished(_)) {
+            return false;
+        }
+        let runs = self.cleared.get(&(key.handler.clone(), key.topic)).flatten();
+        let is_within = |(from, to): &(Sequence, Sequence)| (*from..=*to).contains(&key.sequence);
+        runs.is_some_and(|runs| runs.iter().any(is_within))
     }
 
     fn highest(&self, durable: &ClaimRows, place: &(String, u32)) -> Sequence {
@@ -68,6 +88,51 @@ impl Rows for Layered<'_> {
 
     /// What goes with a trim is what nobody can ask for any more.
     fn trim(&mut self, _: u32, _: Sequence, _: i64) {}
+
+    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position) {
+        let key = (group.to_owned(), topic);
+        let is_divided = self.layer.generation(self.durable, &key).is_some();
+        let run = match change {
+            Dividing::Began(_) if is_divided => return,
+            Dividing::Began(_) => None,
+            Dividing::Passed(_) => return,
+            Dividing::Repeated(..) | Dividing::Moved(_) if !is_divided => return,
+            Dividing::Repeated(from, to) => Some((*from, *to)),
+            Dividing::Moved(offset) => {
+                let watermark = self.durable.division(group, topic).map(Division::watermark).unwrap_or_default();
+                let offset = Sequence::from(*offset);
+                (offset < watermark).then(|| (offset.next(), Sequence(u64::MAX)))
+            }
+        };
+        self.layer.divisions.set(at, key.clone(), Some(at));
+        if let Some(run) = run {
+            self.clear(key, run);
+        }
+    }
+}
+
+impl Layered<'_> {
+    fn clear(&mut self, key: (String, u32), run: (Sequence, Sequence)) {
+        let is_meant = |slot: &(&ClaimKey, &Slot)| {
+            let (claim, slot) = slot;
+            let is_ours = claim.handler == key.0 && claim.topic == key.1 && (run.0..=run.1).contains(&claim.sequence);
+            is_ours && matches!(slot, Slot::Finished(_))
+        };
+        let decided: Vec<_> = self.layer.slots.iter().filter(is_meant).map(|(claim, _)| claim.clone()).collect();
+        decided.into_iter().for_each(|claim| self.layer.slots.set(self.at, claim, None));
+        let mut runs = self.layer.cleared.get(&key).flatten().cloned().unwrap_or_default();
+        runs.push(run);
+        self.layer.cleared.set(self.at, key, Some(runs));
+    }
+}
+
+impl ClaimsLayer {
+    fn generation(&self, durable: &ClaimRows, key: &(String, u32)) -> Option<Position> {
+        match self.divisions.get(key) {
+            Some(decided) => decided.copied(),
+            None => durable.division(&key.0, key.1).map(Division::generation),
+        }
+    }
 }
 
 /// Claims as a decision sees them: durable or decided.
@@ -88,8 +153,23 @@ impl DecidedClaims<'_> {
     pub fn is_finished(&self, key: &ClaimKey) -> bool {
         match self.layer.slots.get(key) {
             Some(decided) => matches!(decided, Some(Slot::Finished(_))),
-            None => self.durable.is_finished(&key.handler, key.topic, key.sequence),
+            None => {
+                self.durable.is_finished(&key.handler, key.topic, key.sequence)
+                    && matches!(self.slot(key), Some(Slot::Finished(_)))
+            }
         }
+    }
+
+    /// Which generation of a group's division of a topic this is, where it divides it.
+    #[must_use]
+    pub fn generation(&self, group: &str, topic: u32) -> Option<Position> {
+        self.layer.generation(&self.durable, &(group.to_owned(), topic))
+    }
+
+    /// How far a group that divides a topic has come, as far as that is durable.
+    #[must_use]
+    pub fn watermark(&self, group: &str, topic: u32) -> Option<Sequence> {
+        self.durable.division(group, topic).map(Division::watermark)
     }
 
     /// The highest sequence of the topic that the handler has finished.
@@ -110,8 +190,61 @@ impl DecidedClaims<'_> {
     /// Whether this handler may be known, and have one more claim open. What is not durable yet may go beyond it.
     #[must_use]
     pub fn has_room(&self, handler: &str) -> bool {
-        let ClaimRows { handlers, open } = &*self.durable;
+        let ClaimRows { handlers, open, .. } = &*self.durable;
         let knows = handlers.len() < limits::HANDLERS_MAX || handlers.contains_key(handler);
         knows && *open < limits::OPEN_CLAIMS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::claims::{ClaimKey, Finish, Slot, Standing};
+    use crate::ledger::decision::{Decision, Overlay};
+    use crate::ledger::entry::Entry;
+    use crate::ledger::state::State;
+    use crate::ledger::table::Tables;
+    use contract::{Sequence, Token};
+    use uuid::Uuid;
+
+    fn key(sequence: u64) -> ClaimKey {
+        ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(sequence) }
+    }
+
+    fn take(decision: &mut Decision<'_>, sequence: u64) -> Token {
+        let (claim, owner) = (key(sequence), "w".to_owned());
+        let entry = Entry::ClaimTaken { claim, event: Uuid::from_u128(1), owner, lease_millis: 10, attempt: 1 };
+        Token(decision.add_entry(entry).unwrap().get())
+    }
+
+    fn finish(decision: &mut Decision<'_>, sequence: u64, token: Token) {
+        decision.add_entry(Entry::ClaimDone { claim: key(sequence), token }).unwrap();
+    }
+
+    #[test]
+    fn what_is_decided_counts_before_it_is_durable_and_is_the_same_afterwards() {
+        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 5);
+        let token = take(&mut decision, 7);
+        finish(&mut decision, 7, token);
+        let other = take(&mut decision, 9);
+        let mark = decision.mark();
+        finish(&mut decision, 9, other);
+        let seen = |decision: &Decision<'_>| {
+            let claims = decision.claims();
+            (claims.highest("billing", 1), claims.is_finished(&key(7)), claims.is_finished(&key(9)))
+        };
+        assert_eq!(seen(&decision), (Sequence(9), true, true));
+        decision.undo(mark);
+        assert_eq!(seen(&decision), (Sequence(7), true, false));
+        assert_eq!(decision.claims().slot(&key(7)), Some(Slot::Finished(Finish::First)));
+        let Some(Slot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
+        assert_eq!((row.token, row.standing), (other, Standing::Live { until: 15 }));
+        for record in overlay.take_records() {
+            state.apply(&record);
+            overlay.settled(&record);
+            assert_eq!(seen(&Decision::new(&state, &mut overlay, 5)), (Sequence(7), true, false));
+        }
+        assert!(state.parts.claims().is_finished("billing", 1, Sequence(7)));
+        assert_eq!(state.parts.claims().slot(&key(9)), Some(Slot::Open(row)));
     }
 }

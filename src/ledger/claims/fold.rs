@@ -1,8 +1,9 @@
 //! The fold of facts about claims, the same for durable rows and for those that are not durable yet.
 
-use super::{ClaimKey, ClaimRow, ClaimRows, Finish, HandlerRows, Slot, Standing, lease_expired};
+use super::{ClaimKey, ClaimRow, ClaimRows, Finish, HandlerRows, Slot, Standing, TopicClaims, lease_expired};
+use crate::ledger::division::Division;
 use crate::ledger::entry::Entry;
-use contract::{NewHandler, Sequence, Token};
+use contract::{NewHandler, Offset, Position, Sequence, Token};
 use log::Header;
 use uuid::Uuid;
 
@@ -12,6 +13,7 @@ pub(in crate::ledger) trait Rows {
     fn put(&mut self, key: &ClaimKey, slot: Slot);
     fn put_policy(&mut self, handler: &str, policy: NewHandler);
     fn trim(&mut self, topic: u32, through: Sequence, time: i64);
+    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position);
 
     /// Takes in one fact. Total: a fact about an unknown claim, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &Header) {
@@ -48,6 +50,18 @@ pub(in crate::ledger) trait Rows {
                 }
             }
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through, time),
+            Entry::GroupBegan { group, topic, offset } => {
+                self.divide(group, *topic, &Dividing::Began(*offset), header.position);
+            }
+            Entry::EventsPassed { group, topic, runs } => {
+                self.divide(group, *topic, &Dividing::Passed(runs), header.position);
+            }
+            Entry::EventsRepeated { group, topic, from, to } => {
+                self.divide(group, *topic, &Dividing::Repeated(*from, *to), header.position);
+            }
+            Entry::GroupMoved { group, topic, offset } => {
+                self.divide(group, *topic, &Dividing::Moved(*offset), header.position);
+            }
             _ => (),
         }
     }
@@ -80,6 +94,14 @@ pub(in crate::ledger) trait Rows {
     }
 }
 
+/// What changes about how a group divides a topic.
+pub(in crate::ledger) enum Dividing<'a> {
+    Began(Offset),
+    Passed(&'a [(Sequence, Sequence)]),
+    Repeated(Sequence, Sequence),
+    Moved(Offset),
+}
+
 /// What a claim was given with.
 pub(in crate::ledger) struct Given<'a> {
     event: Uuid,
@@ -106,26 +128,56 @@ impl ClaimRow {
     }
 }
 
+impl ClaimRows {
+    fn topic_mut(&mut self, handler: &str, topic: u32) -> Option<&mut TopicClaims> {
+        if !self.handlers.contains_key(handler) {
+            self.handlers.insert(handler.to_owned(), HandlerRows::default());
+        }
+        Some(self.handlers.get_mut(handler)?.topics.entry(topic).or_default())
+    }
+}
+
+impl TopicClaims {
+    /// A group that does not divide the topic is begun by the first word about it only.
+    fn divide(&mut self, change: &Dividing<'_>, at: Position) {
+        match (&mut self.division, change) {
+            (None, Dividing::Began(offset)) => self.division = Some(Division::begun(*offset, at)),
+            (Some(division), Dividing::Passed(runs)) => division.pass(runs),
+            (Some(division), Dividing::Repeated(from, to)) => {
+                self.finished.clear(*from, *to);
+                division.repeat(*from, *to, at);
+            }
+            (Some(division), Dividing::Moved(offset)) => {
+                if Sequence::from(*offset) < division.watermark() {
+                    self.finished.clear(Sequence::from(*offset).next(), Sequence(u64::MAX));
+                }
+                division.move_to(*offset, at);
+            }
+            _ => (),
+        }
+        self.advance();
+    }
+}
+
 impl Rows for ClaimRows {
     fn known(&self, key: &ClaimKey) -> Option<Slot> {
         self.slot(key)
     }
 
     fn put(&mut self, key: &ClaimKey, slot: Slot) {
-        if !self.handlers.contains_key(&key.handler) {
-            self.handlers.insert(key.handler.clone(), HandlerRows::default());
-        }
-        let Some(known) = self.handlers.get_mut(&key.handler) else { return };
-        let claims = known.topics.entry(key.topic).or_default();
+        let Some(claims) = self.topic_mut(&key.handler, key.topic) else { return };
         let before = claims.open.len();
         match slot {
-            Slot::Open(row) => drop(claims.open.insert(key.sequence, row)),
+            Slot::Open(row) => claims.open.insert(key.sequence, row),
             Slot::Finished(finish) => {
-                claims.open.remove(&key.sequence);
+                claims.open.remove(key.sequence);
                 claims.finished.insert(key.sequence, finish);
+                claims.advance();
             }
         }
-        self.open = (self.open + claims.open.len()).saturating_sub(before);
+        let after = claims.open.len();
+        self.open = (self.open + after).saturating_sub(before);
+        self.feeds.note(&key.handler, key.topic, Some(key.sequence));
     }
 
     fn put_policy(&mut self, handler: &str, policy: NewHandler) {
@@ -134,5 +186,13 @@ impl Rows for ClaimRows {
 
     fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
         Self::trim(self, topic, through, time);
+    }
+
+    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position) {
+        let Some(claims) = self.topic_mut(group, topic) else { return };
+        claims.divide(change, at);
+        if !matches!(change, Dividing::Passed(_)) {
+            self.feeds.note(group, topic, None);
+        }
     }
 }

@@ -7,6 +7,10 @@
 //! commit c1 2                                      -> orders 2 of 3 lag 1 by c1
 //! reset g orders earliest                          -> orders 0 of 3 lag 3 by c1
 //! reset g orders time=-1000                        -> orders 2 of 3 lag 1 by c1
+//! consumer m1 group=g topic=orders shared flight=2 -> created
+//! poll m1                                          -> 1 2+2 next 0 tail 3     the second is an attempt after another
+//! done m1.1                                        a claim is called by the member that got it, and its sequence
+//! group g                                          -> orders 1 of 3 lag 2 by m1(1)    how much each has in hand
 //! ```
 
 use super::{Words, World, topic_id};
@@ -59,6 +63,7 @@ impl World {
         consumer.cel = rest.split_once("cel=").map(|(_, cel)| cel.trim().to_owned());
         consumer.session_timeout = words.get("session").map(str::parse).transpose()?;
         consumer.distribution = words.plain.contains(&"shared").then_some(Distribution::Shared);
+        consumer.max_in_flight = words.number("flight").map(|count| u32::try_from(count).unwrap());
         let made = self.broker().create_consumer(consumer).await?;
         assert_eq!(self.broker().consumer(made.id).await?, made);
         self.consumers.lock().unwrap().insert(words.plain[0].to_owned(), made.id);
@@ -97,7 +102,18 @@ impl World {
             Some(millis) => self.broker().wait_as(self.id(words), offset, limit, Duration::from_millis(millis)).await?,
             None => self.broker().read_as(self.id(words), offset, limit).await?,
         };
-        let items: Vec<_> = page.items.iter().map(|event| event.sequence.to_string()).collect();
+        let is_shared = self.broker().consumer(self.id(words)).await?.distribution == Distribution::Shared;
+        assert_eq!(page.claims.len(), if is_shared { page.items.len() } else { 0 });
+        let mut items: Vec<_> = page.items.iter().map(|event| event.sequence.to_string()).collect();
+        for ((item, claim), event) in items.iter_mut().zip(&page.claims).zip(&page.items) {
+            assert_eq!((claim.sequence, claim.event_id), (event.sequence, event.id));
+            assert_eq!(claim.owner, self.id(words).to_string());
+            let name = format!("{}.{item}", words.plain[0]);
+            self.claims.lock().unwrap().insert(name, (claim.id.clone(), claim.token));
+            if claim.attempt > 1 {
+                *item = format!("{item}+{}", claim.attempt);
+            }
+        }
         Ok(format!("{} next {} tail {}", items.join(" "), page.next_offset, page.tail))
     }
 
@@ -129,9 +145,12 @@ impl World {
 
     fn standing(&self, row: &GroupTopic) -> String {
         let name = row.topic.as_str().rsplit('~').next().unwrap().split('.').nth(1).unwrap_or("default");
-        let mut members: Vec<_> = row.members.iter().map(|member| self.name(member.consumer_id)).collect();
+        let members = row.members.iter().map(|member| match (self.name(member.consumer_id), member.in_flight) {
+            (name, 0) => name,
+            (name, count) => format!("{name}({count})"),
+        });
+        let mut members: Vec<_> = members.collect();
         members.sort();
-        assert!(row.members.iter().all(|member| member.in_flight == 0));
         let by = if members.is_empty() { String::new() } else { format!("by {}", members.join(" ")) };
         format!("{name} {} of {} lag {} {by}", row.committed_offset, row.tail, row.lag)
     }

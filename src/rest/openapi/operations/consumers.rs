@@ -36,7 +36,7 @@ fn create() -> Op {
         )
         .body(Body::about("The consumer.").of(JSON, "NewConsumer", examples::new_consumer()))
         .answers(201, Answer::json("Made.", "ConsumerData", consumer()).with(&["Location"]))
-        .refuses(&[Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
+        .refuses(&[Kind::InvalidState, Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn list() -> Op {
@@ -69,7 +69,7 @@ fn commit() -> Op {
     op(Post, "/v1/consumers/{id}:commit", "commitOffset", "Commit an offset")
         .about(
             "Records how far the consumer's group has come in its topic. Never backwards: a late commit changes nothing and \
-            answers what is.",
+            answers what is. Where the members divide the events, the offset moves by itself, as they are finished.",
         )
         .takes(id())
         .body(Body::about("How far it has come.").of(JSON, "Commit", json!({"offset": 12_345})))
@@ -96,7 +96,8 @@ fn show_group() -> Op {
 fn reset() -> Op {
     let example = json!({"topic": examples::TOPIC, "offset": "earliest"});
     op(Post, "/v1/consumer-groups/{name}:reset", "resetConsumerGroup", "Move a group's offset")
-        .about("Moves a group's offset, back or forth: to an offset, to either end, to a time. Makes the group if need be.")
+        .about("Moves a group's offset, back or forth: to an offset, to either end, to a time. Makes the group if need \
+            be. Where the members divide the events and it goes back, those behind it are handed out again, finished or not.")
         .takes(name())
         .body(Body::about("Where to.").of(JSON, "GroupReset", example))
         .answers(200, Answer::json("The group as it is now.", "ConsumerGroup", examples::group()))

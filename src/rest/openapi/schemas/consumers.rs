@@ -6,7 +6,10 @@ use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_A
 use crate::rest::openapi::shape::{
     Shape, any_of_types, either, list, named, number, object, patterned, text, time, uuid, word,
 };
-use contract::limits::{CEL_BYTES_MAX, CONSUMER_TYPES_MAX, LABEL_BYTES_MAX, SESSION_SECONDS_MAX, SESSION_SECONDS_MIN};
+use contract::limits::{
+    CEL_BYTES_MAX, CONSUMER_TYPES_MAX, IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX, LABEL_BYTES_MAX, SESSION_SECONDS_MAX,
+    SESSION_SECONDS_MIN,
+};
 use serde_json::json;
 use utoipa::openapi::Type;
 
@@ -50,8 +53,17 @@ fn session_timeout() -> Shape {
 }
 
 fn distribution() -> Shape {
-    let description = "How the group's members divide the events. `shared` is not available yet (422).";
+    let description = "How the group's members divide the events. `broadcast`: each sees them all. `shared`: each event \
+        goes to one live member, as a claim by the handler named like the group, and of one aggregate one at a time. All \
+        consumers of a group read a topic in one way and, shared, through the same filter (409).";
     word(&["broadcast", "shared"], description).like("broadcast")
+}
+
+fn max_in_flight() -> Shape {
+    let description = format!(
+        "Most events it has in hand at a time, where the distribution is `shared`; {IN_FLIGHT_DEFAULT} when absent."
+    );
+    number(1..=IN_FLIGHT_MAX.into(), &description).like(20)
 }
 
 fn new_consumer() -> Shape {
@@ -63,6 +75,7 @@ fn new_consumer() -> Shape {
         .or_null("CEL", cel())
         .or_null("sessionTimeout", session_timeout())
         .or_null("distribution", distribution())
+        .or_null("maxInFlight", max_in_flight())
         .closed()
         .like(examples::new_consumer())
 }
@@ -79,6 +92,7 @@ fn consumer() -> Shape {
         .may("CEL", cel())
         .must("sessionTimeout", session_timeout())
         .must("distribution", distribution())
+        .may("maxInFlight", max_in_flight())
         .must("createdAt", timed("createdAt", "When it was made."))
         .must("lastSeenAt", timed("lastSeenAt", "When it last polled or committed; now, while a poll of it waits."))
         .must("expiresAt", timed("expiresAt", "It lives at least until then."))
@@ -108,7 +122,10 @@ fn group_topic() -> Shape {
     let offset = |description: &str| number(0..=NUMBER_MAX, description);
     object("How far a group has come in one topic, and who reads there.")
         .must("topic", topic_id("The topic."))
-        .must("committedOffset", offset("What the group has said it has seen; 0: nothing so far.").like(12_300))
+        .must(
+            "committedOffset",
+            offset("What the group has said it has seen, or, shared, has finished; 0: nothing so far.").like(12_300),
+        )
         .must("tail", offset("The topic's last sequence.").like(12_345))
         .must("lag", offset("How many sequences lie between the two.").like(45))
         .must("members", list(named("Member"), "Its live consumers there.").like(json!([examples::member()])))

@@ -18,6 +18,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
         ("NewBatch", new_batch(bounds)),
         ("BatchOutcome", batch_outcome()),
         ("BatchResult", batch_result()),
+        ("PolledEvent", polled_event()),
         ("EventPage", event_page()),
         ("LogPage", log_page()),
         ("Aggregate", aggregate()),
@@ -80,9 +81,19 @@ fn event() -> Shape {
         .may("deduplicationId", label("import-2025-12-03-17", "What deduplicated it."))
         .may("requestId", label("req-81c2", "The request that led to it."))
         .may("actor", named_as("Actor", "Who did it."))
+        .may(
+            "republishOf",
+            own("Where it was published again: the sequence at which it was first stored.").like(12_000),
+        )
         .may("context", context())
         .must("data", data())
         .like(examples::event())
+}
+
+fn polled_event() -> Shape {
+    let description = "Where the members of a group divide the events: the claim to this one. Finish it with `:done` or \
+        `:fail`.";
+    event().may("claim", named_as("Claim", description))
 }
 
 fn actor() -> Shape {
@@ -164,9 +175,12 @@ fn items(example: &Value) -> Shape {
 
 fn event_page() -> Shape {
     let example = examples::event_page();
+    let next = "How far the read came, matching or not: go on here. For a member of a shared group, how far the group has \
+        come.";
+    let items = list(named("PolledEvent"), "The events, in order.").like(part(&example, "/items"));
     object("Events of one topic.")
-        .must("items", items(&example))
-        .must("nextOffset", number(0..=NUMBER_MAX, "How far the read came, matching or not: go on here.").like(12_345))
+        .must("items", items)
+        .must("nextOffset", number(0..=NUMBER_MAX, next).like(12_345))
         .must("tail", number(0..=NUMBER_MAX, "The topic's last sequence.").like(12_345))
         .like(example)
 }

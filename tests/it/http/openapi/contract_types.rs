@@ -10,7 +10,7 @@ use contract::{
 };
 use contract::{
     Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
-    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Redrive, RedriveOverride, Token,
+    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Normalisation, Redrive, RedriveOverride, Token,
 };
 use proptest::prelude::*;
 use proptest::string::string_regex;
@@ -72,6 +72,7 @@ fn stored(event: NewEvent) -> Event {
         deduplication_id: event.deduplication_id,
         request_id: event.request_id,
         actor: event.actor,
+        republish_of: Some(Sequence(1)),
         context: event.context,
         data: event.data,
     }
@@ -90,6 +91,7 @@ fn all_members_of_a_topic() -> NewTopic {
         idempotent_retention: Some(text("PT24H")),
         on_payload_mismatch: Some(PayloadMismatch::Reject),
         cleanup: Some(Cleanup::Compact),
+        aggregate_normalisation: vec![Normalisation::Trim, Normalisation::CaseFold, Normalisation::Nfc],
         internal: true,
         ..NewTopic::new(text("gts.a.b.v1~"))
     }
@@ -132,6 +134,7 @@ fn all_members_of_a_consumer() -> NewConsumer {
         cel: Some("true".to_owned()),
         session_timeout: Some(Span::seconds(30)),
         distribution: Some(Distribution::Shared),
+        max_in_flight: Some(10),
         ..NewConsumer::new("group", text("gts.a.b.v1~"))
     }
 }
@@ -147,7 +150,8 @@ fn consumer() -> Consumer {
         subject_types,
         cel,
         session_timeout: Span::seconds(30),
-        distribution: Distribution::Broadcast,
+        distribution: Distribution::Shared,
+        max_in_flight: Some(10),
         created_at: now,
         last_seen_at: now,
         expires_at: now,

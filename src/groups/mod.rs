@@ -1,0 +1,58 @@
+//! Shared groups: members that divide a topic, each event to one of them, as a claim by the handler named like the group.
+//!
+//! - Who gets an event is decided in the log's order, by the decision that gives any claim; so it is one member, on any
+//!   engine, whichever process it asks.
+//! - Of one aggregate, among the events the group's filter takes, the next one is handed out when the one before is
+//!   finished. What comes next is found on the caller's task; the decision refuses what rests on another generation.
+//! - A process remembers how far it has looked ([`backlog`]), so that a poll costs what it brings.
+//! - Work is fair: a poll takes its share of what is ready, and who has waited longest goes first.
+//!
+//! ```text
+//!   log ──scan──▶ backlog: pending ──first of its aggregate──▶ ready ──offer──▶ decided: claimed ──▶ the poll's answer
+//!                    ▲                                                             │
+//!                    └──────────── feed: done, failed, given up, redriven ◀────────┘
+//! ```
+//!
+//! What a claim is, and how it ends, is `claims`' business; sessions are `consumers`'.
+
+mod backlog;
+mod decide;
+mod group;
+mod poll;
+mod scan;
+
+pub(crate) use poll::Poll;
+
+use crate::ledger::Ledger;
+use contract::{Consumer, TopicId};
+use group::Group;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The shared groups that this process serves.
+#[derive(Default)]
+pub(crate) struct Groups {
+    open: Mutex<HashMap<(String, TopicId), Arc<Group>>>,
+}
+
+impl Groups {
+    /// Lets go of what is known of groups nobody belongs to any more.
+    pub(crate) fn retain(&self, has_members: impl Fn(&str, &TopicId) -> bool) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(group, topic), _| has_members(group, topic));
+    }
+
+    /// The group of a member. Where all of its members were others before, with another filter, it begins anew.
+    fn of(&self, consumer: &Consumer, ledger: &Ledger, number: u32) -> Arc<Group> {
+        let key = (consumer.consumer_group.clone(), consumer.topic.clone());
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get(&key) {
+            Some(known) if known.is_of(consumer) => Arc::clone(known),
+            _ => {
+                let group = Arc::new(Group::new(consumer, ledger, number));
+                open.insert(key, Arc::clone(&group));
+                group
+            }
+        }
+    }
+}

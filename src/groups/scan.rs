@@ -1,0 +1,139 @@
+//! Looking for work: the topic is read behind what was looked at, through the group's filter, a page at a time.
+//!
+//! - One poll looks for all; who waits for its turn finds what the one before has found.
+//! - What the filter does not take, what is gone, and copies of what the group has or will have anyway, are passed.
+
+use super::group::Group;
+use super::poll::Poll;
+use crate::events::original_of;
+use crate::filters::FilterFailures;
+use crate::ledger::read_failed;
+use contract::{Position, Result, Sequence, limits};
+use log::{Limit, LogError, Range, Record};
+
+/// How much is read at a time.
+const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+/// Two events this close are read at once, with what lies between.
+const NEAR: u64 = 32;
+/// Most bytes of events in one answer; the first event is always given.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Where looking goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Point {
+    generation: Option<Position>,
+    scanned: Sequence,
+}
+
+/// A record, as far as the backlog wants to know it.
+struct Seen {
+    sequence: Sequence,
+    aggregate: Option<u128>,
+    is_taken: bool,
+    original: Option<Sequence>,
+}
+
+impl Group {
+    /// Looks further until so many events are ready, or there is nothing to look at.
+    pub(super) async fn look_further(&self, poll: &Poll<'_>, enough: usize) -> Result<()> {
+        let mut looked_at = 0;
+        while looked_at < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
+            let _turn = self.turn.lock().await;
+            let Some(point) = self.next_point(poll, enough) else { return Ok(()) };
+            looked_at += self.look_at_page(poll, point).await?;
+        }
+        Ok(())
+    }
+
+    /// Where to look next; `None` where there is enough, or nothing behind it.
+    fn next_point(&self, poll: &Poll<'_>, enough: usize) -> Option<Point> {
+        let backlog = self.now(poll.ledger, poll.clock.now())?;
+        let is_enough = backlog.ready() >= enough || backlog.scanned() >= poll.topic.tail();
+        let is_full = backlog.len() >= limits::GROUP_BACKLOG_MAX || backlog.has_passed_much();
+        (!is_enough && !is_full).then(|| Point { generation: backlog.generation(), scanned: backlog.scanned() })
+    }
+
+    /// Takes a page into the backlog; answers how much was looked at.
+    async fn look_at_page(&self, poll: &Poll<'_>, point: Point) -> Result<usize> {
+        // Looked at before the log is read: what is at or below it is in the log, or gone.
+        let tail = poll.topic.tail();
+        let (page, reached) = match poll.ledger.log().read(Range::Topic(poll.topic.number, point.scanned), PAGE).await {
+            Ok(page) => {
+                let reached = page.last().map_or(tail, |record| record.header.sequence.min(tail));
+                (page, reached)
+            }
+            Err(LogError::Trimmed(earliest)) => (Vec::new(), Sequence(earliest.get().saturating_sub(1)).min(tail)),
+            Err(error) => return Err(read_failed(error)),
+        };
+        tokio::task::yield_now().await;
+        let mut failures = FilterFailures::default();
+        let there = page.iter().filter(|record| record.header.sequence <= tail);
+        let seen: Vec<_> = there.map(|record| poll.see(record, &mut failures)).collect();
+        poll.reader.count_failures(failures);
+        self.take_in(poll, point, &seen, reached);
+        Ok(page.len().max(1))
+    }
+
+    fn take_in(&self, poll: &Poll<'_>, point: Point, seen: &[Seen], reached: Sequence) {
+        let now = poll.clock.now();
+        let Some(mut backlog) = self.now(poll.ledger, now) else { return };
+        // The group may have been moved while the log was read.
+        if point != (Point { generation: backlog.generation(), scanned: backlog.scanned() }) {
+            return;
+        }
+        let claims = poll.ledger.claims();
+        let (name, number) = (&poll.consumer.consumer_group, poll.topic.number.0);
+        let Some(division) = claims.division(name, number) else { return };
+        let look = self.look(&claims, now);
+        for Seen { sequence, aggregate, is_taken, original } in seen {
+            backlog.pass_through(Sequence(sequence.get() - 1));
+            let is_known =
+                |original: &Sequence| claims.is_finished(name, number, *original) || backlog.is_pending(*original);
+            if division.is_past(*sequence) || claims.is_finished(name, number, *sequence) {
+                backlog.skip(*sequence);
+            } else if !is_taken || original.as_ref().is_some_and(is_known) {
+                backlog.pass_through(*sequence);
+            } else {
+                backlog.add(*sequence, *aggregate, &look);
+            }
+        }
+        backlog.pass_through(reached);
+    }
+}
+
+impl Poll<'_> {
+    fn see(&self, record: &Record, failures: &mut FilterFailures) -> Seen {
+        Seen {
+            sequence: record.header.sequence,
+            aggregate: record.header.facets.and_then(|facets| Some(facets.aggregate?.key)),
+            is_taken: self.filter.is_empty() || self.filter.matches(record, failures),
+            original: original_of(record),
+        }
+    }
+
+    /// The records of these events, in order, as many as fit in an answer; those that are gone are left out.
+    pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<Vec<Record>> {
+        let mut records = Vec::with_capacity(sequences.len());
+        let mut bytes = 0;
+        for run in sequences.chunk_by(|one, next| next.get() - one.get() <= NEAR) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let mut after = Sequence(first.get().saturating_sub(1));
+            while after < *last && bytes < ANSWER_BYTES_MAX {
+                let most = usize::try_from(last.get() - after.get()).unwrap_or(usize::MAX);
+                let limit = Limit { records: most, bytes: ANSWER_BYTES_MAX - bytes };
+                let page = match self.ledger.log().read(Range::Topic(self.topic.number, after), limit).await {
+                    Err(LogError::Trimmed(_)) => break,
+                    page => page.map_err(read_failed)?,
+                };
+                let Some(reached) = page.last().map(|record| record.header.sequence) else { break };
+                after = reached;
+                let wanted = page.into_iter().filter(|record| run.binary_search(&record.header.sequence).is_ok());
+                for record in wanted {
+                    bytes += record.body.len();
+                    records.push(record);
+                }
+            }
+        }
+        Ok(records)
+    }
+}

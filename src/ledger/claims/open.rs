@@ -1,0 +1,71 @@
+//! Claims of one handler in one topic that are not finished, and how many of them each owner has in hand.
+
+use super::{ClaimRow, Standing};
+use contract::Sequence;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows by sequence.
+#[derive(Default)]
+pub(super) struct Open {
+    rows: BTreeMap<Sequence, ClaimRow>,
+    /// Those somebody has: by owner, when each lease ends.
+    held: BTreeMap<String, BTreeSet<(i64, Sequence)>>,
+}
+
+impl Open {
+    pub(super) fn get(&self, sequence: Sequence) -> Option<&ClaimRow> {
+        self.rows.get(&sequence)
+    }
+
+    pub(super) fn contains(&self, sequence: Sequence) -> bool {
+        self.rows.contains_key(&sequence)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (Sequence, &ClaimRow)> {
+        self.rows.iter().map(|(sequence, row)| (*sequence, row))
+    }
+
+    /// How many an owner has whose leases are not over.
+    pub(super) fn held_by(&self, owner: &str, now: i64) -> usize {
+        let Some(held) = self.held.get(owner) else { return 0 };
+        held.range((now.saturating_add(1), Sequence::ZERO)..).count()
+    }
+
+    pub(super) fn insert(&mut self, sequence: Sequence, row: ClaimRow) {
+        self.remove(sequence);
+        if let Standing::Live { until } = row.standing {
+            self.held.entry(row.owner.clone()).or_default().insert((until, sequence));
+        }
+        self.rows.insert(sequence, row);
+    }
+
+    pub(super) fn remove(&mut self, sequence: Sequence) {
+        let Some(row) = self.rows.remove(&sequence) else { return };
+        let Standing::Live { until } = row.standing else { return };
+        if let Some(held) = self.held.get_mut(&row.owner) {
+            held.remove(&(until, sequence));
+            if held.is_empty() {
+                self.held.remove(&row.owner);
+            }
+        }
+    }
+
+    /// Drops rows up to `through` that are not to stay.
+    pub(super) fn trim(&mut self, through: Sequence, stays: impl Fn(&ClaimRow) -> bool) {
+        let gone = self.rows.range(..=through).filter(|(_, row)| !stays(row)).map(|(sequence, _)| *sequence);
+        let gone: Vec<_> = gone.collect();
+        gone.into_iter().for_each(|sequence| self.remove(sequence));
+    }
+}
+
+impl FromIterator<(Sequence, ClaimRow)> for Open {
+    fn from_iter<T: IntoIterator<Item = (Sequence, ClaimRow)>>(rows: T) -> Self {
+        let mut open = Self::default();
+        rows.into_iter().for_each(|(sequence, row)| open.insert(sequence, row));
+        open
+    }
+}
