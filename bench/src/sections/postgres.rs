@@ -104,7 +104,7 @@ async fn batches(run: &Run<'_>, report: &mut Report, cluster: &Cluster, samples:
         Contender::new("event-broker, 16 connections", sixteen, through(&servers.1, 16)),
         Contender::new("UNNEST loop", unnest, looped(unnest, Way::Unnest).await?),
         Contender::new("binary COPY loop", copy, looped(copy, Way::Copy).await?),
-        Contender::new("the engine alone", engine, Work::Engine(alone)),
+        Contender::new("the engine alone", engine, Work::Engine(Box::new(alone))),
     ];
     samples.take(run.place, run.raw_time())?;
     in_turns(run, cluster, &mut contenders).await?;

@@ -28,7 +28,7 @@ pub(super) enum Work<'a> {
         batch: u64,
     },
     Sql(Clients),
-    Engine(Engine),
+    Engine(Box<Engine>),
 }
 
 /// What came of a round.
