@@ -74,7 +74,6 @@ fn a_consumer_that_breaks_a_rule_is_refused_and_leaves_nothing() {
         consumer c group={long}                -> VALIDATION_ERROR /consumerGroup
         consumer c session=PT0.999S            -> VALIDATION_ERROR /sessionTimeout
         consumer c session=PT86401S            -> VALIDATION_ERROR /sessionTimeout
-        consumer c shared                      -> VALIDATION_ERROR /distribution
         consumer c cel=data. ==                -> VALIDATION_ERROR /CEL
         consumer c cel=nonsense == 1           -> VALIDATION_ERROR /CEL
         consumer c group=(none) session=PT0S shared cel=( -> VALIDATION_ERROR /consumerGroup /sessionTimeout /distribution /CEL
