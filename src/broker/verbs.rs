@@ -225,7 +225,11 @@ impl EventBroker for Broker {
     }
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(self.afresh(move || async move { self.consumers().group(name) }))
+        Box::pin(async move {
+            // Others may have moved it a moment ago. Where that cannot be told, what is known here is shown.
+            let _ = self.logs.default_ledger().refresh().await;
+            self.consumers().group(name)
+        })
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
