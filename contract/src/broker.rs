@@ -2,11 +2,11 @@
 
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome,
-    Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure, GroupReset,
-    GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LogPage, LogRead, NewCheckpoint,
-    NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page,
-    ProducerId, Projection, Published, Read, Redrive, Registered, Result, SchemaVersion, Segments, StoredEvent, Token,
-    Topic, TopicChange, TopicId, Version,
+    Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure,
+    GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LogPage, LogRead,
+    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
+    Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish, Result, SchemaVersion,
+    Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -32,6 +32,12 @@ pub trait EventBroker: Send + Sync {
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>>;
+    /// Has events of a topic once more, for everybody who reads it or for one shared group; answers how many. With the same
+    /// ids, so whoever has done the work before can tell; in a topic that keeps the latest event per aggregate, under new
+    /// ones.
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>>;
+    /// Lets go of a topic's beginning now; answers how many sequences went.
+    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>>;
     /// The segments that hold a topic's events, oldest first.
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>>;
 

@@ -24,6 +24,7 @@ mod numbers;
 mod object;
 mod projection;
 mod query;
+mod republish;
 mod timestamp;
 mod topic;
 mod version;
@@ -53,6 +54,7 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
+pub use republish::{Counted, Republish, RepublishTarget, Trim};
 pub use timestamp::Timestamp;
 pub use topic::{
     Cleanup, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange,

@@ -117,7 +117,7 @@ pub const IN_FLIGHT_MAX: u32 = 10_000;
 /// looks no further until some are finished.
 pub const GROUP_BACKLOG_MAX: usize = 1_000_000;
 /// Most events one request may publish again, or hand to a group again.
-pub const REPUBLISH_EVENTS_MAX: u64 = 1_000_000;
+pub const REPUBLISH_EVENTS_MAX: u64 = 100_000;
 /// Finishing tokens remembered per handler and topic, of events that were claimed more than once.
 pub const FINISHING_TOKENS_KEPT: usize = 10_000;
 /// Dead letters remembered per log after somebody dealt with them, the last ones.

@@ -8,11 +8,11 @@ use crate::ledger::Keep;
 use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
-    ClaimOutcome, Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventBroker, EventPage, EventType,
+    ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
     EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, Kind, LetterFilter, LetterOrder, LetterSummary,
     LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Result,
-    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Version,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish,
+    Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use std::time::Duration;
 use uuid::Uuid;
@@ -54,6 +54,24 @@ impl EventBroker for Broker {
         Box::pin(async move {
             self.reader().check_limit(limit)?;
             Ok(topics::list(&self.logs.default_ledger().registry(), pattern, cursor, limit))
+        })
+    }
+
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(async move {
+            let order = &order;
+            self.afresh(|| topics::republish(&self.logs, topic, order)).await
+        })
+    }
+
+    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(async move {
+            let trim = &trim;
+            let ask = || async move {
+                let found = self.logs.find(topic)?;
+                topics::trim_as_told(self.logs.ledger(&found.place), &found.topic, trim).await
+            };
+            self.afresh(ask).await
         })
     }
 
@@ -207,7 +225,11 @@ impl EventBroker for Broker {
     }
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(self.afresh(move || async move { self.consumers().group(name) }))
+        Box::pin(async move {
+            // Others may have moved it a moment ago. Where that cannot be told, what is known here is shown.
+            let _ = self.logs.default_ledger().refresh().await;
+            self.consumers().group(name)
+        })
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {

@@ -4,6 +4,7 @@ use super::finish::{Complete, Completed, Finishing};
 use super::order::{self, Known};
 use super::take::{By, Take, Taken, Wanted};
 use super::{Claims, NOBODY, Placed, check_name};
+use crate::events::original_of;
 use crate::ledger::{ClaimKey, Slot, read_failed};
 use crate::logs::{Located, Place};
 use contract::{
@@ -147,6 +148,7 @@ impl Claims<'_> {
             _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
         };
         let Located { place, topic } = located;
+        let sequence = self.first_of(&place, &header).await?;
         let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
         let wanted = Wanted {
             event: Uuid::from_u128(header.id),
@@ -156,10 +158,22 @@ impl Claims<'_> {
             by: By::Order(claim.order),
             policy: self.policy_for(&place, &claim.handler),
             known: Known::default(),
-            key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence: header.sequence },
+            key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence },
             topic,
         };
         Ok((place, wanted))
+    }
+
+    /// The sequence an event is known by: where it was published again, the first one's. So whoever has done the one has
+    /// done the other.
+    async fn first_of(&self, place: &Place, header: &Header) -> Result<Sequence> {
+        if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
+            return Ok(header.sequence);
+        }
+        let range = Range::Topic(header.topic, Sequence(header.sequence.get().saturating_sub(1)));
+        let log = self.logs.ledger(place).log();
+        let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+        Ok(page.first().and_then(original_of).unwrap_or(header.sequence))
     }
 
     async fn event_with(&self, id: Uuid) -> Result<(Located, Header)> {

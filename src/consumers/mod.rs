@@ -107,7 +107,7 @@ impl Consumers<'_> {
         match consumer.distribution {
             Distribution::Broadcast => self.reader.read_through(&consumer.topic, offset, limit, &session.filter).await,
             Distribution::Shared => {
-                let members = || self.live_members(&known.ledger, consumer);
+                let members = || self.sharing(&known.ledger, consumer);
                 self.poll(&known, &session, limit, &members)?.read(offset).await
             }
         }
@@ -143,7 +143,7 @@ impl Consumers<'_> {
                 self.reader.wait_through(&consumer.topic, offset, limit, &session.filter, timeout).await
             }
             Distribution::Shared => {
-                let members = || self.live_members(&known.ledger, consumer);
+                let members = || self.sharing(&known.ledger, consumer);
                 self.poll(known, session, limit, &members)?.wait(offset, timeout).await
             }
         }
@@ -178,11 +178,15 @@ impl Consumers<'_> {
         })
     }
 
-    /// How many members of a shared group live.
-    fn live_members(&self, ledger: &Ledger, of: &Consumer) -> usize {
+    /// How many members of a shared group share its work: those that came within two thirds of their sessions. Who died
+    /// takes a share no longer than that.
+    fn sharing(&self, ledger: &Ledger, of: &Consumer) -> usize {
         let (now, readers) = (self.clock.now(), ledger.readers());
         let members = readers.members(&of.consumer_group).filter(|entry| entry.consumer.topic == of.topic);
-        members.filter(|entry| self.sessions.is_live(entry, now)).count()
+        let is_here = |entry: &&ConsumerEntry| {
+            now.saturating_sub(self.sessions.seen_at(entry, now)) <= entry.unrecorded_millis().saturating_mul(2)
+        };
+        members.filter(is_here).count()
     }
 
     /// A consumer that lives.

@@ -10,11 +10,13 @@ mod fingerprint;
 mod prepare;
 mod publish;
 mod read;
+mod repeat;
 mod spread;
 mod text;
 
 pub(crate) use bundle::{Bundle, Bundled};
 pub(crate) use fingerprint::Parts;
 pub(crate) use prepare::{Policy, destination};
-pub(crate) use publish::{Intake, original_of, stored_event};
+pub(crate) use publish::{Intake, stored_event};
 pub(crate) use read::{Reader, stored_at};
+pub(crate) use repeat::{Repeat, Repeating, original_of};

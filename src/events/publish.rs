@@ -13,10 +13,9 @@ use crate::ledger::{Command, Decision, Keep, Ledger, Remembered, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
-    Published, Result, Sequence, StoredEvent, Unread,
+    Published, Result, StoredEvent, Unread,
 };
 use log::{Limit, Range, Record, TopicNumber};
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -409,18 +408,6 @@ async fn first_stored(ledger: &Ledger, position: Position) -> Result<StoredEvent
             "This event was stored before, and retention has removed it since; it is not stored again.",
         )),
     }
-}
-
-/// The sequence of the event that a record repeats, if it does ([`contract::Event::republish_of`]).
-pub(crate) fn original_of(record: &Record) -> Option<Sequence> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Repeated {
-        republish_of: Option<Sequence>,
-    }
-    // What is published again has no idempotency key of its own, so most events need not be parsed.
-    record.header.facets.filter(|facets| facets.idempotency.is_none())?;
-    serde_json::from_slice::<Repeated>(&record.body).ok()?.republish_of
 }
 
 /// The contract's view of a record.

@@ -1,6 +1,7 @@
 //! The backlog: what a group has not finished yet, as far as this process has looked, and what of it may be handed out.
 //!
 //! - Of one aggregate only the first unfinished event may be handed out; events without one are free.
+//! - What was tried before goes first, so that nothing waits for long because its holder died; the rest by sequence.
 //! - What is offered to a member stands aside until that is decided.
 //! - What cannot be handed out before some time is looked at again then.
 //!
@@ -20,10 +21,19 @@ pub(super) enum Look {
     Finished,
     /// Somebody may have it.
     Free,
+    /// Somebody may have it, and somebody has had it before.
+    Again,
     /// Nobody may have it before then, in milliseconds.
     Until(i64),
     /// Nobody may have it before somebody does something about it.
     Stuck,
+}
+
+/// Whether an event was tried before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Trial {
+    Again,
+    First,
 }
 
 /// What is known of a group's work in a topic.
@@ -37,8 +47,8 @@ pub(super) struct Backlog {
     pending: BTreeMap<Sequence, Option<u128>>,
     /// By aggregate, in order.
     queues: HashMap<u128, VecDeque<Sequence>>,
-    /// What may be handed out.
-    ready: BTreeSet<Sequence>,
+    /// What may be handed out: first what was tried before.
+    ready: BTreeSet<(Trial, Sequence)>,
     /// When to look again.
     times: BTreeSet<(i64, Sequence)>,
     /// What is offered, and to whom.
@@ -151,9 +161,11 @@ impl Backlog {
         }
     }
 
-    /// Offers the first `count` events to a member.
+    /// Offers the first `count` events to a member; answers them in order of their sequences.
     pub(super) fn offer(&mut self, member: Uuid, count: usize) -> Vec<Sequence> {
-        let offered: Vec<_> = (0..count).map_while(|_| self.ready.pop_first()).collect();
+        let first = (0..count).map_while(|_| self.ready.pop_first());
+        let mut offered: Vec<_> = first.map(|(_, sequence)| sequence).collect();
+        offered.sort_unstable();
         self.offered.extend(offered.iter().map(|sequence| (*sequence, member)));
         offered
     }
@@ -191,18 +203,20 @@ impl Backlog {
     /// What an event's standing means for it; answers the next one to look at.
     fn settle_one(&mut self, sequence: Sequence, look: Look) -> Option<Sequence> {
         let aggregate = *self.pending.get(&sequence)?;
+        self.ready.remove(&(Trial::Again, sequence));
+        self.ready.remove(&(Trial::First, sequence));
         if look == Look::Finished {
             self.pending.remove(&sequence);
-            self.ready.remove(&sequence);
             return self.leave(sequence, aggregate?);
         }
         let first = aggregate.and_then(|key| self.queues.get(&key)?.front().copied());
-        let is_first = first.is_none_or(|first| first == sequence);
+        let may_have = first.is_none_or(|first| first == sequence) && !self.offered.contains_key(&sequence);
         match look {
-            Look::Free if is_first && !self.offered.contains_key(&sequence) => self.ready.insert(sequence),
-            Look::Until(at) => self.ready.remove(&sequence) | self.times.insert((at, sequence)),
-            _ => self.ready.remove(&sequence),
-        };
+            Look::Free if may_have => _ = self.ready.insert((Trial::First, sequence)),
+            Look::Again if may_have => _ = self.ready.insert((Trial::Again, sequence)),
+            Look::Until(at) => _ = self.times.insert((at, sequence)),
+            _ => (),
+        }
         None
     }
 
@@ -257,7 +271,7 @@ mod tests {
         }
 
         fn ready(&self) -> Vec<u64> {
-            self.backlog.ready.iter().map(|sequence| sequence.get()).collect()
+            self.backlog.ready.iter().map(|(_, sequence)| sequence.get()).collect()
         }
     }
 
@@ -306,6 +320,15 @@ mod tests {
         assert_eq!(world.ready(), [0_u64; 0]);
         world.backlog.fire(50, &|_| Look::Free);
         assert_eq!((world.ready(), world.backlog.next_time()), (vec![1], Some(60)));
+    }
+
+    #[test]
+    fn what_was_tried_before_goes_first() {
+        let mut world = World::of(&[None, None, Some(7), Some(7)]);
+        world.now(3, Look::Again);
+        assert_eq!(world.offer(2), [1, 3]);
+        world.now(4, Look::Again);
+        assert_eq!(world.ready(), [2]);
     }
 
     #[test]

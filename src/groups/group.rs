@@ -87,7 +87,7 @@ impl Group {
         move |sequence| match claims.standing(&self.name, self.number, sequence) {
             Some(Standing::Live { until: at } | Standing::Failed { retry_at: at }) if at > now => Look::Until(at),
             Some(Standing::Dead { .. }) => Look::Stuck,
-            Some(_) => Look::Free,
+            Some(_) => Look::Again,
             None if claims.is_finished(&self.name, self.number, sequence) => Look::Finished,
             None => Look::Free,
         }

@@ -38,7 +38,7 @@ pub(crate) struct Poll<'a> {
     pub(crate) defaults: Defaults,
     /// What the default log says of the handler, where claims are decided in another.
     pub(crate) policy: Option<NewHandler>,
-    /// How many members live.
+    /// How many members share the work.
     pub(crate) members: &'a (dyn Fn() -> usize + Send + Sync),
     pub(crate) limit: usize,
 }

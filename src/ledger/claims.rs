@@ -156,6 +156,11 @@ impl ClaimRows {
         self.claims(handler, topic).is_some_and(|claims| claims.is_finished(sequence))
     }
 
+    /// The events of a run that a handler has finished, and that are still there.
+    pub fn finished(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> impl Iterator<Item = Sequence> {
+        self.claims(handler, topic).into_iter().flat_map(move |claims| claims.finished.run(from, to))
+    }
+
     /// How an event's claim stands, where it is not finished.
     #[must_use]
     pub fn standing(&self, handler: &str, topic: u32, sequence: Sequence) -> Option<Standing> {

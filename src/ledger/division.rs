@@ -63,16 +63,13 @@ impl Division {
         }
     }
 
-    /// These are to be looked at again. What lies between them and where the group stood is not.
-    pub(super) fn repeat(&mut self, from: Sequence, to: Sequence, at: Position) {
-        if from <= self.watermark {
-            if to < self.watermark {
-                self.passed.insert_range(to.next().get()..=self.watermark.get());
-            }
-            self.watermark = Sequence(from.get().saturating_sub(1));
-        }
-        self.passed.remove_range(from.get()..=to.get());
+    /// These, which were finished, are to be looked at again, and nothing else is.
+    pub(super) fn repeat(&mut self, finished: &[Sequence], at: Position) {
         self.generation = at;
+        let Some(first) = finished.first().filter(|first| **first <= self.watermark) else { return };
+        self.passed.insert_range(first.get()..=self.watermark.get());
+        finished.iter().for_each(|sequence| _ = self.passed.remove(sequence.get()));
+        self.watermark = Sequence(first.get().saturating_sub(1));
     }
 
     /// The group goes on behind `offset`; going back, everything behind it is looked at again.
@@ -141,15 +138,19 @@ mod tests {
     #[test]
     fn events_that_are_repeated_are_looked_at_again_and_nothing_else_is() {
         let mut division = sample();
-        division.repeat(Sequence(3), Sequence(4), AT);
+        division.repeat(&[Sequence(3), Sequence(5)], AT);
         assert_eq!((division.watermark(), division.generation()), (Sequence(2), AT));
-        assert_eq!(past(&division), [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16]);
-        division.advance(|sequence| (3..=4).contains(&sequence.get()));
+        assert_eq!(past(&division), [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16]);
+        division.advance(|sequence| sequence == Sequence(3));
+        assert_eq!(division.watermark(), Sequence(4));
+        division.advance(|sequence| sequence == Sequence(5));
         assert_eq!(division.watermark(), Sequence(12));
         let mut ahead = sample();
-        ahead.repeat(Sequence(13), Sequence(15), AT);
-        assert_eq!((ahead.watermark(), past(&ahead).last()), (Sequence(12), Some(&16)));
-        assert!(!ahead.is_past(Sequence(14)));
+        ahead.repeat(&[Sequence(13)], AT);
+        assert_eq!((past(&ahead), ahead.generation()), (past(&sample()), AT));
+        let mut nothing = sample();
+        nothing.repeat(&[], AT);
+        assert_eq!(past(&nothing), past(&sample()));
     }
 
     #[test]

@@ -225,7 +225,7 @@ pub enum Entry {
         /// First and last sequence of each run of them.
         runs: Vec<(Sequence, Sequence)>,
     },
-    /// A dividing group is to be handed these events again, but for those it is working on.
+    /// A dividing group is to be handed again what it has finished of these events.
     EventsRepeated {
         /// The group.
         group: String,

@@ -68,6 +68,13 @@ impl Finished {
         Sequence(self.all.max().unwrap_or(0)).max(self.trimmed)
     }
 
+    /// Those of a run that are finished and still there.
+    pub(super) fn run(&self, from: Sequence, to: Sequence) -> impl Iterator<Item = Sequence> {
+        let mut bits = self.all.iter();
+        bits.advance_to(from.get());
+        bits.take_while(move |bit| *bit <= to.get()).map(Sequence)
+    }
+
     /// A run is to be worked on again: nothing of it counts as finished. What is gone stays so.
     pub(super) fn clear(&mut self, from: Sequence, to: Sequence) {
         self.all.remove_range(from.get()..=to.get());

@@ -1,4 +1,4 @@
-//! Topics: register, change, describe, list, and the segments they lie in.
+//! Topics: register, change, describe, list, publish again, let go, and the segments they lie in.
 
 use super::App;
 use super::asked::{Asked, Limits};
@@ -11,8 +11,8 @@ use super::verb;
 use axum::Router;
 use axum::routing::get;
 use contract::{
-    Error, Kind, NewTopic, Page, Registered, Result, Segment, Segments, Sequence, Timestamp, Topic, TopicChange,
-    TopicId,
+    Error, Kind, NewTopic, Page, Registered, Republish, Result, Segment, Segments, Sequence, Timestamp, Topic,
+    TopicChange, TopicId, Trim,
 };
 use serde::Serialize;
 
@@ -27,7 +27,10 @@ pub(super) fn routes() -> Router<App> {
         .route("/v1/topics/segments", get(segments))
         .route(
             "/v1/topics/{id}",
-            get(show).patch(once(DEFINITION, change)).post(act).fallback(verb::other_methods(METHODS)),
+            get(show)
+                .patch(once(DEFINITION, change))
+                .post(once(DEFINITION, act))
+                .fallback(verb::other_methods(METHODS)),
         )
 }
 
@@ -54,22 +57,35 @@ fn registered(registered: &Registered<Topic>) -> Told {
 
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?.wants_json()?;
-    rows::shown(&asked.app.events().topic(&TopicId::parse(asked.piece("id"))?).await?)
+    rows::shown(&asked.app.events().topic(&id_of(&asked)?).await?)
 }
 
 async fn change(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
-    let id = TopicId::parse(asked.piece("id"))?;
+    let id = id_of(&asked)?;
     let change: TopicChange = asked.json().await?;
     asked.tell(Told::shown, |keep| asked.writes().change_topic(&id, change, keep)).await
 }
 
-/// Verbs of one topic: none yet.
-async fn act(asked: Asked) -> Answer {
-    match verb::split(asked.piece("id")) {
-        (_, None) => Err(Problem::not_allowed(METHODS)),
-        (_, Some(_)) => Err(verb::unknown()),
-    }
+/// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. They take several appends, so their answers are kept behind
+/// the last one.
+async fn act(mut asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let piece = asked.piece("id").to_owned();
+    let (id, verb) = verb::split(&piece);
+    let counted = match verb {
+        Some("republish") => {
+            let (id, order) = (TopicId::parse(id)?, asked.json::<Republish>().await?);
+            asked.app.events().republish(&id, order).await?
+        }
+        Some("trim") => {
+            let (id, trim) = (TopicId::parse(id)?, asked.json::<Trim>().await?);
+            asked.app.events().trim_topic(&id, trim).await?
+        }
+        Some(_) => return Err(verb::unknown()),
+        None => return Err(Problem::not_allowed(METHODS)),
+    };
+    Ok(Told::shown(&counted))
 }
 
 async fn segments(asked: Asked) -> Answer {
@@ -82,6 +98,14 @@ async fn segments(asked: Asked) -> Answer {
     }
     let segments = asked.app.events().segments(&asked.params.topic()?).await?;
     page_of(&segments, &wanted, descending)
+}
+
+/// The topic a path names. A verb of one is not read or changed, but posted.
+fn id_of(asked: &Asked) -> Answer<TopicId> {
+    match verb::split(asked.piece("id")) {
+        (_, Some("republish" | "trim")) => Err(Problem::not_allowed("POST")),
+        _ => Ok(TopicId::parse(asked.piece("id"))?),
+    }
 }
 
 /// Segments come in order of where they begin.

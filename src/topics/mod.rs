@@ -5,10 +5,12 @@
 //! - A topic may live in a log of its own choice; see [`placing`].
 
 mod placing;
+mod republish;
 mod retention;
 
 pub(crate) use placing::find_again;
-pub(crate) use retention::{expire, keep_expiring, trim};
+pub(crate) use republish::republish;
+pub(crate) use retention::{expire, keep_expiring, trim, trim_as_told};
 
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Placed, Registry, read_failed};
 use crate::logs::Logs;

@@ -7,7 +7,7 @@
 use crate::clock::Clock;
 use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
 use crate::logs::{Logs, keep};
-use contract::{Result, Sequence, Span, Streaming};
+use contract::{Counted, Error, Result, Sequence, Span, Streaming, Trim};
 use log::{Find, Limit, LogError, Range, Record};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -35,11 +35,7 @@ pub(crate) async fn expire(ledger: &Ledger, now: i64, default: Option<i64>) -> R
     let mut removed = 0;
     for topic in ledger.registry().topics() {
         let Some(age) = age_millis(topic).or(default) else { continue };
-        let first_kept = ledger.log().find(Find::Time(Some(topic.number), now.saturating_sub(age)));
-        let through = match first_kept.await.map_err(read_failed)? {
-            Some(header) => Sequence(header.sequence.0 - 1),
-            None => topic.tail(),
-        };
+        let through = stored_before(ledger, topic, now.saturating_sub(age)).await?;
         removed += trim(ledger, topic, through).await?;
     }
     Ok(removed)
@@ -59,6 +55,29 @@ pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequ
     ledger.submit(Trimmed { topic: Arc::clone(topic), through }).await?;
     ledger.log().remove(topic.number, through).await.map_err(read_failed)?;
     Ok(through.0 + 1 - earliest.0)
+}
+
+/// Removes a topic's beginning as somebody says; answers how many sequences went.
+pub(crate) async fn trim_as_told(ledger: &Ledger, topic: &Arc<TopicEntry>, told: &Trim) -> Result<Counted> {
+    let through = match (told.through, told.before) {
+        (Some(through), None) => through,
+        (None, Some(before)) => {
+            // Events carry whole milliseconds; the first that is not before it is the next whole one.
+            let millis = i64::try_from((before.nanos() + 999_999).div_euclid(1_000_000)).unwrap_or(i64::MAX);
+            stored_before(ledger, topic, millis).await?
+        }
+        (None, None) => return Err(Error::invalid("/through", "is missing: say `through` or `before`")),
+        (Some(_), Some(_)) => return Err(Error::invalid("/before", "stands beside `through`; give one of them")),
+    };
+    Ok(Counted { count: trim(ledger, topic, through).await? })
+}
+
+/// The last sequence that was stored before a time.
+async fn stored_before(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<Sequence> {
+    // Looked at first: what is stored while the log is searched is younger.
+    let tail = topic.tail();
+    let first_kept = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+    Ok(first_kept.map_or(tail, |header| Sequence(header.sequence.0 - 1)))
 }
 
 /// The first sequence still there; `None` where nothing is.

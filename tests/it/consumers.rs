@@ -76,7 +76,7 @@ fn a_consumer_that_breaks_a_rule_is_refused_and_leaves_nothing() {
         consumer c session=PT86401S            -> VALIDATION_ERROR /sessionTimeout
         consumer c cel=data. ==                -> VALIDATION_ERROR /CEL
         consumer c cel=nonsense == 1           -> VALIDATION_ERROR /CEL
-        consumer c group=(none) session=PT0S shared cel=( -> VALIDATION_ERROR /consumerGroup /sessionTimeout /CEL
+        consumer c group=(none) session=PT0S shared flight=0 cel=( -> VALIDATION_ERROR /consumerGroup /sessionTimeout /maxInFlight /CEL
         consumer c type=hello                  -> INVALID_TYPE
         consumers                              ->
         groups                                 -> end

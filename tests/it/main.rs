@@ -32,6 +32,7 @@ mod projections;
 mod publishing;
 mod reading;
 mod registry;
+mod republishing;
 mod retention;
 mod seed002;
 mod several;

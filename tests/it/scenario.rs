@@ -19,10 +19,10 @@ mod projections;
 
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
-    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Result, Sequence, SubjectTypeId, Token,
-    TopicChange, TopicId,
+    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Republish, RepublishTarget, Result, Sequence,
+    SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
 };
-use event_broker::{Broker, Config, ManualClock, Storage};
+use event_broker::{Broker, Clock, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
 use log_postgres::testing::Server as PostgreSql;
 use serde_json::value::RawValue;
@@ -213,6 +213,8 @@ impl World {
                 let through = Sequence(words.plain[1].parse().unwrap());
                 Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))
             }
+            "republish" => self.republish(&words).await,
+            "let-go" => self.let_go(&words).await,
             _ => {
                 let mut answer = self.ask_about_consumers(verb, &words, rest).await;
                 if answer.is_none() {
@@ -224,6 +226,28 @@ impl World {
                 answer.unwrap_or_else(|| panic!("unknown verb {verb}"))
             }
         }
+    }
+
+    /// `republish orders 1 3`, and `group=g`, `subscription=s`, `dry`.
+    async fn republish(&self, words: &Words<'_>) -> Result<String> {
+        let number = |at: usize| Sequence(words.plain[at].parse().unwrap());
+        let mut order = Republish::to_topic(number(1), number(2));
+        order.dry_run = words.plain.contains(&"dry");
+        order.name = words.get("group").or(words.get("subscription")).map(|name| name.replace("(none)", ""));
+        if words.get("group").is_some() {
+            order.target = RepublishTarget::Group;
+            order.name = order.name.filter(|name| !name.is_empty());
+        } else if words.get("subscription").is_some() {
+            order.target = RepublishTarget::Subscriptions;
+        }
+        Ok(self.broker().republish(&topic_id(words.plain[0]), order).await?.count.to_string())
+    }
+
+    /// `let-go orders through=3`, or `before=-1000`, in milliseconds from now.
+    async fn let_go(&self, words: &Words<'_>) -> Result<String> {
+        let before = words.get("before").map(|millis| self.clock.now() + millis.parse::<i64>().unwrap());
+        let trim = Trim { through: words.number("through").map(Sequence), before: before.map(Timestamp::from_millis) };
+        Ok(self.broker().trim_topic(&topic_id(words.plain[0]), trim).await?.count.to_string())
     }
 
     async fn reopen(&mut self, how: &str) -> String {

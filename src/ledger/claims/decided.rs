@@ -160,6 +160,19 @@ impl DecidedClaims<'_> {
         }
     }
 
+    /// How many events of a run a handler has finished.
+    #[must_use]
+    pub fn finished_count(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> u64 {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let durable = self.durable.finished(handler, topic, from, to);
+        let still = durable.filter(|sequence| self.is_finished(&key(*sequence))).count();
+        let decided = self.layer.slots.iter().filter(|(known, slot)| {
+            let is_ours = known.handler == handler && known.topic == topic && (from..=to).contains(&known.sequence);
+            is_ours && matches!(slot, Slot::Finished(_)) && !self.durable.is_finished(handler, topic, known.sequence)
+        });
+        (still + decided.count()) as u64
+    }
+
     /// Which generation of a group's division of a topic this is, where it divides it.
     #[must_use]
     pub fn generation(&self, group: &str, topic: u32) -> Option<Position> {

@@ -144,8 +144,9 @@ impl TopicClaims {
             (None, Dividing::Began(offset)) => self.division = Some(Division::begun(*offset, at)),
             (Some(division), Dividing::Passed(runs)) => division.pass(runs),
             (Some(division), Dividing::Repeated(from, to)) => {
+                let again: Vec<_> = self.finished.run(*from, *to).collect();
                 self.finished.clear(*from, *to);
-                division.repeat(*from, *to, at);
+                division.repeat(&again, at);
             }
             (Some(division), Dividing::Moved(offset)) => {
                 if Sequence::from(*offset) < division.watermark() {

@@ -4,6 +4,7 @@ mod claims;
 mod cloudevents;
 mod dead_letters;
 mod edges;
+pub(crate) mod groups;
 mod idempotency_keys;
 mod limits;
 mod manners;

@@ -1,6 +1,7 @@
 //! What one broker was told, all of them know.
 
 use super::{Database, TYPES, publish, register, start, topic};
+use crate::http::groups::join;
 use crate::http::{Server, event};
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
@@ -62,6 +63,40 @@ async fn a_consumer_made_here_reads_and_commits_there() {
     assert_eq!(group["topics"][0]["committedOffset"], 1, "{group}");
     let status = there.request(Method::DELETE, &format!("/v1/consumers/{id}")).send().await.unwrap().status();
     assert_eq!(status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_a_group_divide_the_work_wherever_they_ask() {
+    let [here, there] = two().await;
+    for subject in ["a", "b", "a", "c"] {
+        publish(&here, 0, subject).await;
+    }
+    let (one, other) = (join(&here, "billing", &topic(0)).await, join(&there, "billing", &topic(0)).await);
+    let mut seen = Vec::new();
+    let mut idle = 0;
+    // Each is handed what the other has not got, and what comes next once the other has finished what was before.
+    while seen.len() < 4 && idle < 20 {
+        for (server, path, teller) in [(&here, &one, &there), (&there, &other, &here)] {
+            let (status, page) = server.get(&format!("{path}&limit=1&timeout=1")).await;
+            assert_eq!(status, 200, "{page}");
+            idle += 1;
+            for item in page["items"].as_array().unwrap() {
+                let claim = &item["claim"];
+                let path = format!("/v1/claims/{}:done", claim["id"].as_str().unwrap());
+                let (status, answer) = teller.post(&path, &json!({"token": claim["token"]})).await;
+                assert_eq!(status, 200, "{answer}");
+                seen.push(item["sequence"].as_u64().unwrap());
+            }
+        }
+    }
+    let position = |sequence: u64| seen.iter().position(|known| *known == sequence).unwrap();
+    assert!(position(1) < position(3), "{seen:?}");
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 4]);
+    for server in [&here, &there] {
+        let (_, group) = server.get("/v1/consumer-groups/billing").await;
+        assert_eq!(group["consumerGroup"], "billing", "{group}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

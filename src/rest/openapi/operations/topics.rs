@@ -1,11 +1,12 @@
 //! Topics.
 
-use crate::rest::openapi::examples::{self, USERS_TOPIC};
+use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC};
 use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
 use crate::rest::openapi::parameters::{must, path, query};
 use crate::rest::openapi::schemas::ids;
 use crate::rest::openapi::shape::patterned;
 use contract::Kind;
+use contract::limits::REPUBLISH_EVENTS_MAX;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Get, Patch, Post};
 use utoipa::openapi::path::Parameter;
@@ -13,7 +14,7 @@ use utoipa::openapi::path::Parameter;
 pub(super) const TAG: &str = "Topics";
 
 pub(super) fn all() -> Vec<Op> {
-    vec![list(), register(), segments(), show(), change()]
+    vec![list(), register(), segments(), show(), change(), republish(), trim()]
 }
 
 fn id() -> Parameter {
@@ -69,5 +70,30 @@ fn change() -> Op {
             changed,
         ))
         .answers(200, Answer::json("The topic as it is now.", "Topic", examples::topic()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn republish() -> Op {
+    let example = json!({"from": 1, "to": 100, "target": "topic", "dryRun": true});
+    op(Post, "/v1/topics/{id}:republish", "republishTopic", "Publish events again")
+        .about(format!(
+            "Has events of the topic once more, from one sequence to another, both included. For `topic` they are appended \
+            again with the same ids and `republishOf`; deduplication does not swallow them, and a handler that has done one \
+            is told `done`. For `group` the shared group called `name` is handed again what it has finished of them. What \
+            retention has removed does not count. At most {REPUBLISH_EVENTS_MAX} sequences in one request; one that is cut \
+            short has appended the first of them."
+        ))
+        .takes(id())
+        .body(Body::about("Which events, and for whom.").of(JSON, "Republish", example))
+        .answers(200, Answer::json("How many it was, or would be.", "Counted", json!({"count": 100})))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn trim() -> Op {
+    op(Post, "/v1/topics/{id}:trim", "trimTopic", "Let go of a topic's beginning")
+        .about("Removes events now as retention would later: through a sequence, or those stored before a time.")
+        .takes(id())
+        .body(Body::about("What goes.").of(JSON, "Trim", json!({"before": REGISTERED_AT})))
+        .answers(200, Answer::json("How many sequences went.", "Counted", json!({"count": 0})))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }

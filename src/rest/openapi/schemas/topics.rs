@@ -4,7 +4,7 @@ use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, for_people};
 use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC, part};
 use crate::rest::openapi::shape::{
-    Shape, any_text, either, flag, list, named, named_as, number, object, text_up_to, time, word,
+    Shape, any_text, either, flag, list, named, named_as, number, object, text, text_up_to, time, word,
 };
 use contract::limits::{IDEMPOTENT_DAYS_MAX, IDEMPOTENT_HOURS_DEFAULT, LOCATION_BYTES_MAX};
 use serde_json::{Value, json};
@@ -17,6 +17,9 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("Topic", topic()),
         ("Streaming", streaming()),
         ("Topics", topics()),
+        ("Republish", republish()),
+        ("Trim", trim()),
+        ("Counted", counted()),
         ("Segment", segment()),
         ("Segments", segments()),
     ]
@@ -134,6 +137,31 @@ fn topics() -> Shape {
         .must("topics", list(named("Topic"), "The topics, in order of their ids.").like(json!([examples::topic()])))
         .must("page_info", named("PageInfo"))
         .like(examples::topics())
+}
+
+fn republish() -> Shape {
+    let target = "For whom: everybody who reads the topic, one shared group, or those who are pushed to.";
+    let example = json!({"from": 1, "to": 100, "target": "topic", "dryRun": true});
+    object("Which events are published again, and for whom.")
+        .must("from", number(1..=u64::MAX, "The first sequence.").like(1))
+        .must("to", number(1..=u64::MAX, "The last sequence; not less than `from`.").like(100))
+        .must("target", word(&["topic", "group", "subscriptions"], target).like("topic"))
+        .or_null("name", text("Which group; not beside the target `topic`.").not_empty().like("billing"))
+        .may("dryRun", flag("Only count them.").like(true))
+        .closed()
+        .like(example)
+}
+
+fn trim() -> Shape {
+    object("What is let go of a topic's beginning; one of the two.")
+        .or_null("through", number(0..=u64::MAX, "The last sequence to go.").like(12_000))
+        .or_null("before", time("What was stored before this goes.").like(REGISTERED_AT))
+        .closed()
+        .like(json!({"before": REGISTERED_AT}))
+}
+
+fn counted() -> Shape {
+    object("How many it was.").must("count", number(0..=NUMBER_MAX, "That many.").like(100)).like(json!({"count": 100}))
 }
 
 fn segment() -> Shape {

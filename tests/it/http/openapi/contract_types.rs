@@ -3,10 +3,10 @@
 use super::{Document, expect_valid};
 use crate::http::Server;
 use contract::{
-    Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Cursor, Distribution, Event, EventType,
-    Generation, GtsId, GtsPattern, Kind, NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection, NewTopic,
-    NewVersion, Offset, PayloadMismatch, Position, Projection, SchemaTarget, SchemaVersion, Segment, Sequence, Span,
-    Streaming, StreamingOptions, Timestamp, Topic, TopicChange, Version, VersionStatus,
+    Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Counted, Cursor, Distribution, Event,
+    EventType, Generation, GtsId, GtsPattern, Kind, NewCheckpoint, NewConsumer, NewEvent, NewEventType, NewProjection,
+    NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection, Republish, SchemaTarget, SchemaVersion,
+    Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic, TopicChange, Trim, Version, VersionStatus,
 };
 use contract::{
     Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
@@ -172,6 +172,10 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.request("NewEvent", &all_members_of_an_event());
     check.request("NewTopic", &all_members_of_a_topic());
     check.request("TopicChange", &change());
+    let republish = Republish { dry_run: true, ..Republish::to_group("g", Sequence(1), Sequence(2)) };
+    check.request("Republish", &republish);
+    check.request("Trim", &Trim { through: Some(Sequence(1)), before: Some(created_at) });
+    check.answer("Counted", &Counted { count: 1 });
     check.request("NewEventType", &all_members_of_an_event_type());
     check.request("NewVersion", &all_members_of_a_version());
     check.answer("Version", &version());

@@ -1,0 +1,118 @@
+//! Repeating: a stored event, ready to be stored once more.
+//!
+//! - A repeated event has the id of the first one and says where that was stored (`republishOf`). It has no idempotency
+//!   key: nothing swallows it, and who sends the first one again is still told of the first one.
+//! - It was right by the rules of its time; it is not held against those of today.
+//! - In a topic that keeps the latest event of each aggregate it is a new event: with an id of its own, caused by the last.
+
+use super::text;
+use crate::ledger::{Command, Decision, EventDraft, TopicEntry};
+use contract::{Error, Event, Kind, NewEvent, Result, Sequence};
+use log::Record;
+use serde::Deserialize;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The sequence of the event that a record repeats, if it does.
+pub(crate) fn original_of(record: &Record) -> Option<Sequence> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Repeated {
+        republish_of: Option<Sequence>,
+    }
+    // What is repeated has no idempotency key, so most events need not be parsed.
+    record.header.facets.filter(|facets| facets.idempotency.is_none())?;
+    serde_json::from_slice::<Repeated>(&record.body).ok()?.republish_of
+}
+
+/// As what an event is stored once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeating {
+    /// As the same event.
+    Same,
+    /// As the last word about its aggregate, if it still is.
+    State,
+}
+
+/// Stores events of one topic once more.
+pub(crate) struct Repeat {
+    topic: Arc<TopicEntry>,
+    items: Vec<Item>,
+}
+
+struct Item {
+    draft: EventDraft,
+    /// Where the event is that must still be the last of its aggregate.
+    must_be_last: Option<Sequence>,
+}
+
+impl Repeat {
+    /// Of these records.
+    pub(crate) fn of(topic: &Arc<TopicEntry>, records: &[Record], how: Repeating) -> Result<Self> {
+        let items = records.iter().filter_map(|record| item(topic, record, how).transpose());
+        Ok(Self { topic: Arc::clone(topic), items: items.collect::<Result<_>>()? })
+    }
+}
+
+fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<Item>> {
+    let Some(facets) = record.header.facets else { return Ok(None) };
+    let unreadable = |error| {
+        Error::new(Kind::Unavailable, "A stored event could not be read; see the server's log.").with_source(error)
+    };
+    let stored: Event = serde_json::from_slice(&record.body).map_err(unreadable)?;
+    let first = stored.republish_of.unwrap_or(stored.sequence);
+    let (id, occurred_at, version) = (stored.id, stored.occurred_at, stored.data_version.clone());
+    let mut event = NewEvent::from(stored);
+    let (id, republish_of) = match how {
+        Repeating::Same => (id, Some(first)),
+        Repeating::State => {
+            event.causation_id = Some(id.to_string());
+            (Uuid::new_v4(), None)
+        }
+    };
+    let name = &topic.topic.definition.id;
+    let written = text::write(&event, id, name, occurred_at, version.as_deref(), republish_of).map_err(unreadable)?;
+    let draft = EventDraft {
+        topic: topic.number,
+        id: id.as_u128(),
+        type_tag: facets.type_tag,
+        subject_type_tag: facets.subject_type_tag,
+        tenant: facets.tenant,
+        aggregate: facets.aggregate.map(|mark| mark.key),
+        idempotency: None,
+        text: written.bytes,
+        splice: written.splice,
+    };
+    let must_be_last = (how == Repeating::State).then_some(record.header.sequence);
+    Ok(Some(Item { draft, must_be_last }))
+}
+
+impl Command for Repeat {
+    /// How many were stored.
+    type Answer = u64;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
+        if decision.registry().topic_numbered(self.topic.number).is_none() {
+            return Err(Error::not_found("topic"));
+        }
+        let mut count = 0;
+        for Item { draft, must_be_last } in &self.items {
+            if must_be_last.is_some() && !is_last(draft.aggregate, *must_be_last, decision)? {
+                continue;
+            }
+            decision.add_event(draft)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn bytes(&self) -> usize {
+        self.items.iter().map(|item| item.draft.text.len() + size_of::<Item>()).sum()
+    }
+}
+
+/// Whether the event at this place is the last of its aggregate. What speaks of nothing has no last word.
+fn is_last(aggregate: Option<u128>, sequence: Option<Sequence>, decision: &Decision<'_>) -> Result<bool> {
+    let Some(key) = aggregate else { return Ok(false) };
+    Ok(decision.head(key)?.map(|head| head.sequence) == sequence)
+}

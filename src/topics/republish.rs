@@ -1,0 +1,128 @@
+//! Republishing: events of a topic once more, for everybody who reads it or for one shared group.
+//!
+//! - Everybody: the events are appended again, in their order, a page at a time. A request that is cut short has appended
+//!   the first of them.
+//! - A group: what it has finished of them is handed out again, by one fact.
+//! - What retention has removed is not there to be published again, and does not count.
+
+use crate::events::{Repeat, Repeating};
+use crate::ledger::{Command, Decision, Entry, Head, Ledger, TopicEntry, read_failed};
+use crate::logs::{Located, Logs};
+use contract::{Cleanup, Counted, Error, Republish, RepublishTarget, Result, Sequence, TopicId, limits};
+use log::{Limit, LogError, Range, Record, TopicNumber};
+
+/// How many events are appended at once.
+const PAGE: Limit = Limit { records: 256, bytes: 1024 * 1024 };
+
+/// Has events of a topic once more; answers how many.
+pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish) -> Result<Counted> {
+    let found = logs.find(id)?;
+    check(order)?;
+    let count = match (order.target, &order.name) {
+        (RepublishTarget::Topic, None) => to_topic(logs, &found, order).await?,
+        (RepublishTarget::Group, Some(name)) => {
+            let (group, number) = (name.clone(), found.topic.number);
+            let (from, to, dry_run) = (order.from, order.to, order.dry_run);
+            logs.ledger(&found.place).submit(HandAgain { group, number, from, to, dry_run }).await?
+        }
+        (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
+        (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
+        (RepublishTarget::Subscriptions, _) => return Err(Error::invalid("/name", "There is no such subscription.")),
+    };
+    Ok(Counted { count })
+}
+
+fn check(order: &Republish) -> Result<()> {
+    let Republish { from, to, .. } = order;
+    if *from == Sequence::ZERO {
+        return Err(Error::invalid("/from", "must be 1 or more"));
+    }
+    if to < from {
+        return Err(Error::invalid("/to", "must not be less than `from`"));
+    }
+    if to.get() - from.get() >= limits::REPUBLISH_EVENTS_MAX {
+        let most = limits::REPUBLISH_EVENTS_MAX;
+        return Err(Error::invalid("/to", format!("is too far from `from`: a request may have {most} events")));
+    }
+    Ok(())
+}
+
+/// Appends the events again, or only counts them.
+async fn to_topic(logs: &Logs, Located { place, topic }: &Located, order: &Republish) -> Result<u64> {
+    let ledger = logs.ledger(place);
+    // What is appended here is not meant.
+    let to = order.to.min(topic.tail());
+    let how = match topic.topic.definition.cleanup {
+        Some(Cleanup::Compact) => Repeating::State,
+        Some(Cleanup::Delete) | None => Repeating::Same,
+    };
+    let (mut after, mut count) = (Sequence(order.from.get().saturating_sub(1)), 0);
+    while after < to {
+        let mut page = page_behind(ledger, topic, after).await?;
+        let Some(reached) = page.last().map(|record| record.header.sequence) else { break };
+        after = reached;
+        page.retain(|record| record.header.sequence <= to);
+        if how == Repeating::State {
+            page = last_words(ledger, page).await?;
+        }
+        count += match order.dry_run {
+            true => page.len() as u64,
+            false => ledger.submit(Repeat::of(topic, &page, how)?).await?,
+        };
+    }
+    Ok(count)
+}
+
+/// The next events that are there.
+async fn page_behind(ledger: &Ledger, topic: &TopicEntry, after: Sequence) -> Result<Vec<Record>> {
+    let read = |after| ledger.log().read(Range::Topic(topic.number, after), PAGE);
+    match read(after).await {
+        Err(LogError::Trimmed(earliest)) => read(Sequence(earliest.get().saturating_sub(1))).await.map_err(read_failed),
+        page => page.map_err(read_failed),
+    }
+}
+
+/// Those that are the last of their aggregates.
+async fn last_words(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
+    let of = |record: &Record| record.header.facets.and_then(|facets| Some(facets.aggregate?.key));
+    let keys: Vec<_> = page.iter().map(of).collect();
+    let heads = ledger.ask(move |state| {
+        let head = |key: Option<u128>| key.map_or(Ok(None), |key| state.head(key));
+        keys.into_iter().map(head).collect::<Result<Vec<Option<Head>>>>()
+    });
+    let heads = heads.await??;
+    let is_last =
+        |(record, head): &(Record, Option<Head>)| head.is_some_and(|head| head.sequence == record.header.sequence);
+    Ok(page.into_iter().zip(heads).filter(is_last).map(|(record, _)| record).collect())
+}
+
+/// Hands a group again what it has finished of a run of events.
+struct HandAgain {
+    group: String,
+    number: TopicNumber,
+    from: Sequence,
+    to: Sequence,
+    dry_run: bool,
+}
+
+impl Command for HandAgain {
+    /// How many that is.
+    type Answer = u64;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
+        let Self { group, number, from, to, dry_run } = self;
+        if decision.claims().generation(group, number.0).is_none() {
+            return Err(Error::invalid("/name", "There is no shared group of this name that divides the topic."));
+        }
+        let count = decision.claims().finished_count(group, number.0, *from, *to);
+        if count > 0 && !dry_run {
+            let group = group.clone();
+            decision.add_entry(Entry::EventsRepeated { group, topic: number.0, from: *from, to: *to })?;
+        }
+        Ok(count)
+    }
+
+    fn bytes(&self) -> usize {
+        self.group.len()
+    }
+}

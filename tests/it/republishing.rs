@@ -1,0 +1,205 @@
+//! Republishing and trimming: the same events once more, for everybody or for one group, and known again by who did them.
+
+use crate::scenario::{check, check_alone};
+
+const EVENTS: &str = "
+        topic orders window=PT1H                    -> created
+        type placed topic=orders                    -> created
+        publish placed a id=11 data={\"n\":1}       -> created 1 aggregate 1
+        publish placed b id=12 data={\"n\":2}       -> created 2 aggregate 1
+        publish placed a id=13 data={\"n\":3}       -> created 3 aggregate 2
+        publish placed c                            -> created 4 aggregate 1
+";
+
+fn with_events(text: &str) {
+    check(&format!("{EVENTS}{text}"));
+}
+
+#[test]
+fn events_are_appended_again_in_their_order_and_nothing_swallows_them() {
+    with_events(
+        "
+        republish orders 1 3 dry                    -> 3
+        read orders                                 -> 1 2 3 4 next 4 tail 4
+        republish orders 1 3                        -> 3
+        read orders after=4                         -> 5 6 7 next 7 tail 7
+        history orders a                            -> 1@1 2@3 3@5 4@7 next 4 of 4
+        event 11                                    -> 1 {\"n\":1}
+        publish placed a id=11 data={\"n\":1}       -> duplicate 1
+        republish orders 2 2                        -> 1
+        publish placed a id=11 data={\"n\":1}       -> duplicate 1
+        rebuild
+        publish placed a id=11 data={\"n\":1}       -> duplicate 1
+        history orders b                            -> 1@2 2@6 3@8 next 3 of 3
+        read orders after=4                         -> 5 6 7 8 next 8 tail 8
+    ",
+    );
+}
+
+#[test]
+fn what_was_not_understood_changes_nothing() {
+    with_events(
+        "
+        republish orders 0 3                        -> VALIDATION_ERROR /from
+        republish orders 3 2                        -> VALIDATION_ERROR /to
+        republish orders 1 100001                   -> VALIDATION_ERROR /to
+        republish nowhere 1 2                       -> NOT_FOUND
+        republish orders 1 2 group=(none)           -> VALIDATION_ERROR /name
+        republish orders 1 2 group=g                -> VALIDATION_ERROR /name
+        republish orders 1 2 subscription=s         -> VALIDATION_ERROR /name
+        let-go orders                               -> VALIDATION_ERROR /through
+        let-go orders through=1 before=0            -> VALIDATION_ERROR /before
+        let-go nowhere through=1                    -> NOT_FOUND
+        read orders                                 -> 1 2 3 4 next 4 tail 4
+    ",
+    );
+}
+
+#[test]
+fn only_what_is_there_is_published_again() {
+    with_events(
+        "
+        trim orders 2                               -> removed 2
+        republish orders 1 99                       -> 2
+        read orders after=2                         -> 3 4 5 6 next 6 tail 6
+        republish orders 7 9                        -> 0
+    ",
+    );
+}
+
+#[test]
+fn a_handler_that_has_done_an_event_is_told_so_when_it_comes_again() {
+    with_events(
+        "
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        claim billing orders/4 as=d                 -> claimed attempt 1 until 900000
+        republish orders 1 4                        -> 4
+        claim billing orders/5                      -> done
+        claim billing #11                           -> done
+        claim billing orders/8                      -> held until 900000
+        claim mailing orders/5 as=m                 -> claimed attempt 1 until 900000
+        claim mailing orders/1                      -> held until 900000
+        done m                                      -> done attempt 1
+        claim mailing orders/1                      -> done
+        done d                                      -> done attempt 1
+        republish orders 5 5                        -> 1
+        claim billing orders/9                      -> done
+        rebuild
+        claim billing orders/9                      -> done
+        claim mailing #11                           -> done
+    ",
+    );
+}
+
+#[test]
+fn it_is_known_again_also_when_the_first_one_is_gone() {
+    with_events(
+        "
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        republish orders 1 1                        -> 1
+        trim orders 4                               -> removed 4
+        claim billing orders/5                      -> done
+        claim billing #11                           -> done
+        claim mailing orders/5                      -> claimed attempt 1 until 900000
+    ",
+    );
+}
+
+#[test]
+fn a_shared_group_is_not_handed_a_second_time_what_comes_again() {
+    with_events(
+        "
+        consumer m group=g topic=orders shared      -> created
+        poll m                                      -> 1 2 4 next 0 tail 4
+        dones m.1 m.2                               -> done attempt 1 | done attempt 1
+        republish orders 1 4                        -> 4
+        poll m                                      -> 3 next 2 tail 8
+        dones m.3 m.4                               -> done attempt 1 | done attempt 1
+        poll m                                      -> next 8 tail 8
+        group g                                     -> orders 8 of 8 lag 0 by m
+        consumer n group=late topic=orders shared   -> created
+        poll n after=4                              -> 5 6 8 next 4 tail 8
+        done n.5                                    -> done attempt 1
+        poll n                                      -> 7 next 5 tail 8
+    ",
+    );
+}
+
+#[test]
+fn a_group_is_handed_again_what_it_has_finished_and_nobody_else_notices() {
+    with_events(
+        "
+        consumer m group=g topic=orders shared      -> created
+        poll m                                      -> 1 2 4 next 0 tail 4
+        dones m.1 m.2                               -> done attempt 1 | done attempt 1
+        poll m                                      -> 3 next 2 tail 4
+        republish orders 1 4 group=g dry            -> 2
+        group g                                     -> orders 2 of 4 lag 2 by m(2)
+        republish orders 1 4 group=g                -> 2
+        group g                                     -> orders 0 of 4 lag 4 by m(2)
+        poll m                                      -> 1 2 next 0 tail 4
+        dones m.1 m.2                               -> done attempt 1 | done attempt 1
+        group g                                     -> orders 2 of 4 lag 2 by m(2)
+        dones m.3 m.4                               -> done attempt 1 | done attempt 1
+        group g                                     -> orders 4 of 4 lag 0 by m
+        republish orders 2 2 group=g                -> 1
+        rebuild
+        group g                                     -> orders 1 of 4 lag 3 by m
+        poll m                                      -> 2 next 1 tail 4
+        republish orders 2 2 group=g                -> 0
+        done m.2                                    -> done attempt 1
+        group g                                     -> orders 4 of 4 lag 0 by m
+        poll m                                      -> next 4 tail 4
+        read orders                                 -> 1 2 3 4 next 4 tail 4
+    ",
+    );
+}
+
+#[test]
+fn what_a_group_began_behind_is_not_handed_out_by_publishing_for_it_again() {
+    with_events(
+        "
+        consumer m group=g topic=orders shared      -> created
+        poll m after=3                              -> 4 next 3 tail 4
+        done m.4                                    -> done attempt 1
+        republish orders 1 4 group=g                -> 1
+        poll m                                      -> 4 next 3 tail 4
+        done m.4                                    -> done attempt 1
+        group g                                     -> orders 4 of 4 lag 0 by m
+    ",
+    );
+}
+
+#[test]
+fn a_topic_in_a_log_of_its_own_publishes_again_there() {
+    check_alone(
+        "
+        topic aside streaming={\"type\":\"file\",\"location\":\"aside\"}     -> created
+        type made topic=aside                       -> created
+        publish made a id=1                         -> created 1 aggregate 1
+        republish aside 1 1                         -> 1
+        read aside                                  -> 1 2 next 2 tail 2
+        let-go aside through=1                      -> 1
+        read aside after=1                          -> 2 next 2 tail 2
+    ",
+    );
+}
+
+#[test]
+fn a_topic_is_trimmed_through_a_sequence_or_before_a_time() {
+    with_events(
+        "
+        let-go orders through=1                     -> 1
+        let-go orders through=1                     -> 0
+        advance 1000
+        publish placed a                            -> created 5 aggregate 3
+        let-go orders before=0                      -> 3
+        read orders after=4                         -> 5 next 5 tail 5
+        let-go orders before=-1000                  -> 0
+        let-go orders through=99                    -> 1
+        read orders after=5                         -> next 5 tail 5
+    ",
+    );
+}
