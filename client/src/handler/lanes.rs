@@ -5,7 +5,7 @@
 //! - In a lane that sleeps, events are known by their numbers only, so that one that is blocked for long costs little.
 
 use super::work::Taken;
-use contract::{Sequence, StoredEvent};
+use contract::{Normalisation, Sequence, StoredEvent};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,9 +17,39 @@ pub(super) enum Key {
     Alone(Sequence),
 }
 
+/// Which subjects share a lane. Those that are one aggregate must; more may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Likeness {
+    /// Those of the same bytes.
+    Exact,
+    /// Those that differ in white space at their ends, too.
+    Trimmed,
+    /// Those with the same digits: neither case nor composition changes one.
+    Digits,
+}
+
+impl Likeness {
+    /// For a topic that takes these differences for none.
+    pub(super) fn of(normalisations: &[Normalisation]) -> Self {
+        match normalisations {
+            [] => Self::Exact,
+            all if all.iter().all(|it| *it == Normalisation::Trim) => Self::Trimmed,
+            _ => Self::Digits,
+        }
+    }
+
+    fn lane(self, subject: &str) -> String {
+        match self {
+            Self::Exact => subject.to_owned(),
+            Self::Trimmed => subject.trim().to_owned(),
+            Self::Digits => subject.chars().filter(char::is_ascii_digit).collect(),
+        }
+    }
+}
+
 impl Key {
     /// The lane of an event.
-    pub(super) fn of(event: &StoredEvent) -> Self {
+    pub(super) fn of(event: &StoredEvent, likeness: Likeness) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct About<'a> {
@@ -34,7 +64,7 @@ impl Key {
                 let subject_type = about.subject_type.unwrap_or_default();
                 // Types compare without one trailing `~`.
                 let subject_type = subject_type.strip_suffix('~').unwrap_or(&subject_type).to_owned();
-                Self::Aggregate { subject_type, subject: subject.into_owned() }
+                Self::Aggregate { subject_type, subject: likeness.lane(&subject) }
             }
             _ => Self::Alone(event.sequence),
         }
@@ -185,11 +215,15 @@ mod tests {
         }
     }
 
+    fn key(sequence: u64, subject: &str) -> Key {
+        Key::of(&event(sequence, subject), Likeness::Exact)
+    }
+
     fn lanes(events: &[(u64, &str)]) -> Lanes {
         let mut lanes = Lanes::default();
         for (sequence, subject) in events {
             let event = event(*sequence, subject);
-            lanes.push(Key::of(&event), Waiting::new(event, None));
+            lanes.push(Key::of(&event, Likeness::Exact), Waiting::new(event, None));
         }
         lanes
     }
@@ -202,12 +236,12 @@ mod tests {
     fn of_each_aggregate_one_is_given_out_at_a_time() {
         let mut lanes = lanes(&[(1, "a"), (2, "a"), (3, "b"), (4, ""), (5, ""), (6, "b")]);
         assert_eq!(given(&mut lanes), [1, 3, 4, 5]);
-        lanes.settle(&Key::of(&event(3, "b")), Sequence(3));
+        lanes.settle(&key(3, "b"), Sequence(3));
         assert_eq!(given(&mut lanes), [6]);
-        lanes.settle(&Key::of(&event(1, "a")), Sequence(1));
+        lanes.settle(&key(1, "a"), Sequence(1));
         assert_eq!(given(&mut lanes), [2]);
         for (sequence, subject) in [(2, "a"), (6, "b"), (4, ""), (5, "")] {
-            lanes.settle(&Key::of(&event(sequence, subject)), Sequence(sequence));
+            lanes.settle(&key(sequence, subject), Sequence(sequence));
         }
         assert_eq!((lanes.sizes(), lanes.lanes.len()), ((0, 0), 0));
     }
@@ -219,10 +253,10 @@ mod tests {
         lanes.put_back(&key, first, true);
         assert_eq!((given(&mut lanes), lanes.sizes()), (vec![], (0, 3)));
         let late = event(4, "a");
-        lanes.push(Key::of(&late), Waiting::new(late, None));
+        lanes.push(Key::of(&late, Likeness::Exact), Waiting::new(late, None));
         // Work that was redriven takes its place in front.
         let redriven = event(0, "a");
-        lanes.push(Key::of(&redriven), Waiting::new(redriven, None));
+        lanes.push(Key::of(&redriven, Likeness::Exact), Waiting::new(redriven, None));
         assert_eq!(lanes.sizes(), (0, 5));
         lanes.wake(&key);
         lanes.wake(&key);
@@ -233,11 +267,30 @@ mod tests {
     }
 
     #[test]
+    fn subjects_that_a_topic_takes_for_one_share_a_lane() {
+        use Normalisation::{CaseFold, Nfc, Trim};
+        for (normalisations, one, other, is_one) in [
+            (&[][..], "a1", "A1", false),
+            (&[], "a", " a", false),
+            (&[Trim], " a", "a ", true),
+            (&[Trim], "a", "A", false),
+            (&[CaseFold], "straße 1", "STRASSE 1", true),
+            (&[Nfc], "\u{e9} 1", "e\u{301} 1", true),
+            (&[Trim, CaseFold, Nfc], " \u{c9}1", "e\u{301}1", true),
+            (&[CaseFold], "order-1", "order-2", false),
+        ] {
+            let likeness = Likeness::of(normalisations);
+            let keys = [one, other].map(|subject| Key::of(&event(1, subject), likeness));
+            assert_eq!(keys[0] == keys[1], is_one, "{normalisations:?} {one} {other}");
+        }
+    }
+
+    #[test]
     fn an_event_is_taken_in_once() {
         let mut lanes = lanes(&[(1, "a"), (1, "a")]);
         assert!(lanes.knows(Sequence(1)));
         assert_eq!(given(&mut lanes), [1]);
-        lanes.push(Key::of(&event(1, "a")), Waiting::new(event(1, "a"), None));
+        lanes.push(key(1, "a"), Waiting::new(event(1, "a"), None));
         assert_eq!(given(&mut lanes), [] as [u64; 0]);
     }
 }

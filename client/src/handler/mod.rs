@@ -19,6 +19,7 @@ mod once;
 mod options;
 mod progress;
 mod runner;
+mod shared;
 mod source;
 mod stopped;
 mod sweep;
@@ -27,6 +28,6 @@ mod work;
 
 pub use effect::{Done, Failed, Handle};
 pub use once::{Worked, once};
-pub use options::{Options, Start, State};
+pub use options::{Division, Options, Start, State};
 pub use runner::{Runner, run};
 pub use stopped::RunnerError;

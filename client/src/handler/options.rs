@@ -23,6 +23,8 @@ pub struct Options {
     pub filter: Option<String>,
     /// Where a handler begins that has committed nothing yet.
     pub start: Start,
+    /// How several runners of the handler divide the work.
+    pub division: Division,
     /// Where more events than this wait for their turn in memory, no more are read; a page of them may come on top.
     pub window_events: usize,
     /// Most events that wait for their turn; those beyond the window are known by their numbers only.
@@ -48,6 +50,7 @@ impl Default for Options {
             subject_types: Vec::new(),
             filter: None,
             start: Start::Earliest,
+            division: Division::ByClaim,
             window_events: 10 * limits::READ_EVENTS_MAX,
             waiting_max: 100_000,
             recheck: Duration::from_secs(5),
@@ -69,6 +72,16 @@ pub enum Start {
     Earliest,
     /// Behind the topic's last event.
     Latest,
+}
+
+/// How several runners of one handler divide the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// Each reads the topic, and claims decide who works on which event. `lease` and `order` may be said here.
+    ByClaim,
+    /// They are members of a shared group, named like the handler: the broker hands each event to one of them, already
+    /// claimed. Lease and attempts are those the broker holds for the handler.
+    ByGroup,
 }
 
 /// How a runner stands.

@@ -3,23 +3,28 @@
 use contract::{Offset, Sequence};
 use std::collections::BTreeSet;
 
-/// What was read, and what of it is not settled.
+/// What was read, and what of it is not settled. The default tells the broker nothing.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     read: Offset,
     open: BTreeSet<Sequence>,
     /// What the broker knows.
     committed: Offset,
+    /// Whether it is for us to tell it.
+    is_ours: bool,
 }
 
 impl Progress {
     /// Begins behind this offset.
     pub(super) const fn at(offset: Offset) -> Self {
-        Self { read: offset, open: BTreeSet::new(), committed: offset }
+        Self { read: offset, open: BTreeSet::new(), committed: offset, is_ours: true }
     }
 
     /// These were read, and everything up to `next`.
     pub(super) fn read(&mut self, events: impl Iterator<Item = Sequence>, next: Offset) {
+        if !self.is_ours {
+            return;
+        }
         self.open.extend(events);
         self.read = self.read.max(next);
     }
@@ -45,7 +50,7 @@ impl Progress {
 
     fn news(&self, first_open: Option<&Sequence>) -> Option<Offset> {
         let offset = first_open.map_or(self.read, |first| Offset(first.get().saturating_sub(1)));
-        (offset > self.committed).then_some(offset)
+        (self.is_ours && offset > self.committed).then_some(offset)
     }
 
     /// The broker knows this much.

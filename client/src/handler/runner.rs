@@ -3,8 +3,10 @@
 //! - The loop only routes; what happens to one event is `work`'s business, whose turn it is is `lanes`'.
 
 use super::effect::Handle;
-use super::lanes::{Key, Lanes, Waiting};
-use super::options::{Options, State};
+use super::lanes::{Key, Lanes, Likeness, Waiting};
+use super::options::{Division, Options, State};
+use super::progress::Progress;
+use super::shared::Shared;
 use super::source::{Batch, Polling, Source};
 use super::stopped::RunnerError;
 use super::sweep::Swept;
@@ -12,7 +14,7 @@ use super::weather::{Asked, is_passing};
 use super::work::{Desk, Ended};
 use crate::client::Client;
 use crate::stop::{First, Stop};
-use contract::{Cursor, Error, Kind, Offset, Result as Answered, StoredEvent, TopicId, limits};
+use contract::{Cursor, Error, EventBroker, Kind, Offset, Result as Answered, StoredEvent, TopicId, limits};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -75,8 +77,12 @@ impl Runner {
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), RunnerError> {
         let Self { desk } = self;
         let handler = desk.name.clone();
-        let source = Polling::new(desk.client.clone(), &desk.name, desk.topic.clone(), &desk.options);
-        let mut floor = Floor::new(Arc::new(desk), Arc::new(source));
+        let (client, topic) = (desk.client.clone(), desk.topic.clone());
+        let source: Arc<dyn Source> = match desk.options.division {
+            Division::ByClaim => Arc::new(Polling::new(client, &handler, topic, &desk.options)),
+            Division::ByGroup => Arc::new(Shared::new(client, &handler, topic, &desk.options)),
+        };
+        let mut floor = Floor::new(Arc::new(desk), source);
         let mut stop = Stop::new(stop);
         let ended = floor.work(&mut stop).await;
         floor.drain().await;
@@ -112,6 +118,7 @@ struct Floor {
     desk: Arc<Desk>,
     source: Arc<dyn Source>,
     lanes: Lanes,
+    likeness: Likeness,
     at_work: JoinSet<Box<Finished>>,
     asleep: JoinSet<Key>,
     reader: JoinSet<Error>,
@@ -126,6 +133,7 @@ impl Floor {
             desk,
             source,
             lanes: Lanes::default(),
+            likeness: Likeness::Exact,
             at_work: JoinSet::new(),
             asleep: JoinSet::new(),
             reader: JoinSet::new(),
@@ -138,7 +146,9 @@ impl Floor {
     /// Works until the order to stop comes.
     async fn work(&mut self, stop: &mut Stop<'_>) -> Answered<()> {
         let Some(begin) = self.begin(stop).await? else { return Ok(()) };
-        *self.desk.progress() = super::progress::Progress::at(begin);
+        if !self.source.is_divided() {
+            *self.desk.progress() = Progress::at(begin);
+        }
         let (read, mut pages) = mpsc::channel(1);
         self.reader.spawn(read_on(Arc::clone(&self.desk), Arc::clone(&self.source), begin, read));
         let mut tick = interval(COMMIT_EVERY);
@@ -159,11 +169,19 @@ impl Floor {
     }
 
     /// Where to begin; `None` where the order to stop comes first.
-    async fn begin(&self, stop: &mut Stop<'_>) -> Answered<Option<Offset>> {
+    async fn begin(&mut self, stop: &mut Stop<'_>) -> Answered<Option<Offset>> {
         loop {
-            let error = match stop.or(self.source.begin()).await {
+            let asking = async {
+                let topic = self.desk.client.topic(&self.desk.topic).await?;
+                Ok((Likeness::of(&topic.definition.aggregate_normalisation), self.source.begin().await?))
+            };
+            let error = match stop.or(asking).await {
                 First::Stopped => return Ok(None),
-                First::Done(Ok(begin)) => return Ok(Some(begin)),
+                First::Done(Ok((likeness, begin))) => {
+                    self.likeness = likeness;
+                    self.desk.weather.fair(Asked::Reading);
+                    return Ok(Some(begin));
+                }
                 First::Done(Err(error)) if is_passing(&error) => error,
                 First::Done(Err(error)) => return Err(error),
             };
@@ -202,7 +220,7 @@ impl Floor {
         let sequences = batch.arrivals.iter().map(|arrival| arrival.event.sequence);
         self.desk.progress().read(sequences, batch.next);
         for arrival in batch.arrivals {
-            self.lanes.push(Key::of(&arrival.event), Waiting::new(arrival.event, arrival.taken));
+            self.lanes.push(Key::of(&arrival.event, self.likeness), Waiting::new(arrival.event, arrival.taken));
         }
     }
 
@@ -234,6 +252,11 @@ impl Floor {
             }
             Ended::Refused(error) => return Err(error),
         };
+        if self.source.is_divided() {
+            // It is handed out again in time, perhaps to somebody else.
+            self.lanes.settle(&key, waiting.sequence);
+            return Ok(());
+        }
         self.lanes.put_back(&key, waiting, is_long);
         self.asleep.spawn(async move {
             tokio::time::sleep(wait).await;
@@ -254,7 +277,7 @@ impl Floor {
                 Chore::Committed
             });
         }
-        if Instant::now() >= self.sweep_at {
+        if Instant::now() >= self.sweep_at && !self.source.is_divided() {
             self.sweep_at = Instant::now() + self.desk.options.sweep;
             let (desk, from) = (Arc::clone(&self.desk), self.sweep_from.take());
             self.chores.spawn(async move { Chore::Swept(desk.sweep(from).await) });
@@ -272,7 +295,7 @@ impl Floor {
                     self.chores.spawn(async move { Chore::Fetched(desk.fetch(sequence.get()).await.ok()) });
                 }
             }
-            Chore::Fetched(Some(event)) => self.lanes.push(Key::of(&event), Waiting::new(event, None)),
+            Chore::Fetched(Some(event)) => self.lanes.push(Key::of(&event, self.likeness), Waiting::new(event, None)),
         }
     }
 

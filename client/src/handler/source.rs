@@ -2,13 +2,14 @@
 //!
 //! - [`Polling`] reads the topic as a member of the group named like the handler, and commits the group's offset. Several
 //!   such runners read the same events; claims decide who works on which.
-//! - A source whose events come claimed, as a shared group hands them out, gives the claim with the event.
+//! - [`Shared`](super::shared::Shared) is handed events by the group, each with its claim.
 
 use super::options::{Options, Start};
 use super::work::Taken;
 use crate::client::Client;
 use contract::{
-    BoxFuture, Error, EventBroker, GroupTopic, Kind, NewConsumer, Offset, Result, Sequence, Span, StoredEvent, TopicId,
+    BoxFuture, Error, EventBroker, EventPage, GroupTopic, Kind, NewConsumer, Offset, Result, Sequence, Span,
+    StoredEvent, TopicId,
 };
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -21,6 +22,9 @@ const SESSION_SECONDS: i64 = 90;
 
 /// Where events come from.
 pub(super) trait Source: Send + Sync {
+    /// Whether the broker divides the work: events come claimed, what is not finished comes again, and how far the handler
+    /// has come is the broker's business.
+    fn is_divided(&self) -> bool;
     /// Behind which offset to begin.
     fn begin(&self) -> BoxFuture<'_, Result<Offset>>;
     /// What comes behind an offset, waited for where there is nothing yet.
@@ -45,8 +49,8 @@ pub(super) struct Arrival {
 
 /// Polls a topic as a member of the handler's group.
 pub(super) struct Polling {
-    client: Client,
-    wanted: NewConsumer,
+    pub(super) client: Client,
+    pub(super) wanted: NewConsumer,
     start: Start,
     /// Which member it is; made when needed, and made again when it has expired.
     member: Mutex<Option<Uuid>>,
@@ -64,7 +68,7 @@ impl Polling {
         Self { client, wanted, start: options.start, member: Mutex::new(None) }
     }
 
-    async fn member(&self) -> Result<Uuid> {
+    pub(super) async fn member(&self) -> Result<Uuid> {
         let mut member = self.member.lock().await;
         if let Some(id) = *member {
             return Ok(id);
@@ -102,22 +106,31 @@ impl Polling {
         })
     }
 
-    async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {
+    /// A page of events, as a member.
+    pub(super) async fn page(&self, after: Offset, limit: usize) -> Result<EventPage> {
         let page = self.as_member(|id| self.client.wait_as(id, after, limit, POLL)).await;
-        let page = match page {
+        match page {
             // From the beginning means from the first event there is.
             Err(error) if error.kind() == Kind::Trimmed && after == Offset::ZERO => {
                 let first = error.earliest().map_or(0, Sequence::get);
-                self.as_member(|id| self.client.wait_as(id, Offset(first.saturating_sub(1)), limit, POLL)).await?
+                self.as_member(|id| self.client.wait_as(id, Offset(first.saturating_sub(1)), limit, POLL)).await
             }
-            page => page?,
-        };
+            page => page,
+        }
+    }
+
+    async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {
+        let page = self.page(after, limit).await?;
         let arrivals = page.items.into_iter().map(|event| Arrival { event, taken: None });
         Ok(Batch { arrivals: arrivals.collect(), next: page.next_offset })
     }
 }
 
 impl Source for Polling {
+    fn is_divided(&self) -> bool {
+        false
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Offset>> {
         Box::pin(self.committed())
     }

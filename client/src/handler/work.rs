@@ -117,7 +117,7 @@ impl Desk {
         };
         waiting.event = Some(event.clone());
         let taken = match waiting.taken.take() {
-            Some(taken) => taken,
+            Some(taken) => self.surely_live(taken).await?,
             None => self.take(waiting).await?,
         };
         (waiting.in_doubt, waiting.held) = (false, 0);
@@ -189,6 +189,14 @@ impl Desk {
             }
         }
         Ok(None)
+    }
+
+    /// A claim that came with its event, begun anew where it may not last for long.
+    async fn surely_live(&self, taken: Taken) -> Result<Taken, Ended> {
+        if Instant::now() + taken.claim.lease.std_duration() / 2 < taken.until {
+            return Ok(taken);
+        }
+        self.begin_anew(taken.claim).await?.ok_or(Ended::Again(Duration::ZERO))
     }
 
     async fn begin_anew(&self, claim: Claim) -> Result<Option<Taken>, Ended> {

@@ -6,7 +6,7 @@ use contract::{
     Claim, ClaimError, ClaimOrder, ClaimStatus, Completion, EventBroker, Failure, LetterFilter, NewHandler, Read,
     Redrive, StoredEvent,
 };
-use event_broker_client::handler::{Done, Failed, Options, Runner, RunnerError, Start, State, Worked, once};
+use event_broker_client::handler::{Division, Done, Failed, Options, Runner, RunnerError, Start, State, Worked, once};
 use event_broker_client::{Client, Retry};
 use serde_json::json;
 use std::collections::HashMap;
@@ -312,7 +312,17 @@ async fn asked_to_stop_it_finishes_its_work_or_hands_it_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
-    for wanted in ["POST /v1/claims HTTP", ":done HTTP", ":fail HTTP", "GET /v1/events:poll", "POST /v1/consumers"] {
+    use Division::{ByClaim, ByGroup};
+    for (division, wanted) in [
+        (ByClaim, "POST /v1/claims HTTP"),
+        (ByClaim, ":done HTTP"),
+        (ByClaim, ":fail HTTP"),
+        (ByClaim, "GET /v1/events:poll"),
+        (ByClaim, "POST /v1/consumers"),
+        (ByGroup, ":done HTTP"),
+        (ByGroup, ":fail HTTP"),
+        (ByGroup, "GET /v1/events:poll"),
+    ] {
         let stage = Stage::set(Vec::new()).await;
         // Whoever had to wait for a lease to end would wait in vain.
         let (lease, backoff) = (Some("PT1H".parse().unwrap()), Some("PT0S".parse().unwrap()));
@@ -328,7 +338,7 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
             async move { if fails { Err("not yet") } else { Ok(()) } }
         };
         let pause = Retry { tries_max: 1, first_wait: Duration::from_millis(5), wait_max: Duration::from_millis(20) };
-        let options = Options { pause, ..options() };
+        let options = Options { pause, division, ..options() };
         let client = Client::new(&meddler.url).unwrap();
         let running = Running::start(Runner::new(client, "h", bank(), options, effect));
         committed(&stage, "h", 3).await;
@@ -343,33 +353,35 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_runners_share_the_work_and_none_is_done_twice() {
-    let stage = Stage::set(Vec::new()).await;
-    let (noted, mut notes) = Noted::new();
-    let start = |owner: &str| {
-        let noted = noted.clone();
-        let effect = move |event: StoredEvent, claim| {
-            noted.note(&event, claim);
-            async { Ok::<_, String>(()) }
+    for division in [Division::ByClaim, Division::ByGroup] {
+        let stage = Stage::set(Vec::new()).await;
+        let (noted, mut notes) = Noted::new();
+        let start = |owner: &str| {
+            let noted = noted.clone();
+            let effect = move |event: StoredEvent, claim| {
+                noted.note(&event, claim);
+                async { Ok::<_, String>(()) }
+            };
+            let options = Options { owner: owner.to_owned(), division, parallel: 3, ..options() };
+            Running::start(Runner::new(stage.client(), "h", bank(), options, effect))
         };
-        let options = Options { owner: owner.to_owned(), ..options() };
-        Running::start(Runner::new(stage.client(), "h", bank(), options, effect))
-    };
-    let running = [start("one"), start("two")];
-    for _ in 0..25 {
-        publish(&stage, &["a", "b", "c", "d"]).await;
+        let running = [start("one"), start("two")];
+        for _ in 0..25 {
+            publish(&stage, &["a", "b", "c", "d"]).await;
+        }
+        committed(&stage, "h", 100).await;
+        for one in running {
+            one.stop().await;
+        }
+        let mut by_subject = HashMap::<_, Vec<u64>>::new();
+        while let Ok((subject, sequence, _)) = notes.try_recv() {
+            by_subject.entry(subject).or_default().push(sequence);
+        }
+        // Neither goes on in an aggregate before the one before is settled, by whomever.
+        assert!(by_subject.values().all(|it| it.is_sorted_by(|one, other| one < other)), "{by_subject:?}");
+        assert_eq!(by_subject.values().map(Vec::len).sum::<usize>(), 100, "{division:?}: {by_subject:?}");
+        stage.close().await;
     }
-    committed(&stage, "h", 100).await;
-    for one in running {
-        one.stop().await;
-    }
-    let mut by_subject = HashMap::<_, Vec<u64>>::new();
-    while let Ok((subject, sequence, _)) = notes.try_recv() {
-        by_subject.entry(subject).or_default().push(sequence);
-    }
-    // Neither goes on in an aggregate before the one before is settled, by whomever.
-    assert!(by_subject.values().all(|it| it.is_sorted_by(|one, other| one < other)), "{by_subject:?}");
-    assert_eq!(by_subject.values().map(Vec::len).sum::<usize>(), 100, "{by_subject:?}");
-    stage.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
