@@ -9,11 +9,11 @@ use crate::client::Client;
 use crate::query;
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
-    ClaimOutcome, Completion, Consumer, ConsumerGroup, Cursor, DeadLetter, EventBroker, EventPage, EventType,
+    ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
     EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary,
     LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Result,
-    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Version,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish,
+    Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use reqwest::Method;
 use serde_json::json;
@@ -205,6 +205,14 @@ impl EventBroker for Client {
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
         Box::pin(async move { self.change(&["consumer-groups", &verb(name, "reset")], &query::reset(&reset)).await })
+    }
+
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "republish")], &order).await })
+    }
+
+    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "trim")], &trim).await })
     }
 
     fn put_projection<'a>(
