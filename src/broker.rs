@@ -147,10 +147,11 @@ impl Broker {
     /// Removes what is past its topic's retention now; answers how many sequences went.
     pub async fn expire(&self) -> Result<u64> {
         let age = self.policy.config.storage.retention_millis();
+        let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
         let mut removed = Ok(0);
         for ledger in self.logs.ledgers() {
             // One log's failure keeps no other from letting go.
-            let here = topics::expire(&ledger, self.clock.now(), age).await;
+            let here = topics::expire(&ledger, self.clock.now(), age, &tombstones).await;
             removed = removed.and_then(|before| Ok(before + here?));
         }
         removed

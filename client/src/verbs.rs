@@ -211,6 +211,12 @@ impl EventBroker for Client {
         Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "republish")], &order).await })
     }
 
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(
+            async move { self.change(&["topics", &verb(topic.as_str(), "compact")], &serde_json::json!({})).await },
+        )
+    }
+
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
         Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "trim")], &trim).await })
     }

@@ -38,6 +38,8 @@ pub trait EventBroker: Send + Sync {
     fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>>;
     /// Lets go of a topic's beginning now; answers how many sequences went.
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>>;
+    /// Compacts a topic now that keeps the latest event per aggregate; answers how many sequences went.
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>>;
     /// The segments that hold a topic's events, oldest first.
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>>;
 

@@ -34,6 +34,10 @@ pub struct NewEventType {
     /// Whether its events may have no subject.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub subject_optional: bool,
+    /// Whether its events end what they speak of: in a topic that keeps the latest event per aggregate, the aggregate goes
+    /// with it once the topic's retention is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tombstone: bool,
 }
 
 impl NewEventType {
@@ -50,6 +54,7 @@ impl NewEventType {
             versions: Vec::new(),
             schema_target: None,
             subject_optional: false,
+            tombstone: false,
         }
     }
 }

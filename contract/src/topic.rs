@@ -129,7 +129,7 @@ pub enum Cleanup {
     /// Events past their age.
     #[default]
     Delete,
-    /// All but the latest event of each aggregate.
+    /// Events past their age, but never the latest of an aggregate.
     Compact,
 }
 

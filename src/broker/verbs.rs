@@ -75,6 +75,16 @@ impl EventBroker for Broker {
         })
     }
 
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>> {
+        let ask = move || async move {
+            let found = self.logs.find(topic)?;
+            let when = (self.clock.now(), self.policy.config.storage.retention_millis());
+            let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
+            topics::compact_now(self.logs.ledger(&found.place), &found.topic, when, &tombstones).await
+        };
+        Box::pin(self.afresh(ask))
+    }
+
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
         Box::pin(self.afresh(move || topics::segments(&self.logs, topic)))
     }

@@ -102,7 +102,8 @@ struct Placing {
     /// Where its own log lies.
     #[arg(long, value_name = "PLACE")]
     location: Option<String>,
-    /// What retention lets go: delete (events past their age) or compact (all but the latest of each aggregate).
+    /// What retention lets go: delete (events past their age) or compact (those that are not the
+    /// latest of their aggregates).
     #[arg(long, value_name = "WHAT")]
     cleanup: Option<String>,
     /// Differences between two subjects that do not make them two aggregates: trim, caseFold, nfc.

@@ -78,6 +78,7 @@ async fn act(mut asked: Asked) -> Answer<Told> {
             let (id, order) = (TopicId::parse(id)?, asked.json::<Republish>().await?);
             asked.app.events().republish(&id, order).await?
         }
+        Some("compact") => asked.app.events().compact_topic(&TopicId::parse(id)?).await?,
         Some("trim") => {
             let (id, trim) = (TopicId::parse(id)?, asked.json::<Trim>().await?);
             asked.app.events().trim_topic(&id, trim).await?
@@ -103,7 +104,7 @@ async fn segments(asked: Asked) -> Answer {
 /// The topic a path names. A verb of one is not read or changed, but posted.
 fn id_of(asked: &Asked) -> Answer<TopicId> {
     match verb::split(asked.piece("id")) {
-        (_, Some("republish" | "trim")) => Err(Problem::not_allowed("POST")),
+        (_, Some("republish" | "compact" | "trim")) => Err(Problem::not_allowed("POST")),
         _ => Ok(TopicId::parse(asked.piece("id"))?),
     }
 }

@@ -4,19 +4,20 @@
 //! - What may change later is what readers and numbering do not rest on.
 //! - A topic may live in a log of its own choice; see [`placing`].
 
+mod compaction;
 mod placing;
 mod republish;
 mod retention;
 
 pub(crate) use placing::find_again;
 pub(crate) use republish::republish;
-pub(crate) use retention::{expire, keep_expiring, trim, trim_as_told};
+pub(crate) use retention::{compact_now, expire, keep_expiring, tombstones, trim, trim_as_told};
 
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Placed, Registry, read_failed};
 use crate::logs::Logs;
 use contract::{
-    Cleanup, Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
-    TopicChange, TopicId, Violation, limits,
+    Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic, TopicChange,
+    TopicId, Violation, limits,
 };
 use std::sync::Arc;
 
@@ -79,9 +80,6 @@ fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
         None
     });
     check_words(topic.description.as_deref(), topic.idempotent_retention.as_ref(), &mut violations);
-    if topic.cleanup == Some(Cleanup::Compact) {
-        violations.push(Violation::new("/cleanup", "compaction is not available yet"));
-    }
     let rules = &topic.aggregate_normalisation;
     if rules.iter().enumerate().any(|(index, rule)| rules.iter().take(index).any(|earlier| earlier == rule)) {
         violations.push(Violation::new("/aggregateNormalisation", "names a rule twice"));

@@ -5,6 +5,7 @@
 //! - A group: what it has finished of them is handed out again, by one fact.
 //! - What retention has removed is not there to be published again, and does not count.
 
+use super::compaction::with_heads;
 use crate::events::{Repeat, Repeating};
 use crate::ledger::{Command, Decision, Entry, Head, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs};
@@ -84,16 +85,9 @@ async fn page_behind(ledger: &Ledger, topic: &TopicEntry, after: Sequence) -> Re
 
 /// Those that are the last of their aggregates.
 async fn last_words(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
-    let of = |record: &Record| record.header.facets.and_then(|facets| Some(facets.aggregate?.key));
-    let keys: Vec<_> = page.iter().map(of).collect();
-    let heads = ledger.ask(move |state| {
-        let head = |key: Option<u128>| key.map_or(Ok(None), |key| state.head(key));
-        keys.into_iter().map(head).collect::<Result<Vec<Option<Head>>>>()
-    });
-    let heads = heads.await??;
     let is_last =
         |(record, head): &(Record, Option<Head>)| head.is_some_and(|head| head.sequence == record.header.sequence);
-    Ok(page.into_iter().zip(heads).filter(is_last).map(|(record, _)| record).collect())
+    Ok(with_heads(ledger, page).await?.into_iter().filter(is_last).map(|(record, _)| record).collect())
 }
 
 /// Hands a group again what it has finished of a run of events.

@@ -4,10 +4,11 @@
 //!   aggregate that goes wholly, and every idempotency key that still lives.
 //! - Trimming is idempotent. Cut short anywhere, it is simply done again.
 
+use super::compaction::{Compacting, compact};
 use crate::clock::Clock;
-use crate::ledger::{Carried, Command, Decision, Entry, Ledger, TopicEntry, read_failed};
+use crate::ledger::{Carried, Command, Decision, Entry, Ledger, Registry, TopicEntry, read_failed};
 use crate::logs::{Logs, keep};
-use contract::{Counted, Error, Result, Sequence, Span, Streaming, Trim};
+use contract::{Cleanup, Counted, Error, Kind, Result, Sequence, Span, Streaming, Trim};
 use log::{Find, Limit, LogError, Range, Record};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -21,8 +22,9 @@ pub(crate) async fn keep_expiring(logs: Weak<Logs>, clock: Arc<dyn Clock>, every
     keep(logs, every, |ledgers| {
         let now = clock.now();
         async move {
+            let tombstones = ledgers.first().map(|ledger| tombstones(&ledger.registry())).unwrap_or_default();
             for ledger in ledgers {
-                let _ = expire(&ledger, now, default).await;
+                let _ = expire(&ledger, now, default, &tombstones).await;
             }
         }
     })
@@ -31,14 +33,56 @@ pub(crate) async fn keep_expiring(logs: Weak<Logs>, clock: Arc<dyn Clock>, every
 
 /// Removes what is past its age at `now` from every topic; answers how many sequences went. Topics that name no
 /// retention keep their events for `default` milliseconds, or for ever.
-pub(crate) async fn expire(ledger: &Ledger, now: i64, default: Option<i64>) -> Result<u64> {
+pub(crate) async fn expire(ledger: &Ledger, now: i64, default: Option<i64>, tombstones: &HashSet<u64>) -> Result<u64> {
     let mut removed = 0;
     for topic in ledger.registry().topics() {
         let Some(age) = age_millis(topic).or(default) else { continue };
-        let through = stored_before(ledger, topic, now.saturating_sub(age)).await?;
-        removed += trim(ledger, topic, through).await?;
+        let (before, ages) = (now.saturating_sub(age), Ages { before: Some(now.saturating_sub(age)) });
+        let through = stored_before(ledger, topic, before).await?;
+        removed += match is_compacted(topic) {
+            true => compact(ledger, topic, &Compacting { through, ages, tombstones }).await?,
+            false => trim(ledger, topic, through).await?,
+        };
     }
     Ok(removed)
+}
+
+/// Compacts a topic now, whatever the age of what goes; a tombstone still stays for the topic's retention, if it has one.
+pub(crate) async fn compact_now(
+    ledger: &Ledger,
+    topic: &Arc<TopicEntry>,
+    (now, default): (i64, Option<i64>),
+    tombstones: &HashSet<u64>,
+) -> Result<Counted> {
+    if !is_compacted(topic) {
+        return Err(Error::new(Kind::InvalidState, "The topic does not keep the latest event per aggregate; trim it."));
+    }
+    let ages = Ages { before: age_millis(topic).or(default).map(|age| now.saturating_sub(age)) };
+    let compacting = Compacting { through: topic.tail(), ages, tombstones };
+    Ok(Counted { count: compact(ledger, topic, &compacting).await? })
+}
+
+/// What is old enough.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ages {
+    /// What was stored before this, in milliseconds; anything, where nothing is said.
+    before: Option<i64>,
+}
+
+impl Ages {
+    pub(super) fn is_past(self, time: i64) -> bool {
+        self.before.is_none_or(|before| time < before)
+    }
+}
+
+/// The fingerprints of the event types that are tombstones.
+pub(crate) fn tombstones(registry: &Registry) -> HashSet<u64> {
+    let types = registry.event_types().filter(|known| known.event_type.definition.tombstone);
+    types.map(|known| known.tag).collect()
+}
+
+fn is_compacted(topic: &TopicEntry) -> bool {
+    topic.topic.definition.cleanup == Some(Cleanup::Compact)
 }
 
 /// Removes a topic's events up to and including `through`; answers how many sequences went.

@@ -14,6 +14,7 @@ mod away;
 mod batches;
 mod claims;
 mod cli;
+mod compaction;
 mod concurrency;
 mod configuration;
 mod consumers;

@@ -18,9 +18,9 @@ mod consumers;
 mod projections;
 
 use contract::{
-    AggregateRead, AggregateSequence, Atomicity, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType, NewTopic,
-    Offset, Outcome, Position, ProducerId, Published, Read, Registered, Republish, RepublishTarget, Result, Sequence,
-    SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
+    AggregateRead, AggregateSequence, Atomicity, Cleanup, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType,
+    NewTopic, Offset, Outcome, Position, ProducerId, Published, Read, Registered, Republish, RepublishTarget, Result,
+    Sequence, SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
 };
 use event_broker::{Broker, Clock, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
@@ -215,6 +215,13 @@ impl World {
             }
             "republish" => self.republish(&words).await,
             "let-go" => self.let_go(&words).await,
+            "caused" => {
+                let offset = Offset(words.plain[1].parse::<u64>().unwrap() - 1);
+                let page = self.broker().read(Read::all(topic_id(words.plain[0])).after(offset)).await?;
+                let cause = page.items[0].event()?.causation_id.unwrap_or_default();
+                Ok(cause.parse::<Uuid>().unwrap().as_u128().to_string())
+            }
+            "compact" => Ok(self.broker().compact_topic(&topic_id(words.plain[0])).await?.count.to_string()),
             _ => {
                 let mut answer = self.ask_about_consumers(verb, &words, rest).await;
                 if answer.is_none() {
@@ -280,6 +287,7 @@ impl World {
             words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
         topic.aggregate_normalisation =
             words.all("normalise").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()).collect();
+        topic.cleanup = words.plain.contains(&"compact").then_some(Cleanup::Compact);
         topic.internal = words.plain.contains(&"internal");
         if let Some(streaming) = words.get("streaming") {
             topic.streaming = serde_json::from_str(streaming).unwrap();
@@ -302,6 +310,7 @@ impl World {
         let mut event_type = NewEventType::new(type_id(words.plain[0]).parse().unwrap());
         event_type.topic = words.get("topic").map(topic_id);
         event_type.allowed_subject_types = words.all("subjects").map(subject_type_id).collect();
+        event_type.tombstone = words.plain.contains(&"tombstone");
         event_type.subject_optional = words.plain.contains(&"subject-optional");
         event_type.data_schema = json_after(rest, "schema=").map(|text| serde_json::from_str(text).unwrap());
         Ok(registered(&self.broker().register_event_type(event_type).await?))

@@ -192,6 +192,7 @@ pub(super) fn new_topic() -> Value {
         "description": "User-related events",
         "streaming": {"type": "file", "location": LOCATION, "retention": "PT30D"},
         "idempotentRetention": "PT24H",
+        "cleanup": "compact",
     })
 }
 

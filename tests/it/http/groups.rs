@@ -143,6 +143,8 @@ async fn verbs_of_a_topic_answer_and_refuse_as_the_table_says() {
         POST /v1/topics/{T}:trim {"before":"then"} -> 422 VALIDATION_ERROR /before
         POST /v1/topics/{O}:trim {"through":1} -> 404 NOT_FOUND
         POST /v1/topics/{T}:trim {"before":"2020-12-03T12:00:00Z"} -> 200
+        POST /v1/topics/{T}:compact {} -> 409 INVALID_STATE
+        POST /v1/topics/{O}:compact {} -> 404 NOT_FOUND
         POST /v1/topics/{T}:shrink {} -> 404 NOT_FOUND
         POST /v1/topics/{T} {} -> 405 METHOD_NOT_ALLOWED
         GET /v1/topics/{T}:trim -> 405 METHOD_NOT_ALLOWED

@@ -14,7 +14,7 @@ use utoipa::openapi::path::Parameter;
 pub(super) const TAG: &str = "Topics";
 
 pub(super) fn all() -> Vec<Op> {
-    vec![list(), register(), segments(), show(), change(), republish(), trim()]
+    vec![list(), register(), segments(), show(), change(), republish(), compact(), trim()]
 }
 
 fn id() -> Parameter {
@@ -80,13 +80,25 @@ fn republish() -> Op {
             "Has events of the topic once more, from one sequence to another, both included. For `topic` they are appended \
             again with the same ids and `republishOf`; deduplication does not swallow them, and a handler that has done one \
             is told `done`. For `group` the shared group called `name` is handed again what it has finished of them. What \
-            retention has removed does not count. At most {REPUBLISH_EVENTS_MAX} sequences in one request; one that is cut \
+            retention has removed does not count. A topic with `cleanup` `compact` publishes the latest event of each aggregate, under a new id \
+            and caused by the old one. At most {REPUBLISH_EVENTS_MAX} sequences in one request; one that is cut \
             short has appended the first of them."
         ))
         .takes(id())
         .body(Body::about("Which events, and for whom.").of(JSON, "Republish", example))
         .answers(200, Answer::json("How many it was, or would be.", "Counted", json!({"count": 100})))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn compact() -> Op {
+    op(Post, "/v1/topics/{id}:compact", "compactTopic", "Compact a topic")
+        .about(
+            "Removes now what retention would remove later from a topic with `cleanup` `compact`: events that are not the \
+            latest of their aggregates, up to the first one that is. Tombstones stay for the topic's retention.",
+        )
+        .takes(id())
+        .answers(200, Answer::json("How many sequences went.", "Counted", json!({"count": 0})))
+        .refuses(&[Kind::InvalidState, Kind::InvalidType, Kind::NotFound, Kind::Validation])
 }
 
 fn trim() -> Op {

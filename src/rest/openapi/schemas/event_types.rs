@@ -48,6 +48,12 @@ fn subject_optional() -> Shape {
     flag("Whether its events may have no subject.").like(false)
 }
 
+fn tombstone() -> Shape {
+    let description = "Whether its events end what they speak of: where `cleanup` is `compact` the aggregate goes with them \
+        once the topic's retention is over.";
+    flag(description).like(false)
+}
+
 fn new_event_type() -> Shape {
     let versions =
         "Instead of `dataSchema`: versions that are CURRENT at once, or DEPRECATED where there is a higher minor.";
@@ -64,6 +70,7 @@ fn new_event_type() -> Shape {
         )
         .or_null("schemaTarget", schema_target())
         .may("subjectOptional", subject_optional())
+        .may("tombstone", tombstone())
         .closed()
         .like(examples::new_event_type())
 }
@@ -80,6 +87,7 @@ fn event_type() -> Shape {
         .may("versions", versions.like(json!([examples::version()])))
         .may("schemaTarget", schema_target())
         .may("subjectOptional", subject_optional())
+        .may("tombstone", tombstone())
         .may("archived", flag("Whether it takes no more events.").like(true))
         .must("createdAt", time("When it was registered.").like(REGISTERED_AT))
         .like(examples::event_type())

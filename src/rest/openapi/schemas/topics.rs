@@ -51,7 +51,9 @@ fn normalisation() -> Shape {
 }
 
 fn cleanup() -> Shape {
-    word(&["delete", "compact"], "What retention lets go. `compact` is not available yet (422).").like("delete")
+    let description = "What retention lets go. `delete`: events past their age. `compact`: those of them that are not the \
+        latest of their aggregates.";
+    word(&["delete", "compact"], description).like("compact")
 }
 
 fn internal() -> Shape {

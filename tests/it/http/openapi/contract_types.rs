@@ -107,6 +107,7 @@ fn all_members_of_an_event_type() -> NewEventType {
         versions: vec![all_members_of_a_version()],
         schema_target: Some(SchemaTarget::Event),
         subject_optional: true,
+        tombstone: true,
         ..NewEventType::new(text("gts.a.b.v1"))
     }
 }
