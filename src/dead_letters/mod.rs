@@ -268,6 +268,7 @@ fn check_reason(reason: Option<&str>) -> Result<()> {
         Some(reason) if reason.len() > limits::REASON_BYTES_MAX => {
             Err(Error::invalid("/reason", format!("may have at most {} bytes", limits::REASON_BYTES_MAX)))
         }
+        Some(reason) if reason.contains('\0') => Err(Error::invalid("/reason", "contains a NUL character")),
         _ => Ok(()),
     }
 }
