@@ -128,9 +128,10 @@ impl Lanes {
         (self.texts, self.known.len())
     }
 
-    /// Takes an event in, at its place among those that wait.
+    /// Takes an event in, at its place among those that wait. One that is here already is not taken in again, unless it
+    /// comes with a claim: that is another attempt, handed out while the last word on the one before is not answered yet.
     pub(super) fn push(&mut self, key: Key, mut waiting: Waiting) {
-        if !self.known.insert(waiting.sequence) {
+        if !self.known.insert(waiting.sequence) && waiting.taken.is_none() {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else {
@@ -139,7 +140,7 @@ impl Lanes {
             self.lanes.insert(key, Lane { queue: VecDeque::from([waiting]), standing: Standing::Ready });
             return;
         };
-        let at = lane.queue.partition_point(|other| other.sequence < waiting.sequence);
+        let at = lane.queue.partition_point(|other| other.sequence <= waiting.sequence);
         if lane.standing == Standing::Asleep && waiting.taken.is_none() {
             waiting.event = None;
         }
@@ -219,6 +220,15 @@ mod tests {
         Key::of(&event(sequence, subject), Likeness::Exact)
     }
 
+    fn taken(sequence: u64, token: u64) -> Taken {
+        let claim = serde_json::json!({
+            "id": "c", "handler": "h", "topic": "gts.hx.core.events.topic.v1~", "sequence": sequence, "token": token,
+            "eventId": Uuid::nil(), "attempt": 1, "owner": "o", "status": "claimed", "lease": "PT1S",
+            "heartbeat": "PT1S", "claimedAt": "2025-12-03T12:05:00.000Z",
+        });
+        Taken { claim: serde_json::from_value(claim).unwrap(), until: tokio::time::Instant::now() }
+    }
+
     fn lanes(events: &[(u64, &str)]) -> Lanes {
         let mut lanes = Lanes::default();
         for (sequence, subject) in events {
@@ -283,6 +293,21 @@ mod tests {
             let keys = [one, other].map(|subject| Key::of(&event(1, subject), likeness));
             assert_eq!(keys[0] == keys[1], is_one, "{normalisations:?} {one} {other}");
         }
+    }
+
+    /// A shared group hands out the next attempt as soon as it knows that one has failed; the worker may learn later.
+    #[test]
+    fn an_attempt_that_is_handed_out_while_the_one_before_is_not_settled_waits_for_that() {
+        let mut lanes = Lanes::default();
+        for token in [5, 9] {
+            lanes.push(key(1, "a"), Waiting::new(event(1, "a"), Some(taken(1, token))));
+        }
+        let token = |lanes: &mut Lanes| lanes.next().map(|(_, waiting)| waiting.taken.unwrap().claim.token.get());
+        assert_eq!((token(&mut lanes), token(&mut lanes)), (Some(5), None));
+        lanes.settle(&key(1, "a"), Sequence(1));
+        assert_eq!(token(&mut lanes), Some(9));
+        lanes.settle(&key(1, "a"), Sequence(1));
+        assert_eq!((lanes.sizes(), lanes.lanes.len()), ((0, 0), 0));
     }
 
     #[test]

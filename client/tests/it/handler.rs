@@ -320,6 +320,7 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
         (ByClaim, "GET /v1/events:poll"),
         (ByClaim, "POST /v1/consumers"),
         (ByGroup, ":done HTTP"),
+        (ByGroup, ":fail HTTP"),
         (ByGroup, "GET /v1/events:poll"),
     ] {
         let stage = Stage::set(Vec::new()).await;
