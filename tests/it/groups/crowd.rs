@@ -144,9 +144,9 @@ async fn run(brokers: Vec<Arc<Broker>>, count: u64, aggregates: u64) {
         tokio::spawn(work(broker, Arc::clone(&world), member, count))
     });
     join_all(members).await.into_iter().for_each(|member| member.unwrap());
-    let World { effects, longest_wait, done_by, kills, .. } = &*world.lock().unwrap();
+    let World { effects, longest_wait, done_by, kills, .. } = std::mem::take(&mut *world.lock().unwrap());
     assert_eq!((effects.len() as u64, effects.values().max()), (count, Some(&1)));
-    assert!(*kills > 0 && *longest_wait <= LEASE + Duration::from_secs(1), "{kills} kills, {longest_wait:?}");
+    assert!(kills > 0 && longest_wait <= LEASE + Duration::from_secs(1), "{kills} kills, {longest_wait:?}");
     // Which of two brokers is faster is not the group's business; those who ask the same one poll alike.
     for first in 0..brokers.len() {
         let done: Vec<_> = done_by.iter().skip(first).step_by(brokers.len()).copied().collect();

@@ -73,7 +73,7 @@ impl World {
             }),
             "resolved" => self.letter(words).await.map(|letter| {
                 let it = letter.resolution.unwrap();
-                format!("by {} because {} at {}", it.by, it.reason.unwrap_or_default(), self.from_now(it.at))
+                format!("by {} because {} at {}", it.by, it.reason.unwrap_or_default(), self.until(it.at))
             }),
             "summary" => self.broker().dead_letter_summary().await.map(|summary| {
                 let rows =
@@ -132,7 +132,7 @@ impl World {
             (ClaimAnswer::Claimed, None) => panic!("claimed without a claim"),
             (answer, claim) => {
                 assert!(claim.is_none());
-                let until = outcome.retry_at.map(|at| format!("until {}", self.from_now(at))).unwrap_or_default();
+                let until = outcome.retry_at.map(|at| format!("until {}", self.until(at))).unwrap_or_default();
                 format!("{} {until}", format!("{answer:?}").to_lowercase())
             }
         }
@@ -142,13 +142,13 @@ impl World {
         self.claims.lock().unwrap().get(name).cloned().unwrap_or_else(|| panic!("no claim {name}"))
     }
 
-    fn from_now(&self, at: Timestamp) -> i64 {
+    fn until(&self, at: Timestamp) -> i64 {
         at.millis() - self.clock.now()
     }
 
     fn standing_of(&self, claim: &Claim) -> String {
-        let until = claim.lease_expires_at.map(|at| format!("until {}", self.from_now(at))).unwrap_or_default();
-        let again = claim.retry_at.map(|at| format!("again {}", self.from_now(at))).unwrap_or_default();
+        let until = claim.lease_expires_at.map(|at| format!("until {}", self.until(at))).unwrap_or_default();
+        let again = claim.retry_at.map(|at| format!("again {}", self.until(at))).unwrap_or_default();
         assert_eq!(claim.status == ClaimStatus::Dead, claim.dead_letter.is_some());
         format!("{} attempt {} {until} {again}", format!("{:?}", claim.status).to_lowercase(), claim.attempt)
     }
@@ -209,7 +209,7 @@ impl World {
 
     async fn handler_standing(&self, words: &Words<'_>) -> Result<String> {
         let handler = self.broker().handler(words.plain[0]).await?;
-        let oldest = handler.oldest_failure.map(|at| format!("since {}", self.from_now(at))).unwrap_or_default();
+        let oldest = handler.oldest_failure.map(|at| format!("since {}", self.until(at))).unwrap_or_default();
         let (flight, failed, dead, lag) = (handler.in_flight, handler.failed, handler.dead_letters, handler.lag);
         Ok(format!("in flight {flight} failed {failed} dead {dead} lag {lag} {oldest}"))
     }
