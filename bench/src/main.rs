@@ -78,6 +78,8 @@ enum Section {
     Open,
     /// Sequential reading through the broker and straight from the log.
     Read,
+    /// The broker on PostgreSQL, beside plain SQL that writes the same rows.
+    Postgres,
     /// Every section that measures over HTTP: the next six.
     Http,
     /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
@@ -145,7 +147,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 7] = [
+    let disk: [(Section, &'static str, Measure); 8] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
@@ -153,6 +155,7 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Memory, "memory", sections::memory::measure),
         (Section::Open, "open", sections::open::measure),
         (Section::Read, "read", sections::read::measure),
+        (Section::Postgres, "postgres", sections::postgres::measure),
     ];
     let http: [(Section, &'static str, Measure); 6] = [
         (Section::HttpPublish, "http-publish", sections::http::publish::measure),

@@ -14,11 +14,36 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// Processor time of another process so far, all threads together, in seconds; counted in hundredths.
 pub(crate) fn cpu_seconds_of(process: u32) -> Outcome<f64> {
+    let [user, system, ..] = cpu_ticks_of(process)?;
+    Ok((user + system) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Processor time so far of a process and all its children, each with one thread, in seconds. Those that have ended are
+/// counted in hundredths, the others exactly: hundreds that each did little add up.
+pub(crate) fn cpu_seconds_of_family(process: u32) -> Outcome<f64> {
+    let [.., ended_user, ended_system] = cpu_ticks_of(process)?;
+    let ended = (ended_user + ended_system) / rustix::param::clock_ticks_per_second() as f64;
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    // One that ends meanwhile is counted with those that have ended, the next time.
+    let running = children.chain([process]).filter_map(|process| running_seconds_of(process).ok());
+    Ok(ended + running.sum::<f64>())
+}
+
+/// `utime`, `stime`, and the same of children that have ended. The name stands in brackets and may have blanks in it;
+/// behind it these are the 12th to 15th.
+fn cpu_ticks_of(process: u32) -> Outcome<[f64; 4]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name stands in brackets and may have blanks in it; behind it `utime` and `stime` are the 12th and 13th.
     let (_, fields) = text.rsplit_once(')').ok_or("a process has no state")?;
-    let ticks: f64 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+    let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(4).filter_map(|ticks| ticks.parse().ok()).collect();
+    ticks.try_into().map_err(|_| "a process does not say what it has used".into())
+}
+
+/// What the first thread of a process has run, in seconds.
+fn running_seconds_of(process: u32) -> Outcome<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat"))?;
+    let nanos: f64 = text.split_whitespace().next().ok_or("a process does not say what it has run")?.parse()?;
+    Ok(nanos / 1e9)
 }
 
 /// How many files a process started by this one may have open.

@@ -1,10 +1,13 @@
 //! Answers, read into the contract's types. An event's text is a piece of the answer's bytes, not a copy.
 
+use crate::problem;
+use crate::transport::Answer;
 use bytes::Bytes;
 use contract::{
-    AggregateSequence, Claim, Error, EventPage, Kind, LogPage, Offset, Position, Result, Sequence, StoredEvent,
-    Timestamp,
+    Aggregate, AggregateEvents, AggregateSequence, BatchOutcome, Claim, ClaimOutcome, Error, EventPage, Kind, LogPage,
+    Offset, Outcome, Page, Position, Published, Registered, Result, Sequence, StoredEvent, Timestamp,
 };
+use reqwest::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -13,6 +16,140 @@ use uuid::Uuid;
 /// A whole answer.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(unreadable)
+}
+
+/// Consumers stand under `data`.
+#[derive(Deserialize)]
+pub(crate) struct Data<T> {
+    pub(crate) data: T,
+}
+
+/// How many.
+#[derive(Deserialize)]
+pub(crate) struct Count {
+    pub(crate) count: u64,
+}
+
+/// A page of a list; topics and segments stand under their own names.
+#[derive(Deserialize)]
+pub(crate) struct Rows<T> {
+    #[serde(alias = "topics", alias = "segments")]
+    items: Vec<T>,
+    page_info: PageInfo,
+}
+
+#[derive(Deserialize)]
+struct PageInfo {
+    next_cursor: Option<String>,
+    prev_cursor: Option<String>,
+}
+
+impl<T> Rows<T> {
+    pub(crate) fn page(self) -> Result<Page<T>> {
+        let PageInfo { next_cursor, prev_cursor } = self.page_info;
+        let cursor = |text: Option<String>| text.map(|text| text.parse()).transpose();
+        Ok(Page { items: self.items, next: cursor(next_cursor)?, prev: cursor(prev_cursor)? })
+    }
+}
+
+/// Something that was registered now, or before.
+pub(crate) fn registered<T: DeserializeOwned>(answer: &Answer) -> Result<Registered<T>> {
+    let thing = parse(&answer.body)?;
+    Ok(if answer.status == StatusCode::CREATED { Registered::Created(thing) } else { Registered::Unchanged(thing) })
+}
+
+/// One result of several.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct One<'a> {
+    status: u16,
+    #[serde(borrow, default)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(default)]
+    payload_mismatch: bool,
+    #[serde(default)]
+    deprecated: bool,
+}
+
+/// What became of the events of a batch.
+pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
+    #[derive(Deserialize)]
+    struct Results<'a> {
+        #[serde(borrow)]
+        results: Vec<One<'a>>,
+    }
+    let Data { data: Results { results } } = serde_json::from_slice(body).map_err(unreadable)?;
+    let published = |one: One<'_>| {
+        let One { status, event, error, payload_mismatch, deprecated } = one;
+        let Some(event) = event else { return Err(refused(status, error)) };
+        let outcome = if status == 201 { Outcome::Created } else { Outcome::Duplicate { payload_mismatch } };
+        Ok(Published { event: stored_event(body.slice_ref(event.get().as_bytes()))?, outcome, deprecated })
+    };
+    Ok(results.into_iter().map(published).collect())
+}
+
+/// What became of the wishes to claim.
+pub(crate) fn outcomes(body: &Bytes) -> Result<Vec<Result<ClaimOutcome>>> {
+    several(body)
+}
+
+/// What became of claims that are done.
+pub(crate) fn claims(body: &Bytes) -> Result<Vec<Result<Claim>>> {
+    #[derive(Deserialize)]
+    struct Done {
+        claim: Claim,
+    }
+    let done = several::<Done>(body)?;
+    Ok(done.into_iter().map(|done| Ok(done?.claim)).collect())
+}
+
+fn several<T: DeserializeOwned>(body: &Bytes) -> Result<Vec<Result<T>>> {
+    #[derive(Deserialize)]
+    struct Results<'a> {
+        #[serde(borrow)]
+        results: Vec<&'a RawValue>,
+    }
+    let Results { results } = serde_json::from_slice(body).map_err(unreadable)?;
+    let done = |text: &RawValue| {
+        let One { status, error, .. } = serde_json::from_str(text.get()).map_err(unreadable)?;
+        if status == 200 { parse(text.get().as_bytes()) } else { Err(refused(status, error)) }
+    };
+    Ok(results.into_iter().map(done).collect())
+}
+
+fn refused(status: u16, error: Option<&RawValue>) -> Error {
+    problem::read(status, error.map_or(b"", |error| error.get().as_bytes()), None)
+}
+
+/// Where an aggregate stands.
+pub(crate) fn aggregate(body: &Bytes) -> Result<Aggregate> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stands<'a> {
+        aggregate_sequence: AggregateSequence,
+        sequence: Sequence,
+        #[serde(borrow)]
+        last_event: Option<&'a RawValue>,
+    }
+    let Stands { aggregate_sequence, sequence, last_event } = serde_json::from_slice(body).map_err(unreadable)?;
+    let last_event = last_event.map(|event| stored_event(body.slice_ref(event.get().as_bytes()))).transpose()?;
+    Ok(Aggregate { aggregate_sequence, sequence, last_event })
+}
+
+/// A page of an aggregate.
+pub(crate) fn aggregate_events(body: &Bytes) -> Result<AggregateEvents> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Page<'a> {
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+        next_after: AggregateSequence,
+        aggregate_sequence: AggregateSequence,
+    }
+    let Page { items, next_after, aggregate_sequence } = serde_json::from_slice(body).map_err(unreadable)?;
+    Ok(AggregateEvents { items: stored_events(body, &items)?, next_after, aggregate_sequence })
 }
 
 /// A page of a topic.
@@ -26,11 +163,11 @@ pub(crate) fn event_page(body: &Bytes) -> Result<EventPage> {
         tail: Offset,
     }
     let Page { items, next_offset, tail } = serde_json::from_slice(body).map_err(unreadable)?;
-    Ok(EventPage { items: stored_events(body, &items)?, claims: claims(&items), next_offset, tail })
+    Ok(EventPage { items: stored_events(body, &items)?, claims: claims_beside(&items), next_offset, tail })
 }
 
 /// The claims to events that were handed to a member of a group.
-fn claims(items: &[&RawValue]) -> Vec<Claim> {
+fn claims_beside(items: &[&RawValue]) -> Vec<Claim> {
     #[derive(Deserialize)]
     struct Handed {
         claim: Claim,

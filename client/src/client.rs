@@ -1,35 +1,41 @@
-//! A broker to ask: typed calls, named as in [`contract::EventBroker`].
+//! A broker to ask: [`contract::EventBroker`] over HTTP.
 //!
-//! - It is asked directly: proxies named in the environment are not used, and redirects are not followed.
-//! - Reads, and writes that come to the same when they are repeated, are repeated where the broker is full (429) or away
-//!   (503, or no connection). What could have its effect twice is sent again only where it surely had none (429).
+//! - Reads, and writes that come to the same when they are repeated, are repeated while the broker is full or away.
+//!   Other writes carry an `Idempotency-Key` of their call, which stays over its tries, so that they too are repeated
+//!   and have their effect once.
 //! - An event is published under an id, so that publishing it again is no second event.
 
 use crate::answer;
-use crate::problem;
 use crate::query;
-use crate::retry::{Retry, jitter};
+use crate::retry::Retry;
+use crate::transport::{Answer, Ask, Transport};
 use bytes::Bytes;
-use contract::{
-    Error, EventPage, Kind, LogPage, LogRead, NewCheckpoint, NewEvent, NewProjection, Offset, Outcome, ProducerId,
-    Projection, Published, Read, Registered, Result,
-};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use contract::{ClaimOutcome, NewClaim, NewEvent, Outcome, ProducerId, Published, Result};
+use query::Query;
+use reqwest::{Method, StatusCode};
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A connection must come about within this time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence: polls wait half a minute, requests take a minute at most.
-const SILENCE_MAX: Duration = Duration::from_secs(75);
-
-/// A broker, asked over HTTP. Cheap to clone; clones share their connections.
+/// A broker, asked over HTTP. Cheap to clone; clones share their connections. What it can be asked is
+/// [`contract::EventBroker`].
+///
+/// ```no_run
+/// use contract::{EventBroker, Read, TopicId};
+/// use event_broker_client::Client;
+///
+/// # async fn example() -> contract::Result<()> {
+/// let client = Client::new("http://127.0.0.1:8087")?;
+/// let page = client.read(Read::all(TopicId::parse("gts.hx.core.events.topic.v1~")?)).await?;
+/// for event in page.items {
+///     println!("{} {}", event.sequence, event.event()?.data);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    base: Url,
-    retry: Retry,
+    transport: Transport,
 }
 
 /// Projections that a published event must have reached before the answer comes.
@@ -41,53 +47,29 @@ pub struct WaitFor<'a> {
     pub timeout: Duration,
 }
 
-/// Whether a request may be sent again when it is not known what became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    Freely,
-    Never,
-}
-
-/// A whole answer that is no refusal.
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
 impl Client {
     /// The broker at `url`: `http://127.0.0.1:8087`.
     pub fn new(url: &str) -> Result<Self> {
-        let base = Url::parse(url).ok().filter(|base| matches!(base.scheme(), "http" | "https"));
-        let base =
-            base.ok_or_else(|| Error::invalid("/url", "must be an address that begins with http:// or https://"))?;
-        // Who comes second finds it done.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE_MAX)
-            .user_agent(concat!("event-broker-client/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let http = http.map_err(|cause| Error::new(Kind::Unavailable, "No client can be made.").with_source(cause))?;
-        Ok(Self { http, base, retry: Retry::default() })
+        Ok(Self { transport: Transport::new(url)? })
     }
 
     /// The same, tried so often and after such waits.
     #[must_use]
     pub const fn retrying(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+        self.transport.retry = retry;
         self
     }
 
-    /// Publishes one event. Without an id it is given one, under which it can be tried again.
-    pub async fn publish(&self, event: NewEvent, producer: Option<&ProducerId>) -> Result<Published> {
-        self.publish_with(event, producer, &[]).await
+    /// The same, where one call takes this long at most, its tries and the waits between them included; beside what it
+    /// asks the broker to wait.
+    #[must_use]
+    pub const fn within(mut self, total: Duration) -> Self {
+        self.transport.total = total;
+        self
     }
 
-    /// The same, answered once these projections have applied the event. [`Kind::ProjectionTimeout`] means that it is
-    /// stored all the same.
+    /// Publishes one event, answered once these projections have applied it.
+    /// [`Kind::ProjectionTimeout`](contract::Kind) means that it is stored all the same.
     pub async fn publish_for(
         &self,
         event: NewEvent,
@@ -95,142 +77,90 @@ impl Client {
         wait_for: &WaitFor<'_>,
     ) -> Result<Published> {
         let names = ("waitFor".to_owned(), wait_for.projections.join(","));
-        self.publish_with(event, producer, &[names, query::seconds(wait_for.timeout)]).await
+        let query = vec![names, query::seconds(wait_for.timeout)];
+        self.publish_with(event, producer, &query, wait_for.timeout).await
     }
 
-    async fn publish_with(
+    pub(crate) async fn publish_with(
         &self,
         mut event: NewEvent,
         producer: Option<&ProducerId>,
-        query: &[(String, String)],
+        query: &Query,
+        waits: Duration,
     ) -> Result<Published> {
-        event.id.get_or_insert_with(Uuid::new_v4);
-        let mut request = self.request(Method::POST, &["events"], query).json(&event);
-        if let Some(ProducerId(producer)) = producer {
-            request = request.header("producer-id", producer);
-        }
-        let Answer { status, headers, body } = self.send(request, Repeat::Freely).await?;
-        let is_told = |name: &str| headers.get(name).is_some_and(|value| value == "true");
-        let outcome = match status {
+        let made = give_id(&mut event);
+        let ask = self.ask(Method::POST, &["events"], query).json(&event).by(producer).waiting(waits);
+        let answer = self.transport.send(ask).await?;
+        let (payload_mismatch, deprecated) = (answer.says("payload-mismatch"), answer.says("deprecation"));
+        let outcome = match answer.status {
             StatusCode::CREATED => Outcome::Created,
-            _ => Outcome::Duplicate { payload_mismatch: is_told("payload-mismatch") },
+            _ => Outcome::Duplicate { payload_mismatch },
         };
-        Ok(Published { event: answer::stored_event(body)?, outcome, deprecated: is_told("deprecation") })
+        let published = Published { event: answer::stored_event(answer.body)?, outcome, deprecated };
+        Ok(own_again(published, made))
     }
 
-    /// What is there now.
-    pub async fn read(&self, read: &Read) -> Result<EventPage> {
-        answer::event_page(&self.get(&["events"], &query::of_read(read, None)).await?)
+    /// Claims an event. Where the answer is lost the claim may be there: whoever asks must find out.
+    pub(crate) async fn take(&self, claim: &NewClaim) -> Result<ClaimOutcome> {
+        answer::parse(
+            &self.transport.send(self.ask(Method::POST, &["claims"], &Query::new()).json(claim).once()).await?.body,
+        )
     }
 
-    /// What is there now, or as soon as there is something, or nothing when the time (in whole seconds) is up.
-    pub async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
-        answer::event_page(&self.get(&["events:poll"], &query::of_read(read, Some(timeout))).await?)
+    pub(crate) fn ask(&self, method: Method, path: &[&str], query: &Query) -> Ask {
+        self.transport.ask(method, path, query)
     }
 
-    /// All topics of the default log, in global order.
-    pub async fn read_log(&self, read: &LogRead) -> Result<LogPage> {
-        self.wait_log(read, Duration::ZERO).await
+    pub(crate) async fn send(&self, ask: Ask) -> Result<Answer> {
+        self.transport.send(ask).await
     }
 
-    /// The same, or as soon as there is something, or nothing when the time (in whole seconds) is up.
-    pub async fn wait_log(&self, read: &LogRead, timeout: Duration) -> Result<LogPage> {
-        answer::log_page(&self.get(&["log"], &query::of_log_read(read, timeout)).await?)
+    /// What is at this path, as bytes.
+    pub(crate) async fn bytes(&self, path: &[&str], query: &Query, waits: Duration) -> Result<Bytes> {
+        Ok(self.send(self.ask(Method::GET, path, query).waiting(waits)).await?.body)
     }
 
-    /// Registers a projection, or gives it another filter.
-    pub async fn put_projection(&self, name: &str, projection: &NewProjection) -> Result<Registered<Projection>> {
-        let request = self.request(Method::PUT, &["projections", name], &[]).json(projection);
-        let Answer { status, body, .. } = self.send(request, Repeat::Freely).await?;
-        let projection = answer::parse(&body)?;
-        Ok(if status == StatusCode::CREATED {
-            Registered::Created(projection)
-        } else {
-            Registered::Unchanged(projection)
-        })
+    /// What is at this path.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &Query) -> Result<T> {
+        answer::parse(&self.bytes(path, query, Duration::ZERO).await?)
     }
 
-    /// One projection.
-    pub async fn projection(&self, name: &str) -> Result<Projection> {
-        answer::parse(&self.get(&["projections", name], &[]).await?)
-    }
-
-    /// Records how far a projection's view has come.
-    pub async fn move_checkpoint(&self, name: &str, to: NewCheckpoint) -> Result<Projection> {
-        let path = ["projections", &format!("{name}:checkpoint")];
-        let request = self.request(Method::POST, &path, &[]).json(&to);
-        answer::parse(&self.send(request, Repeat::Freely).await?.body)
-    }
-
-    /// Begins a projection's next generation behind `offset`.
-    pub async fn reset_projection(&self, name: &str, offset: Offset) -> Result<Projection> {
-        let path = ["projections", &format!("{name}:reset")];
-        let request = self.request(Method::POST, &path, &[]).json(&serde_json::json!({"offset": offset}));
-        // A second one would begin yet another generation.
-        answer::parse(&self.send(request, Repeat::Never).await?.body)
-    }
-
-    /// The projection once its checkpoint has reached `offset`.
-    pub async fn wait_for_projection(&self, name: &str, offset: Offset, timeout: Duration) -> Result<Projection> {
-        let query = [("offset".to_owned(), offset.to_string()), query::seconds(timeout)];
-        answer::parse(&self.get(&["projections", &format!("{name}:wait")], &query).await?)
-    }
-
-    async fn get(&self, path: &[&str], query: &[(String, String)]) -> Result<Bytes> {
-        Ok(self.send(self.request(Method::GET, path, query), Repeat::Freely).await?.body)
-    }
-
-    fn request(&self, method: Method, path: &[&str], query: &[(String, String)]) -> RequestBuilder {
-        let mut url = self.base.clone();
-        if let Ok(mut pieces) = url.path_segments_mut() {
-            // `pop_if_empty` for addresses that end in a slash.
-            pieces.pop_if_empty().extend(["v1"]).extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.http.request(method, url)
-    }
-
-    /// Sends a request until it is answered, refused for good, or tried often enough.
-    async fn send(&self, request: RequestBuilder, repeat: Repeat) -> Result<Answer> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let Some(again) = request.try_clone() else { return self.send_once(request).await };
-            let error = match self.send_once(again).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            let is_passing = match error.kind() {
-                Kind::Overloaded => true,
-                Kind::Unavailable => repeat == Repeat::Freely,
-                _ => false,
-            };
-            let asked = error.retry_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
-            let wait = self.retry.wait_after(tries, asked, jitter()).filter(|_| is_passing);
-            let Some(wait) = wait else { return Err(error) };
-            tracing::debug!(%error, tries, ?wait, "asking the broker again");
-            tokio::time::sleep(wait).await;
-        }
-    }
-
-    async fn send_once(&self, request: RequestBuilder) -> Result<Answer> {
-        let response = request.send().await.map_err(unanswered)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.bytes().await.map_err(unanswered)?;
-        if status.is_success() {
-            return Ok(Answer { status, headers, body });
-        }
-        let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        Err(problem::read(status.as_u16(), &body, retry_after))
+    /// What came of it.
+    pub(crate) async fn told<T: DeserializeOwned>(&self, ask: Ask) -> Result<T> {
+        answer::parse(&self.send(ask).await?.body)
     }
 }
 
-fn unanswered(cause: reqwest::Error) -> Error {
-    let detail = match cause.is_connect() {
-        true => "No broker answers at this address.",
-        false => "The connection to the broker broke off.",
-    };
-    Error::new(Kind::Unavailable, detail).with_source(cause)
+/// The id that an event is given because it has none.
+pub(crate) fn give_id(event: &mut NewEvent) -> Option<Uuid> {
+    let made = event.id.is_none().then(Uuid::new_v4);
+    event.id = event.id.or(made);
+    made
+}
+
+/// Nobody else knows an id that was made for this call: the event it repeats was stored by one of its own tries.
+pub(crate) fn own_again(mut published: Published, made: Option<Uuid>) -> Published {
+    if made == Some(published.event.id) {
+        published.outcome = Outcome::Created;
+    }
+    published
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_stored_by_an_earlier_try_of_the_same_call_is_new() {
+        let text = br#"{"id":"550e8400-e29b-41d4-a716-446655440000","sequence":1,"position":3,
+            "createdAt":"2025-12-03T12:05:00.000Z"}"#;
+        let event = answer::stored_event(Bytes::from_static(text)).unwrap();
+        let duplicate = Outcome::Duplicate { payload_mismatch: false };
+        let published = Published { event, outcome: duplicate, deprecated: false };
+        for (made, outcome) in
+            [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), Outcome::Created)]
+        {
+            assert_eq!(own_again(published.clone(), made).outcome, outcome, "{made:?}");
+        }
+    }
 }

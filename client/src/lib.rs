@@ -1,17 +1,30 @@
 //! The event broker over HTTP, for Rust programs.
 //!
-//! - [`Client`] asks a broker: the contract's types go in and come out, every refusal is a [`contract::Error`].
-//! - What may be repeated is, when the broker is full, away or restarting, and not longer than [`Retry`] allows.
+//! - [`Client`] asks a broker: it is a [`contract::EventBroker`], and every refusal is a [`contract::Error`].
+//! - What may be repeated is, when the broker is full, away or restarting, and not longer than [`Retry`] and
+//!   [`Client::within`] allow.
+//! - [`handler::Runner`] does a piece of work once per event: claimed, fenced, in order, told to the broker.
 //! - [`projection::Runner`] keeps a view up to date: it reads, applies in order, and tells the broker how far it is.
 //!
-//! What a view is and where it is kept is the program's own business ([`projection::Project`]).
+//! What the work is, and where a view is kept, is the program's own business ([`handler::Handle`],
+//! [`projection::Project`]).
 
 mod answer;
+mod asking;
 mod client;
+pub mod handler;
 mod problem;
 pub mod projection;
 mod query;
 mod retry;
+mod stop;
+mod transport;
+mod verbs;
 
 pub use client::{Client, WaitFor};
 pub use retry::Retry;
+
+/// The programs in the document are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/clients.md")]
+struct Document;

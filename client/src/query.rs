@@ -1,10 +1,72 @@
 //! Questions as query parameters.
 
-use contract::{Filter, LogRead, Read};
+use contract::{AggregateRead, Cursor, Filter, GroupReset, LetterFilter, LogRead, Offset, Read, ResetTo};
+use serde_json::{Value, json};
+use std::fmt::Display;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Parameters by name.
 pub(crate) type Query = Vec<(String, String)>;
+
+/// One parameter.
+pub(crate) fn one(name: &str, value: impl Display) -> Query {
+    vec![(name.to_owned(), value.to_string())]
+}
+
+/// One more parameter, if there is one.
+pub(crate) fn add(query: &mut Query, name: &str, value: Option<impl Display>) {
+    query.extend(value.map(|value| (name.to_owned(), value.to_string())));
+}
+
+/// A page of a list.
+pub(crate) fn page(cursor: Option<&Cursor>, limit: usize) -> Query {
+    let mut query = one("limit", limit);
+    add(&mut query, "cursor", cursor);
+    query
+}
+
+/// What is there for a consumer.
+pub(crate) fn of_consumer(consumer: Uuid, offset: Offset, limit: usize, timeout: Option<Duration>) -> Query {
+    let mut query = one("consumer_id", consumer);
+    add(&mut query, "offset", Some(offset));
+    add(&mut query, "limit", Some(limit));
+    query.extend(timeout.map(seconds));
+    query
+}
+
+/// A read of an aggregate.
+pub(crate) fn of_aggregate(read: &AggregateRead) -> Query {
+    let mut query = one("topic", &read.topic);
+    add(&mut query, "after", Some(read.after));
+    add(&mut query, "limit", Some(read.limit));
+    query
+}
+
+/// Dead letters.
+pub(crate) fn of_letters(filter: &LetterFilter, cursor: Option<&Cursor>, limit: usize) -> Query {
+    let mut query = page(cursor, limit);
+    let source = filter.source.map(|source| match source {
+        contract::LetterSource::Handler => "handler",
+        contract::LetterSource::Subscription => "subscription",
+    });
+    add(&mut query, "source", source);
+    add(&mut query, "name", filter.name.as_deref());
+    add(&mut query, "topic", filter.topic.as_ref());
+    add(&mut query, "status", filter.resolved_too.then_some("all"));
+    query
+}
+
+/// Where a group is moved, as a body.
+pub(crate) fn reset(reset: &GroupReset) -> Value {
+    let topic = &reset.topic;
+    match reset.to {
+        ResetTo::Offset(offset) => json!({"topic": topic, "offset": offset}),
+        ResetTo::Earliest => json!({"topic": topic, "offset": "earliest"}),
+        ResetTo::Latest => json!({"topic": topic, "offset": "latest"}),
+        ResetTo::Time(time) => json!({"topic": topic, "time": time}),
+    }
+}
 
 /// A read of a topic; without a time it does not wait.
 pub(crate) fn of_read(read: &Read, timeout: Option<Duration>) -> Query {

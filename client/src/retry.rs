@@ -1,7 +1,7 @@
 //! When to try again: a pure choice. Who waits is somebody else.
 //!
 //! - Waits double up to a cap and are jittered, so that programs that lost one broker do not come back as one.
-//! - What the broker asks for (`Retry-After`) is the least, up to the cap.
+//! - What the broker asks for (`Retry-After`) is the least, however long.
 
 use std::time::Duration;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ pub struct Retry {
     pub tries_max: u32,
     /// About the first wait; each is about twice the one before.
     pub first_wait: Duration,
-    /// The longest wait.
+    /// The longest wait, unless the broker asks for a longer one.
     pub wait_max: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Retry {
         let doubled = self.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(self.wait_max);
         // Between a half and the whole of it.
         let jittered = doubled / 2 + doubled / 2 * u32::from(jitter) / 255;
-        jittered.max(asked.unwrap_or_default().min(self.wait_max))
+        jittered.max(asked.unwrap_or_default())
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
             (6, None, 255, Some(2000)),
             (7, None, 0, Some(1000)),
             (1, Some(1), 255, Some(1000)),
-            (1, Some(60), 0, Some(2000)),
+            (1, Some(60), 0, Some(60_000)),
             (6, Some(1), 255, Some(2000)),
             (8, None, 255, None),
             (9, Some(1), 255, None),

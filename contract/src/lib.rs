@@ -56,5 +56,7 @@ pub use query::{
 };
 pub use republish::{Counted, Republish, RepublishTarget, Trim};
 pub use timestamp::Timestamp;
-pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
+pub use topic::{
+    Cleanup, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange,
+};
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

@@ -27,6 +27,9 @@ pub struct NewTopic {
     /// What retention lets go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
+    /// Which differences between two subjects do not make them two aggregates; none: their bytes are compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregate_normalisation: Vec<Normalisation>,
     /// Hidden from ordinary callers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
@@ -44,6 +47,7 @@ impl NewTopic {
             idempotent_retention: None,
             on_payload_mismatch: None,
             cleanup: None,
+            aggregate_normalisation: Vec::new(),
             internal: false,
         }
     }
@@ -127,6 +131,18 @@ pub enum Cleanup {
     Delete,
     /// Events past their age, but never the latest of an aggregate.
     Compact,
+}
+
+/// A difference between two subjects that does not make them two aggregates. An event keeps its own spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Normalisation {
+    /// White space at either end.
+    Trim,
+    /// Upper and lower case.
+    CaseFold,
+    /// How Unicode composes a character (normalisation form C).
+    Nfc,
 }
 
 /// Whether a registration made something new.

@@ -57,6 +57,8 @@ pub struct ServerOptions {
     pub fsync: bool,
     /// A disk of this many bytes that only the server sees, at [`Server::small_disk`].
     pub small_disk: Option<u64>,
+    /// Where its folder is made; the system's temporary folder unless it is said. The server's user must get there.
+    pub place: Option<PathBuf>,
     /// Further settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
 }
@@ -92,7 +94,7 @@ impl Server {
     #[must_use]
     pub fn start_with(options: ServerOptions) -> Self {
         let programs = Programs::find();
-        let folder = programs.folder();
+        let folder = programs.folder(options.place.as_deref());
         programs.initialise(&folder.path().join("data"));
         let mut server =
             Self { programs, folder, port: 0, options, running: Mutex::new(None), databases: AtomicU64::new(0) };
@@ -220,7 +222,7 @@ impl Server {
     #[must_use]
     pub fn can_have_small_disk() -> bool {
         let programs = Programs::find();
-        let folder = programs.folder();
+        let folder = programs.folder(None);
         let mut nothing = programs.as_user_with_disk(1 << 20, &folder.path().join("small"), "true");
         nothing.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }

@@ -184,6 +184,10 @@ impl Claims<'_> {
     }
 
     async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<(Located, Header)> {
+        if self.logs.find(topic).is_err() {
+            // Another broker may have registered it a moment ago.
+            self.logs.default_ledger().refresh().await?;
+        }
         let located = self.logs.find(topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,

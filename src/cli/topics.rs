@@ -139,6 +139,9 @@ struct Placing {
     /// latest of their aggregates).
     #[arg(long, value_name = "WHAT")]
     cleanup: Option<String>,
+    /// Differences between two subjects that do not make them two aggregates: trim, caseFold, nfc.
+    #[arg(long, value_name = "RULE")]
+    aggregate_normalisation: Vec<String>,
     /// Hide it from ordinary callers.
     #[arg(long)]
     internal: bool,
@@ -212,6 +215,9 @@ fn definitions(
     members.insert("streaming".to_owned(), placing.streaming());
     if let Some(cleanup) = &placing.cleanup {
         members.insert("cleanup".to_owned(), json!(cleanup));
+    }
+    if !placing.aggregate_normalisation.is_empty() {
+        members.insert("aggregateNormalisation".to_owned(), json!(placing.aggregate_normalisation));
     }
     if placing.internal {
         members.insert("internal".to_owned(), json!(true));

@@ -92,7 +92,7 @@ impl DeadLetters<'_> {
 
     /// One letter.
     pub(crate) async fn get(&self, id: Uuid) -> Result<DeadLetter> {
-        let (ledger, row) = self.find(id)?;
+        let (ledger, row) = self.find(id).await?;
         self.view(&ledger, &row).await
     }
 
@@ -100,7 +100,7 @@ impl DeadLetters<'_> {
     pub(crate) async fn redrive(&self, id: Uuid, redrive: &Redrive) -> Result<DeadLetter> {
         check_reason(redrive.reason.as_deref())?;
         for _ in 0..TRIES_MAX {
-            let (ledger, row) = self.find(id)?;
+            let (ledger, row) = self.find(id).await?;
             let stored = self.event_of(&ledger, &row).await?.ok_or_else(gone)?;
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
                 Some(event) => Some(self.change(&row, event?).await?),
@@ -123,7 +123,7 @@ impl DeadLetters<'_> {
     /// Decides that a letter's event need not be worked on.
     pub(crate) async fn discard(&self, id: Uuid, reason: String) -> Result<DeadLetter> {
         check_needed(Some(&reason))?;
-        let (ledger, _) = self.find(id)?;
+        let (ledger, _) = self.find(id).await?;
         match ledger.submit(Deal { id, by: self.by(), deed: Deed::Discard { reason } }).await? {
             Dealt::Done(row) => self.view(&ledger, &row).await,
             Dealt::Stale => self.get(id).await,
@@ -178,12 +178,20 @@ impl DeadLetters<'_> {
         self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone())
     }
 
-    fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<LetterRow>)> {
-        let found = self.logs.ledgers().into_iter().find_map(|ledger| {
+    async fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<LetterRow>)> {
+        if let Some(found) = self.look_for(id) {
+            return Ok(found);
+        }
+        // Another broker may have given it up a moment ago.
+        self.logs.default_ledger().refresh().await?;
+        self.look_for(id).ok_or_else(|| Error::not_found("dead letter"))
+    }
+
+    fn look_for(&self, id: Uuid) -> Option<(Arc<Ledger>, Arc<LetterRow>)> {
+        self.logs.ledgers().into_iter().find_map(|ledger| {
             let row = ledger.letters().get(id).cloned()?;
             Some((ledger, row))
-        });
-        found.ok_or_else(|| Error::not_found("dead letter"))
+        })
     }
 
     async fn event_of(&self, ledger: &Ledger, row: &LetterRow) -> Result<Option<StoredEvent>> {
@@ -260,6 +268,7 @@ fn check_reason(reason: Option<&str>) -> Result<()> {
         Some(reason) if reason.len() > limits::REASON_BYTES_MAX => {
             Err(Error::invalid("/reason", format!("may have at most {} bytes", limits::REASON_BYTES_MAX)))
         }
+        Some(reason) if reason.contains('\0') => Err(Error::invalid("/reason", "contains a NUL character")),
         _ => Ok(()),
     }
 }

@@ -4,10 +4,11 @@
 //! Parts are of fixed size or length-prefixed: no two different lists of parts are the same bytes. Topics go in by their
 //! number in the log, types by their tag.
 
-use crate::ledger::tag;
-use contract::{EventTypeId, NewEvent, ProducerId, SubjectTypeId, digest_form};
+use crate::ledger::{TopicEntry, tag};
+use contract::{EventTypeId, NewEvent, Normalisation, ProducerId, SubjectTypeId, digest_form};
 use log::TopicNumber;
 use serde_json::Value;
+use unicode_normalization::UnicodeNormalization;
 
 /// The event type's tag in a record's header.
 pub(crate) fn type_tag(id: &EventTypeId) -> u64 {
@@ -19,8 +20,33 @@ pub(crate) fn subject_type_tag(id: Option<&SubjectTypeId>) -> u64 {
     id.map_or(0, |id| tag(id.key()))
 }
 
-/// The aggregate: a subject of one type (by its tag) in one topic.
-pub(crate) fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
+/// The aggregate: a subject of one type (by its tag) in one topic, as the topic tells subjects apart.
+pub(crate) fn aggregate_in(topic: &TopicEntry, subject_type_tag: u64, subject: &str) -> u128 {
+    match topic.topic.definition.aggregate_normalisation.as_slice() {
+        [] => aggregate(topic.number, subject_type_tag, subject),
+        rules => aggregate(topic.number, subject_type_tag, &normalised(subject, rules)),
+    }
+}
+
+/// A subject without the differences that do not count. Composed first and last: folding may take a character apart.
+fn normalised(subject: &str, rules: &[Normalisation]) -> String {
+    let composed = |text: String| match rules.contains(&Normalisation::Nfc) {
+        true => text.nfc().collect(),
+        false => text,
+    };
+    let mut text = composed(subject.to_owned());
+    if rules.contains(&Normalisation::CaseFold) {
+        // Letter by letter: what a whole word's end does to its last letter is no difference either.
+        text = text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+        text = composed(text);
+    }
+    match rules.contains(&Normalisation::Trim) {
+        true => text.trim().to_owned(),
+        false => text,
+    }
+}
+
+fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
     Parts::new(b"aggregate").number(topic.0.into()).number(subject_type_tag).bytes(subject.as_bytes()).finish()
 }
 
@@ -156,6 +182,31 @@ mod tests {
             [aggregate(TopicNumber(2), 7, "a"), aggregate(TopicNumber(1), 8, "a"), aggregate(TopicNumber(1), 7, "b")]
         {
             assert_ne!(other, base);
+        }
+    }
+
+    #[test]
+    fn subjects_differ_unless_the_topic_says_that_they_do_not() {
+        use Normalisation::{CaseFold, Nfc, Trim};
+        for (one, other, rules) in [
+            ("A", "a", &[CaseFold][..]),
+            (" a\t", "a", &[Trim]),
+            ("\u{e9}", "e\u{301}", &[Nfc]),
+            ("STRASSE", "stra\u{df}e", &[CaseFold]),
+            ("\u{39f}\u{394}\u{39f}\u{3a3}", "\u{3bf}\u{3b4}\u{3bf}\u{3c2}", &[CaseFold]),
+            (" E\u{301}", "\u{e9} ", &[Trim, CaseFold, Nfc]),
+            ("\u{130}", "i\u{307}", &[CaseFold, Nfc]),
+        ] {
+            assert_ne!(aggregate(TopicNumber(1), 7, one), aggregate(TopicNumber(1), 7, other));
+            assert_eq!(normalised(one, rules), normalised(other, rules), "{one:?} {other:?}");
+            for without in rules {
+                let fewer: Vec<_> = rules.iter().filter(|rule| *rule != without).copied().collect();
+                let same = normalised(one, &fewer) == normalised(other, &fewer);
+                assert!(!same || one == "\u{130}", "{one:?} {other:?} are the same without {without:?}");
+            }
+        }
+        for other in ["a/b", "a%2Fb", "a b", "a\u{a0}b"] {
+            assert_ne!(normalised("ab", &[Trim, CaseFold, Nfc]), normalised(other, &[Trim, CaseFold, Nfc]));
         }
     }
 

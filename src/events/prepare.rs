@@ -306,7 +306,7 @@ fn build(
         type_tag,
         subject_type_tag,
         tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
-        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate(topic.number, subject_type_tag, it)),
+        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate_in(&topic, subject_type_tag, it)),
         idempotency: fingerprint::idempotency(event, topic.number, type_tag, producer)
             .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
         text: text.bytes,

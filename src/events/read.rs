@@ -257,7 +257,7 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 }
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
-    fingerprint::aggregate(topic.number, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
+    fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.

@@ -274,6 +274,8 @@ impl Writer {
         let stored = away.stored();
         self.patience = stored.is_none().then(|| away.patience());
         self.shared.report_back();
+        // A try that took too long may have folded what it did not show.
+        self.shared.show(&self.state, self.state.registry().topics().map(|topic| topic.number));
         self.overlay.clear();
         self.appender.start_over();
         if let Some((turn, through)) = stored {

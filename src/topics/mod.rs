@@ -80,6 +80,10 @@ fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
         None
     });
     check_words(topic.description.as_deref(), topic.idempotent_retention.as_ref(), &mut violations);
+    let rules = &topic.aggregate_normalisation;
+    if rules.iter().enumerate().any(|(index, rule)| rules.iter().take(index).any(|earlier| earlier == rule)) {
+        violations.push(Violation::new("/aggregateNormalisation", "names a rule twice"));
+    }
     refuse(violations)?;
     Ok(home)
 }

@@ -47,6 +47,24 @@ fn an_event_is_claimed_once_and_done_once() {
 }
 
 #[test]
+fn only_the_token_that_finished_a_claim_may_say_so_again() {
+    with_events(
+        "
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
+        claim billing orders/3 as=b                 -> claimed attempt 1 until 900000
+        claim mailing orders/1 as=c                 -> claimed attempt 1 until 900000
+        done a with=b                               -> CLAIM_LOST
+        done a                                      -> done attempt 1
+        done a with=b                               -> CLAIM_LOST
+        done a with=c                               -> CLAIM_LOST
+        done b with=a                               -> CLAIM_LOST
+        done b                                      -> done attempt 1
+        done a                                      -> done attempt 1
+    ",
+    );
+}
+
+#[test]
 fn a_lease_that_ran_out_can_be_claimed_again_with_a_higher_token() {
     with_events(
         "
@@ -441,5 +459,41 @@ fn a_topic_in_a_log_of_its_own_has_its_claims_there() {
         standing billing                            -> in flight 1 failed 0 dead 0 lag 2
         handlers                                    -> billing
     "#,
+    );
+}
+
+#[test]
+fn aggregates_are_told_apart_by_their_bytes_unless_the_topic_says_otherwise() {
+    check(
+        "
+        topic exact                                 -> created
+        topic loose normalise=caseFold normalise=nfc -> created
+        topic odd normalise=trim normalise=trim     -> VALIDATION_ERROR /aggregateNormalisation
+        type placed topic=exact                     -> created
+        type packed topic=loose                     -> created
+        publish placed A                            -> created 1 aggregate 1
+        publish placed a                            -> created 2 aggregate 1
+        publish placed a/b                          -> created 3 aggregate 1
+        publish placed a%2Fb                        -> created 4 aggregate 1
+        publish placed \u{e9}                       -> created 5 aggregate 1
+        publish placed e\u{301}                     -> created 6 aggregate 1
+        publish packed A                            -> created 1 aggregate 1
+        publish packed a                            -> created 2 aggregate 2
+        publish packed \u{c9}                       -> created 3 aggregate 1
+        publish packed e\u{301}                     -> created 4 aggregate 2
+        publish packed e                            -> created 5 aggregate 1
+        claim billing exact/2 as=a                  -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        claim billing exact/1                       -> claimed attempt 1 until 900000
+        claim billing loose/2 as=b                  -> claimed attempt 1 until 900000
+        done b                                      -> done attempt 1
+        claim billing loose/1                       -> stale
+        claim billing loose/4 order=gapless         -> held
+        claim billing loose/3 as=c                  -> claimed attempt 1 until 900000
+        reopen
+        history loose a                             -> 1@1 2@2 next 2 of 2
+        publish packed a expected=2                 -> created 6 aggregate 3
+        event 9                                     -> NOT_FOUND
+    ",
     );
 }

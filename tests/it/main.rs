@@ -35,6 +35,7 @@ mod reading;
 mod registry;
 mod republishing;
 mod retention;
+mod seed002;
 mod several;
 mod tables;
 mod tidy;

@@ -285,6 +285,8 @@ impl World {
         topic.idempotent_retention = words.get("window").map(str::parse).transpose()?;
         topic.on_payload_mismatch =
             words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
+        topic.aggregate_normalisation =
+            words.all("normalise").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()).collect();
         topic.cleanup = words.plain.contains(&"compact").then_some(Cleanup::Compact);
         topic.internal = words.plain.contains(&"internal");
         if let Some(streaming) = words.get("streaming") {

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, open_many};
 use super::server::Server;
+use super::text;
 use crate::figures::millis_at;
 use crate::{Outcome, usage};
 use std::sync::Arc;
@@ -76,6 +77,21 @@ impl Done {
 }
 
 impl Load {
+    /// Events published to ours, so many to a request.
+    pub(crate) fn publish(connections: u64, events: u64, time: Duration) -> Self {
+        let (path, open, close, status, ending) = match events {
+            1 => ("/v1/events", "", "", 201, "}"),
+            _ => ("/v1/events:batch", r#"{"events":["#, "]}", 207, r#""failed":0}}"#),
+        };
+        let write: Write = Arc::new(move |buffers, _, first| {
+            buffers.body.extend_from_slice(open.as_bytes());
+            text::events(&mut buffers.body, first, events);
+            buffers.body.extend_from_slice(close.as_bytes());
+            text::write_post(&mut buffers.request, path, &buffers.body);
+        });
+        Self { connections, time, events, write, status, ending }
+    }
+
     /// Opens the connections, then asks on all of them.
     pub(crate) async fn run(&self, server: &Server) -> Outcome<Done> {
         let connections = open_many(server.address, self.connections).await?;

@@ -1,6 +1,7 @@
 //! The programs under test: where they are, or how they are built.
 
 use crate::{Failure, Outcome};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,26 +20,34 @@ pub(crate) struct Paths {
     durable_streams: Option<PathBuf>,
 }
 
-/// Programs that are there.
-#[derive(Clone, Debug)]
+/// The programs, each found or built when it is first asked for.
+#[derive(Debug)]
 pub(crate) struct Programs {
-    pub(crate) broker: PathBuf,
-    /// Or why it is not there.
-    pub(crate) durable_streams: Result<PathBuf, String>,
+    paths: Paths,
+    broker: OnceCell<PathBuf>,
+    durable_streams: OnceCell<Result<PathBuf, String>>,
 }
 
-impl Paths {
-    /// Finds or builds all of them.
-    pub(crate) fn find(&self) -> Outcome<Programs> {
-        let broker = match &self.broker {
-            Some(path) => path.clone(),
-            None => build_broker()?,
-        };
-        let durable_streams = match &self.durable_streams {
-            Some(path) => Ok(path.clone()),
-            None => install_peer().map_err(|error| error.to_string()),
-        };
-        Ok(Programs { broker, durable_streams })
+impl Programs {
+    pub(crate) fn new(paths: Paths) -> Self {
+        Self { paths, broker: OnceCell::new(), durable_streams: OnceCell::new() }
+    }
+
+    pub(crate) fn broker(&self) -> Outcome<&Path> {
+        if let Some(path) = self.broker.get() {
+            return Ok(path);
+        }
+        let found = self.paths.broker.clone().map_or_else(build_broker, Ok)?;
+        Ok(self.broker.get_or_init(|| found))
+    }
+
+    /// The peer, or why it is not there.
+    pub(crate) fn durable_streams(&self) -> Result<&Path, &str> {
+        let named = self.paths.durable_streams.clone();
+        let found = self
+            .durable_streams
+            .get_or_init(|| named.map_or_else(|| install_peer().map_err(|error| error.to_string()), Ok));
+        found.as_deref().map_err(String::as_str)
     }
 }
 

@@ -25,6 +25,8 @@ const SETTLE_STEP: Duration = Duration::from_millis(100);
 pub(crate) enum Kind {
     /// Ours, in files: every answer is synced.
     File,
+    /// Ours, in a database.
+    Postgres,
     /// Ours, in memory.
     Memory,
     /// A bare axum handler ([`super::bare`]).
@@ -49,9 +51,21 @@ impl Server {
     /// Starts one with a folder of its own on the measured disk, and registers what is published to it.
     pub(crate) async fn start(run: &Run<'_>, kind: Kind, name: &str, topics: Topics) -> Outcome<Self> {
         let folder = run.place.fresh(name)?;
+        let command = kind.command(&run.programs, &folder)?;
+        Self::launch(kind, command, folder, topics).await
+    }
+
+    /// Starts ours on a database; its tables are in a folder on the measured disk.
+    pub(crate) async fn start_on(run: &Run<'_>, database: &str, name: &str) -> Outcome<Self> {
+        let folder = run.place.fresh(name)?;
+        let mut command = Kind::Postgres.command(&run.programs, &folder)?;
+        command.args(["--storage", database]);
+        Self::launch(Kind::Postgres, command, folder, Topics::ONE).await
+    }
+
+    async fn launch(kind: Kind, mut command: Command, folder: PathBuf, topics: Topics) -> Outcome<Self> {
         std::fs::create_dir_all(&folder)?;
         let complaints = File::create(folder.join("stderr.txt"))?;
-        let mut command = kind.command(run.programs()?, &folder)?;
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints).spawn()?;
         let output = child.stdout.take().ok_or("a server has no output")?;
         let mut output = BufReader::new(output);
@@ -60,7 +74,7 @@ impl Server {
             Failure::from(format!("{command:?}: {error}: {complaints}"))
         })?;
         let server = Self { child, _output: output, folder, kind, address, next: Arc::default() };
-        if matches!(kind, Kind::File | Kind::Memory) {
+        if matches!(kind, Kind::File | Kind::Postgres | Kind::Memory) {
             server.register(topics).await?;
         }
         Ok(server)
@@ -125,12 +139,12 @@ impl Kind {
     fn command(self, programs: &Programs, folder: &Path) -> Outcome<Command> {
         let data = folder.join("data");
         let mut command = match self {
-            Self::File | Self::Memory => Command::new(&programs.broker),
+            Self::File | Self::Postgres | Self::Memory => Command::new(programs.broker()?),
             Self::Bare => Command::new(std::env::current_exe()?),
-            Self::DurableStreams => Command::new(programs.durable_streams.as_ref().map_err(String::as_str)?),
+            Self::DurableStreams => Command::new(programs.durable_streams()?),
         };
         match self {
-            Self::File => command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data),
+            Self::File | Self::Postgres => command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data),
             Self::Memory => command.args(["serve", "--listen", "127.0.0.1:0", "--storage", "memory"]),
             Self::Bare => command.arg("bare"),
             Self::DurableStreams => {

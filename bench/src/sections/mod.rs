@@ -5,6 +5,7 @@ pub(crate) mod growth;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod postgres;
 pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod wake;
@@ -13,7 +14,6 @@ use crate::Outcome;
 use crate::history::History;
 use crate::http::programs::{Paths, Programs};
 use crate::place::Place;
-use std::cell::OnceCell;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
@@ -22,22 +22,12 @@ pub(crate) struct Run<'a> {
     pub(crate) place: &'a Place,
     pub(crate) quick: bool,
     history: Option<History>,
-    paths: Paths,
-    programs: OnceCell<Programs>,
+    pub(crate) programs: Programs,
 }
 
 impl<'a> Run<'a> {
     pub(crate) fn new(place: &'a Place, quick: bool, paths: Paths) -> Self {
-        Self { place, quick, history: None, paths, programs: OnceCell::new() }
-    }
-
-    /// The servers' programs; built when they are first asked for.
-    pub(crate) fn programs(&self) -> Outcome<&Programs> {
-        if let Some(programs) = self.programs.get() {
-            return Ok(programs);
-        }
-        let found = self.paths.find()?;
-        Ok(self.programs.get_or_init(|| found))
+        Self { place, quick, history: None, programs: Programs::new(paths) }
     }
 
     /// A number of events, or a tenth of it in a quick run.

@@ -1,9 +1,9 @@
 //! Where a runner begins: at the view's own checkpoint, at the broker's, or with an empty view.
 
-use super::stop::Stop;
 use super::stopped::Cause;
 use super::{Checkpoint, Project, Runner, RunnerError};
 use crate::retry::jitter;
+use crate::stop::Stop;
 use contract::Projection;
 
 impl<P: Project> Runner<P> {

@@ -10,7 +10,6 @@
 mod begin;
 mod reading;
 mod runner;
-mod stop;
 mod stopped;
 
 pub use runner::{Options, Runner};

@@ -4,13 +4,13 @@
 //! - A projection of the log does not tell the broker of positions that hold no events: telling is itself a position.
 
 use super::runner::Options;
-use super::stop::{First, Stop};
 use super::{Checkpoint, RunnerError};
 use crate::client::Client;
 use crate::retry::jitter;
+use crate::stop::{First, Stop};
 use contract::{
-    Error, Filter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, Read, Registered,
-    Result as Answered, StoredEvent,
+    Error, EventBroker, Filter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, Read,
+    Registered, Result as Answered, StoredEvent,
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,7 +46,7 @@ pub(super) struct Page {
 impl Reading {
     /// Registers the projection.
     pub(super) async fn register(&self) -> Answered<Projection> {
-        self.client.put_projection(&self.name, &self.definition).await.map(Registered::into_inner)
+        self.client.put_projection(&self.name, self.definition.clone()).await.map(Registered::into_inner)
     }
 
     /// What comes behind `offset`, waited for where there is nothing yet.
@@ -55,12 +55,12 @@ impl Reading {
         let (limit, wait) = (self.options.page_events, self.options.idle.max(Duration::from_secs(1)));
         match self.definition.topic.clone() {
             Some(topic) => {
-                let page = self.client.wait(&Read { topic, offset, limit, filter }, wait).await?;
+                let page = self.client.wait(Read { topic, offset, limit, filter }, wait).await?;
                 Ok(Page { items: page.items, next: page.next_offset })
             }
             None => {
                 let read = LogRead { after: Position(offset.get()), limit, filter };
-                let page = self.client.wait_log(&read, wait).await?;
+                let page = self.client.wait_log(read, wait).await?;
                 // Telling of what follows the last event would itself be a position to tell of.
                 let last = page.items.last().map(|event| Offset(event.position.get()));
                 Ok(Page { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })

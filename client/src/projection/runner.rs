@@ -10,10 +10,10 @@
 //! - Asked to stop, it finishes the event it is at, tells the broker, and ends.
 
 use super::reading::{Ended, Page, Reading, Told};
-use super::stop::{First, Stop};
 use super::{Checkpoint, Project, RunnerError};
 use crate::client::Client;
 use crate::retry::{Retry, jitter};
+use crate::stop::{First, Stop};
 use contract::{NewProjection, Offset, StoredEvent, limits};
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,7 +1,7 @@
 //! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
 
 use crate::stage::{Stage, bank, moved};
-use contract::{Offset, Projection};
+use contract::{EventBroker, Offset, Projection};
 use log_postgres::testing::Server;
 use serde_json::json;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use crate::pretend::{Pretend, Reply};
 use crate::stage::{Stage, bank, moved};
 use contract::{
-    Filter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Outcome, Position, Read, Registered,
-    Sequence,
+    EventBroker, Filter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Outcome, Position, Read,
+    Registered, Sequence,
 };
 use event_broker_client::{Client, Retry, WaitFor};
 use serde_json::json;
@@ -27,17 +27,17 @@ async fn what_is_published_is_read_waited_for_and_followed() {
         (duplicate.outcome, &duplicate.event),
         (Outcome::Duplicate { payload_mismatch: false }, &published.event)
     );
-    let page = client.read(&Read::all(bank())).await.unwrap();
+    let page = client.read(Read::all(bank())).await.unwrap();
     assert_eq!((&page.items, page.next_offset, page.tail), (&vec![published.event.clone()], Offset(1), Offset(1)));
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.wait(&Read::all(bank()).after(Offset(1)), Duration::from_secs(30)).await }
+        async move { client.wait(Read::all(bank()).after(Offset(1)), Duration::from_secs(30)).await }
     });
     let second = client.publish(moved("b", None, &data), None).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().items, std::slice::from_ref(&second.event));
     let filter =
         Filter { subjects: vec!["b".to_owned()], cel: Some("data.amount == 5".to_owned()), ..Filter::default() };
-    let log = client.read_log(&LogRead { after: Position(0), limit: 10, filter }).await.unwrap();
+    let log = client.read_log(LogRead { after: Position(0), limit: 10, filter }).await.unwrap();
     assert_eq!((log.items, log.next_position >= second.event.position), (vec![second.event], true));
     stage.close().await;
 }
@@ -47,9 +47,11 @@ async fn a_projection_is_put_moved_waited_for_and_reset() {
     let stage = Stage::set(Vec::new()).await;
     let client = stage.client();
     let definition = NewProjection::of_topic(bank()).filtered("has(data)");
-    let Registered::Created(made) = client.put_projection("a/b c", &definition).await.unwrap() else { panic!() };
+    let Registered::Created(made) = client.put_projection("a/b c", definition.clone()).await.unwrap() else { panic!() };
     assert_eq!((made.name.as_str(), &made.definition, made.generation), ("a/b c", &definition, Generation(1)));
-    let Registered::Unchanged(known) = client.put_projection("a/b c", &definition).await.unwrap() else { panic!() };
+    let Registered::Unchanged(known) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(known, made);
     let event = moved("a", None, &json!({}));
     let wait_for = WaitFor { projections: &["a/b c"], timeout: Duration::ZERO };
@@ -63,7 +65,7 @@ async fn a_projection_is_put_moved_waited_for_and_reset() {
     assert_eq!(there, client.projection("a/b c").await.unwrap());
     let reset = client.reset_projection("a/b c", Offset(0)).await.unwrap();
     assert_eq!((reset.checkpoint, reset.generation, reset.lag.events), (Offset(0), Generation(2), 1));
-    let refused = client.put_projection("x", &NewProjection::of_topic(bank()).filtered("(")).await.unwrap_err();
+    let refused = client.put_projection("x", NewProjection::of_topic(bank()).filtered("(")).await.unwrap_err();
     assert_eq!((refused.kind(), refused.violations()[0].pointer.as_str()), (Kind::Validation, "/filter"));
     assert_eq!(client.projection("x").await.unwrap_err().kind(), Kind::NotFound);
     stage.close().await;
@@ -110,11 +112,32 @@ async fn a_refusal_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_reset_is_sent_again_only_where_nothing_was_done() {
-    let pretend = Pretend::with(vec![problem(429, "EVENT_BROKER_OVERLOADED"), None, projection()]);
+async fn a_reset_is_sent_again_under_the_key_of_its_call() {
+    let in_flight = problem(409, "idempotency_key_in_flight");
+    let replies = vec![problem(429, "EVENT_BROKER_OVERLOADED"), None, in_flight, projection(), projection()];
+    let pretend = Pretend::with(replies);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
-    assert_eq!(client.reset_projection("p", Offset(7)).await.unwrap_err().kind(), Kind::Unavailable);
-    assert_eq!(pretend.asked(), [r#"POST /v1/projections/p:reset {"offset":7}"#; 2]);
+    client.reset_projection("p", Offset(7)).await.unwrap();
+    client.reset_projection("p", Offset(7)).await.unwrap();
+    assert_eq!(pretend.asked(), [r#"POST /v1/projections/p:reset {"offset":7}"#; 5]);
+    let keys = pretend.keys();
+    assert!(keys[0].is_some() && keys[..4].iter().all(|key| *key == keys[0]), "{keys:?}");
+    assert!(keys[4].is_some() && keys[4] != keys[0], "{keys:?}");
+}
+
+#[tokio::test]
+async fn one_call_takes_no_longer_than_its_total() {
+    let replies =
+        || problem(503, "EVENT_BROKER_UNAVAILABLE").map(|(status, _, body)| (status, "retry-after: 60\r\n", body));
+    let pretend = Pretend::with(vec![replies(), projection()]);
+    let client = Client::new(&pretend.url).unwrap().retrying(RETRY).within(Duration::from_secs(10));
+    let error = client.projection("p").await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_after_seconds()), (Kind::Unavailable, Some(60)));
+    // An answer that never comes.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let client = Client::new(&url).unwrap().within(Duration::from_millis(50));
+    assert_eq!(client.projection("p").await.unwrap_err().detail(), "The broker did not answer in time.");
 }
 
 #[tokio::test]

@@ -10,7 +10,11 @@
 
 mod accounts;
 mod asking;
+mod handler;
+mod meddler;
 mod pretend;
+mod recipes;
 mod runner;
 mod stage;
+mod verbs;
 mod versions;

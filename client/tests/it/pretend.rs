@@ -9,14 +9,17 @@ pub(crate) type Reply = Option<(u16, &'static str, String)>;
 
 pub(crate) struct Pretend {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
+
+/// A request's first line with its body, and its `Idempotency-Key`.
+type Asked = (String, Option<String>);
 
 impl Pretend {
     pub(crate) fn with(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let notes = Arc::clone(&asked);
         std::thread::spawn(move || replies.into_iter().for_each(|reply| answer(&listener, &notes, reply)));
         Self { url, asked }
@@ -24,11 +27,16 @@ impl Pretend {
 
     /// What it was asked so far.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().unwrap().iter().map(|(asked, _)| asked.clone()).collect()
+    }
+
+    /// The keys it was asked under so far.
+    pub(crate) fn keys(&self) -> Vec<Option<String>> {
+        self.asked.lock().unwrap().iter().map(|(_, key)| key.clone()).collect()
     }
 }
 
-fn answer(listener: &TcpListener, notes: &Mutex<Vec<String>>, reply: Reply) {
+fn answer(listener: &TcpListener, notes: &Mutex<Vec<Asked>>, reply: Reply) {
     let (mut stream, _) = listener.accept().unwrap();
     let request = request(&mut stream);
     notes.lock().unwrap().push(request);
@@ -39,15 +47,17 @@ fn answer(listener: &TcpListener, notes: &Mutex<Vec<String>>, reply: Reply) {
     }
 }
 
-/// The first line of a request, and its body.
-fn request(stream: &mut TcpStream) -> String {
+fn request(stream: &mut TcpStream) -> Asked {
     let mut reader = BufReader::new(stream);
-    let (mut first, mut length) = (String::new(), 0);
+    let (mut first, mut length, mut key) = (String::new(), 0, None);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
         if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("idempotency-key:") {
+            key = Some(value.trim().to_owned());
         }
         if line.trim().is_empty() {
             break;
@@ -58,5 +68,5 @@ fn request(stream: &mut TcpStream) -> String {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    format!("{first} {}", String::from_utf8(body).unwrap()).trim().to_owned()
+    (format!("{first} {}", String::from_utf8(body).unwrap()).trim().to_owned(), key)
 }

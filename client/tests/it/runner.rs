@@ -161,7 +161,7 @@ async fn a_view_that_keeps_its_checkpoint_goes_by_that_and_not_by_the_brokers() 
         at: Checkpoint { generation: Generation(1), offset: Offset(3) },
         ..Table::default()
     };
-    stage.client().put_projection("ahead", &definition).await.unwrap();
+    stage.client().put_projection("ahead", definition.clone()).await.unwrap();
     stage.client().move_checkpoint("ahead", contract::NewCheckpoint::at(Offset(1))).await.unwrap();
     let running = Running::start(runner(&stage, "ahead", definition.clone(), &view));
     reached(&stage, "ahead", 5).await;
@@ -183,7 +183,7 @@ async fn a_reset_clears_the_view_and_makes_it_again_from_where_it_says() {
     publish(&stage, 5).await;
     for view in [View::default(), View::keeping()] {
         let name = format!("keeps-{}", view.keeps_checkpoint);
-        stage.client().put_projection(&name, &NewProjection::of_topic(bank())).await.unwrap();
+        stage.client().put_projection(&name, NewProjection::of_topic(bank())).await.unwrap();
         let running = Running::start(runner(&stage, &name, NewProjection::of_topic(bank()), &view));
         reached(&stage, &name, 5).await;
         let reset = stage.client().reset_projection(&name, Offset(2)).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_view_that_keeps_its_checkpoint_notices_a_reset_that_came_while_it_did
     let stage = Stage::set(Vec::new()).await;
     publish(&stage, 4).await;
     let view = View::keeping();
-    stage.client().put_projection("p", &NewProjection::of_topic(bank())).await.unwrap();
+    stage.client().put_projection("p", NewProjection::of_topic(bank())).await.unwrap();
     let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
     reached(&stage, "p", 4).await;
     running.stop().await;
@@ -250,7 +250,7 @@ async fn what_fails_a_few_times_is_applied_once() {
     publish(&stage, 3).await;
     let view = View::keeping();
     view.refuse(2, 2);
-    stage.client().put_projection("p", &NewProjection::of_topic(bank())).await.unwrap();
+    stage.client().put_projection("p", NewProjection::of_topic(bank())).await.unwrap();
     let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
     reached(&stage, "p", 3).await;
     assert_eq!(view.rows(), [1, 2, 3]);
@@ -311,7 +311,7 @@ async fn a_filtered_projection_passes_over_what_is_none_of_its() {
     for definition in [NewProjection::of_topic(bank()), NewProjection::of_log()] {
         let (name, view) = (format!("log-{}", definition.log), View::keeping());
         let definition = definition.filtered("subject == 'even'");
-        stage.client().put_projection(&name, &definition).await.unwrap();
+        stage.client().put_projection(&name, definition.clone()).await.unwrap();
         let running = Running::start(runner(&stage, &name, definition.clone(), &view));
         let mut last = 0;
         for n in 0..7 {
@@ -331,14 +331,14 @@ async fn a_projection_of_the_log_that_has_nothing_to_do_writes_nothing() {
     let stage = Stage::set(Vec::new()).await;
     publish(&stage, 2).await;
     let view = View::keeping();
-    stage.client().put_projection("all", &NewProjection::of_log()).await.unwrap();
+    stage.client().put_projection("all", NewProjection::of_log()).await.unwrap();
     let running = Running::start(runner(&stage, "all", NewProjection::of_log(), &view));
     reached(&stage, "all", *positions(&stage).await.last().unwrap()).await;
     let read = LogRead { after: Position(0), limit: 100, filter: contract::Filter::default() };
-    let tail = stage.client().read_log(&read).await.unwrap().tail;
+    let tail = stage.client().read_log(read.clone()).await.unwrap().tail;
     // The runner looks again every second; in three of them nothing comes.
     let read = LogRead { after: tail, ..read };
-    assert_eq!(stage.client().wait_log(&read, Duration::from_secs(3)).await.unwrap().tail, tail);
+    assert_eq!(stage.client().wait_log(read, Duration::from_secs(3)).await.unwrap().tail, tail);
     assert_eq!(view.rows(), [1, 2]);
     running.stop().await;
     stage.close().await;

@@ -25,7 +25,7 @@ async fn both_versions_come_to_the_same_while_producers_are_upgraded_one_by_one(
     let stage = Stage::set(versions()).await;
     let balances = Balances::default();
     let mut runner = Runner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
-    stage.client().put_projection("balances", &NewProjection::of_topic(bank())).await.unwrap();
+    stage.client().put_projection("balances", NewProjection::of_topic(bank())).await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { runner.run(async { drop(stopped.await) }).await });
     // Old, old, new, old, new: two producers, one of which is upgraded first.

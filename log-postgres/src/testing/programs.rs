@@ -84,9 +84,12 @@ impl Programs {
         command
     }
 
-    /// An empty folder of the server's user.
-    pub(super) fn folder(&self) -> TempDir {
-        let folder = tempfile::Builder::new().prefix("event-broker-postgres-").tempdir().expect("a temporary folder");
+    /// An empty folder of the server's user, below `place`.
+    pub(super) fn folder(&self, place: Option<&Path>) -> TempDir {
+        let mut named = tempfile::Builder::new();
+        named.prefix("event-broker-postgres-");
+        let folder = place.map_or_else(|| named.tempdir(), |place| named.tempdir_in(place));
+        let folder = folder.expect("a temporary folder");
         if let Some(user) = &self.user {
             chown(folder.path(), Some(user.uid), Some(user.gid)).expect("the folder can change hands");
         }

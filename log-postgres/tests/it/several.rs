@@ -47,7 +47,7 @@ async fn hammer(engines: usize) {
     check(&stored, &ledgers, 2);
     assert!(ledgers.iter().any(|ledger| ledger.lost > 0), "they never met");
     assert!(ledgers.iter().all(|ledger| ledger.lost_twice == 0), "somebody was overtaken on its turn");
-    assert!(progress.iter().all(|batches| *batches > BATCHES / 2), "somebody starved: {progress:?}");
+    assert!(progress.iter().all(|batches| *batches > BATCHES / 10), "somebody starved: {progress:?}");
 }
 
 /// What a reader sees that goes on from where it was whenever the tail moves.

@@ -208,3 +208,56 @@ impl DecidedClaims<'_> {
         knows && *open < limits::OPEN_CLAIMS_MAX
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::claims::{ClaimKey, Finish, Slot, Standing};
+    use crate::ledger::decision::{Decision, Overlay};
+    use crate::ledger::entry::Entry;
+    use crate::ledger::state::State;
+    use crate::ledger::table::Tables;
+    use contract::{Sequence, Token};
+    use uuid::Uuid;
+
+    fn key(sequence: u64) -> ClaimKey {
+        ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(sequence) }
+    }
+
+    fn take(decision: &mut Decision<'_>, sequence: u64) -> Token {
+        let (claim, owner) = (key(sequence), "w".to_owned());
+        let entry = Entry::ClaimTaken { claim, event: Uuid::from_u128(1), owner, lease_millis: 10, attempt: 1 };
+        Token(decision.add_entry(entry).unwrap().get())
+    }
+
+    fn finish(decision: &mut Decision<'_>, sequence: u64, token: Token) {
+        decision.add_entry(Entry::ClaimDone { claim: key(sequence), token }).unwrap();
+    }
+
+    #[test]
+    fn what_is_decided_counts_before_it_is_durable_and_is_the_same_afterwards() {
+        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 5);
+        let token = take(&mut decision, 7);
+        finish(&mut decision, 7, token);
+        let other = take(&mut decision, 9);
+        let mark = decision.mark();
+        finish(&mut decision, 9, other);
+        let seen = |decision: &Decision<'_>| {
+            let claims = decision.claims();
+            (claims.highest("billing", 1), claims.is_finished(&key(7)), claims.is_finished(&key(9)))
+        };
+        assert_eq!(seen(&decision), (Sequence(9), true, true));
+        decision.undo(mark);
+        assert_eq!(seen(&decision), (Sequence(7), true, false));
+        assert_eq!(decision.claims().slot(&key(7)), Some(Slot::Finished(Finish::First)));
+        let Some(Slot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
+        assert_eq!((row.token, row.standing), (other, Standing::Live { until: 15 }));
+        for record in overlay.take_records() {
+            state.apply(&record);
+            overlay.settled(&record);
+            assert_eq!(seen(&Decision::new(&state, &mut overlay, 5)), (Sequence(7), true, false));
+        }
+        assert!(state.parts.claims().is_finished("billing", 1, Sequence(7)));
+        assert_eq!(state.parts.claims().slot(&key(9)), Some(Slot::Open(row)));
+    }
+}

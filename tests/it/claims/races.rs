@@ -8,6 +8,7 @@ use event_broker::{Broker, Config, ManualClock};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 const ROUNDS: u64 = 10_000;
@@ -117,4 +118,66 @@ async fn a_worker_that_stalls_past_its_lease_is_refused_everywhere_when_it_wakes
     let events = broker.read(contract::Read::all(topic_id("default"))).await.unwrap();
     assert_eq!(events.items.len(), 1);
     broker.close().await;
+}
+
+/// Sixteen work on one aggregate, out of order and all at once. Every completion stores an event, so that the log says
+/// afterwards what came before what.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_claimed_behind_which_the_log_has_something_later_finished() {
+    const EVENTS: u64 = 3000;
+    const ATTEMPTS: u64 = 500;
+    let broker = Broker::open(Config::default()).await.unwrap();
+    for (event_type, topic) in [("placed", "orders"), ("counted", "counts")] {
+        broker.register_topic(contract::NewTopic::new(topic_id(topic))).await.unwrap();
+        let mut known = NewEventType::new(type_id(event_type).parse().unwrap());
+        known.topic = Some(topic_id(topic));
+        broker.register_event_type(known).await.unwrap();
+    }
+    let event = move |event_type: &str, subject: &str| {
+        let data = RawValue::from_string("{}".to_owned()).unwrap();
+        let event = NewEvent::new(type_id(event_type).parse().unwrap(), "test", data);
+        NewEvent { tenant: Some(uuid::Uuid::from_u128(1)), ..event.about(subject_type_id("order"), subject) }
+    };
+    for _ in 0..EVENTS / 100 {
+        let events = (0..100).map(|_| event("placed", "one")).collect();
+        broker.publish_batch(events, contract::Atomicity::All, None).await.unwrap();
+    }
+    let (broker, reached) = (Arc::new(broker), Arc::new(AtomicU64::new(0)));
+    let workers = (0..16_u64).map(|worker| {
+        let (broker, reached) = (Arc::clone(&broker), Arc::clone(&reached));
+        tokio::spawn(async move {
+            let (mut chance, mut claimed) = (worker, Vec::new());
+            for _ in 0..ATTEMPTS {
+                let near = reached.fetch_add(1, Ordering::Relaxed) * EVENTS / (16 * ATTEMPTS);
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let wanted = (near + (chance >> 33) % 40).saturating_sub(20).clamp(1, EVENTS);
+                let claim = NewClaim::at("billing", topic_id("orders"), Sequence(wanted));
+                let Some(claim) = broker.claim(claim, None).await.unwrap().claim else { continue };
+                claimed.push((wanted, claim.token));
+                let events = vec![event("counted", &wanted.to_string())];
+                let completion = Completion { events, ..Completion::of(claim.token) };
+                broker.complete_claim(&claim.id, completion, None).await.unwrap();
+            }
+            claimed
+        })
+    });
+    let claimed: Vec<_> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
+    // Which events were finished when, by position.
+    let mut finished = Vec::new();
+    let mut read = contract::Read::all(topic_id("counts"));
+    loop {
+        let page = broker.read(read.clone()).await.unwrap();
+        let subject = |event: &contract::StoredEvent| event.event().unwrap().subject.unwrap().parse::<u64>().unwrap();
+        finished.extend(page.items.iter().map(|event| (event.position.get(), subject(event))));
+        read = read.after(page.next_offset);
+        if page.next_offset == page.tail {
+            break;
+        }
+    }
+    assert!(finished.len() == claimed.len() && claimed.len() > 300, "{} of {}", finished.len(), claimed.len());
+    for (sequence, token) in claimed {
+        let before = finished.iter().filter(|(position, _)| *position < token.get());
+        let passed = before.filter(|(_, later)| *later > sequence).count();
+        assert_eq!(passed, 0, "{sequence} was claimed at {token}");
+    }
 }

@@ -38,8 +38,8 @@ fn sample(key: &Key) -> Value {
         ("topics", _) => json!([{"id": "gts.a.b.v1~", "streaming": true}]),
         ("event_types", _) => json!([{"id": "gts.a.b.v1~", "dataSchema": {"type": "object", "minProperties": 1}}]),
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
-        ("server.insecure", _) => json!(true),
         ("claims.backoff_secs", _) => json!(7),
+        ("server.insecure", _) => json!(true),
         ("storage.type", _) => json!("memory"),
         (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
         (_, Expects::Flag) => json!(false),
@@ -134,6 +134,10 @@ fn values_that_do_not_work_are_refused_with_what_would() {
         (
             "polling:\n  default_timeout_secs: 31",
             "FILE:4: polling.default_timeout_secs: is 31, above `polling.max_timeout_secs`, which is 30 (default)",
+        ),
+        (
+            "claims: {lease_secs: 20,\n heartbeat_secs: 20}",
+            "FILE:4: claims.heartbeat_secs: is 20, not below `claims.lease_secs`, which is 20 (FILE:3)",
         ),
         (
             "consumer: {default_limit: 9,\n max_limit: 8}",

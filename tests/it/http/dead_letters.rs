@@ -53,6 +53,7 @@ async fn every_verb_answers_and_refuses_as_the_table_says() {
         POST /v1/dead-letters:redrive {"source":"canary"} -> 422 VALIDATION_ERROR /source
         POST /v1/dead-letters:discard {} -> 422 VALIDATION_ERROR /reason
         POST /v1/dead-letters:discard {"reason":"old","canary":1} -> 422 VALIDATION_ERROR /canary
+        POST /v1/dead-letters:redrive {"reason":"a\u0000b","dryRun":true} -> 422 VALIDATION_ERROR /reason
         GET /v1/dead-letters:redrive -> 405 METHOD_NOT_ALLOWED
         POST /v1/dead-letters/{2}:discard {"reason":"old"} -> 200
         POST /v1/dead-letters/{2}:discard {"reason":"old"} -> 409 INVALID_STATE

@@ -15,6 +15,11 @@ fn what_is_printed_of_projections_is_true() {
     assert_eq!(run_consoles("docs/projections.md"), 10);
 }
 
+#[test]
+fn what_is_printed_for_clients_is_true() {
+    assert_eq!(run_consoles("docs/clients.md"), 8);
+}
+
 /// Runs every command of a document's consoles, in order, against one server; answers how many.
 fn run_consoles(document: &str) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);

@@ -5,6 +5,7 @@
 //! claim billing #7 order=gapless                   -> held until 1000                     an event by its id
 //! beat a                                           -> claimed attempt 1 until 30000
 //! done a offset=2 events: placed b id=9            -> done attempt 1
+//! done a with=b                                    -> CLAIM_LOST                          with another claim's token
 //! fail a class=Timeout                             -> failed attempt 1 again 1000
 //! fail a class=Timeout final                       -> dead attempt 1
 //! higher b a                                       -> yes                                 the tokens of two claims
@@ -73,7 +74,7 @@ impl World {
             }),
             "resolved" => self.letter(words).await.map(|letter| {
                 let it = letter.resolution.unwrap();
-                format!("by {} because {} at {}", it.by, it.reason.unwrap_or_default(), self.until(it.at))
+                format!("by {} because {} at {}", it.by, it.reason.unwrap_or_default(), self.millis_from_now(it.at))
             }),
             "summary" => self.broker().dead_letter_summary().await.map(|summary| {
                 let rows =
@@ -132,7 +133,8 @@ impl World {
             (ClaimAnswer::Claimed, None) => panic!("claimed without a claim"),
             (answer, claim) => {
                 assert!(claim.is_none());
-                let until = outcome.retry_at.map(|at| format!("until {}", self.until(at))).unwrap_or_default();
+                let until =
+                    outcome.retry_at.map(|at| format!("until {}", self.millis_from_now(at))).unwrap_or_default();
                 format!("{} {until}", format!("{answer:?}").to_lowercase())
             }
         }
@@ -142,19 +144,20 @@ impl World {
         self.claims.lock().unwrap().get(name).cloned().unwrap_or_else(|| panic!("no claim {name}"))
     }
 
-    fn until(&self, at: Timestamp) -> i64 {
+    fn millis_from_now(&self, at: Timestamp) -> i64 {
         at.millis() - self.clock.now()
     }
 
     fn standing_of(&self, claim: &Claim) -> String {
-        let until = claim.lease_expires_at.map(|at| format!("until {}", self.until(at))).unwrap_or_default();
-        let again = claim.retry_at.map(|at| format!("again {}", self.until(at))).unwrap_or_default();
+        let until = claim.lease_expires_at.map(|at| format!("until {}", self.millis_from_now(at))).unwrap_or_default();
+        let again = claim.retry_at.map(|at| format!("again {}", self.millis_from_now(at))).unwrap_or_default();
         assert_eq!(claim.status == ClaimStatus::Dead, claim.dead_letter.is_some());
         format!("{} attempt {} {until} {again}", format!("{:?}", claim.status).to_lowercase(), claim.attempt)
     }
 
     async fn done(&self, words: &Words<'_>, rest: &str) -> Result<String> {
-        let (id, token) = self.held(words.plain[0]);
+        let (id, own) = self.held(words.plain[0]);
+        let token = words.get("with").map_or(own, |other| self.held(other).1);
         let offset = rest.split("events:").next().and_then(|before| Words::of(before).number("offset")).map(Offset);
         let completion = Completion { token, events: produced(rest), offset };
         let claim = self.broker().complete_claim(&id, completion, None).await?;
@@ -209,7 +212,7 @@ impl World {
 
     async fn handler_standing(&self, words: &Words<'_>) -> Result<String> {
         let handler = self.broker().handler(words.plain[0]).await?;
-        let oldest = handler.oldest_failure.map(|at| format!("since {}", self.until(at))).unwrap_or_default();
+        let oldest = handler.oldest_failure.map(|at| format!("since {}", self.millis_from_now(at))).unwrap_or_default();
         let (flight, failed, dead, lag) = (handler.in_flight, handler.failed, handler.dead_letters, handler.lag);
         Ok(format!("in flight {flight} failed {failed} dead {dead} lag {lag} {oldest}"))
     }

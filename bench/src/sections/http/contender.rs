@@ -129,8 +129,9 @@ impl Running {
 pub(super) async fn start_all(run: &Run<'_>, table: &mut Table) -> Outcome<Vec<Running>> {
     let mut running = Vec::new();
     for contender in Contender::ALL {
-        match (contender.kind(), &run.programs()?.durable_streams) {
-            (Kind::DurableStreams, Err(reason)) => table.note(format!("{}: not run: {reason}", contender.name())),
+        let is_peer = contender.kind() == Kind::DurableStreams;
+        match is_peer.then(|| run.programs.durable_streams()) {
+            Some(Err(reason)) => table.note(format!("{}: not run: {reason}", contender.name())),
             _ => running.push(contender.start(run).await?),
         }
     }

@@ -11,6 +11,6 @@ use crate::Outcome;
 use tokio::runtime::{Builder, Runtime};
 
 /// One thread for the generator: no wake-ups between threads, so it stays cheaper than the server.
-fn one_thread() -> Outcome<Runtime> {
+pub(super) fn one_thread() -> Outcome<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }

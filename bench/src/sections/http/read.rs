@@ -66,14 +66,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
 /// Publishes what is read; a bare handler has its page already.
 async fn fill(server: &Server, events: u64) -> Outcome {
     if server.kind != Kind::Bare {
-        let write: Write = Arc::new(|buffers, _, first| {
-            buffers.body.extend_from_slice(br#"{"events":["#);
-            text::events(&mut buffers.body, first, PAGE);
-            buffers.body.extend_from_slice(b"]}");
-            text::write_post(&mut buffers.request, "/v1/events:batch", &buffers.body);
-        });
-        let piece = Duration::from_millis(200);
-        let load = Load { connections: 16, time: piece, events: PAGE, write, status: 207, ending: r#""failed":0}}"# };
+        let load = Load::publish(16, PAGE, Duration::from_millis(200));
         while server.next.load(Ordering::Relaxed) < events {
             load.run(server).await?;
         }

@@ -43,6 +43,13 @@ fn on_payload_mismatch() -> Shape {
     word(&["duplicate", "flag", "reject"], description).like("duplicate")
 }
 
+fn normalisation() -> Shape {
+    let rule = word(&["trim", "caseFold", "nfc"], "White space at either end; upper and lower case; Unicode form C.");
+    let description = "Which differences between two subjects do not make them two aggregates; none when absent: their \
+        bytes are compared. An event keeps its own spelling. Said once, when the topic is registered.";
+    list(rule.like("trim"), description).items(0, 3).like(json!(["trim", "caseFold"]))
+}
+
 fn cleanup() -> Shape {
     let description = "What retention lets go. `delete`: events past their age. `compact`: those of them that are not the \
         latest of their aggregates.";
@@ -62,6 +69,7 @@ fn new_topic() -> Shape {
         .or_null("idempotentRetention", idempotent_retention())
         .or_null("onPayloadMismatch", on_payload_mismatch())
         .or_null("cleanup", cleanup())
+        .may("aggregateNormalisation", normalisation())
         .may("internal", internal())
         .closed()
         .like(examples::new_topic())
@@ -120,6 +128,7 @@ fn topic() -> Shape {
         .may("idempotentRetention", idempotent_retention())
         .may("onPayloadMismatch", on_payload_mismatch())
         .may("cleanup", cleanup())
+        .may("aggregateNormalisation", normalisation())
         .may("internal", internal())
         .must("createdAt", time("When it was registered.").like(REGISTERED_AT))
         .like(examples::topic())

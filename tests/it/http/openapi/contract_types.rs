@@ -10,7 +10,7 @@ use contract::{
 };
 use contract::{
     Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
-    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Redrive, RedriveOverride, Token,
+    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Normalisation, Redrive, RedriveOverride, Token,
 };
 use proptest::prelude::*;
 use proptest::string::string_regex;
@@ -91,6 +91,7 @@ fn all_members_of_a_topic() -> NewTopic {
         idempotent_retention: Some(text("PT24H")),
         on_payload_mismatch: Some(PayloadMismatch::Reject),
         cleanup: Some(Cleanup::Compact),
+        aggregate_normalisation: vec![Normalisation::Trim, Normalisation::CaseFold, Normalisation::Nfc],
         internal: true,
         ..NewTopic::new(text("gts.a.b.v1~"))
     }

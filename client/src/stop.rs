@@ -5,30 +5,30 @@ use std::pin::Pin;
 use std::time::Duration;
 
 /// An order to stop that has come or will come.
-pub(super) struct Stop<'a> {
+pub(crate) struct Stop<'a> {
     order: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     came: bool,
 }
 
 /// What came first.
-pub(super) enum First<T> {
+pub(crate) enum First<T> {
     Done(T),
     Stopped,
 }
 
 impl<'a> Stop<'a> {
-    pub(super) fn new(order: impl Future<Output = ()> + Send + 'a) -> Self {
+    pub(crate) fn new(order: impl Future<Output = ()> + Send + 'a) -> Self {
         Self { order: Box::pin(order), came: false }
     }
 
     /// Whether it has come.
-    pub(super) fn came(&mut self) -> bool {
+    pub(crate) fn came(&mut self) -> bool {
         self.came = self.came || self.order.as_mut().now_or_never().is_some();
         self.came
     }
 
     /// Does this, unless the order comes first; what is begun is dropped then.
-    pub(super) async fn or<T>(&mut self, work: impl Future<Output = T> + Send) -> First<T> {
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T> + Send) -> First<T> {
         if self.came {
             return First::Stopped;
         }
@@ -43,7 +43,7 @@ impl<'a> Stop<'a> {
     }
 
     /// Waits for so long; whether the order came meanwhile.
-    pub(super) async fn came_within(&mut self, wait: Duration) -> bool {
+    pub(crate) async fn came_within(&mut self, wait: Duration) -> bool {
         matches!(self.or(tokio::time::sleep(wait)).await, First::Stopped)
     }
 }

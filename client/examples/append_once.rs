@@ -1,0 +1,147 @@
+//! A handler that appends one line per event to a file, once, whenever it is killed.
+//!
+//! - The claim lets one program at a time work on an event. The file itself tells whether the effect has happened: a line
+//!   is written in one piece, and carries the event's id. A program that was killed between its effect and its word to the
+//!   broker is claimed for again, and finds its line.
+//! - The file is locked while it is looked through and written, and refuses a token lower than one it has seen for the
+//!   event: a worker that was stalled past its lease comes too late.
+//!
+//! ```sh
+//! cargo run -p event-broker-client --example append_once -- http://127.0.0.1:8087 ./effects.txt
+//! ```
+//!
+//! Lines are `id subject aggregateSequence token attempt`, with tabs between. With `-` behind the handler's name it works on the events whose
+//! ids it reads from standard input, whoever has delivered them, and says what became of each.
+//!
+//! For the tests: `WORKER_CRASH=after-effect@7` kills it at that place of the event with that sequence,
+//! `WORKER_FAIL=subject` makes the work on that subject fail, `WORKER_PARALLEL` and `WORKER_ORDER` are options.
+
+use contract::{Claim, EventBroker, StoredEvent, TopicId};
+use event_broker_client::Client;
+use event_broker_client::handler::{self, Failed, Options, Runner, State, Worked};
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::io::{BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Appends an event's line, unless it is there.
+fn append(file: &Path, event: &StoredEvent, claim: &Claim) -> Result<(), Failure> {
+    let subject = event.event()?.subject.unwrap_or_default();
+    die("before-effect", event);
+    let mut effects = OpenOptions::new().create(true).read(true).append(true).open(file)?;
+    effects.lock()?;
+    let mut text = String::new();
+    effects.read_to_string(&mut text)?;
+    let id = event.id.to_string();
+    let there = text.lines().filter(|line| line.starts_with(&id));
+    let token = there.filter_map(|line| line.split('\t').nth(3)?.parse::<u64>().ok()).max();
+    match token {
+        Some(token) if token > claim.token.get() => {
+            return Err(Failed::new("StaleToken", "Somebody with a higher token was here.").into());
+        }
+        Some(_) => return Ok(()),
+        None => (),
+    }
+    let line = format!("{id}\t{subject}\t{}\t{}\t{}\n", event.aggregate_sequence, claim.token, claim.attempt);
+    effects.write_all(line.as_bytes())?;
+    effects.sync_data()?;
+    die("after-effect", event);
+    Ok(())
+}
+
+/// The work on one event.
+async fn work(file: Arc<PathBuf>, event: StoredEvent, claim: Claim) -> Result<(), Failure> {
+    die("after-claim", &event);
+    if std::env::var("WORKER_FAIL").is_ok_and(|subject| event.event().is_ok_and(|it| it.subject == Some(subject))) {
+        return Err(Failed::new("Declined", "This subject is declined.").into());
+    }
+    append(&file, &event, &claim)?;
+    die("before-done", &event);
+    Ok(())
+}
+
+/// Dies without a word, where a test wants it to.
+fn die(place: &str, event: &StoredEvent) {
+    if std::env::var("WORKER_CRASH").is_ok_and(|wanted| wanted == format!("{place}@{}", event.sequence)) {
+        let _ = std::process::Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status();
+        // The signal is on its way.
+        std::thread::park();
+    }
+}
+
+fn options() -> Options {
+    let parallel = std::env::var("WORKER_PARALLEL").ok().and_then(|number| number.parse().ok());
+    let order = std::env::var("WORKER_ORDER").ok();
+    Options {
+        parallel: parallel.unwrap_or(Options::default().parallel),
+        order: order.and_then(|order| serde_json::from_value(order.into()).ok()),
+        recheck: Duration::from_millis(500),
+        sweep: Duration::from_millis(500),
+        ..Options::default()
+    }
+}
+
+/// Says how the runner stands, line by line.
+async fn report(mut state: tokio::sync::watch::Receiver<State>) {
+    let mut out = std::io::stdout();
+    loop {
+        let line = match *state.borrow_and_update() {
+            State::Running => "running".to_owned(),
+            State::Paused(tries) => format!("paused {tries}"),
+            State::Draining => "draining".to_owned(),
+        };
+        let said = writeln!(out, "{line}").and_then(|()| out.flush());
+        if said.is_err() || state.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Works on events by their ids, as they are delivered.
+async fn work_on_delivered(client: &Client, name: &str, file: Arc<PathBuf>) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let id = line?;
+        let event = client.event(id.trim().parse()?).await?;
+        let file = Arc::clone(&file);
+        let effect = move |event, claim| work(Arc::clone(&file), event, claim);
+        let said = match handler::once(client, name, event, &options(), effect).await? {
+            Worked::Done => "done",
+            Worked::AlreadyDone => "already",
+            Worked::Stale => "stale",
+            Worked::DeadLetter => "dead",
+            Worked::Gone => "gone",
+            Worked::Later(_) => "held",
+        };
+        writeln!(out, "{said}").and_then(|()| out.flush())?;
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(broker), Some(file)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: append_once BROKER FILE [HANDLER [-]]".into());
+    };
+    let (client, file) = (Client::new(&broker)?, Arc::new(PathBuf::from(file)));
+    let name = arguments.next().unwrap_or_else(|| "append_once".to_owned());
+    if arguments.next().is_some() {
+        return work_on_delivered(&client, &name, file).await;
+    }
+    let effect = move |event, claim| work(Arc::clone(&file), event, claim);
+    let runner = Runner::new(client, name, TopicId::parse(TOPIC)?, options(), effect);
+    tokio::spawn(report(runner.state()));
+    let mut asked = signal(SignalKind::terminate())?;
+    let stop = async {
+        asked.recv().await;
+    };
+    Ok(runner.run(stop).await?)
+}

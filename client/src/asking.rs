@@ -1,0 +1,108 @@
+//! Forms of asking that the verbs share.
+//!
+//! - What changes something and may not be said twice goes out under a key of its call.
+//! - A list that the contract gives whole is read page by page.
+
+use crate::answer::{self, Rows};
+use crate::client::{Client, give_id, own_again};
+use crate::query::{self, Query};
+use contract::{
+    Atomicity, BatchOutcome, EventBroker, NewEvent, Page, ProducerId, Registered, Result, Segments, TopicId,
+};
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// No parameters.
+pub(crate) const NONE: &Query = &Query::new();
+
+/// `{id}:{verb}`, one piece of path.
+pub(crate) fn verb(id: impl std::fmt::Display, verb: &str) -> String {
+    format!("{id}:{verb}")
+}
+
+impl Client {
+    /// Posts, under a key of this call, what changes something.
+    pub(crate) async fn change<T: DeserializeOwned>(&self, path: &[&str], body: &(impl Serialize + Sync)) -> Result<T> {
+        self.told(self.ask(Method::POST, path, NONE).json(body).keyed()).await
+    }
+
+    /// Posts what may be said twice.
+    pub(crate) async fn say<T: DeserializeOwned>(&self, path: &[&str], body: &(impl Serialize + Sync)) -> Result<T> {
+        self.told(self.ask(Method::POST, path, NONE).json(body)).await
+    }
+
+    /// A verb without a body.
+    pub(crate) async fn order<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        self.told(self.ask(Method::POST, path, NONE).keyed()).await
+    }
+
+    pub(crate) async fn register<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        definition: &(impl Serialize + Sync),
+    ) -> Result<Registered<T>> {
+        answer::registered(&self.send(self.ask(method, path, NONE).json(definition).keyed()).await?)
+    }
+
+    pub(crate) async fn remove(&self, path: &[&str]) -> Result<()> {
+        self.send(self.ask(Method::DELETE, path, NONE).keyed()).await.map(drop)
+    }
+
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &[&str], query: &Query) -> Result<Page<T>> {
+        self.get::<Rows<T>>(path, query).await?.page()
+    }
+
+    pub(crate) async fn segments_of(&self, topic: &TopicId) -> Result<Segments> {
+        let (mut segments, mut cursor) = (Vec::new(), None);
+        loop {
+            let mut query = query::page(cursor.as_ref(), contract::limits::READ_EVENTS_MAX);
+            query::add(&mut query, "topic", Some(topic));
+            let page: Page<_> = self.list(&["topics", "segments"], &query).await?;
+            segments.extend(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(Segments { topic: topic.clone(), segments });
+            }
+        }
+    }
+
+    pub(crate) async fn publish_several(
+        &self,
+        mut events: Vec<NewEvent>,
+        atomicity: Atomicity,
+        producer: Option<&ProducerId>,
+    ) -> Result<BatchOutcome> {
+        let mut query = Query::new();
+        match atomicity {
+            Atomicity::PerTopic => (),
+            Atomicity::All => query::add(&mut query, "atomic", Some("all")),
+            // A request stands or falls by topics at least.
+            Atomicity::Each => return Ok(self.publish_in_order(events, producer).await),
+        }
+        let made: Vec<_> = events.iter_mut().map(give_id).collect();
+        let ask = self.ask(Method::POST, &["events:batch"], &query).json(&json!({"events": events})).by(producer);
+        let outcome = answer::batch(&self.send(ask).await?.body)?;
+        Ok(outcome.into_iter().zip(made).map(|(result, made)| Ok(own_again(result?, made))).collect())
+    }
+
+    async fn publish_in_order(&self, events: Vec<NewEvent>, producer: Option<&ProducerId>) -> BatchOutcome {
+        let mut outcome = Vec::with_capacity(events.len());
+        for event in events {
+            outcome.push(self.publish(event, producer).await);
+        }
+        outcome
+    }
+
+    /// Deals with dead letters, in somebody's name.
+    pub(crate) async fn deal<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        order: &(impl Serialize + Sync),
+        by: Option<&ProducerId>,
+    ) -> Result<T> {
+        self.told(self.ask(Method::POST, path, NONE).json(order).by(by).keyed()).await
+    }
+}

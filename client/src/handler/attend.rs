@@ -1,0 +1,171 @@
+//! The work under its claim: kept alive by heartbeats while it lasts, cancelled with it, said to the broker when it ends.
+
+use super::effect::{Done, Failed};
+use super::once::Worked;
+use super::weather::{Asked, is_passing};
+use super::work::{Desk, Ended, Taken, time_until};
+use contract::{Claim, ClaimStatus, Completion, Error, EventBroker, Failure, Kind, StoredEvent};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// Handing work back has this long.
+const RELEASE_MAX: Duration = Duration::from_secs(3);
+
+/// A task that does not outlive whoever waits for it.
+struct Task(JoinHandle<Result<Done, Failed>>);
+
+impl Task {
+    /// Ends it, and answers when it has ended.
+    async fn cancel(mut self) {
+        self.0.abort();
+        let _ = (&mut self.0).await;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Desk {
+    /// Works on an event under its claim.
+    pub(super) async fn attend(&self, event: StoredEvent, taken: Taken) -> Ended {
+        let Taken { claim, until } = taken;
+        // A task of its own: heartbeats go on while the work is busy, and a panic is its own.
+        let mut task = Task(tokio::spawn(self.effect.handle(event, claim.clone())));
+        tokio::select! {
+            biased;
+            ended = &mut task.0 => {
+                let came = ended.unwrap_or_else(|cause| Err(panicked(cause)));
+                self.tell(&claim, came).await
+            }
+            () = self.lost(&claim, until) => {
+                task.cancel().await;
+                Ended::Again(Duration::ZERO)
+            }
+            () = self.interrupted() => {
+                task.cancel().await;
+                self.release(&claim).await
+            }
+        }
+    }
+
+    /// Keeps a claim alive; ends when it no longer holds.
+    async fn lost(&self, claim: &Claim, mut until: Instant) {
+        let lease = claim.lease.std_duration();
+        let every = (lease / 3).min(claim.heartbeat.std_duration().max(Duration::from_millis(1)));
+        let mut next = until - lease + every;
+        loop {
+            sleep_until(next.min(until)).await;
+            let asked = Instant::now();
+            let answer = timeout_at(until, self.client.heartbeat(&claim.id, claim.token)).await;
+            match answer {
+                Ok(Ok(_)) => {
+                    self.weather.fair(Asked::Writing);
+                    until = asked + lease;
+                    next = asked + every;
+                }
+                Ok(Err(error)) if is_passing(&error) => {
+                    let wait = self.weather.away(&error, Asked::Writing);
+                    // Sooner than a pause may last: there is something to lose.
+                    next = Instant::now() + wait.min(every / 2);
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(handler = self.name, sequence = claim.sequence.get(), %error, "the claim is lost");
+                    return;
+                }
+                Err(_) => (),
+            }
+            if Instant::now() >= until {
+                tracing::warn!(handler = self.name, sequence = claim.sequence.get(), "the claim was not kept alive");
+                return;
+            }
+        }
+    }
+
+    /// Says what came of the work.
+    async fn tell(&self, claim: &Claim, came: Result<Done, Failed>) -> Ended {
+        match came {
+            Ok(done) => self.complete(claim, done).await,
+            Err(failed) => self.fail(claim, failed).await,
+        }
+    }
+
+    async fn complete(&self, claim: &Claim, done: Done) -> Ended {
+        let offset = self.progress().once_settled(claim.sequence);
+        let completion = Completion { token: claim.token, events: done.events, offset };
+        let answer = self.patiently(|| self.client.complete_claim(&claim.id, completion.clone(), None)).await;
+        match answer {
+            Ok(_) => {
+                let mut progress = self.progress();
+                progress.settle(claim.sequence);
+                offset.into_iter().for_each(|offset| progress.committed(offset));
+                Ended::Settled(Worked::Done)
+            }
+            Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.too_late(claim, &error),
+            Err(error) if is_passing(&error) => Ended::Away(error),
+            // What the work has produced is not taken: that is a failure of the work.
+            Err(error) => self.fail(claim, Failed::new(error.kind().code(), error.to_string())).await,
+        }
+    }
+
+    async fn fail(&self, claim: &Claim, failed: Failed) -> Ended {
+        let Failed { error, retryable } = failed;
+        tracing::warn!(
+            handler = self.name,
+            sequence = claim.sequence.get(),
+            attempt = claim.attempt,
+            class = error.class,
+            message = error.message,
+            "the work failed"
+        );
+        let failure = Failure { token: claim.token, error, retryable: Some(retryable) };
+        match self.patiently(|| self.client.fail_claim(&claim.id, failure.clone())).await {
+            Ok(claim) => stands(&claim),
+            Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.too_late(claim, &error),
+            Err(error) if is_passing(&error) => Ended::Away(error),
+            Err(error) => Ended::Refused(error),
+        }
+    }
+
+    /// Somebody else has the claim, or had: whoever asks again is told how it stands.
+    fn too_late(&self, claim: &Claim, error: &Error) -> Ended {
+        tracing::warn!(handler = self.name, sequence = claim.sequence.get(), %error, "the claim was lost meanwhile");
+        Ended::Again(Duration::ZERO)
+    }
+
+    /// Hands work back that there is no time for; it counts as an attempt.
+    async fn release(&self, claim: &Claim) -> Ended {
+        let failed = Failed::new("Interrupted", "The worker was asked to stop before the work was done.");
+        let failure = Failure { token: claim.token, error: failed.error, retryable: None };
+        let until = Instant::now() + RELEASE_MAX;
+        match timeout_at(until, self.client.fail_claim(&claim.id, failure)).await {
+            Ok(Ok(claim)) => stands(&claim),
+            // Its lease ends by itself.
+            _ => Ended::Again(Duration::ZERO),
+        }
+    }
+}
+
+/// How an event stands whose work has failed.
+fn stands(claim: &Claim) -> Ended {
+    match claim.status {
+        ClaimStatus::Dead => Ended::Settled(Worked::DeadLetter),
+        ClaimStatus::Done => Ended::Settled(Worked::AlreadyDone),
+        _ => claim.retry_at.map_or(Ended::Blocked, |at| Ended::Again(time_until(at))),
+    }
+}
+
+/// Work that panicked has failed.
+fn panicked(cause: tokio::task::JoinError) -> Failed {
+    let said = match cause.try_into_panic() {
+        Ok(said) => said
+            .downcast::<String>()
+            .map(|text| *text)
+            .or_else(|said| said.downcast::<&'static str>().map(|text| (*text).to_owned())),
+        Err(_) => return Failed::new("Cancelled", "The work was cancelled."),
+    };
+    Failed::new("Panic", said.unwrap_or_else(|_| "The work panicked.".to_owned()))
+}

@@ -1,0 +1,126 @@
+//! The work itself, as a program writes it, and what can come of it.
+
+use contract::{BoxFuture, Claim, ClaimError, NewEvent, StoredEvent, limits};
+use std::error::Error;
+use std::fmt;
+
+/// Work on one event. A closure `|event, claim| async { … }` is one, if it answers a `Result`: of nothing or of
+/// events, or of any error.
+pub trait Handle: Send + Sync + 'static {
+    /// Does the work. It is begun under a live claim, and dropped where the claim is lost. What is outside should be
+    /// given `claim.token`, and refuse a lower one than it has seen.
+    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<Done, Failed>>;
+}
+
+impl<F, W, D, E> Handle for F
+where
+    F: Fn(StoredEvent, Claim) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<D, E>> + Send + 'static,
+    D: Into<Done>,
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<Done, Failed>> {
+        let work = self(event, claim);
+        Box::pin(async move { work.await.map(Into::into).map_err(|error| Failed::of::<E>(error.into().as_ref())) })
+    }
+}
+
+/// What came of work that is done.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    /// Events it has produced: stored with the completion, or neither is.
+    pub events: Vec<NewEvent>,
+}
+
+impl From<()> for Done {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+impl From<Vec<NewEvent>> for Done {
+    fn from(events: Vec<NewEvent>) -> Self {
+        Self { events }
+    }
+}
+
+impl From<NewEvent> for Done {
+    fn from(event: NewEvent) -> Self {
+        Self { events: vec![event] }
+    }
+}
+
+/// Why work failed. Any error can be answered; this one says its class itself, and whether another attempt makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// Class and message, as the broker keeps them.
+    pub error: ClaimError,
+    /// Whether another attempt makes sense; otherwise the event is a dead letter at once.
+    pub retryable: bool,
+}
+
+impl Failed {
+    /// A failure of this class; another attempt makes sense.
+    pub fn new(class: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { error: ClaimError::new(class, message), retryable: true }
+    }
+
+    /// The same, and no other attempt would fare better.
+    #[must_use]
+    pub fn for_good(mut self) -> Self {
+        self.retryable = false;
+        self
+    }
+
+    /// A failure as the program's error says it: its class is the error's type, its message the chain of causes.
+    fn of<E>(error: &(dyn Error + Send + Sync + 'static)) -> Self {
+        if let Some(failed) = error.downcast_ref::<Self>() {
+            return failed.clone();
+        }
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        Self::new(class_of(std::any::type_name::<E>()), message)
+    }
+}
+
+/// The last name of a type's path, without what it is made of.
+fn class_of(path: &str) -> String {
+    let plain = path.split('<').next().unwrap_or(path);
+    let name = plain.rsplit("::").next().unwrap_or(plain).trim_start_matches('&');
+    let told = if matches!(name, "" | "Box" | "String" | "str") { "Error" } else { name };
+    told.chars().take(limits::LABEL_BYTES_MAX / 4).collect()
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.error.class, self.error.message)
+    }
+}
+
+impl Error for Failed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_named_like_the_error_it_was() {
+        let number = "x".parse::<u32>().unwrap_err();
+        let io = std::io::Error::other("the disk is full");
+        type Boxed = Box<dyn Error + Send + Sync>;
+        for (failed, class, message) in [
+            (Failed::of::<std::num::ParseIntError>(&number), "ParseIntError", "invalid digit found in string"),
+            (Failed::of::<std::io::Error>(&io), "Error", "the disk is full"),
+            (Failed::of::<String>(Boxed::from("no").as_ref()), "Error", "no"),
+            (Failed::of::<Boxed>(&number), "Error", "invalid digit found in string"),
+            (Failed::of::<Boxed>(&Failed::new("Declined", "no funds")), "Declined", "no funds"),
+        ] {
+            assert_eq!((failed.error.class.as_str(), failed.error.message.as_str()), (class, message));
+        }
+        assert!(!Failed::of::<Failed>(&Failed::new("Declined", "never").for_good()).retryable);
+    }
+}

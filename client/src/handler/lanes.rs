@@ -1,0 +1,296 @@
+//! Lanes: events that wait for their turn, one lane per aggregate, in order.
+//!
+//! - Of each lane at most one event is given out at a time, the first; the next only when that one is settled.
+//! - Lanes take turns. An event without an aggregate is a lane of its own.
+//! - In a lane that sleeps, events are known by their numbers only, so that one that is blocked for long costs little.
+
+use super::work::Taken;
+use contract::{Normalisation, Sequence, StoredEvent};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// What an event speaks of; alone where that is nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Aggregate { subject_type: String, subject: String },
+    Alone(Sequence),
+}
+
+/// Which subjects share a lane. Those that are one aggregate must; more may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Likeness {
+    /// Those of the same bytes.
+    Exact,
+    /// Those that differ in white space at their ends, too.
+    Trimmed,
+    /// Those with the same digits: neither case nor composition changes one.
+    Digits,
+}
+
+impl Likeness {
+    /// For a topic that takes these differences for none.
+    pub(super) fn of(normalisations: &[Normalisation]) -> Self {
+        match normalisations {
+            [] => Self::Exact,
+            all if all.iter().all(|it| *it == Normalisation::Trim) => Self::Trimmed,
+            _ => Self::Digits,
+        }
+    }
+
+    fn lane(self, subject: &str) -> String {
+        match self {
+            Self::Exact => subject.to_owned(),
+            Self::Trimmed => subject.trim().to_owned(),
+            Self::Digits => subject.chars().filter(char::is_ascii_digit).collect(),
+        }
+    }
+}
+
+impl Key {
+    /// The lane of an event.
+    pub(super) fn of(event: &StoredEvent, likeness: Likeness) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct About<'a> {
+            #[serde(borrow)]
+            subject: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            subject_type: Option<Cow<'a, str>>,
+        }
+        let about: About<'_> = serde_json::from_slice(&event.text).unwrap_or_default();
+        match about.subject {
+            Some(subject) if event.aggregate_sequence.get() > 0 => {
+                let subject_type = about.subject_type.unwrap_or_default();
+                // Types compare without one trailing `~`.
+                let subject_type = subject_type.strip_suffix('~').unwrap_or(&subject_type).to_owned();
+                Self::Aggregate { subject_type, subject: likeness.lane(&subject) }
+            }
+            _ => Self::Alone(event.sequence),
+        }
+    }
+}
+
+/// An event that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) sequence: Sequence,
+    /// The event; absent where it is to be read again.
+    pub(super) event: Option<StoredEvent>,
+    /// A claim that came with it.
+    pub(super) taken: Option<Taken>,
+    /// Whether a claim of it may have been given without our knowing.
+    pub(super) in_doubt: bool,
+    /// How often in a row it was held.
+    pub(super) held: u32,
+}
+
+impl Waiting {
+    pub(super) const fn new(event: StoredEvent, taken: Option<Taken>) -> Self {
+        Self { sequence: event.sequence, event: Some(event), taken, in_doubt: false, held: 0 }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Standing {
+    Ready,
+    Working,
+    /// It waits, for a moment.
+    Dozing,
+    Asleep,
+}
+
+#[derive(Debug)]
+struct Lane {
+    queue: VecDeque<Waiting>,
+    standing: Standing,
+}
+
+/// All lanes.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: HashMap<Key, Lane>,
+    ready: VecDeque<Key>,
+    /// Every event in a lane, or given out.
+    known: HashSet<Sequence>,
+    /// Events held in memory.
+    texts: usize,
+}
+
+impl Lanes {
+    /// Whether an event is here already.
+    pub(super) fn knows(&self, sequence: Sequence) -> bool {
+        self.known.contains(&sequence)
+    }
+
+    /// Events held in memory, and events in all.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.texts, self.known.len())
+    }
+
+    /// Takes an event in, at its place among those that wait.
+    pub(super) fn push(&mut self, key: Key, mut waiting: Waiting) {
+        if !self.known.insert(waiting.sequence) {
+            return;
+        }
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            self.texts += usize::from(waiting.event.is_some());
+            self.ready.push_back(key.clone());
+            self.lanes.insert(key, Lane { queue: VecDeque::from([waiting]), standing: Standing::Ready });
+            return;
+        };
+        let at = lane.queue.partition_point(|other| other.sequence < waiting.sequence);
+        if lane.standing == Standing::Asleep && waiting.taken.is_none() {
+            waiting.event = None;
+        }
+        self.texts += usize::from(waiting.event.is_some());
+        lane.queue.insert(at, waiting);
+    }
+
+    /// The next event to be worked on.
+    pub(super) fn next(&mut self) -> Option<(Key, Waiting)> {
+        let key = self.ready.pop_front()?;
+        let lane = self.lanes.get_mut(&key)?;
+        let waiting = lane.queue.pop_front()?;
+        lane.standing = Standing::Working;
+        self.texts -= usize::from(waiting.event.is_some());
+        Some((key, waiting))
+    }
+
+    /// The event that was given out is settled.
+    pub(super) fn settle(&mut self, key: &Key, sequence: Sequence) {
+        self.known.remove(&sequence);
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if lane.queue.is_empty() {
+            self.lanes.remove(key);
+        } else {
+            lane.standing = Standing::Ready;
+            self.ready.push_back(key.clone());
+        }
+    }
+
+    /// The event that was given out is to be tried again, after its lane is woken. Where that is long, the lane's events
+    /// are let go, and read again in time.
+    pub(super) fn put_back(&mut self, key: &Key, waiting: Waiting, is_long: bool) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        self.texts += usize::from(waiting.event.is_some());
+        let at = lane.queue.partition_point(|other| other.sequence < waiting.sequence);
+        lane.queue.insert(at, waiting);
+        for other in lane.queue.iter_mut().filter(|other| is_long && other.taken.is_none()) {
+            self.texts -= usize::from(other.event.take().is_some());
+        }
+        lane.standing = if is_long { Standing::Asleep } else { Standing::Dozing };
+    }
+
+    /// A lane that slept may go on.
+    pub(super) fn wake(&mut self, key: &Key) {
+        if let Some(lane) = self.lanes.get_mut(key)
+            && matches!(lane.standing, Standing::Dozing | Standing::Asleep)
+        {
+            lane.standing = Standing::Ready;
+            self.ready.push_back(key.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use contract::{AggregateSequence, Position, Timestamp};
+    use uuid::Uuid;
+
+    fn event(sequence: u64, subject: &str) -> StoredEvent {
+        let text = match subject {
+            "" => "{}".to_owned(),
+            _ => format!(r#"{{"subject":"{subject}","subjectType":"gts.a.b.c.d.v1~"}}"#),
+        };
+        StoredEvent {
+            position: Position(sequence),
+            sequence: Sequence(sequence),
+            aggregate_sequence: AggregateSequence(u64::from(!subject.is_empty())),
+            id: Uuid::from_u128(sequence.into()),
+            created_at: Timestamp::from_millis(0),
+            text: Bytes::from(text),
+        }
+    }
+
+    fn key(sequence: u64, subject: &str) -> Key {
+        Key::of(&event(sequence, subject), Likeness::Exact)
+    }
+
+    fn lanes(events: &[(u64, &str)]) -> Lanes {
+        let mut lanes = Lanes::default();
+        for (sequence, subject) in events {
+            let event = event(*sequence, subject);
+            lanes.push(Key::of(&event, Likeness::Exact), Waiting::new(event, None));
+        }
+        lanes
+    }
+
+    fn given(lanes: &mut Lanes) -> Vec<u64> {
+        std::iter::from_fn(|| lanes.next()).map(|(_, waiting)| waiting.sequence.get()).collect()
+    }
+
+    #[test]
+    fn of_each_aggregate_one_is_given_out_at_a_time() {
+        let mut lanes = lanes(&[(1, "a"), (2, "a"), (3, "b"), (4, ""), (5, ""), (6, "b")]);
+        assert_eq!(given(&mut lanes), [1, 3, 4, 5]);
+        lanes.settle(&key(3, "b"), Sequence(3));
+        assert_eq!(given(&mut lanes), [6]);
+        lanes.settle(&key(1, "a"), Sequence(1));
+        assert_eq!(given(&mut lanes), [2]);
+        for (sequence, subject) in [(2, "a"), (6, "b"), (4, ""), (5, "")] {
+            lanes.settle(&key(sequence, subject), Sequence(sequence));
+        }
+        assert_eq!((lanes.sizes(), lanes.lanes.len()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn a_lane_that_sleeps_keeps_its_order_and_lets_its_texts_go() {
+        let mut lanes = lanes(&[(1, "a"), (2, "a"), (3, "a")]);
+        let (key, first) = lanes.next().unwrap();
+        lanes.put_back(&key, first, true);
+        assert_eq!((given(&mut lanes), lanes.sizes()), (vec![], (0, 3)));
+        let late = event(4, "a");
+        lanes.push(Key::of(&late, Likeness::Exact), Waiting::new(late, None));
+        // Work that was redriven takes its place in front.
+        let redriven = event(0, "a");
+        lanes.push(Key::of(&redriven, Likeness::Exact), Waiting::new(redriven, None));
+        assert_eq!(lanes.sizes(), (0, 5));
+        lanes.wake(&key);
+        lanes.wake(&key);
+        for sequence in 0..=4 {
+            assert_eq!(given(&mut lanes), [sequence]);
+            lanes.settle(&key, Sequence(sequence));
+        }
+    }
+
+    #[test]
+    fn subjects_that_a_topic_takes_for_one_share_a_lane() {
+        use Normalisation::{CaseFold, Nfc, Trim};
+        for (normalisations, one, other, is_one) in [
+            (&[][..], "a1", "A1", false),
+            (&[], "a", " a", false),
+            (&[Trim], " a", "a ", true),
+            (&[Trim], "a", "A", false),
+            (&[CaseFold], "straße 1", "STRASSE 1", true),
+            (&[Nfc], "\u{e9} 1", "e\u{301} 1", true),
+            (&[Trim, CaseFold, Nfc], " \u{c9}1", "e\u{301}1", true),
+            (&[CaseFold], "order-1", "order-2", false),
+        ] {
+            let likeness = Likeness::of(normalisations);
+            let keys = [one, other].map(|subject| Key::of(&event(1, subject), likeness));
+            assert_eq!(keys[0] == keys[1], is_one, "{normalisations:?} {one} {other}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_taken_in_once() {
+        let mut lanes = lanes(&[(1, "a"), (1, "a")]);
+        assert!(lanes.knows(Sequence(1)));
+        assert_eq!(given(&mut lanes), [1]);
+        lanes.push(key(1, "a"), Waiting::new(event(1, "a"), None));
+        assert_eq!(given(&mut lanes), [] as [u64; 0]);
+    }
+}

@@ -1,0 +1,96 @@
+//! How a handler's runner works, and how it stands.
+
+use crate::retry::Retry;
+use contract::{ClaimOrder, GtsPattern, Span, limits};
+use std::time::Duration;
+
+/// How a runner works. What is said of claims here beats what the broker holds for the handler.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Most events worked on at a time, each of another aggregate.
+    pub parallel: usize,
+    /// How long a claim holds without a heartbeat; the handler's when absent. Heartbeats come at a third of it.
+    pub lease: Option<Span>,
+    /// What order events of one aggregate keep; the handler's when absent.
+    pub order: Option<ClaimOrder>,
+    /// Who does the work, for people. Each runner adds something of its own.
+    pub owner: String,
+    /// Event types the handler wants; empty: any.
+    pub types: Vec<GtsPattern>,
+    /// Subject types it wants; empty: any.
+    pub subject_types: Vec<GtsPattern>,
+    /// A CEL expression over the event's members: which events it wants.
+    pub filter: Option<String>,
+    /// Where a handler begins that has committed nothing yet.
+    pub start: Start,
+    /// How several runners of the handler divide the work.
+    pub division: Division,
+    /// Where more events than this wait for their turn in memory, no more are read; a page of them may come on top.
+    pub window_events: usize,
+    /// Most events that wait for their turn; those beyond the window are known by their numbers only.
+    pub waiting_max: usize,
+    /// How long an event that may not be claimed yet waits before it is asked for again, where the broker does not know.
+    pub recheck: Duration,
+    /// How often work that a person has redriven is looked for, behind what was read already.
+    pub sweep: Duration,
+    /// What is being worked on has this long when the runner is asked to stop; then it is handed back.
+    pub drain: Duration,
+    /// The waits while the broker is away; how often does not count.
+    pub pause: Retry,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            parallel: 16,
+            lease: None,
+            order: None,
+            owner: "worker".to_owned(),
+            types: Vec::new(),
+            subject_types: Vec::new(),
+            filter: None,
+            start: Start::Earliest,
+            division: Division::ByClaim,
+            window_events: 10 * limits::READ_EVENTS_MAX,
+            waiting_max: 100_000,
+            recheck: Duration::from_secs(5),
+            sweep: Duration::from_secs(10),
+            drain: Duration::from_secs(30),
+            pause: Retry {
+                tries_max: u32::MAX,
+                first_wait: Duration::from_millis(100),
+                wait_max: Duration::from_secs(10),
+            },
+        }
+    }
+}
+
+/// Where a handler begins that has committed nothing yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At the topic's first event.
+    Earliest,
+    /// Behind the topic's last event.
+    Latest,
+}
+
+/// How several runners of one handler divide the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// Each reads the topic, and claims decide who works on which event. `lease` and `order` may be said here.
+    ByClaim,
+    /// They are members of a shared group, named like the handler: the broker hands each event to one of them, already
+    /// claimed. Lease and attempts are those the broker holds for the handler.
+    ByGroup,
+}
+
+/// How a runner stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It works, or waits for events.
+    Running,
+    /// The broker is away: nothing is begun. So often it was asked since.
+    Paused(u32),
+    /// It was asked to stop, and finishes what it is at.
+    Draining,
+}

@@ -1,0 +1,87 @@
+//! How far a handler has come: everything up to its offset is finished, is none of its business, or is kept elsewhere.
+
+use contract::{Offset, Sequence};
+use std::collections::BTreeSet;
+
+/// What was read, and what of it is not settled. The default tells the broker nothing.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    read: Offset,
+    open: BTreeSet<Sequence>,
+    /// What the broker knows.
+    committed: Offset,
+    /// Whether it is for us to tell it.
+    is_ours: bool,
+}
+
+impl Progress {
+    /// Begins behind this offset.
+    pub(super) const fn at(offset: Offset) -> Self {
+        Self { read: offset, open: BTreeSet::new(), committed: offset, is_ours: true }
+    }
+
+    /// These were read, and everything up to `next`.
+    pub(super) fn read(&mut self, events: impl Iterator<Item = Sequence>, next: Offset) {
+        if !self.is_ours {
+            return;
+        }
+        self.open.extend(events);
+        self.read = self.read.max(next);
+    }
+
+    /// Whether an event lies behind what was read.
+    pub(super) fn is_passed(&self, sequence: Sequence) -> bool {
+        Offset::from(sequence) <= self.read
+    }
+
+    pub(super) fn settle(&mut self, sequence: Sequence) {
+        self.open.remove(&sequence);
+    }
+
+    /// The offset once this event is settled too, if the broker does not know it yet.
+    pub(super) fn once_settled(&self, sequence: Sequence) -> Option<Offset> {
+        self.news(self.open.iter().find(|open| **open != sequence))
+    }
+
+    /// The offset, if the broker does not know it yet.
+    pub(super) fn to_commit(&self) -> Option<Offset> {
+        self.news(self.open.first())
+    }
+
+    fn news(&self, first_open: Option<&Sequence>) -> Option<Offset> {
+        let offset = first_open.map_or(self.read, |first| Offset(first.get().saturating_sub(1)));
+        (self.is_ours && offset > self.committed).then_some(offset)
+    }
+
+    /// The broker knows this much.
+    pub(super) fn committed(&mut self, offset: Offset) {
+        self.committed = self.committed.max(offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_never_passes_what_is_not_settled() {
+        let mut progress = Progress::at(Offset(10));
+        assert_eq!(progress.to_commit(), None);
+        progress.read([11, 13, 14].map(Sequence).into_iter(), Offset(20));
+        assert!(progress.is_passed(Sequence(20)) && !progress.is_passed(Sequence(21)));
+        assert_eq!(progress.to_commit(), None);
+        assert_eq!(progress.once_settled(Sequence(11)), Some(Offset(12)));
+        assert_eq!(progress.once_settled(Sequence(13)), None);
+        progress.settle(Sequence(13));
+        assert_eq!(progress.once_settled(Sequence(11)), Some(Offset(13)));
+        progress.settle(Sequence(11));
+        assert_eq!(progress.to_commit(), Some(Offset(13)));
+        progress.committed(Offset(13));
+        assert_eq!((progress.to_commit(), progress.once_settled(Sequence(14))), (None, Some(Offset(20))));
+        progress.settle(Sequence(14));
+        progress.settle(Sequence(3));
+        assert_eq!(progress.to_commit(), Some(Offset(20)));
+        progress.committed(Offset(25));
+        assert_eq!(progress.to_commit(), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! A shared group as a source: the broker hands each event to one member, with its claim.
+//!
+//! - A member is handed no more than it works on at a time, so that no lease runs while an event waits for its turn.
+//! - Where the answer to a poll was lost, the events it handed out are found again by their claims, which are the member's.
+
+use super::options::Options;
+use super::source::{Arrival, Batch, Polling, Source};
+use super::work::Taken;
+use crate::client::Client;
+use contract::{
+    BoxFuture, Claim, ClaimStatus, Cursor, EventBroker, Offset, Page, Read, Result, StoredEvent, TopicId, limits,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::time::Instant;
+
+/// Pages of open claims that are searched for one's own.
+const PAGES_MAX: usize = 50;
+
+/// Is handed events as a member of the handler's group.
+pub(super) struct Shared {
+    member: Polling,
+    /// Whether the last poll may have handed out events without our knowing.
+    in_doubt: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &Options) -> Self {
+        let mut member = Polling::new(client, name, topic, options);
+        let parallel = u32::try_from(options.parallel.max(1)).unwrap_or(limits::IN_FLIGHT_MAX);
+        member.wanted.max_in_flight = Some(parallel.min(limits::IN_FLIGHT_MAX));
+        member.wanted = member.wanted.shared();
+        Self { member, in_doubt: AtomicBool::new(false) }
+    }
+
+    async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            let arrivals = self.handed_before().await?;
+            self.in_doubt.store(false, Ordering::Relaxed);
+            if !arrivals.is_empty() {
+                return Ok(Batch { arrivals, next: after });
+            }
+        }
+        // Until there is an answer.
+        self.in_doubt.store(true, Ordering::Relaxed);
+        let asked = Instant::now();
+        let page = self.member.page(after, limit).await?;
+        self.in_doubt.store(false, Ordering::Relaxed);
+        let handed = page.items.into_iter().zip(page.claims);
+        let arrivals = handed.map(|(event, claim)| {
+            // It was claimed while the poll waited, nobody knows when.
+            Arrival { event, taken: Some(Taken { until: asked + claim.lease.std_duration(), claim }) }
+        });
+        Ok(Batch { arrivals: arrivals.collect(), next: page.next_offset })
+    }
+
+    /// The member's own claims, with their events. Some of them may be known already.
+    async fn handed_before(&self) -> Result<Vec<Arrival>> {
+        let owner = self.member.member().await?.to_string();
+        let (client, wanted) = (&self.member.client, &self.member.wanted);
+        let is_ours =
+            |claim: &Claim| claim.status == ClaimStatus::Claimed && claim.owner == owner && claim.topic == wanted.topic;
+        let (mut found, mut cursor) = (Vec::new(), None::<Cursor>);
+        for _ in 0..PAGES_MAX {
+            let page = client.open_claims(&wanted.consumer_group, cursor.as_ref(), limits::READ_EVENTS_MAX).await?;
+            let Page { items, next, .. } = page;
+            for claim in items.into_iter().filter(is_ours) {
+                if let Some(event) = self.event_of(&claim).await? {
+                    // Whether it still holds is asked before it is worked on.
+                    found.push(Arrival { event, taken: Some(Taken { claim, until: Instant::now() }) });
+                }
+            }
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn event_of(&self, claim: &Claim) -> Result<Option<StoredEvent>> {
+        let before = Offset(claim.sequence.get().saturating_sub(1));
+        let mut read = Read::all(claim.topic.clone()).after(before);
+        read.limit = 1;
+        let page = self.member.client.read(read).await?;
+        Ok(page.items.into_iter().find(|event| event.sequence == claim.sequence))
+    }
+}
+
+impl Source for Shared {
+    fn is_divided(&self) -> bool {
+        true
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Offset>> {
+        self.member.begin()
+    }
+
+    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<Batch>> {
+        Box::pin(self.poll(after, limit))
+    }
+
+    fn commit(&self, _: Offset) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn leave(&self) -> BoxFuture<'_, ()> {
+        self.member.leave()
+    }
+}

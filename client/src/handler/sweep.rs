@@ -1,0 +1,42 @@
+//! Looking back: work behind the offset that a person has redriven, or that whoever had it has left lying.
+
+use super::work::{Desk, now};
+use contract::{Claim, ClaimStatus, Cursor, EventBroker, Sequence, limits};
+
+/// Pages that are looked at before it is somebody else's turn; the next sweep goes on from there.
+const PAGES_MAX: usize = 10;
+
+/// What was found.
+pub(super) struct Swept {
+    pub(super) sequences: Vec<Sequence>,
+    /// Where to go on; from the beginning when absent.
+    pub(super) next: Option<Cursor>,
+}
+
+impl Desk {
+    /// Claims that may be taken, among those behind what was read.
+    pub(super) async fn sweep(&self, from: Option<Cursor>) -> Swept {
+        let mut swept = Swept { sequences: Vec::new(), next: from };
+        for _ in 0..PAGES_MAX {
+            let page = self.client.open_claims(&self.name, swept.next.as_ref(), limits::READ_EVENTS_MAX).await;
+            let Ok(page) = page else { break };
+            let free = page.items.iter().filter(|claim| claim.topic == self.topic && is_free(claim));
+            swept.sequences.extend(free.map(|claim| claim.sequence));
+            swept.next = page.next;
+            if swept.next.is_none() {
+                break;
+            }
+        }
+        swept.sequences.retain(|sequence| self.progress().is_passed(*sequence));
+        swept
+    }
+}
+
+fn is_free(claim: &Claim) -> bool {
+    match claim.status {
+        ClaimStatus::Redriven => true,
+        ClaimStatus::Failed => claim.retry_at.is_none_or(|at| at <= now()),
+        ClaimStatus::Claimed => claim.lease_expires_at.is_some_and(|at| at <= now()),
+        ClaimStatus::Dead | ClaimStatus::Done => false,
+    }
+}
