@@ -1,4 +1,4 @@
-//! `event-broker topics`: what topics there are, made, changed and looked into.
+//! `event-broker topics`: what topics there are, made, changed, looked into, published again and let go.
 
 use super::client::{self, Client, Repeat, Server};
 use super::failure::{Failure, Outcome};
@@ -65,6 +65,39 @@ enum Verb {
         topic: String,
         #[command(flatten)]
         settings: Settings,
+    },
+    /// Has events once more: for everybody who reads the topic, or for one shared group.
+    Republish {
+        /// The topic's id.
+        topic: String,
+        /// The first sequence.
+        #[arg(long, value_name = "SEQUENCE")]
+        from: u64,
+        /// The last sequence.
+        #[arg(long, value_name = "SEQUENCE")]
+        to: u64,
+        /// Hand this shared group again what it has finished of them, instead of appending them.
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
+        /// Only count them.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Removes now what retention would remove later, where the latest event of each aggregate is kept.
+    Compact {
+        /// The topic's id.
+        topic: String,
+    },
+    /// Removes a topic's beginning now.
+    Trim {
+        /// The topic's id.
+        topic: String,
+        /// The last sequence to go.
+        #[arg(long, value_name = "SEQUENCE", required_unless_present = "before")]
+        through: Option<u64>,
+        /// What was stored before this time goes.
+        #[arg(long, value_name = "TIME", conflicts_with = "through")]
+        before: Option<String>,
     },
     /// Lists the segments that hold a topic's events.
     Segments {
@@ -142,12 +175,29 @@ async fn act(arguments: &Arguments) -> Outcome {
             let changed = client.put_forth(Method::PATCH, &["topics", topic], &change, Repeat::Freely).await?;
             print(&mut output, arguments.json, &changed)?;
         }
+        Verb::Republish { topic, from, to, group, dry_run } => {
+            let target = if group.is_some() { "group" } else { "topic" };
+            let order = json!({"from": from, "to": to, "target": target, "name": group, "dryRun": dry_run});
+            print(&mut output, arguments.json, &order_of(&client, topic, "republish", &order).await?)?;
+        }
+        Verb::Compact { topic } => {
+            print(&mut output, arguments.json, &order_of(&client, topic, "compact", &json!({})).await?)?;
+        }
+        Verb::Trim { topic, through, before } => {
+            let trim = json!({"through": through, "before": before});
+            print(&mut output, arguments.json, &order_of(&client, topic, "trim", &trim).await?)?;
+        }
         Verb::Segments { topic, descending } => {
             let segments = segments(&client, topic, *descending).await?;
             print_segments(&mut output, arguments.json, &segments)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the broker do something to a topic; answers how many events it was.
+async fn order_of(client: &Client, topic: &str, verb: &str, order: &Value) -> Outcome<Value> {
+    client.put_forth(Method::POST, &["topics", &format!("{topic}:{verb}")], order, Repeat::Never).await
 }
 
 fn definitions(

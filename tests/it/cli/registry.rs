@@ -33,6 +33,26 @@ fn a_topic_is_made_shown_listed_and_changed() {
 }
 
 #[test]
+fn a_topic_is_published_again_compacted_and_trimmed() {
+    let server = server();
+    ask(&server, &["topics", "create", ORDERS, "--cleanup", "compact"]).expect(0);
+    ask(&server, &["types", "register", CREATED]).expect(0);
+    for subject in ["a", "b", "a"] {
+        let event = crate::http::event(CREATED, subject).to_string();
+        feed(&server, &["publish", "--file", "-"], &event).expect(0);
+    }
+    let count =
+        |arguments: &[&str]| ask(&server, &[arguments, &["--json"]].concat()).expect(0).json()[0]["count"].clone();
+    assert_eq!(count(&["topics", "republish", TOPIC, "--from", "1", "--to", "2", "--dry-run"]), 2);
+    assert_eq!(count(&["topics", "republish", TOPIC, "--from", "1", "--to", "2"]), 2);
+    let refused = ask(&server, &["topics", "republish", TOPIC, "--from", "1", "--to", "2", "--group", "g"]).expect(1);
+    assert!(refused.err.contains("/name"), "{}", refused.err);
+    assert_eq!(count(&["topics", "compact", ORDERS]), 0);
+    assert_eq!(count(&["topics", "trim", TOPIC, "--before", "2020-01-01T00:00:00Z"]), 0);
+    assert_eq!(count(&["topics", "trim", TOPIC, "--through", "4"]), 4);
+}
+
+#[test]
 fn topics_come_from_a_file_too_as_they_were_printed() {
     let (first, second) = (server(), server());
     ask(&first, &["topics", "create", ORDERS, "--cleanup", "delete"]).expect(0);
