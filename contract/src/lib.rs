@@ -9,6 +9,7 @@
 //! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
 
 mod broker;
+mod cloud_event;
 mod consumer;
 mod duration;
 mod error;
@@ -26,6 +27,7 @@ mod topic;
 mod version;
 
 pub use broker::{BoxFuture, EventBroker};
+pub use cloud_event::CloudEvent;
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
