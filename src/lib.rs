@@ -16,7 +16,11 @@ mod broker;
 mod clock;
 pub mod config;
 mod consumers;
-#[allow(dead_code, unused_imports, reason = "the dispatcher that makes the attempts is a room of its own, above this one")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the dispatcher that makes the attempts is a room of its own, above this one"
+)]
 mod delivery;
 mod events;
 pub mod filters;

@@ -118,11 +118,10 @@ fn of_one(error: &(dyn StdError + 'static)) -> Option<Failure> {
 }
 
 /// What the socket says, or rustls through it: in TLS 1.3 a refused client certificate is only told after the handshake.
+/// rustls' errors are all of one kind, and over HTTP/2 that and their text is all that is left of them.
 fn of_io(error: &io::Error) -> Option<Failure> {
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return Some(tls(error));
-    }
     match error.kind() {
+        io::ErrorKind::InvalidData => Some(tls(error)),
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe
@@ -138,7 +137,7 @@ fn reset() -> Failure {
 }
 
 /// What rustls has to say against the other side.
-pub(super) fn tls(error: &rustls::Error) -> Failure {
+pub(super) fn tls(error: &dyn StdError) -> Failure {
     Failure::new(ErrorClass::Tls, format!("No trusted encrypted connection: {error}."))
 }
 
