@@ -10,6 +10,7 @@
 
 mod broker;
 mod claim;
+mod cloud_event;
 mod consumer;
 mod dead_letter;
 mod duration;
@@ -33,6 +34,7 @@ pub use claim::{
     Attempt, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, ClaimStatus, Completion,
     Failure, NewClaim,
 };
+pub use cloud_event::CloudEvent;
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
 pub use dead_letter::{
     DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, Redrive,

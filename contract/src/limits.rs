@@ -115,3 +115,21 @@ pub const FINISHING_TOKENS_KEPT: usize = 10_000;
 pub const RESOLVED_LETTERS_KEPT: usize = 10_000;
 /// Longest reason for redriving or discarding, in bytes.
 pub const REASON_BYTES_MAX: usize = 2048;
+/// Longest URL that is called (a subscription's target, a token endpoint), in bytes.
+pub const TARGET_BYTES_MAX: usize = 2048;
+/// Most headers of its own a subscription may have sent.
+pub const HEADERS_MAX: usize = 32;
+/// Longest name of such a header, in bytes.
+pub const HEADER_NAME_BYTES_MAX: usize = 128;
+/// Longest value of such a header, in bytes.
+pub const HEADER_VALUE_BYTES_MAX: usize = 2048;
+/// Most secrets that sign the deliveries of one subscription at a time.
+pub const SIGNING_SECRETS_MAX: usize = 8;
+/// Longest user name, password, token or other credential a delivery is sent with, in bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 8 * 1024;
+/// Longest certificate chain or private key in PEM a delivery is sent with, in bytes.
+pub const PEM_BYTES_MAX: usize = 64 * 1024;
+/// The longest a receiver can put off a delivery by one answer, in seconds.
+pub const DEFER_SECONDS_MAX: u64 = 86_400;
+/// A receiver that puts a delivery off without saying for how long gets it again after this, in seconds.
+pub const DEFER_SECONDS_DEFAULT: u64 = 30;
