@@ -12,10 +12,13 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
+use crate::delivery::{Deliverer, DeliveryPolicy};
+use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
+use crate::subscriptions::{Subscriptions, Vault};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -37,6 +40,9 @@ pub struct Broker {
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
     filter_failures: AtomicU64,
+    vault: Arc<Vault>,
+    /// Shared with the workers that push events.
+    dispatch: Arc<Context>,
     /// Held as long as the tables are used.
     _tables: Option<TablesFolder>,
 }
@@ -85,7 +91,10 @@ impl Broker {
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(Sessions::new(is_alone));
-        let broker = Self { logs, policy, clock, sessions, filter_failures: AtomicU64::new(0), _tables: None };
+        let vault = Arc::new(Vault::of(&policy.config));
+        let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault));
+        let filter_failures = AtomicU64::new(0);
+        let broker = Self { logs, policy, clock, sessions, filter_failures, vault, dispatch, _tables: None };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);
@@ -109,6 +118,9 @@ impl Broker {
         tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), Arc::clone(&self.clock), every, age));
         let (logs, sessions) = (Arc::downgrade(&self.logs), Arc::clone(&self.sessions));
         tokio::spawn(consumers::keep_expiring(logs, sessions, Arc::clone(&self.clock), every));
+        if config.dispatch.enabled {
+            tokio::spawn(dispatch::keep_dispatching(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch)));
+        }
     }
 
     async fn start(&self) -> Result<(), OpenError> {
@@ -240,9 +252,29 @@ impl Broker {
         DeadLetters { logs, policy, reader: self.reader(), clock, by }
     }
 
+    /// Subscriptions and pools, on behalf of `by`.
+    pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, by }
+    }
+
+    /// Dispatch jobs, on behalf of `by`.
+    pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> Jobs<'a> {
+        let (logs, clock) = (&self.logs, self.clock.as_ref());
+        Jobs { logs, reader: self.reader(), clock, vault: &self.vault, context: &self.dispatch, by }
+    }
+
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
         Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
     }
+}
+
+/// What pushes events, as the configuration has it.
+fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc<Vault>) -> Context {
+    let allow_private_targets = config.dispatch.allow_private_targets;
+    let deliverer = Deliverer::new(DeliveryPolicy { allow_private_targets, ..DeliveryPolicy::default() });
+    let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
+    Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger())
 }
 
 fn log_settings(config: &Config) -> Settings {

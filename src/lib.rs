@@ -24,12 +24,14 @@ mod dead_letters;
     reason = "the dispatcher that makes the attempts is a room of its own, above this one"
 )]
 mod delivery;
+mod dispatch;
 mod events;
 pub mod filters;
 pub mod ledger;
 mod logs;
 mod projections;
 pub mod rest;
+mod subscriptions;
 mod topics;
 mod types;
 

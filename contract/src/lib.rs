@@ -13,6 +13,7 @@ mod claim;
 mod cloud_event;
 mod consumer;
 mod dead_letter;
+mod dispatch_job;
 mod duration;
 mod error;
 mod event;
@@ -26,6 +27,7 @@ mod object;
 mod projection;
 mod query;
 mod timestamp;
+mod subscription;
 mod topic;
 mod version;
 
@@ -39,6 +41,9 @@ pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic
 pub use dead_letter::{
     DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, Redrive,
     RedriveOverride, Resolution,
+};
+pub use dispatch_job::{
+    AttemptError, DispatchJob, JobAttempt, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange, usual_schedule,
 };
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
@@ -56,5 +61,9 @@ pub use query::{
     Segments,
 };
 pub use timestamp::Timestamp;
+pub use subscription::{
+    BlockedGroup, DeliveryAuth, DeliveryFormat, DispatchMode, NewReplay, NewSecret, NewSubscription, Pause, ReplayEdge,
+    Signing, SigningKind, StartFrom, Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
+};
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

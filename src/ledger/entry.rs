@@ -6,6 +6,7 @@
 use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
 use super::claims::ClaimKey;
+use super::dispatch::{DispatchFact, JobKey};
 use super::home::Placed;
 use super::letters::Letter;
 use contract::{
@@ -206,6 +207,9 @@ pub enum Entry {
         reason: Option<String>,
         /// The event that takes the place of the old one, which needs no more work then.
         new_event: Option<Uuid>,
+        /// The job it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobKey>,
     },
     /// Somebody decided that work that was given up need not be done.
     Discarded {
@@ -217,6 +221,14 @@ pub enum Entry {
         by: String,
         /// Why.
         reason: String,
+        /// The job it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobKey>,
+    },
+    /// Something about subscriptions, jobs or pools.
+    Dispatch {
+        /// What.
+        what: DispatchFact,
     },
 }
 
@@ -262,7 +274,8 @@ impl Entry {
             | Self::ClaimFailed { .. }
             | Self::DeadLettered { .. }
             | Self::Redriven { .. }
-            | Self::Discarded { .. } => Concern::Parts,
+            | Self::Discarded { .. }
+            | Self::Dispatch { .. } => Concern::Parts,
             Self::AnswerKept { .. } => Concern::Keys,
         }
     }
@@ -374,6 +387,7 @@ mod tests {
             error: error.clone(),
             attempts: vec![attempt],
             superseded: true,
+            job: None,
         };
         let definition = NewHandler {
             lease: Some("PT30S".parse().unwrap()),
@@ -395,8 +409,9 @@ mod tests {
                 by: by.clone(),
                 reason: None,
                 new_event: Some(event),
+                job: None,
             },
-            Entry::Discarded { letter, claim: Some(claim), by, reason },
+            Entry::Discarded { letter, claim: Some(claim), by, reason, job: None },
         ]
     }
 }

@@ -112,14 +112,14 @@ impl From<FinishedSnapshot> for Finished {
     }
 }
 
-fn to_text(bits: &RoaringTreemap) -> String {
+pub(super) fn to_text(bits: &RoaringTreemap) -> String {
     let mut bytes = Vec::with_capacity(bits.serialized_size());
     // Writing to memory cannot fail.
     let _ = bits.serialize_into(&mut bytes);
     STANDARD_NO_PAD.encode(bytes)
 }
 
-fn from_text(text: &str) -> Option<RoaringTreemap> {
+pub(super) fn from_text(text: &str) -> Option<RoaringTreemap> {
     RoaringTreemap::deserialize_from(STANDARD_NO_PAD.decode(text).ok()?.as_slice()).ok()
 }
 

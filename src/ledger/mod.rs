@@ -14,6 +14,7 @@ mod checkpoint;
 mod claims;
 mod command;
 mod decision;
+mod dispatch;
 mod entry;
 mod finished;
 mod fold;
@@ -35,6 +36,10 @@ pub use carried::Carried;
 pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Standing, lease_expired};
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
+pub use dispatch::{
+    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Lane, Lease, ReplayRow,
+    StoredTask, SubscriptionRow, TASKS, TaskRow,
+};
 pub use entry::Entry;
 pub use home::{Home, Placed};
 pub use letters::{DecidedLetters, Letter, LetterRow, LetterRows};
@@ -214,6 +219,11 @@ impl Ledger {
     /// Dead letters, as of the last durable record. Look and let go: the writer waits.
     pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
         self.shared.parts.letters()
+    }
+
+    /// Subscriptions, jobs and pools, as of the last durable record. Look and let go: the writer waits.
+    pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
+        self.shared.parts.dispatch()
     }
 
     /// The last position folded and shown.
