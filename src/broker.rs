@@ -186,6 +186,12 @@ impl Broker {
         self.policy.config.consumer.max_limit
     }
 
+    /// The default log's ledger, for tests that look inside.
+    #[cfg(test)]
+    pub(crate) fn default_ledger(&self) -> &Arc<Ledger> {
+        self.logs.default_ledger()
+    }
+
     /// What is in force.
     pub(crate) const fn config(&self) -> &Config {
         &self.policy.config

@@ -66,7 +66,8 @@ impl PoolPlan {
     pub(super) fn next_token(&self) -> Option<i64> {
         let rate = i64::from(self.rate_per_minute?);
         let is_short = self.flying < self.concurrency && self.tokens < TOKEN && !self.ready.is_empty();
-        is_short.then(|| self.refilled_at + ((TOKEN - self.tokens) * 60_000).div_ceil(rate * TOKEN).max(1))
+        let (short, gain) = ((TOKEN - self.tokens) * 60_000, rate * TOKEN);
+        is_short.then(|| self.refilled_at + ((short + gain - 1) / gain).max(1))
     }
 
     pub(super) fn begin(&mut self) {
@@ -78,16 +79,6 @@ impl PoolPlan {
 
     pub(super) fn end(&mut self) {
         self.flying = self.flying.saturating_sub(1);
-    }
-}
-
-trait DivCeil {
-    fn div_ceil(self, by: i64) -> i64;
-}
-
-impl DivCeil for i64 {
-    fn div_ceil(self, by: i64) -> i64 {
-        (self + by - 1).div_euclid(by)
     }
 }
 

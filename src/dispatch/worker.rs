@@ -42,7 +42,7 @@ pub(crate) struct Worker {
     pub(super) flights: JoinSet<Landed>,
     report: Report,
     /// Being written: its failures go back to the planner when it is.
-    writing: JoinSet<(Report, Result<()>)>,
+    pub(super) writing: JoinSet<(Report, Result<()>)>,
     unwritten: usize,
     pub(super) written: HashMap<Uuid, Sequence>,
 }
@@ -296,6 +296,11 @@ impl Worker {
                 Next::Dead => Back::Dead,
             };
             self.planner.ended(key, sequence, back, now);
+            // What was held up by it may be settled now.
+            let written = self.written.get(&key.lane).copied().unwrap_or_default();
+            if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > written) {
+                self.lane_report(key.lane);
+            }
         }
     }
 
