@@ -192,6 +192,11 @@ impl Broker {
         self.logs.default_ledger()
     }
 
+    /// Knows everything that was in the logs when this was asked, whoever wrote it.
+    pub(crate) async fn caught_up(&self) -> Result<()> {
+        self.logs.default_ledger().refresh().await
+    }
+
     /// What is in force.
     pub(crate) const fn config(&self) -> &Config {
         &self.policy.config

@@ -25,6 +25,7 @@ mod sending;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod verbs;
 mod worker;
 

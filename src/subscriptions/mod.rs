@@ -50,8 +50,13 @@ pub(crate) struct Subscriptions<'a> {
 }
 
 impl Subscriptions<'_> {
-    /// Makes a subscription; answers it with the secret that was made for it, if one was.
-    pub(crate) async fn create(&self, new: NewSubscription, keep: Keep<SubscriptionRow>) -> Result<SubscriptionMade> {
+    /// Makes a subscription; answers it with the secret that was made for it, if one was. What is kept under a key is the
+    /// row, which holds no secret.
+    pub(crate) async fn create_keeping(
+        &self,
+        new: NewSubscription,
+        keep: Keep<SubscriptionRow>,
+    ) -> Result<(SubscriptionRow, SubscriptionMade)> {
         check::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
         let located = self.located(&new)?;
@@ -75,7 +80,8 @@ impl Subscriptions<'_> {
             public_key: secret.public_key(),
             previous_until: None,
         });
-        Ok(SubscriptionMade { subscription: view(ledger, &row), secret })
+        let made = SubscriptionMade { subscription: view(ledger, &row), secret };
+        Ok((row, made))
     }
 
     /// One subscription, by its id or code.
@@ -256,21 +262,31 @@ fn millis_from(time: Timestamp) -> i64 {
     i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// A subscription as it is shown.
-fn view(ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
-    let rows = ledger.dispatch();
-    let lane = rows.lane(row.id);
+/// A subscription that was just made, as it is shown.
+pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
     Subscription {
         id: row.id,
         definition: NewSubscription::clone(&row.definition),
         auth_type: row.auth_type.clone(),
         status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
         pause: row.paused.clone(),
+        settled_through: Offset::ZERO,
+        open_jobs: 0,
+        replays: 0,
+        created_at: Timestamp::from_millis(row.created_at),
+        updated_at: Timestamp::from_millis(row.updated_at),
+    }
+}
+
+/// A subscription as it is shown.
+fn view(ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
+    let rows = ledger.dispatch();
+    let lane = rows.lane(row.id);
+    Subscription {
         settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
         open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
         replays: rows.replays().filter(|(_, replay)| replay.subscription == row.id).count() as u64,
-        created_at: Timestamp::from_millis(row.created_at),
-        updated_at: Timestamp::from_millis(row.updated_at),
+        ..fresh(row)
     }
 }
 

@@ -208,7 +208,7 @@ impl World {
             }
             "subscribe" => {
                 let new = subscription(rest[0], &named);
-                self.broker.subscriptions(None).create(new, Keep::nothing()).await?;
+                self.broker.subscriptions(None).create_keeping(new, Keep::nothing()).await?;
             }
             "change" => {
                 let change = changed(&named);
