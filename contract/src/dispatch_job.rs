@@ -38,15 +38,8 @@ pub enum JobStatus {
 
 impl JobStatus {
     /// Every one of them.
-    pub const ALL: [Self; 7] = [
-        Self::Pending,
-        Self::Queued,
-        Self::InProgress,
-        Self::Completed,
-        Self::Error,
-        Self::Cancelled,
-        Self::Expired,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Queued, Self::InProgress, Self::Completed, Self::Error, Self::Cancelled, Self::Expired];
 
     /// Its name on the wire.
     #[must_use]

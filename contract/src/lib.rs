@@ -26,8 +26,8 @@ mod numbers;
 mod object;
 mod projection;
 mod query;
-mod timestamp;
 mod subscription;
+mod timestamp;
 mod topic;
 mod version;
 
@@ -60,10 +60,11 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
-pub use timestamp::Timestamp;
 pub use subscription::{
     BlockedGroup, DeliveryAuth, DeliveryFormat, DispatchMode, NewReplay, NewSecret, NewSubscription, Pause, ReplayEdge,
-    Signing, SigningKind, StartFrom, Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
+    Signing, SigningKind, StartFrom, Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus,
+    TypeBinding,
 };
+pub use timestamp::Timestamp;
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

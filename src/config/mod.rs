@@ -17,8 +17,8 @@ mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use sections::{
-    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Maintenance, Polling, Route,
-    SecretKey, Server, Storage, Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Maintenance,
+    Polling, Route, SecretKey, Server, Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 

@@ -4,12 +4,11 @@
 //! - A list looks through a bounded part of the log at a time; its cursor says how far.
 
 use super::Context;
+use super::listing::{Listing, Stands, place};
 use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::FilterFailures;
-use crate::ledger::{
-    JobEnd, JobKey, JobRow, JobSlot, JobStanding, Ledger, ReplayRow, SubscriptionRow, TASKS, TaskRow, read_failed,
-};
+use crate::ledger::{JobEnd, JobKey, JobSlot, Ledger, ReplayRow, SubscriptionRow, TASKS, TaskRow, read_failed};
 use crate::logs::Logs;
 use crate::subscriptions::{Peek, Terms, Vault};
 use contract::{
@@ -198,11 +197,7 @@ impl Jobs<'_> {
         Ok(rows.collect())
     }
 
-    async fn count_waiting(
-        &self,
-        lane: &LaneOf,
-        groups: &mut BTreeMap<String, (Sequence, i64, u64)>,
-    ) -> Result<()> {
+    async fn count_waiting(&self, lane: &LaneOf, groups: &mut BTreeMap<String, (Sequence, i64, u64)>) -> Result<()> {
         let Some(mut after) = groups.values().map(|(sequence, ..)| *sequence).min() else { return Ok(()) };
         let terms = Terms::of(&lane.row, self.vault)?;
         let (mut failures, mut left) = (FilterFailures::default(), LOOKED_AT_MAX);
@@ -290,7 +285,8 @@ impl Jobs<'_> {
             (of.and_then(|of| of.slot(sequence)), of.map(|of| of.recent(sequence)).unwrap_or_default())
         };
         let due = time.saturating_add(delay);
-        let stands = Stands { expires, due, now, is_flying: self.context.is_flying(key), is_paused: lane.row.paused.is_some() };
+        let stands =
+            Stands { expires, due, now, is_flying: self.context.is_flying(key), is_paused: lane.row.paused.is_some() };
         let (status, scheduled, dead_letter) = stands.status(slot.as_ref());
         let attempts = match slot {
             Some(JobSlot::Open(row)) => row.attempts,
@@ -355,94 +351,6 @@ impl Jobs<'_> {
             created_at: Timestamp::from_millis(row.at),
         }
     }
-}
-
-/// What a job's status follows from, beside its slot.
-struct Stands {
-    expires: i64,
-    due: i64,
-    now: i64,
-    is_flying: bool,
-    is_paused: bool,
-}
-
-impl Stands {
-    /// A job's status, when it goes next, and its dead letter.
-    fn status(&self, slot: Option<&JobSlot>) -> (JobStatus, Option<i64>, Option<Uuid>) {
-        let due = match slot {
-            Some(JobSlot::Ended(JobEnd::Completed)) => return (JobStatus::Completed, None, None),
-            Some(JobSlot::Ended(JobEnd::Cancelled)) => return (JobStatus::Cancelled, None, None),
-            Some(JobSlot::Ended(JobEnd::Expired)) => return (JobStatus::Expired, None, None),
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter }, .. })) => {
-                return (JobStatus::Error, None, *letter);
-            }
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { until }, .. })) => *until,
-            None => self.due,
-        };
-        match () {
-            () if self.is_flying => (JobStatus::InProgress, None, None),
-            () if self.now >= self.expires => (JobStatus::Expired, None, None),
-            () if due > self.now => (JobStatus::Pending, Some(due), None),
-            () if self.is_paused => (JobStatus::Pending, None, None),
-            () => (JobStatus::Queued, None, None),
-        }
-    }
-}
-
-/// A list in the making.
-struct Listing<'a> {
-    filter: &'a JobFilter,
-    after: String,
-    limit: usize,
-    items: Vec<(String, DispatchJob)>,
-    left: usize,
-    /// Where the looking stopped before the page was full.
-    stopped_at: Option<String>,
-}
-
-impl Listing<'_> {
-    fn is_full(&self) -> bool {
-        self.items.len() > self.limit || self.left == 0
-    }
-
-    /// Where to go on in a lane.
-    fn behind(&self, lane: Uuid) -> Sequence {
-        let here = self.after.strip_prefix(&format!("{} ", lane.simple())).and_then(|it| it.parse().ok());
-        match here {
-            Some(sequence) => Sequence(sequence),
-            None if *self.after > *place(lane, Sequence(u64::MAX)) => Sequence(u64::MAX),
-            None => Sequence::ZERO,
-        }
-    }
-
-    fn look(&mut self, place: String) {
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
-            self.stopped_at = Some(place);
-        }
-    }
-
-    fn add(&mut self, place: String, job: DispatchJob) {
-        let JobFilter { status, group, .. } = self.filter;
-        let fits = status.is_none_or(|status| status == job.status)
-            && group.as_ref().is_none_or(|group| job.message_group.as_ref() == Some(group));
-        if fits && place > self.after && self.items.len() <= self.limit {
-            self.items.push((place, job));
-        }
-    }
-
-    fn page(mut self) -> Page<DispatchJob> {
-        let more = self.items.len() > self.limit;
-        self.items.truncate(self.limit);
-        let last = self.items.last().map(|(place, _)| place.clone());
-        let next = if more { last } else { self.stopped_at };
-        let items = self.items.into_iter().map(|(_, job)| job).collect();
-        Page { items, next: next.map(Cursor::After), prev: None }
-    }
-}
-
-fn place(lane: Uuid, sequence: Sequence) -> String {
-    format!("{} {:020}", lane.simple(), sequence.get())
 }
 
 fn not_found() -> Error {

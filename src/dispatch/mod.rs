@@ -16,6 +16,7 @@ mod breaker;
 mod groups;
 mod jobs;
 mod lane;
+mod listing;
 mod planner;
 mod pools;
 mod report;
@@ -124,7 +125,8 @@ impl Context {
 pub(crate) async fn keep_dispatching(logs: Weak<Logs>, context: Arc<Context>) {
     let mut known: Vec<Weak<Ledger>> = Vec::new();
     loop {
-        let Some((ledgers, mut closing)) = logs.upgrade().map(|it| (it.ledgers(), it.default_ledger().closing())) else {
+        let Some((ledgers, mut closing)) = logs.upgrade().map(|it| (it.ledgers(), it.default_ledger().closing()))
+        else {
             return;
         };
         for ledger in ledgers {

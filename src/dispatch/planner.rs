@@ -116,19 +116,9 @@ impl Planner {
         Some(lane.fresh.min().map_or(scanned, |first| Sequence(first.saturating_sub(1)).min(scanned)))
     }
 
-    /// Jobs of a lane without a story, under way or waiting.
-    pub(crate) fn waiting(&self, key: LaneKey) -> u64 {
-        self.lanes.get(&key).map_or(0, |lane| lane.fresh.len())
-    }
-
     /// Whether a job is under way.
     pub(crate) fn is_flying(&self, key: LaneKey, sequence: Sequence) -> bool {
         self.flights.contains_key(&(key, sequence))
-    }
-
-    /// How many are.
-    pub(crate) fn flying(&self) -> usize {
-        self.flights.len()
     }
 
     /// A job not tried yet, whose event arrived at `time`.
@@ -386,7 +376,6 @@ impl Planner {
         }
     }
 }
-
 
 fn bytes_of(stored: Option<&Stored>) -> usize {
     stored.map_or(0, |stored| stored.text.len())

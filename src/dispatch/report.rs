@@ -4,9 +4,7 @@
 //! - Said twice, by two brokers even, a report changes nothing twice.
 
 use super::retry::Next;
-use crate::ledger::{
-    Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobSlot, Letter, SubscriptionRow,
-};
+use crate::ledger::{Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobSlot, Letter, SubscriptionRow};
 use contract::{
     Attempt, AttemptError, ClaimError, JobAttempt, LetterSource, Result, Sequence, Timestamp, Token, TopicId,
 };

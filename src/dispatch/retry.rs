@@ -38,7 +38,11 @@ pub(crate) fn next(retry: &Retry, spent: u32, outcome: Outcome, now: i64, jitter
 }
 
 /// A fifth more or less, so that jobs that failed together are not tried together.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a wait is far below 2^52 milliseconds")]
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a wait is far below 2^52 milliseconds"
+)]
 fn jittered(wait: i64, jitter: f64) -> i64 {
     wait.saturating_add((wait as f64 * 0.2 * jitter.clamp(-1.0, 1.0)) as i64)
 }

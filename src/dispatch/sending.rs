@@ -50,16 +50,8 @@ pub(super) async fn send_event(
     };
     drop(ledger);
     let errand = Errand::Events { terms: Arc::clone(&terms), topic };
-    let landed = |event, attempt| Landed {
-        key,
-        job: job.clone(),
-        event,
-        began_at: now,
-        token,
-        errand,
-        target,
-        attempt,
-    };
+    let landed =
+        |event, attempt| Landed { key, job: job.clone(), event, began_at: now, token, errand, target, attempt };
     let stored = match stored {
         Ok(Some(stored)) => stored,
         Ok(None) => return landed(Uuid::nil(), None),
@@ -138,4 +130,3 @@ fn unread() -> Attempt {
         response: String::new(),
     }
 }
-

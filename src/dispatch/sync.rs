@@ -42,7 +42,8 @@ impl Worker {
         let is_first = self.seen.is_none();
         self.take_pools(&default.dispatch(), now);
         let wanted = wanted(&ledger.dispatch());
-        let gone: Vec<_> = self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains_key(lane)).copied().collect();
+        let gone: Vec<_> =
+            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains_key(lane)).copied().collect();
         for lane in gone {
             self.forget(lane);
         }

@@ -74,10 +74,9 @@ impl Jobs<'_> {
 /// Which verbs fit which status.
 fn check(verb: JobVerb, status: JobStatus) -> Result<()> {
     let fits = match verb {
-        JobVerb::Retry => matches!(
-            status,
-            JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending
-        ),
+        JobVerb::Retry => {
+            matches!(status, JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending)
+        }
         JobVerb::Cancel => matches!(status, JobStatus::Error | JobStatus::Pending | JobStatus::Queued),
         JobVerb::Complete => matches!(status, JobStatus::Error | JobStatus::Pending),
     };
@@ -133,9 +132,7 @@ impl Act {
     fn close(&self, letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
         let by = self.by.clone();
         decision.add_entry(match self.verb {
-            JobVerb::Retry => {
-                Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None }
-            }
+            JobVerb::Retry => Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None },
             JobVerb::Cancel => {
                 let reason = "The job was cancelled.".to_owned();
                 Entry::Discarded { letter, claim: None, by, reason, job: None }

@@ -179,7 +179,9 @@ impl Worker {
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
         self.flights.spawn(async move {
             match errand {
-                Errand::Events { terms, topic } => send_event(ledger, context, key, job, (terms, topic), now, token).await,
+                Errand::Events { terms, topic } => {
+                    send_event(ledger, context, key, job, (terms, topic), now, token).await
+                }
                 Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
         });

@@ -37,8 +37,8 @@ pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Sta
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
 pub use dispatch::{
-    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Lane, Lease, ReplayRow,
-    StoredTask, SubscriptionRow, TASKS, TaskRow,
+    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Lane, Lease,
+    ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
 pub use entry::Entry;
 pub use home::{Home, Placed};

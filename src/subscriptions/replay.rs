@@ -64,12 +64,7 @@ async fn first_from(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<
 }
 
 /// How many events of a range a subscription wants.
-async fn count(
-    ledger: &Ledger,
-    topic: &TopicEntry,
-    (from, to): (Sequence, Sequence),
-    terms: &Terms,
-) -> Result<u64> {
+async fn count(ledger: &Ledger, topic: &TopicEntry, (from, to): (Sequence, Sequence), terms: &Terms) -> Result<u64> {
     let mut failures = FilterFailures::default();
     let (mut after, mut count) = (Sequence(from.0.saturating_sub(1)), 0);
     while after < to {

@@ -197,7 +197,9 @@ fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(Auth,
         None => (Auth::None, None),
         Some(DeliveryAuth::Bearer { token }) => (Auth::bearer("/auth/token", token)?, None),
         Some(DeliveryAuth::Basic { username, password }) => (Auth::basic("/auth", username, password)?, None),
-        Some(DeliveryAuth::Mtls { certificate, key }) => (Auth::None, Some(Identity::parse("/auth", certificate, key)?)),
+        Some(DeliveryAuth::Mtls { certificate, key }) => {
+            (Auth::None, Some(Identity::parse("/auth", certificate, key)?))
+        }
         Some(DeliveryAuth::OAuth2 { token_url, client_id, client_secret, scope, audience }) => {
             let grant = OAuthGrant {
                 token_url,

@@ -227,7 +227,10 @@ impl World {
                 let subscriptions = self.broker.subscriptions(None);
                 match subscriptions.pool(rest[0]).is_ok() {
                     true => {
-                        let change = PoolChange { concurrency: number("concurrency"), rate_per_minute: number("rate").map(Some) };
+                        let change = PoolChange {
+                            concurrency: number("concurrency"),
+                            rate_per_minute: number("rate").map(Some),
+                        };
                         subscriptions.change_pool(rest[0], change).await?;
                     }
                     false => {
@@ -243,7 +246,8 @@ impl World {
                 return Ok(count.to_string());
             }
             "task" => {
-                let mut task = json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
+                let mut task =
+                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
                 for (name, value) in &named {
                     task[*name] = json!(value);
                 }
@@ -297,13 +301,21 @@ impl World {
                 let groups = self.broker.jobs(None).groups(lane).await?;
                 let shown = groups.iter().map(|it| {
                     let by = it.blocked_by.rsplit_once('-').unwrap().1;
-                    format!("{} by {by} for {} waiting {}", it.message_group, self.clock.now() - it.since.millis(), it.waiting)
+                    format!(
+                        "{} by {by} for {} waiting {}",
+                        it.message_group,
+                        self.clock.now() - it.since.millis(),
+                        it.waiting
+                    )
                 });
                 shown.collect::<Vec<_>>().join(" | ")
             }
             "letters" => {
                 let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
-                let shown = page.items.iter().map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
+                let shown = page
+                    .items
+                    .iter()
+                    .map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
                 shown.collect::<Vec<_>>().join(" | ")
             }
             "redrive" | "discard" => {
