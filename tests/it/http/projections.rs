@@ -36,7 +36,7 @@ fn check(server: &Server, table: &str) {
         let problem = expect_problem(reply.answer(), reply.status, &format!("EVENT_BROKER_{code}"));
         for word in expected {
             let holds = match word.split_once('=') {
-                Some((member, number)) => problem[member].to_string() == number,
+                Some((member, number)) => problem[member] == number.parse::<u64>().unwrap(),
                 None => problem["errors"].as_array().unwrap().iter().any(|it| it["pointer"] == word),
             };
             assert!(holds, "{line}\n{text}");
