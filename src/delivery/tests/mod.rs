@@ -52,7 +52,7 @@ impl Case {
     }
 
     async fn deliver(&self, deliverer: &Deliverer) -> Attempt {
-        self.deliver_at(deliverer, Timestamp::from_millis(1_764_763_200_999)).await
+        self.deliver_at(deliverer, Timestamp::from_millis(1_764_763_200_100)).await
     }
 
     async fn deliver_at(&self, deliverer: &Deliverer, at: Timestamp) -> Attempt {
