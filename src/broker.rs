@@ -1,5 +1,7 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+#[cfg(test)]
+mod dispatch_tests;
 mod open_error;
 mod verbs;
 mod writes;

@@ -26,6 +26,7 @@ mod numbers;
 mod object;
 mod projection;
 mod query;
+mod replay;
 mod subscription;
 mod timestamp;
 mod topic;
@@ -60,10 +61,10 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
+pub use replay::{BlockedGroup, NewReplay, ReplayEdge};
 pub use subscription::{
-    BlockedGroup, DeliveryAuth, DeliveryFormat, DispatchMode, NewReplay, NewSecret, NewSubscription, Pause, ReplayEdge,
-    Signing, SigningKind, StartFrom, Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus,
-    TypeBinding,
+    DeliveryAuth, DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom,
+    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
 };
 pub use timestamp::Timestamp;
 pub use topic::{Cleanup, NewTopic, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange};

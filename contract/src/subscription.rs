@@ -4,7 +4,7 @@
 //! - What may be absent has one default, said at its field.
 
 use crate::object::object;
-use crate::{GtsPattern, Offset, Sequence, Span, Timestamp, TopicId};
+use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,7 +82,7 @@ pub struct NewSubscription {
     pub start_from: StartFrom,
 }
 
-object!(NewSubscription TypeBinding Signing NewReplay);
+object!(NewSubscription TypeBinding Signing);
 
 const fn thirty() -> u32 {
     30
@@ -423,42 +423,4 @@ impl fmt::Debug for NewSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NewSecret(…)")
     }
-}
-
-/// The order to deliver a part of the topic once more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct NewReplay {
-    /// The first one.
-    pub from: ReplayEdge,
-    /// The last one; the tail when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<ReplayEdge>,
-    /// Only count.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-}
-
-/// Where a replay begins or ends, inclusive: a sequence or a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum ReplayEdge {
-    /// This event.
-    Sequence(Sequence),
-    /// What was stored at this time.
-    Time(Timestamp),
-}
-
-/// A message group that does not move.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BlockedGroup {
-    /// `{subscription code}:{group}`.
-    pub message_group: String,
-    /// The job that everything waits for.
-    pub blocked_by: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// How many wait behind it.
-    pub waiting: u64,
 }

@@ -132,7 +132,9 @@ async fn act(arguments: &Arguments) -> Outcome {
             let body = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
             print(&mut output, json, &post(&client, id, "pause", &body, Repeat::Freely).await?)?;
         }
-        Verb::Resume { id } => print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?,
+        Verb::Resume { id } => {
+            print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?
+        }
         Verb::Test { id } => print(&mut output, json, &post(&client, id, "test", &json!({}), Repeat::Never).await?)?,
         Verb::Replay { id, from, to, dry_run } => {
             let mut body = json!({"from": edge(from), "dryRun": dry_run});

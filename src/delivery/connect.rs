@@ -215,3 +215,23 @@ impl Write for Connection {
         Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::tests::Names;
+
+    #[tokio::test]
+    async fn an_inner_address_among_public_ones_is_left_out() {
+        let names = Names::of(&[("mixed.test", &[&["127.0.0.1", "8.8.8.8", "::1", "2606:4700::1111", "10.0.0.1"]])]);
+        let origin = Origin { encrypted: false, host: Place::Name("mixed.test".to_owned()), port: 80 };
+        let origin = Arc::new(origin);
+        for (allow_private, expected) in [(false, 2), (true, 5)] {
+            let resolver = Arc::<Names>::clone(&names);
+            let ways = Ways { resolver, allow_private, connect_timeout: Duration::ZERO, open: Arc::default() };
+            let connector = Connector { ways: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
+            let addresses = connector.addresses().await.unwrap();
+            assert_eq!(addresses.len(), expected, "{addresses:?}");
+        }
+    }
+}

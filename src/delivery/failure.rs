@@ -89,7 +89,7 @@ impl Failure {
             }
             cause = error.source();
         }
-        Self::new(ErrorClass::Protocol, "The receiver's answer is not HTTP.")
+        Self::new(ErrorClass::Protocol, "The answer is not HTTP, or was broken off against its rules.")
     }
 }
 

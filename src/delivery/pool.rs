@@ -106,7 +106,7 @@ impl Pool {
     }
 
     #[cfg(test)]
-    pub(super) fn connections(&self) -> usize {
-        self.ways.open.load(Ordering::Relaxed)
+    pub(super) fn open(&self) -> Arc<std::sync::atomic::AtomicUsize> {
+        Arc::clone(&self.ways.open)
     }
 }

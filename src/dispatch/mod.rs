@@ -24,14 +24,15 @@ mod retry;
 mod scan;
 mod sending;
 mod sync;
-#[cfg(test)]
-mod tests;
 mod trial;
 mod verbs;
 mod worker;
 
 pub(crate) use jobs::Jobs;
 pub(crate) use verbs::JobVerb;
+#[cfg(test)]
+pub(crate) use worker::Turn;
+pub(crate) use worker::Worker;
 
 use crate::clock::Clock;
 use crate::config;
@@ -44,7 +45,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use uuid::Uuid;
-use worker::Worker;
 
 /// How often logs that topics have opened since are looked for.
 const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ pub(crate) const BROKER: &str = "broker";
 
 /// What came of deliveries.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     pub(super) lanes: BTreeMap<Uuid, LaneReport>,
     pub(super) failed: Vec<Failed>,
 }

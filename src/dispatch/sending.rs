@@ -13,13 +13,13 @@ use uuid::Uuid;
 
 /// What a lane delivers.
 #[derive(Clone)]
-pub(super) enum Errand {
+pub(crate) enum Errand {
     Events { terms: Arc<Terms>, topic: TopicNumber },
     Tasks,
 }
 
 /// A delivery that came to something.
-pub(super) struct Landed {
+pub(crate) struct Landed {
     pub(super) key: LaneKey,
     pub(super) job: Job,
     pub(super) event: Uuid,

@@ -39,10 +39,10 @@ pub(crate) struct Worker {
     /// What each lane was last seen as.
     pub(super) known: BTreeMap<Uuid, Position>,
     pub(super) seen: Option<(Position, Position, usize)>,
-    pub(super) flights: JoinSet<Landed>,
+    pub(crate) flights: JoinSet<Landed>,
     report: Report,
     /// Being written: its failures go back to the planner when it is.
-    pub(super) writing: JoinSet<(Report, Result<()>)>,
+    pub(crate) writing: JoinSet<(Report, Result<()>)>,
     unwritten: usize,
     pub(super) written: HashMap<Uuid, Sequence>,
 }
@@ -187,7 +187,7 @@ impl Worker {
         });
     }
 
-    pub(super) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
+    pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
         // A delivery that panicked is under way for ever here; the next owner of the log sends it again.
         let Ok(landed) = landed else { return };
         let now = self.context.clock.now();
@@ -274,7 +274,7 @@ impl Worker {
         });
     }
 
-    pub(super) fn wrote(&mut self, written: std::result::Result<(Report, Result<()>), tokio::task::JoinError>) {
+    pub(crate) fn wrote(&mut self, written: std::result::Result<(Report, Result<()>), tokio::task::JoinError>) {
         let Ok((report, written)) = written else { return };
         let now = self.context.clock.now();
         if let Err(error) = written {

@@ -85,18 +85,26 @@ async fn past_the_number_of_connections_idle_ones_give_way() {
         receivers.push(receiver);
     }
     assert!(deliverer.0.pool.targets() <= 3, "{}", deliverer.0.pool.targets());
-    // Closing takes its turn.
-    while deliverer.0.pool.connections() > 3 {
-        tokio::task::yield_now().await;
-    }
+    closed(&deliverer.0.pool.open(), 3).await;
 }
 
 #[tokio::test]
-async fn what_was_forgotten_closes_its_connections() {
+async fn nothing_stays_open_behind_a_deliverer_that_is_gone() {
     let receiver = Receiver::answering(200, "").await;
     let deliverer = Deliverer::new(local());
     assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
-    let open = Arc::downgrade(&deliverer.0);
+    let open = deliverer.0.pool.open();
+    assert_eq!(open.load(Ordering::Relaxed), 1);
     drop(deliverer);
-    assert!(open.upgrade().is_none());
+    closed(&open, 0).await;
+}
+
+/// Waits until no more than so many connections are open: closing takes its turn.
+async fn closed(open: &AtomicUsize, at_most: usize) {
+    let waiting = async {
+        while open.load(Ordering::Relaxed) > at_most {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("connections stay open");
 }

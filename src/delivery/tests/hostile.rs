@@ -192,18 +192,6 @@ async fn a_name_that_resolves_inside_is_refused_and_nothing_is_connected_to() {
 }
 
 #[tokio::test]
-async fn an_inner_address_among_public_ones_is_left_out() {
-    let receiver = Receiver::answering(200, "").await;
-    // Nobody answers at the public one, which is reserved for benchmarks by none but this test's imagination.
-    let names = Names::of(&[("mixed.test", &[&["127.0.0.1", "192.31.196.1"]])]);
-    let policy = DeliveryPolicy { connect_timeout: SHORT, ..DeliveryPolicy::default() };
-    let url = format!("http://mixed.test:{}/", receiver.address.port());
-    let attempt = Case::to(&url).deliver(&Deliverer::with_resolver(policy, names)).await;
-    assert!(matches!(class(&attempt), Some(ErrorClass::Timeout | ErrorClass::Connect)), "{attempt:?}");
-    assert_eq!(receiver.connections(), 0);
-}
-
-#[tokio::test]
 async fn a_name_is_resolved_once_per_connection_so_it_cannot_change_its_meaning_in_between() {
     let receiver = Receiver::answering(200, "").await;
     // The second answer leads nowhere: whoever asks twice fails.

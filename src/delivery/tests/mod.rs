@@ -52,7 +52,7 @@ impl Case {
     }
 
     async fn deliver(&self, deliverer: &Deliverer) -> Attempt {
-        self.deliver_at(deliverer, Timestamp::from_millis(1_764_763_200_999)).await
+        self.deliver_at(deliverer, Timestamp::from_millis(1_764_763_200_100)).await
     }
 
     async fn deliver_at(&self, deliverer: &Deliverer, at: Timestamp) -> Attempt {
@@ -85,13 +85,13 @@ fn local() -> DeliveryPolicy {
 /// A table of names, which counts how often it is asked. Asked again for a name, it gives the next answer, as a
 /// rebinding attacker's would.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
     asked: AtomicUsize,
 }
 
 impl Names {
-    fn of(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
+    pub(super) fn of(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         let answers = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
         Arc::new(Self { answers: answers.collect(), asked: AtomicUsize::new(0) })

@@ -28,11 +28,11 @@ impl Authority {
 
     /// A server with a certificate for these names, over HTTP/2 and HTTP/1.1.
     pub(super) fn server(&self, names: &[&str]) -> ServerConfig {
-        self.server_with(params(names), None)
+        self.server_with(&params(names), None)
     }
 
-    fn server_with(&self, params: CertificateParams, clients: Option<Arc<dyn ClientCertVerifier>>) -> ServerConfig {
-        let (certificate, key) = self.issue(&params);
+    fn server_with(&self, params: &CertificateParams, clients: Option<Arc<dyn ClientCertVerifier>>) -> ServerConfig {
+        let (certificate, key) = self.issue(params);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let builder = match clients {
@@ -84,7 +84,7 @@ async fn a_certificate_is_believed_only_if_it_is_trusted_in_date_and_for_the_hos
         (authority.server(&["hooks.test"]), None),
         (stranger.server(&["hooks.test"]), Some("UnknownIssuer")),
         (authority.server(&["other.test"]), Some("not valid for name")),
-        (authority.server_with(expired, None), Some("expired")),
+        (authority.server_with(&expired, None), Some("expired")),
     ] {
         let receiver = Receiver::start(ok(), Some(config)).await;
         let attempt = attempt(&authority.deliverer(local()), &receiver, None).await;
@@ -121,7 +121,7 @@ async fn a_receiver_that_wants_a_certificate_sees_the_right_one() {
     roots.add(authority.root.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-    let receiver = Receiver::start(ok(), Some(authority.server_with(params(&["hooks.test"]), Some(clients)))).await;
+    let receiver = Receiver::start(ok(), Some(authority.server_with(&params(&["hooks.test"]), Some(clients)))).await;
     let deliverer = authority.deliverer(local());
     let (first, second) = (authority.identity("first"), authority.identity("second"));
     for _ in 0..2 {

@@ -18,12 +18,11 @@ mod several;
 mod traps;
 mod verbs;
 
-use super::worker::{Turn, Worker};
-use super::{Context, Deliver, JobVerb};
-use crate::broker::Broker;
+use super::Broker;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Unregistered};
 use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome};
+use crate::dispatch::{Context, Deliver, JobVerb, Turn, Worker};
 use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
