@@ -133,7 +133,7 @@ async fn act(arguments: &Arguments) -> Outcome {
             print(&mut output, json, &post(&client, id, "pause", &body, Repeat::Freely).await?)?;
         }
         Verb::Resume { id } => {
-            print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?
+            print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
         }
         Verb::Test { id } => print(&mut output, json, &post(&client, id, "test", &json!({}), Repeat::Never).await?)?,
         Verb::Replay { id, from, to, dry_run } => {

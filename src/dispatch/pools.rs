@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn a_change_counts_at_once() {
         let mut plan = PoolPlan::new(&pool(2, None), 0);
-        (plan.begin(), plan.begin());
+        plan.begin();
+        plan.begin();
         assert!(!plan.has_room(0));
         plan.change(&pool(3, None));
         assert!(plan.has_room(0));

@@ -125,8 +125,7 @@ impl Worker {
         for task in rows.tasks().filter(|task| !lane.is_over(task.number)) {
             let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
             let key = LaneKey { lane: TASKS, part: tag(&pool) };
-            if !self.errands.contains_key(&key) {
-                self.errands.insert(key, Errand::Tasks);
+            if self.errands.insert(key, Errand::Tasks).is_none() {
                 self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);
             }
             let row = lane.open().find(|(number, _)| *number == task.number).map(|(_, row)| row.clone());
