@@ -1,10 +1,10 @@
 # The menu. `make` alone lists it; CI runs `make test` too.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint fuzz kill bench clean
+.PHONY: help build test lint fuzz webhooks kill bench clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the program: target/release/event-broker
 	cargo build --release
@@ -17,6 +17,9 @@ lint: ## format, clippy and documentation, warnings refused
 
 fuzz: ## fuzz the HTTP API against its OpenAPI document
 	scripts/fuzz-api
+
+webhooks: ## have other people's libraries verify our webhooks
+	scripts/verify-webhooks
 
 kill: ## the long kill test: 200 times killed under load, nothing acknowledged lost
 	@cargo test --all-features --test it kill -- --list | grep -q ': test$$' || { echo 'no test named kill in tests/it'; exit 1; }

@@ -1,5 +1,7 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+#[cfg(test)]
+mod dispatch_tests;
 mod open_error;
 mod verbs;
 mod writes;
@@ -12,11 +14,14 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
+use crate::delivery::{Deliverer, DeliveryPolicy};
+use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::groups::Groups;
 use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
+use crate::subscriptions::{Subscriptions, Vault};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -40,6 +45,9 @@ pub struct Broker {
     /// Shared with the same chore.
     groups: Arc<Groups>,
     filter_failures: AtomicU64,
+    vault: Arc<Vault>,
+    /// Shared with the workers that push events.
+    dispatch: Arc<Context>,
     /// Held as long as the tables are used.
     _tables: Option<TablesFolder>,
 }
@@ -88,8 +96,10 @@ impl Broker {
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(Sessions::new(is_alone));
+        let vault = Arc::new(Vault::of(&policy.config));
+        let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault));
         let (groups, filter_failures) = (Arc::default(), AtomicU64::new(0));
-        let broker = Self { logs, policy, clock, sessions, groups, filter_failures, _tables: None };
+        let broker = Self { logs, policy, clock, sessions, groups, filter_failures, vault, dispatch, _tables: None };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);
@@ -114,6 +124,9 @@ impl Broker {
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
         tokio::spawn(consumers::keep_expiring(logs, sessions, groups, Arc::clone(&self.clock), every));
+        if config.dispatch.enabled {
+            tokio::spawn(dispatch::keep_dispatching(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch)));
+        }
     }
 
     async fn start(&self) -> Result<(), OpenError> {
@@ -178,6 +191,17 @@ impl Broker {
     #[must_use]
     pub const fn limit_max(&self) -> usize {
         self.policy.config.consumer.max_limit
+    }
+
+    /// The default log's ledger, for tests that look inside.
+    #[cfg(test)]
+    pub(crate) fn default_ledger(&self) -> &Arc<Ledger> {
+        self.logs.default_ledger()
+    }
+
+    /// Knows everything that was in the logs when this was asked, whoever wrote it.
+    pub(crate) async fn caught_up(&self) -> Result<()> {
+        self.logs.default_ledger().refresh().await
     }
 
     /// What is in force.
@@ -255,9 +279,29 @@ impl Broker {
         DeadLetters { logs, policy, reader: self.reader(), clock, by }
     }
 
+    /// Subscriptions and pools, on behalf of `by`.
+    pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
+        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
+        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, by }
+    }
+
+    /// Dispatch jobs, on behalf of `by`.
+    pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> Jobs<'a> {
+        let (logs, clock) = (&self.logs, self.clock.as_ref());
+        Jobs { logs, reader: self.reader(), clock, vault: &self.vault, context: &self.dispatch, by }
+    }
+
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
         Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
     }
+}
+
+/// What pushes events, as the configuration has it.
+fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc<Vault>) -> Context {
+    let allow_private_targets = config.dispatch.allow_private_targets;
+    let deliverer = Deliverer::new(DeliveryPolicy { allow_private_targets, ..DeliveryPolicy::default() });
+    let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
+    Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger())
 }
 
 fn log_settings(config: &Config) -> Settings {

@@ -6,10 +6,10 @@
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
 //! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
 //!
-//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers`, `groups`, `claims`, `dead_letters` and
-//! `projections` hold the verbs; `filters` says which events a reader wants; `answers` finds what a request was answered before; `logs`
-//! knows which log a topic lives in; `ledger` owns one log's order and state. `rest` is
-//! the door for everybody else. SQL lives elsewhere.
+//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers`, `groups`, `claims`, `dead_letters`,
+//! `subscriptions` and `projections` hold the verbs; `filters` says which events a reader wants; `delivery` brings one to a
+//! URL, and `dispatch` says when; `answers` finds what a request was answered before; `logs` knows which log a topic lives
+//! in; `ledger` owns one log's order and state. `rest` is the door for everybody else. SQL lives elsewhere.
 
 mod answers;
 mod broker;
@@ -18,6 +18,13 @@ mod clock;
 pub mod config;
 mod consumers;
 mod dead_letters;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the dispatcher that makes the attempts is a room of its own, above this one"
+)]
+mod delivery;
+mod dispatch;
 mod events;
 pub mod filters;
 mod groups;
@@ -25,6 +32,7 @@ pub mod ledger;
 mod logs;
 mod projections;
 pub mod rest;
+mod subscriptions;
 mod topics;
 mod types;
 

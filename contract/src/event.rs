@@ -138,6 +138,18 @@ pub enum ActorType {
     System,
 }
 
+impl ActorType {
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::ServicePrincipal => "service_principal",
+            Self::System => "system",
+        }
+    }
+}
+
 /// A stored event, parsed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

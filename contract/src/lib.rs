@@ -10,8 +10,10 @@
 
 mod broker;
 mod claim;
+mod cloud_event;
 mod consumer;
 mod dead_letter;
+mod dispatch_job;
 mod duration;
 mod error;
 mod event;
@@ -24,7 +26,9 @@ mod numbers;
 mod object;
 mod projection;
 mod query;
+mod replay;
 mod republish;
+mod subscription;
 mod timestamp;
 mod topic;
 mod version;
@@ -34,10 +38,14 @@ pub use claim::{
     Attempt, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, ClaimStatus, Completion,
     Failure, NewClaim,
 };
+pub use cloud_event::CloudEvent;
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
 pub use dead_letter::{
     DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, Redrive,
     RedriveOverride, Resolution,
+};
+pub use dispatch_job::{
+    AttemptError, DispatchJob, JobAttempt, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange, usual_schedule,
 };
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};
@@ -54,7 +62,12 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
+pub use replay::{BlockedGroup, NewReplay, ReplayEdge};
 pub use republish::{Counted, Republish, RepublishTarget, Trim};
+pub use subscription::{
+    DeliveryAuth, DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom,
+    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
+};
 pub use timestamp::Timestamp;
 pub use topic::{
     Cleanup, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange,

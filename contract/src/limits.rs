@@ -124,3 +124,57 @@ pub const FINISHING_TOKENS_KEPT: usize = 10_000;
 pub const RESOLVED_LETTERS_KEPT: usize = 10_000;
 /// Longest reason for redriving or discarding, in bytes.
 pub const REASON_BYTES_MAX: usize = 2048;
+/// Longest URL that is called (a subscription's target, a token endpoint), in bytes.
+pub const TARGET_BYTES_MAX: usize = 2048;
+/// Most headers of its own a subscription may have sent.
+pub const HEADERS_MAX: usize = 32;
+/// Longest name of such a header, in bytes.
+pub const HEADER_NAME_BYTES_MAX: usize = 128;
+/// Longest value of such a header, in bytes.
+pub const HEADER_VALUE_BYTES_MAX: usize = 2048;
+/// Most secrets that sign the deliveries of one subscription at a time.
+pub const SIGNING_SECRETS_MAX: usize = 8;
+/// Longest user name, password, token or other credential a delivery is sent with, in bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 8 * 1024;
+/// Longest certificate chain or private key in PEM a delivery is sent with, in bytes.
+pub const PEM_BYTES_MAX: usize = 64 * 1024;
+/// The longest a receiver can put off a delivery by one answer, in seconds.
+pub const DEFER_SECONDS_MAX: u64 = 86_400;
+/// A receiver that puts a delivery off without saying for how long gets it again after this, in seconds.
+pub const DEFER_SECONDS_DEFAULT: u64 = 30;
+/// Most subscriptions in one log.
+pub const SUBSCRIPTIONS_MAX: usize = 20_000;
+/// Most pools of a broker.
+pub const POOLS_MAX: usize = 1000;
+/// The most deliveries a pool may run at a time.
+pub const POOL_CONCURRENCY_MAX: u32 = 10_000;
+/// Most deliveries at a time in a pool that nobody has changed.
+pub const POOL_CONCURRENCY_DEFAULT: u32 = 64;
+/// The most deliveries a pool may begin in a minute.
+pub const POOL_RATE_MAX: u32 = 10_000_000;
+/// Most type patterns of one subscription.
+pub const TYPE_BINDINGS_MAX: usize = 100;
+/// The longest an attempt may take, in seconds.
+pub const DELIVERY_SECONDS_MAX: u32 = 300;
+/// The longest a job may live, or wait before its first attempt, in seconds.
+pub const JOB_SECONDS_MAX: u32 = 30 * 86_400;
+/// Most waits in a schedule.
+pub const SCHEDULE_MAX: usize = 100;
+/// Jobs of one log that failed and wait, or were given up; further deliveries of a subscription wait then.
+pub const OPEN_JOBS_MAX: usize = 1_000_000;
+/// Jobs of one subscription that may wait in memory for their turn; what is behind them is read later.
+pub const JOBS_AHEAD_MAX: usize = 1_000_000;
+/// Completed jobs of one subscription whose attempts are remembered, the last ones.
+pub const COMPLETED_JOBS_KEPT: usize = 100;
+/// Most tasks in one log that are not over.
+pub const TASKS_MAX: usize = 100_000;
+/// Tasks remembered after they are over, the last ones.
+pub const TASKS_KEPT: usize = 10_000;
+/// Replays of one subscription that may run at a time.
+pub const REPLAYS_MAX: usize = 8;
+/// Longest payload of a task, in bytes.
+pub const TASK_BYTES_MAX: usize = 256 * 1024;
+/// How long old secrets sign beside a new one unless the rotation says otherwise, in seconds.
+pub const GRACE_SECONDS_DEFAULT: u32 = 86_400;
+/// The longest they may, in seconds.
+pub const GRACE_SECONDS_MAX: u32 = 30 * 86_400;

@@ -28,6 +28,7 @@ pub(super) fn give_up(
         error,
         attempts,
         superseded,
+        job: None,
     };
     decision.add_entry(Entry::DeadLettered { letter: Box::new(letter) })?;
     Ok(())

@@ -19,6 +19,7 @@ mod failure;
 mod folders;
 mod import;
 mod input;
+mod jobs;
 mod logging;
 mod output;
 mod projections;
@@ -28,6 +29,7 @@ mod restore;
 mod serve;
 mod settings;
 mod sse;
+mod subscriptions;
 mod tail;
 mod topics;
 mod types;
@@ -66,6 +68,8 @@ enum Command {
     Types(types::Arguments),
     Consumers(consumers::Arguments),
     Claims(claims::Arguments),
+    Subscriptions(subscriptions::Arguments),
+    Jobs(jobs::Arguments),
     DeadLetters(dead_letters::Arguments),
     Projections(projections::Arguments),
     Import(import::Arguments),
@@ -88,6 +92,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Types(arguments) => types::run(&arguments),
         Command::Consumers(arguments) => consumers::run(&arguments),
         Command::Claims(arguments) => claims::run(&arguments),
+        Command::Subscriptions(arguments) => subscriptions::run(&arguments),
+        Command::Jobs(arguments) => jobs::run(&arguments),
         Command::DeadLetters(arguments) => dead_letters::run(&arguments),
         Command::Projections(arguments) => projections::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

@@ -104,6 +104,29 @@ pub const KEYS: &[Key] = &[
         "What order the events of one aggregate keep: an event behind which another one is finished is stale, or \
          an event waits for the one before it.",
     ),
+    key("dispatch.enabled", Expects::Flag, "Whether this broker pushes events to subscribers."),
+    key(
+        "dispatch.allow_private_targets",
+        Expects::Flag,
+        "Whether subscribers in private networks, and on this machine, may be called.",
+    ),
+    key(
+        "dispatch.concurrency",
+        number("deliveries", 1, 10_000),
+        "Most deliveries at a time in the default pool, unless the pool was changed.",
+    ),
+    key(
+        "dispatch.lease_secs",
+        number("seconds", 1, 3600),
+        "Of several brokers on one log one delivers; when it falls silent another takes over after this time.",
+    ),
+    key(
+        "dispatch.secret_key",
+        Expects::Text("a secret"),
+        "What the secrets of subscriptions are sealed with, the same for all brokers of a database. Absent: a key file in \
+         `storage.path`; with `database` no secrets can be kept.",
+    )
+    .optional(),
     key(
         "server.listen",
         Expects::Text("an address and a port"),

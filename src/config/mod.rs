@@ -17,8 +17,8 @@ mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use sections::{
-    Batch, Claims, Consumer, Cors, DatabaseUrl, Engine, Format, Gts, Idempotency, Logging, Maintenance, Polling, Route,
-    Server, Storage, Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Maintenance,
+    Polling, Route, SecretKey, Server, Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 
@@ -40,6 +40,8 @@ pub struct Config {
     pub consumer: Consumer,
     /// How work on events is tried.
     pub claims: Claims,
+    /// How events are pushed.
+    pub dispatch: Dispatch,
     /// The HTTP server.
     pub server: Server,
     /// What the program says of itself.
@@ -79,6 +81,7 @@ impl Default for Config {
             polling: Polling::default(),
             consumer: Consumer::default(),
             claims: Claims::default(),
+            dispatch: Dispatch::default(),
             server: Server::default(),
             logging: Logging::default(),
             types: Types::default(),

@@ -212,6 +212,51 @@ impl Default for Claims {
     }
 }
 
+/// How events are pushed to subscribers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dispatch {
+    /// Whether this broker pushes at all.
+    pub enabled: bool,
+    /// Whether targets in private networks may be called.
+    pub allow_private_targets: bool,
+    /// Most deliveries at a time in the default pool.
+    pub concurrency: u32,
+    /// How long one of several brokers has the jobs of a log to itself, in seconds.
+    pub lease_secs: u64,
+    /// What the secrets of subscriptions are sealed with.
+    pub secret_key: Option<SecretKey>,
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allow_private_targets: false,
+            concurrency: limits::POOL_CONCURRENCY_DEFAULT,
+            lease_secs: 15,
+            secret_key: None,
+        }
+    }
+}
+
+/// A secret of the operator's. Never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretKey(pub String);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey(***)")
+    }
+}
+
+impl Serialize for SecretKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
 /// The HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -101,8 +101,8 @@ fn entry(row: &LetterRow, by: &str, deed: &Deed) -> Entry {
     match deed {
         Deed::Redrive { reason, change } => {
             let new_event = change.as_ref().map(|change| change.id);
-            Entry::Redriven { letter, claim, by, reason: reason.clone(), new_event }
+            Entry::Redriven { letter, claim, by, reason: reason.clone(), new_event, job: row.letter.job }
         }
-        Deed::Discard { reason } => Entry::Discarded { letter, claim, by, reason: reason.clone() },
+        Deed::Discard { reason } => Entry::Discarded { letter, claim, by, reason: reason.clone(), job: row.letter.job },
     }
 }

@@ -7,6 +7,7 @@
 
 use super::answer;
 use super::claims::DecidedClaims;
+use super::dispatch::DecidedDispatch;
 use super::entry::{Concern, Entry};
 use super::letters::DecidedLetters;
 use super::parts::Layers;
@@ -164,6 +165,12 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn letters(&self) -> DecidedLetters<'_> {
         self.overlay.layers.letters(&self.state.parts)
+    }
+
+    /// Subscriptions, jobs and pools.
+    #[must_use]
+    pub fn dispatch(&self) -> DecidedDispatch<'_> {
+        self.overlay.layers.dispatch(&self.state.parts)
     }
 
     /// How far this decision has come.

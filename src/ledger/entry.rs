@@ -6,6 +6,7 @@
 use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
 use super::claims::ClaimKey;
+use super::dispatch::{DispatchFact, JobKey};
 use super::home::Placed;
 use super::letters::Letter;
 use contract::{
@@ -206,6 +207,9 @@ pub enum Entry {
         reason: Option<String>,
         /// The event that takes the place of the old one, which needs no more work then.
         new_event: Option<Uuid>,
+        /// The job it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobKey>,
     },
     /// A group divides a topic among its members from here on: each event is handed to one of them, as a claim.
     GroupBegan {
@@ -255,6 +259,14 @@ pub enum Entry {
         by: String,
         /// Why.
         reason: String,
+        /// The job it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobKey>,
+    },
+    /// Something about subscriptions, jobs or pools.
+    Dispatch {
+        /// What.
+        what: DispatchFact,
     },
 }
 
@@ -304,7 +316,8 @@ impl Entry {
             | Self::EventsPassed { .. }
             | Self::EventsRepeated { .. }
             | Self::GroupMoved { .. }
-            | Self::Discarded { .. } => Concern::Parts,
+            | Self::Discarded { .. }
+            | Self::Dispatch { .. } => Concern::Parts,
             Self::AnswerKept { .. } => Concern::Keys,
         }
     }
@@ -417,6 +430,7 @@ mod tests {
             error: error.clone(),
             attempts: vec![attempt],
             superseded: true,
+            job: None,
         };
         let definition = NewHandler {
             lease: Some("PT30S".parse().unwrap()),
@@ -442,8 +456,9 @@ mod tests {
                 by: by.clone(),
                 reason: None,
                 new_event: Some(event),
+                job: None,
             },
-            Entry::Discarded { letter, claim: Some(claim), by, reason },
+            Entry::Discarded { letter, claim: Some(claim), by, reason, job: None },
         ]
     }
 }

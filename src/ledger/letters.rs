@@ -5,6 +5,7 @@
 //!   [`limits::RESOLVED_LETTERS_KEPT`] are remembered.
 
 use super::claims::ClaimKey;
+use super::dispatch::JobKey;
 use super::entry::Entry;
 use super::layer::Layer;
 use contract::{
@@ -42,6 +43,9 @@ pub struct Letter {
     /// Because a later event of its aggregate was finished before it.
     #[serde(default)]
     pub superseded: bool,
+    /// The job that was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobKey>,
 }
 
 impl Letter {

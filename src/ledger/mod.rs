@@ -15,6 +15,7 @@ mod checkpoint;
 mod claims;
 mod command;
 mod decision;
+mod dispatch;
 mod division;
 mod entry;
 mod feed;
@@ -38,6 +39,10 @@ pub use carried::Carried;
 pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Standing, lease_expired};
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
+pub use dispatch::{
+    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Lane, Lease,
+    ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
+};
 pub use division::Division;
 pub use entry::Entry;
 pub use feed::{Changes, Feed};
@@ -219,6 +224,11 @@ impl Ledger {
     /// Dead letters, as of the last durable record. Look and let go: the writer waits.
     pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
         self.shared.parts.letters()
+    }
+
+    /// Subscriptions, jobs and pools, as of the last durable record. Look and let go: the writer waits.
+    pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
+        self.shared.parts.dispatch()
     }
 
     /// The last position folded and shown.

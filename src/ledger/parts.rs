@@ -6,6 +6,9 @@
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
 use super::claims::{ClaimRows, ClaimsLayer, ClaimsSnapshot, DecidedClaims, Layered as LayeredClaims, Rows as _};
+use super::dispatch::{
+    DecidedDispatch, DispatchLayer, DispatchRows, DispatchSnapshot, Layered as LayeredDispatch, Rows as _,
+};
 use super::entry::Entry;
 use super::layer::Layer;
 use super::letters::{DecidedLetters, Layered as LayeredLetters, LetterRows, LettersLayer, LettersSnapshot, Rows as _};
@@ -26,6 +29,7 @@ pub struct Parts {
     projections: RwLock<ProjectionRows>,
     claims: RwLock<ClaimRows>,
     letters: RwLock<LetterRows>,
+    dispatch: RwLock<DispatchRows>,
 }
 
 /// What was decided about each part and is not durable yet.
@@ -37,6 +41,7 @@ pub(super) struct Layers {
     answers: Layer<u128, Remembered>,
     claims: ClaimsLayer,
     letters: LettersLayer,
+    dispatch: DispatchLayer,
 }
 
 /// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
@@ -47,6 +52,7 @@ pub(super) struct PartsSnapshot {
     projections: ProjectionsSnapshot,
     claims: ClaimsSnapshot,
     letters: LettersSnapshot,
+    dispatch: DispatchSnapshot,
 }
 
 impl Parts {
@@ -70,12 +76,18 @@ impl Parts {
         self.letters.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Subscriptions, jobs and pools. Held, it keeps the writer from folding: look and let go.
+    pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
+        self.dispatch.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes in one fact.
     pub(super) fn apply(&self, entry: &Entry, header: &Header) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.claims.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
         self.letters.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
+        self.dispatch.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
     }
 
     pub(super) fn snapshot(&self) -> PartsSnapshot {
@@ -84,18 +96,20 @@ impl Parts {
             projections: self.projections().snapshot(),
             claims: self.claims().snapshot(),
             letters: self.letters().snapshot(),
+            dispatch: self.dispatch().snapshot(),
         }
     }
 }
 
 impl From<PartsSnapshot> for Parts {
     fn from(snapshot: PartsSnapshot) -> Self {
-        let PartsSnapshot { readers, projections, claims, letters } = snapshot;
+        let PartsSnapshot { readers, projections, claims, letters, dispatch } = snapshot;
         Self {
             readers: RwLock::new(readers.into()),
             projections: RwLock::new(projections.into()),
             claims: RwLock::new(claims.into()),
             letters: RwLock::new(letters.into()),
+            dispatch: RwLock::new(dispatch),
         }
     }
 }
@@ -121,6 +135,11 @@ impl Layers {
         DecidedLetters { durable: parts.letters(), layer: &self.letters }
     }
 
+    /// Subscriptions, jobs and pools as decided so far.
+    pub(super) fn dispatch<'a>(&'a self, parts: &'a Parts) -> DecidedDispatch<'a> {
+        DecidedDispatch { durable: parts.dispatch(), layer: &self.dispatch }
+    }
+
     /// Makes a fact visible to the decisions that follow.
     pub(super) fn note(&mut self, parts: &Parts, entry: &Entry, header: &Header) {
         let mut readers = Layered { durable: &parts.readers(), layer: &mut self.readers, at: header.position };
@@ -129,6 +148,7 @@ impl Layers {
         LayeredProjections { durable, layer, at }.apply(entry, header.time);
         LayeredClaims { durable: &parts.claims(), layer: &mut self.claims, at }.apply(entry, header);
         LayeredLetters { durable: &parts.letters(), layer: &mut self.letters, at }.apply(entry, header);
+        LayeredDispatch { durable: &parts.dispatch(), layer: &mut self.dispatch, at }.apply(entry, header);
     }
 
     /// The answer decided under a key and not durable yet.
@@ -148,6 +168,7 @@ impl Layers {
         self.answers.undo(after);
         self.claims.undo(after);
         self.letters.undo(after);
+        self.dispatch.undo(after);
     }
 
     /// Facts up to `through` are durable and in the parts.
@@ -157,6 +178,7 @@ impl Layers {
         self.answers.settle(through);
         self.claims.settle(through);
         self.letters.settle(through);
+        self.dispatch.settle(through);
     }
 }
 

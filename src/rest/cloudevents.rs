@@ -1,20 +1,17 @@
 //! CloudEvents 1.0, in and out: structured, batched and binary.
 //!
-//! - `type`, `id`, `source` and `subject` are ours; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
-//! - Our other members are extension attributes in lower case. An extension we do not know is a label in `context`, and
-//!   a label that may be an attribute comes out as one; the rest of the labels is one attribute, `context`, as JSON.
+//! - Which member is which attribute is said by [`CloudEvent`], for the way out; the way in is its mirror.
+//! - An extension we do not know is a label in `context`.
 //! - `data` passes through as it was spelt.
 
 use super::body;
 use contract::{
-    Actor, ActorType, AggregateSequence, Claim, Error, Event, Kind, NewEvent, Result, StoredEvent, Timestamp, Unread,
-    Violation,
+    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, NewEvent, Result, StoredEvent, Timestamp,
+    Unread, Violation,
 };
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
-use serde::ser::SerializeMap;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// A CloudEvent taken apart: attributes as text, and the payload.
@@ -23,9 +20,6 @@ struct Parts {
     attributes: BTreeMap<String, String>,
     data: Option<Box<RawValue>>,
 }
-
-/// How a `dataschema` of ours begins.
-const SCHEMA_SCHEME: &str = "gts://";
 
 /// One CloudEvent as JSON.
 pub(super) fn from_structured(bytes: &[u8]) -> Result<NewEvent> {
@@ -130,7 +124,7 @@ fn parsed<T: std::str::FromStr>(name: &str, text: Option<String>, must: &str) ->
 /// `gts://{type}#{version}` names a version; any other schema is the producer's own business and not kept.
 fn version_of(schema: Option<String>) -> Result<Option<String>> {
     let Some(schema) = schema else { return Ok(None) };
-    match schema.strip_prefix(SCHEMA_SCHEME).map(|schema| schema.split_once('#')) {
+    match schema.strip_prefix(CloudEvent::SCHEMA_SCHEME).map(|schema| schema.split_once('#')) {
         Some(Some((_, version))) if !version.is_empty() => Ok(Some(version.to_owned())),
         _ => Err(Error::invalid("/dataschema", "must be gts://{type}#{dataVersion}, or be left out")),
     }
@@ -162,96 +156,20 @@ fn labels(text: Option<String>) -> Result<BTreeMap<String, String>> {
 
 /// One stored event, structured.
 pub(super) fn structured(event: &StoredEvent) -> Result<Vec<u8>> {
-    serde_json::to_vec(&Outgoing { event: event.event()?, claim: None }).map_err(not_written)
+    serde_json::to_vec(&CloudEvent::from(event.event()?)).map_err(not_written)
 }
 
 /// Several stored events as a JSON array, each with its claim where it has one.
 pub(super) fn batch(events: &[StoredEvent], claims: &[Claim]) -> Result<Vec<u8>> {
-    let outgoing =
-        |(index, event): (usize, &StoredEvent)| event.event().map(|event| Outgoing { event, claim: claims.get(index) });
+    let outgoing = |(index, event): (usize, &StoredEvent)| {
+        event.event().map(|event| CloudEvent::from(event).with_claim(claims.get(index).cloned()))
+    };
     let events = events.iter().enumerate().map(outgoing).collect::<Result<Vec<_>>>()?;
     serde_json::to_vec(&events).map_err(not_written)
 }
 
 fn not_written(error: serde_json::Error) -> Error {
     Error::new(Kind::Unavailable, "A stored event could not be written as a CloudEvent.").with_source(error)
-}
-
-/// A stored event as a CloudEvent.
-struct Outgoing<'a> {
-    event: Event,
-    claim: Option<&'a Claim>,
-}
-
-/// Attributes a label may not pass for.
-const TAKEN: &str = " specversion id source type subject time dataschema datacontenttype data topic subjecttype tenant \
-    sequence aggregatesequence position createdat expectedaggregatesequence traceparent correlationid causationid \
-    messagegroup deduplicationid requestid actortype actorid context republishof claimid claimtoken claimattempt \
-    claimleaseexpiresat ";
-
-impl Serialize for Outgoing<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let event = &self.event;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("specversion", "1.0")?;
-        map.serialize_entry("id", &event.id)?;
-        map.serialize_entry("source", &event.source)?;
-        map.serialize_entry("type", &event.event_type)?;
-        map.serialize_entry("time", &event.occurred_at)?;
-        map.serialize_entry("datacontenttype", "application/json")?;
-        if let Some(version) = &event.data_version {
-            map.serialize_entry("dataschema", &format!("{SCHEMA_SCHEME}{}#{version}", event.event_type))?;
-        }
-        map.serialize_entry("topic", &event.topic)?;
-        // Numbers of ours outgrow the format's integers, which have 32 bits: they travel as text.
-        map.serialize_entry("sequence", &event.sequence.to_string())?;
-        map.serialize_entry("position", &event.position.to_string())?;
-        map.serialize_entry("createdat", &event.created_at)?;
-        let texts = [
-            ("subject", event.subject.clone()),
-            ("subjecttype", event.subject_type.as_ref().map(ToString::to_string)),
-            ("aggregatesequence", event.aggregate_sequence.map(|sequence| sequence.to_string())),
-            ("tenant", event.tenant.map(|tenant| tenant.to_string())),
-            ("traceparent", event.trace_parent.clone()),
-            ("correlationid", event.correlation_id.clone()),
-            ("causationid", event.causation_id.clone()),
-            ("messagegroup", event.message_group.clone()),
-            ("deduplicationid", event.deduplication_id.clone()),
-            ("requestid", event.request_id.clone()),
-            ("actorid", event.actor.as_ref().map(|actor| actor.id.clone())),
-            ("republishof", event.republish_of.map(|sequence| sequence.to_string())),
-            ("claimid", self.claim.map(|claim| claim.id.clone())),
-            ("claimtoken", self.claim.map(|claim| claim.token.to_string())),
-            ("claimattempt", self.claim.map(|claim| claim.attempt.to_string())),
-            ("claimleaseexpiresat", self.claim.and_then(|claim| Some(claim.lease_expires_at?.to_string()))),
-        ];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                map.serialize_entry(name, &text)?;
-            }
-        }
-        if let Some(actor) = &event.actor {
-            map.serialize_entry("actortype", &actor.actor_type)?;
-        }
-        let (plain, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            event.context.iter().partition(|(key, _)| is_attribute(key));
-        for (key, value) in plain {
-            map.serialize_entry(key, value)?;
-        }
-        if !rest.is_empty() {
-            let text = to_raw_value(&rest).map_err(serde::ser::Error::custom)?;
-            map.serialize_entry("context", text.get())?;
-        }
-        map.serialize_entry("data", &event.data)?;
-        map.end()
-    }
-}
-
-/// Whether a label's key may be an attribute's name.
-fn is_attribute(key: &str) -> bool {
-    (1..=20).contains(&key.len())
-        && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        && !TAKEN.contains(&format!(" {key} "))
 }
 
 #[cfg(test)]

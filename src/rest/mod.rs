@@ -14,6 +14,7 @@ mod claims;
 mod cloudevents;
 mod consumers;
 mod dead_letters;
+mod dispatch_jobs;
 mod edge;
 mod event_types;
 mod events;
@@ -25,6 +26,7 @@ mod negotiate;
 mod once;
 mod openapi;
 mod params;
+mod pools;
 mod problem;
 mod projections;
 mod read;
@@ -32,6 +34,7 @@ mod rows;
 mod server;
 mod socket;
 mod stream;
+mod subscriptions;
 mod told;
 mod topics;
 mod verb;
@@ -119,6 +122,9 @@ fn router(app: &App) -> Router {
         .merge(handlers::routes())
         .merge(dead_letters::routes())
         .merge(projections::routes())
+        .merge(subscriptions::routes())
+        .merge(dispatch_jobs::routes())
+        .merge(pools::routes())
         .merge(health::routes())
         .merge(openapi::routes(app))
         .with_state(app.clone());

@@ -37,7 +37,7 @@ pub(in crate::ledger) trait Rows {
                 row.failed(error.clone(), time);
                 row.standing = Standing::Failed { retry_at: retry_at.unwrap_or(time) };
             }),
-            Entry::DeadLettered { letter } => self.change(&letter.key(), |row| {
+            Entry::DeadLettered { letter } if letter.job.is_none() => self.change(&letter.key(), |row| {
                 row.standing = Standing::Dead { letter: letter.id, superseded: letter.superseded };
             }),
             Entry::Redriven { claim: Some(claim), new_event: None, .. } => self.change(claim, |row| {

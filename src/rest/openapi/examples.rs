@@ -3,6 +3,7 @@
 //! Every one is held against its schema by a test.
 
 pub(super) mod claims;
+pub(super) mod subscriptions;
 
 use super::problems::TYPE_BASE;
 use contract::Kind;

@@ -13,6 +13,7 @@ mod projections;
 mod readme;
 mod restart;
 mod seed000;
+mod subscriptions;
 mod waiting;
 mod wire;
 
@@ -51,6 +52,11 @@ impl Server {
     /// On a new folder, with environment variables.
     pub(crate) fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         Self::launch(TempDir::new().unwrap(), "127.0.0.1:0", variables, arguments)
+    }
+
+    /// On a folder there is, with environment variables.
+    pub(crate) fn start_again_with(folder: TempDir, variables: &[(&str, &str)]) -> Self {
+        Self::launch(folder, "127.0.0.1:0", variables, &[])
     }
 
     /// On a folder there is, at an address of the caller's.

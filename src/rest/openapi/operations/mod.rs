@@ -8,13 +8,14 @@ mod events;
 mod pages;
 mod projections;
 mod reading;
+mod subscriptions;
 mod topics;
 
 use super::Bounds;
 use super::operation::Op;
 
 /// The chapters, in order.
-pub(super) const TAGS: [(&str, &str); 9] = [
+pub(super) const TAGS: [(&str, &str); 10] = [
     (events::TAG, "Publish events: one, several, or history."),
     (reading::TAG, "Read events: a topic, an aggregate, one event, the whole log; now, or as soon as there are any."),
     (topics::TAG, "Topics: named append-only streams with their own order and retention."),
@@ -22,6 +23,7 @@ pub(super) const TAGS: [(&str, &str); 9] = [
     (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
     (claims::TAG, "Claims and handlers: who works on which event, so that its effect happens once."),
     (dead_letters::TAG, "Dead letters: work given up, to be tried again or let be."),
+    (subscriptions::TAG, "Subscriptions, jobs and pools: events pushed to URLs, in order, signed, retried."),
     (projections::TAG, "Projections: how far views have come, and waiting for them."),
     (pages::TAG, "Health, this document, and the pages for people."),
 ];
@@ -36,6 +38,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
         (consumers::TAG, consumers::all()),
         (claims::TAG, claims::all()),
         (dead_letters::TAG, dead_letters::all()),
+        (subscriptions::TAG, subscriptions::all()),
         (projections::TAG, projections::all(bounds)),
         (pages::TAG, pages::all()),
     ];

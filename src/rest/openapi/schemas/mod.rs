@@ -12,6 +12,7 @@ mod event_types;
 mod events;
 pub(super) mod ids;
 pub(super) mod projections;
+pub(super) mod subscriptions;
 mod topics;
 
 use super::Bounds;
@@ -41,6 +42,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     schemas.extend(claims::all());
     schemas.extend(dead_letters::all());
     schemas.extend(projections::all());
+    schemas.extend(subscriptions::all());
     schemas
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Operations that others rest on, in their order; the rest follows.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 11] = [
     "registerTopic",
     "registerEventType",
     "addVersion",
@@ -20,10 +20,19 @@ const FIRST: [&str; 9] = [
     "putProjection",
     "putHandler",
     "claimEvent",
+    "createSubscription",
+    "createPool",
 ];
 /// Operations that end something, in their order.
-const LAST: [&str; 5] =
-    ["finaliseVersion", "deprecateVersion", "archiveEventType", "deleteConsumer", "deleteProjection"];
+const LAST: [&str; 7] = [
+    "finaliseVersion",
+    "deprecateVersion",
+    "archiveEventType",
+    "deleteConsumer",
+    "deleteProjection",
+    "deleteSubscription",
+    "deletePool",
+];
 /// Headers an answer has only where the document says so.
 const TELLING: [&str; 11] = [
     "location",
@@ -41,6 +50,8 @@ const TELLING: [&str; 11] = [
 
 /// Dead letters that are there to be discarded.
 const LETTERS: usize = 30;
+/// Tasks that are there to be dealt with.
+const TASKS: usize = 60;
 
 /// A server, its document, and how to ask.
 struct Asking {
@@ -60,6 +71,11 @@ struct Work {
     letters: Vec<String>,
     /// How many letters were discarded so far.
     discarded: AtomicUsize,
+    /// Tasks that wait for a time that does not come, each to be dealt with once.
+    tasks: Vec<String>,
+    dealt_with: AtomicUsize,
+    /// How many subscriptions were made so far.
+    subscribed: AtomicUsize,
 }
 
 impl Work {
@@ -113,6 +129,23 @@ impl Work {
     }
 }
 
+impl Work {
+    /// A task that nobody has dealt with yet.
+    fn task(&self) -> &str {
+        &self.tasks[self.dealt_with.fetch_add(1, Ordering::Relaxed)]
+    }
+
+    /// Asks for enough tasks for every test.
+    async fn wait_for_tasks(&mut self, server: &Server) {
+        let task = json!({"code": "late", "target": "https://hooks.invalid/", "payload": 1, "scheduledFor": "2099-01-01T00:00:00Z"});
+        for _ in 0..TASKS {
+            let (status, job) = server.post("/v1/dispatch-jobs", &task).await;
+            assert_eq!(status, 201, "{job}");
+            self.tasks.push(job["id"].as_str().unwrap().to_owned());
+        }
+    }
+}
+
 impl Asking {
     /// A server on which the examples work.
     async fn begin() -> Self {
@@ -130,7 +163,9 @@ impl Asking {
         }
         let publish = asking.operations().into_iter().find(|it| it.id == "publishEvent").unwrap();
         let event = &publish.spec["requestBody"]["content"]["application/json"]["example"];
-        asking.work = Work::begin(&asking.server, event).await;
+        let subscribed = AtomicUsize::new(asking.work.subscribed.load(Ordering::Relaxed));
+        asking.work = Work { subscribed, ..Work::begin(&asking.server, event).await };
+        asking.work.wait_for_tasks(&asking.server).await;
         asking
     }
 
@@ -157,6 +192,11 @@ impl Asking {
         let mut body = body.clone();
         match operation.id.as_str() {
             "commitOffset" => body["offset"] = json!(1),
+            // The first one has the code of the examples; no two have the same.
+            "createSubscription" => match self.work.subscribed.fetch_add(1, Ordering::Relaxed) {
+                0 => (),
+                number => body["code"] = json!(format!("another-{number}")),
+            },
             "heartbeatClaim" | "completeClaim" | "failClaim" => {
                 body["token"] = json!(self.work.claim_for(&operation.id).1);
                 if operation.id == "completeClaim" {
@@ -183,6 +223,9 @@ impl Asking {
                 }
                 "path" if operation.path.contains("/dead-letters/") => {
                     path = path.replace(&format!("{{{name}}}"), self.work.letter_for(&operation.id));
+                }
+                "path" if operation.path.contains("/dispatch-jobs/") => {
+                    path = path.replace(&format!("{{{name}}}"), self.work.task());
                 }
                 "path" => path = path.replace(&format!("{{{name}}}"), &encoded(&example)),
                 // Nothing comes within the test; nobody is to wait for it.

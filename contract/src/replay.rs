@@ -1,0 +1,45 @@
+//! Replays of a subscription, and the message groups that do not move.
+
+use crate::object::object;
+use crate::{Sequence, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The order to deliver a part of the topic once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct NewReplay {
+    /// The first one.
+    pub from: ReplayEdge,
+    /// The last one; the tail when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<ReplayEdge>,
+    /// Only count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+object!(NewReplay);
+
+/// Where a replay begins or ends, inclusive: a sequence or a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ReplayEdge {
+    /// This event.
+    Sequence(Sequence),
+    /// What was stored at this time.
+    Time(Timestamp),
+}
+
+/// A message group that does not move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockedGroup {
+    /// `{subscription code}:{group}`.
+    pub message_group: String,
+    /// The job that everything waits for.
+    pub blocked_by: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// How many wait behind it.
+    pub waiting: u64,
+}

@@ -1,0 +1,426 @@
+//! Subscriptions: standing orders to push matching events of a topic to a target.
+//!
+//! - A definition is plain values. Secrets come in with it and are never shown again.
+//! - What may be absent has one default, said at its field.
+
+use crate::object::object;
+use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use uuid::Uuid;
+
+/// A subscription as one asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct NewSubscription {
+    /// Its name for programs; no other subscription has it.
+    pub code: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The topic whose events are pushed.
+    pub topic: TopicId,
+    /// Which types; none: all of the topic's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event_types: Vec<TypeBinding>,
+    /// A CEL expression over the event's members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Only events of this tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Uuid>,
+    /// The URL they are posted to.
+    pub target: String,
+    /// What order they keep.
+    #[serde(default)]
+    pub mode: DispatchMode,
+    /// Whose concurrency and rate they share; `default` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// For one attempt as a whole, in seconds.
+    #[serde(default = "thirty")]
+    pub timeout_seconds: u32,
+    /// A job that old is not delivered any more, in seconds from the event's arrival.
+    #[serde(default = "a_day")]
+    pub max_age_seconds: u32,
+    /// How long an event waits before it is delivered, in seconds.
+    #[serde(default)]
+    pub delay_seconds: u32,
+    /// Who goes first where several wait for one pool: the lower.
+    #[serde(default = "ninety_nine")]
+    pub sequence: u32,
+    /// All tries of a job; one more than the schedule has waits when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// The waits between tries; the last one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_schedule: Option<Vec<Span>>,
+    /// Whether `data` alone is sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub data_only: bool,
+    /// What an event is sent as.
+    #[serde(default)]
+    pub format: DeliveryFormat,
+    /// Headers of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// How deliveries are signed; with a new secret when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<Signing>,
+    /// How deliveries are authorised besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<DeliveryAuth>,
+    /// For whoever reads it; the broker does not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub custom_config: BTreeMap<String, String>,
+    /// Where it begins.
+    #[serde(default)]
+    pub start_from: StartFrom,
+}
+
+object!(NewSubscription TypeBinding Signing);
+
+const fn thirty() -> u32 {
+    30
+}
+
+const fn a_day() -> u32 {
+    86_400
+}
+
+const fn ninety_nine() -> u32 {
+    99
+}
+
+impl NewSubscription {
+    /// Everything that arrives in a topic from now on, to this target, as fast as it goes.
+    #[must_use]
+    pub fn new(code: impl Into<String>, topic: TopicId, target: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            name: None,
+            description: None,
+            topic,
+            event_types: Vec::new(),
+            filter: None,
+            tenant: None,
+            target: target.into(),
+            mode: DispatchMode::default(),
+            pool: None,
+            timeout_seconds: thirty(),
+            max_age_seconds: a_day(),
+            delay_seconds: 0,
+            sequence: ninety_nine(),
+            max_attempts: None,
+            retry_schedule: None,
+            data_only: false,
+            format: DeliveryFormat::default(),
+            headers: BTreeMap::new(),
+            signing: None,
+            auth: None,
+            custom_config: BTreeMap::new(),
+            start_from: StartFrom::default(),
+        }
+    }
+}
+
+/// Event types a subscription wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct TypeBinding {
+    /// A type, or a pattern of types.
+    #[serde(rename = "type")]
+    pub event_type: GtsPattern,
+    /// Only events of this schema version, `MAJOR.MINOR`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_version: Option<String>,
+}
+
+/// What order the jobs of one message group keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DispatchMode {
+    /// None.
+    #[default]
+    Immediate,
+    /// One at a time; one that failed is tried again on its own while later ones go.
+    NextOnError,
+    /// One at a time; nothing passes one that failed or waits to be tried again.
+    BlockOnError,
+}
+
+/// What an event is sent as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryFormat {
+    /// As it is stored.
+    #[default]
+    Event,
+    /// A CloudEvent as JSON.
+    #[serde(rename = "cloudevents-structured")]
+    CloudEventsStructured,
+    /// A CloudEvent with its attributes in headers.
+    #[serde(rename = "cloudevents-binary")]
+    CloudEventsBinary,
+}
+
+/// How deliveries are signed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct Signing {
+    /// By which standard.
+    #[serde(rename = "type", default)]
+    pub kind: SigningKind,
+    /// `whsec_…` signs v1, `whsk_…` signs v1a; every one signs. Absent: one is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+}
+
+impl fmt::Debug for Signing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signing({} secrets)", self.secrets.len())
+    }
+}
+
+/// By which standard deliveries are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SigningKind {
+    /// Standard Webhooks 1.0.
+    #[default]
+    StandardWebhooks,
+}
+
+/// How deliveries are authorised. Never shown again.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum DeliveryAuth {
+    /// `Authorization: Bearer …`.
+    Bearer {
+        /// The token.
+        token: String,
+    },
+    /// `Authorization: Basic …`.
+    Basic {
+        /// The user.
+        username: String,
+        /// The password.
+        password: String,
+    },
+    /// A token fetched by OAuth 2 client credentials.
+    OAuth2 {
+        /// Where from.
+        token_url: String,
+        /// The client.
+        client_id: String,
+        /// Its secret.
+        client_secret: String,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
+        /// For whom.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        audience: Option<String>,
+    },
+    /// A client certificate.
+    Mtls {
+        /// The chain, PEM.
+        certificate: String,
+        /// Its key, PEM.
+        key: String,
+    },
+}
+
+impl DeliveryAuth {
+    /// Which kind it is: all that is ever shown.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Bearer { .. } => "bearer",
+            Self::Basic { .. } => "basic",
+            Self::OAuth2 { .. } => "oauth2",
+            Self::Mtls { .. } => "mtls",
+        }
+    }
+}
+
+impl fmt::Debug for DeliveryAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeliveryAuth({})", self.kind())
+    }
+}
+
+/// Where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StartFrom {
+    /// With what arrives from now on.
+    #[default]
+    Latest,
+    /// With the first event there is.
+    Earliest,
+    /// Behind this sequence.
+    Offset(Offset),
+    /// With the first event stored at this time or later.
+    Time(Timestamp),
+}
+
+/// What is to be different about a subscription. What is absent stays; what may be absent can be set to null.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SubscriptionChange {
+    /// For people.
+    #[serde(deserialize_with = "given")]
+    pub name: Option<Option<String>>,
+    /// For people.
+    #[serde(deserialize_with = "given")]
+    pub description: Option<Option<String>>,
+    /// Which types.
+    pub event_types: Option<Vec<TypeBinding>>,
+    /// A CEL expression.
+    #[serde(deserialize_with = "given")]
+    pub filter: Option<Option<String>>,
+    /// Only events of this tenant.
+    #[serde(deserialize_with = "given")]
+    pub tenant: Option<Option<Uuid>>,
+    /// The URL.
+    pub target: Option<String>,
+    /// What order.
+    pub mode: Option<DispatchMode>,
+    /// Which pool.
+    #[serde(deserialize_with = "given")]
+    pub pool: Option<Option<String>>,
+    /// For one attempt.
+    pub timeout_seconds: Option<u32>,
+    /// The oldest that is delivered.
+    pub max_age_seconds: Option<u32>,
+    /// The wait before delivery.
+    pub delay_seconds: Option<u32>,
+    /// Who goes first.
+    pub sequence: Option<u32>,
+    /// All tries.
+    #[serde(deserialize_with = "given")]
+    pub max_attempts: Option<Option<u32>>,
+    /// The waits between tries.
+    #[serde(deserialize_with = "given")]
+    pub retry_schedule: Option<Option<Vec<Span>>>,
+    /// Whether `data` alone is sent.
+    pub data_only: Option<bool>,
+    /// What an event is sent as.
+    pub format: Option<DeliveryFormat>,
+    /// Headers of its own.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// The secrets, all of them anew.
+    pub signing: Option<Signing>,
+    /// How deliveries are authorised.
+    #[serde(deserialize_with = "given")]
+    pub auth: Option<Option<DeliveryAuth>>,
+    /// For whoever reads it.
+    pub custom_config: Option<BTreeMap<String, String>>,
+}
+
+/// A member that is there, be it null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+impl SubscriptionChange {
+    /// What it makes of a definition.
+    #[must_use]
+    pub fn applied_to(self, mut to: NewSubscription) -> NewSubscription {
+        macro_rules! set {
+            ($($member:ident)*) => {$( if let Some(value) = self.$member { to.$member = value; } )*};
+        }
+        set!(name description event_types filter tenant target mode pool timeout_seconds max_age_seconds delay_seconds
+            sequence max_attempts retry_schedule data_only format headers custom_config auth);
+        if let Some(signing) = self.signing {
+            to.signing = Some(signing);
+        }
+        to
+    }
+}
+
+/// A subscription as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subscription {
+    /// Made by the broker.
+    pub id: Uuid,
+    /// What was asked for, without its secrets.
+    #[serde(flatten)]
+    pub definition: NewSubscription,
+    /// How it is authorised, in one word.
+    #[serde(rename = "authType", skip_serializing_if = "Option::is_none")]
+    pub auth_type: Option<String>,
+    /// Whether it delivers.
+    pub status: SubscriptionStatus,
+    /// Why it does not, where the broker or a person said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// Everything up to here is settled, but for jobs that are listed as open.
+    pub settled_through: Offset,
+    /// Jobs that failed and wait, or were given up.
+    pub open_jobs: u64,
+    /// Replays that are still running.
+    pub replays: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Whether a subscription delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SubscriptionStatus {
+    /// It does.
+    Active,
+    /// Its jobs wait.
+    Paused,
+}
+
+/// Why a subscription is paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who paused it; `broker` after a 410.
+    pub by: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A subscription that was made or given a new secret, with what is shown once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionMade {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// The secret the broker made, if it made one.
+    pub secret: Option<NewSecret>,
+}
+
+/// A secret that is shown once.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewSecret {
+    /// The secret.
+    pub secret: String,
+    /// What a receiver verifies with, where that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// Until when the secrets before it sign too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<Timestamp>,
+}
+
+impl fmt::Debug for NewSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NewSecret(…)")
+    }
+}

@@ -1,0 +1,425 @@
+//! Dispatch as tables of text: one command a line, what must come of it behind `->`.
+//!
+//! ```text
+//! subscribe mail mode=BLOCK_ON_ERROR retry=PT5S,PT30S    every member that is not there has its default
+//! publish a b a                                          events 1, 2 and 3, of the subjects a, b and a
+//! answer mail/1 500 410                                  what the receiver says to its next attempts; 200 behind that
+//! run                -> mail/1:500 mail/2:200            everything that can be sent now is, in this order
+//! run-sorted                                             the same, sorted, where the order means nothing
+//! release mail/1     -> mail/1:200                       a delivery that hangs (answer `hang`) ends
+//! job mail/1         -> PENDING tried 1 in 5000
+//! jobs status=ERROR  -> mail/1
+//! restart    reopen                                      another worker; another broker on the same log
+//! advance 5000                                           milliseconds on the clock
+//! ```
+
+mod modes;
+mod several;
+mod traps;
+mod verbs;
+
+use super::Broker;
+use crate::clock::{Clock, ManualClock};
+use crate::config::{Config, Unregistered};
+use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome};
+use crate::dispatch::{Context, Deliver, JobVerb, Turn, Worker};
+use crate::ledger::Keep;
+use crate::subscriptions::Vault;
+use contract::{
+    BoxFuture, DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask,
+    Pool, PoolChange, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
+};
+use log::{Log, MemoryLog};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const TOPIC: &str = "gts.hx.core.events.topic.v1~";
+const TYPE: &str = "gts.hyperspot.core.events.type.v1~vendor.app";
+
+/// Runs a table on a broker of its own.
+pub(super) fn check(text: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::new(Arc::new(MemoryLog::new())).await;
+        for (number, line) in text.lines().enumerate() {
+            world.run_line(number + 1, line).await;
+        }
+    });
+}
+
+/// A receiver that says what it is told to say.
+#[derive(Default)]
+pub(super) struct Receiver {
+    answers: Mutex<HashMap<String, VecDeque<String>>>,
+    heard: Mutex<Vec<String>>,
+    tokens: Mutex<BTreeMap<String, Vec<u64>>>,
+    hanging: Mutex<HashMap<String, Arc<Notify>>>,
+}
+
+impl Deliver for Receiver {
+    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
+        let name = match (delivery.subscription, delivery.sequence) {
+            (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
+            _ => format!("task:{}", delivery.target.as_str().rsplit('/').next().unwrap()),
+        };
+        self.tokens.lock().unwrap().entry(name.clone()).or_default().push(delivery.token.unwrap());
+        let answer = self.answers.lock().unwrap().get_mut(&name).and_then(VecDeque::pop_front);
+        let mut answer = answer.unwrap_or_else(|| "200".to_owned());
+        let hangs = (answer == "hang").then(|| {
+            let notify = Arc::new(Notify::new());
+            self.hanging.lock().unwrap().insert(name.clone(), Arc::clone(&notify));
+            answer = "200".to_owned();
+            notify
+        });
+        Box::pin(async move {
+            if let Some(hangs) = hangs {
+                hangs.notified().await;
+            }
+            self.heard.lock().unwrap().push(format!("{name}:{answer}"));
+            attempt(&answer)
+        })
+    }
+}
+
+fn attempt(answer: &str) -> Attempt {
+    let (outcome, status) = match answer {
+        "200" => (Outcome::Done, Some(200)),
+        "410" => (Outcome::Gone, Some(410)),
+        "refused" => (Outcome::Failed { retryable: false }, None),
+        "down" => (Outcome::Failed { retryable: true }, None),
+        text => match text.strip_prefix("defer") {
+            Some(seconds) => (Outcome::Deferred { after: Duration::from_secs(seconds.parse().unwrap()) }, Some(503)),
+            None => (Outcome::Failed { retryable: true }, Some(text.parse().unwrap())),
+        },
+    };
+    let failed = matches!(outcome, Outcome::Failed { .. });
+    let error = failed.then(|| (ErrorClass::Timeout, "it failed".to_owned()));
+    Attempt { outcome, status, duration: Duration::from_millis(3), error, response: "body".to_owned() }
+}
+
+pub(super) struct World {
+    pub(super) log: Arc<dyn Log>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) receiver: Arc<Receiver>,
+    pub(super) broker: Arc<Broker>,
+    pub(super) worker: Worker,
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.types.unregistered = Unregistered::Accept;
+    config.tenant.required = false;
+    config.dispatch.enabled = false;
+    config.dispatch.allow_private_targets = true;
+    config.dispatch.secret_key = Some(crate::config::SecretKey("k".to_owned()));
+    config
+}
+
+/// A worker of `broker`, with a receiver of ours.
+fn worker(broker: &Broker, receiver: &Arc<Receiver>, clock: &Arc<ManualClock>) -> Worker {
+    let ledger = broker.default_ledger();
+    let (clock, vault) = (Arc::clone(clock) as Arc<dyn Clock>, Arc::new(Vault::of(broker.config())));
+    let deliver = Arc::clone(receiver) as Arc<dyn Deliver>;
+    let mut context = Context::new(deliver, clock, vault, broker.config().dispatch.clone(), ledger);
+    context.jitters = false;
+    Worker::new(ledger, Arc::new(context))
+}
+
+impl World {
+    pub(super) async fn new(log: Arc<dyn Log>) -> Self {
+        let clock = Arc::new(ManualClock::at(1_764_763_200_000));
+        Self::beside(log, clock, Arc::default()).await
+    }
+
+    /// Another broker on the same log.
+    pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>) -> Self {
+        let opened = Broker::on_log(config(), Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
+        let broker = Arc::new(opened.await.unwrap());
+        let worker = worker(&broker, &receiver, &clock);
+        Self { log, clock, receiver, broker, worker }
+    }
+
+    async fn run_line(&mut self, number: usize, line: &str) {
+        let (command, expected) = match line.split_once("->") {
+            Some((command, expected)) => (command.trim(), Some(expected.trim())),
+            None => (line.trim(), None),
+        };
+        if command.is_empty() {
+            return;
+        }
+        let got = match self.ask(command).await {
+            Ok(got) => got.trim().to_owned(),
+            Err(error) => describe(&error),
+        };
+        match expected {
+            Some(expected) => assert_eq!(got, expected, "line {number}: {line}"),
+            None => assert!(!got.contains("_"), "line {number}: {line}: {got}"),
+        }
+    }
+
+    pub(super) async fn ask(&mut self, command: &str) -> Result<String> {
+        let words: Vec<_> = command.split_whitespace().collect();
+        let (verb, rest) = words.split_first().unwrap();
+        let named: BTreeMap<&str, &str> = rest.iter().filter_map(|word| word.split_once('=')).collect();
+        match *verb {
+            "run" => return Ok(self.run().await),
+            // Lanes of one priority begin in no order that means anything.
+            "run-sorted" => {
+                let heard = self.run().await;
+                let mut words: Vec<_> = heard.split(' ').collect();
+                words.sort_unstable();
+                return Ok(words.join(" "));
+            }
+            "run-turns" => {
+                let heard = self.run().await;
+                let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
+                let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
+                return Ok(if turns { "taking turns".to_owned() } else { heard });
+            }
+            "restart" => self.worker = worker(&self.broker, &self.receiver, &self.clock),
+            "reopen" => {
+                self.broker.close().await;
+                let (log, clock) = (Arc::clone(&self.log), Arc::clone(&self.clock));
+                *self = Self::beside(log, clock, Arc::clone(&self.receiver)).await;
+            }
+            "advance" => self.clock.advance(rest[0].parse().unwrap()),
+            "publish" => {
+                for subject in rest.iter().filter(|word| !word.contains('=')) {
+                    self.publish(subject, &named).await?;
+                }
+            }
+            "answer" => {
+                let answers = rest[1..].iter().map(|it| (*it).to_owned()).collect();
+                self.receiver.answers.lock().unwrap().insert(rest[0].to_owned(), answers);
+            }
+            "release" => {
+                self.receiver.hanging.lock().unwrap().remove(rest[0]).unwrap().notify_one();
+                return Ok(self.run().await);
+            }
+            "tokens" => {
+                let tokens = self.receiver.tokens.lock().unwrap()[rest[0]].clone();
+                let grow = tokens.windows(2).all(|pair| pair[0] < pair[1]);
+                return Ok(format!("{} {}", tokens.len(), if grow { "growing" } else { "not growing" }));
+            }
+            "subscribe" => {
+                let new = subscription(rest[0], &named);
+                self.broker.subscriptions(None).create_keeping(new, Keep::nothing()).await?;
+            }
+            "change" => {
+                let change = changed(&named);
+                self.broker.subscriptions(None).change(rest[0], change).await?;
+            }
+            "unsubscribe" => self.broker.subscriptions(None).delete(rest[0]).await?,
+            "pause" => drop(self.broker.subscriptions(None).pause(rest[0], None).await?),
+            "resume" => drop(self.broker.subscriptions(None).resume(rest[0]).await?),
+            "status" => {
+                let it = self.broker.subscriptions(None).get(rest[0])?;
+                let by = it.pause.map(|pause| format!(" by {}", pause.by)).unwrap_or_default();
+                return Ok(format!("{:?}{by} through {} open {}", it.status, it.settled_through, it.open_jobs));
+            }
+            "pool" => {
+                let number = |name: &str| named.get(name).map(|text| text.parse().unwrap());
+                let subscriptions = self.broker.subscriptions(None);
+                match subscriptions.pool(rest[0]).is_ok() {
+                    true => {
+                        let change = PoolChange {
+                            concurrency: number("concurrency"),
+                            rate_per_minute: number("rate").map(Some),
+                        };
+                        subscriptions.change_pool(rest[0], change).await?;
+                    }
+                    false => {
+                        let (code, concurrency) = (rest[0].to_owned(), number("concurrency").unwrap_or(10));
+                        subscriptions.create_pool(Pool { code, concurrency, rate_per_minute: number("rate") }).await?;
+                    }
+                }
+            }
+            "replay" => {
+                let edge = |text: &str| ReplayEdge::Sequence(Sequence(text.parse().unwrap()));
+                let order = NewReplay { from: edge(rest[1]), to: Some(edge(rest[2])), dry_run: rest.contains(&"dry") };
+                let (_, count) = self.broker.subscriptions(None).replay(rest[0], order).await?;
+                return Ok(count.to_string());
+            }
+            "task" => {
+                let mut task =
+                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
+                for (name, value) in &named {
+                    task[*name] = json!(value);
+                }
+                let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
+                self.broker.jobs(None).create_task(task).await?;
+            }
+            _ => return self.ask_about_jobs(verb, rest, &named).await,
+        }
+        Ok(String::new())
+    }
+
+    async fn ask_about_jobs(&self, verb: &str, rest: &[&str], named: &BTreeMap<&str, &str>) -> Result<String> {
+        Ok(match verb {
+            "job" => {
+                let job = self.job(rest[0]).await?;
+                let wait = job.scheduled_for.map(|at| format!(" in {}", at.millis() - self.clock.now()));
+                let tried = job.attempts.last().map_or(0, |attempt| attempt.number);
+                format!("{} tried {tried}{}", job.status.as_str(), wait.unwrap_or_default())
+            }
+            "retry" | "cancel" | "complete" => {
+                let verb = match verb {
+                    "retry" => JobVerb::Retry,
+                    "cancel" => JobVerb::Cancel,
+                    _ => JobVerb::Complete,
+                };
+                let id = self.job(rest[0]).await?.id;
+                let job = self.broker.jobs(None).act(&id, verb).await?;
+                job.status.as_str().to_owned()
+            }
+            "jobs" => {
+                let status = named.get("status").map(|text| serde_json::from_value(json!(text)).unwrap());
+                let subscription = named.get("subscription").map(|it| (*it).to_owned());
+                let group = named.get("group").map(|it| (*it).to_owned());
+                let filter = JobFilter { status, subscription, event: None, group };
+                let limit = named.get("limit").map_or(100, |text| text.parse().unwrap());
+                let mut names = Vec::new();
+                let mut cursor = None;
+                loop {
+                    let page = self.broker.jobs(None).list(&filter, cursor.as_ref(), limit).await?;
+                    names.extend(page.items.iter().map(name));
+                    cursor = page.next;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+                names.sort();
+                names.join(" ")
+            }
+            "groups" => {
+                let lane = self.broker.subscriptions(None).find(rest[0])?;
+                let groups = self.broker.jobs(None).groups(lane).await?;
+                let shown = groups.iter().map(|it| {
+                    let by = it.blocked_by.rsplit_once('-').unwrap().1;
+                    format!(
+                        "{} by {by} for {} waiting {}",
+                        it.message_group,
+                        self.clock.now() - it.since.millis(),
+                        it.waiting
+                    )
+                });
+                shown.collect::<Vec<_>>().join(" | ")
+            }
+            "letters" => {
+                let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
+                let shown = page
+                    .items
+                    .iter()
+                    .map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
+                shown.collect::<Vec<_>>().join(" | ")
+            }
+            "redrive" | "discard" => {
+                let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
+                let letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
+                let id = letter.ok_or_else(|| Error::not_found("letter"))?.id;
+                match verb {
+                    "redrive" => self.broker.redrive(id, Redrive::default(), None).await?,
+                    _ => self.broker.discard(id, "old".to_owned(), None).await?,
+                };
+                String::new()
+            }
+            _ => panic!("unknown verb {verb}"),
+        })
+    }
+
+    async fn publish(&self, subject: &str, named: &BTreeMap<&str, &str>) -> Result<()> {
+        let event_type = format!("{TYPE}.{}.v1", named.get("type").unwrap_or(&"placed"));
+        let data = RawValue::from_string(json!({"n": 1}).to_string()).unwrap();
+        let event = NewEvent::new(event_type.parse().unwrap(), "test", data);
+        let mut event = event.about("gts.vendor.app.order.v1".parse().unwrap(), subject);
+        event.message_group = named.get("group").map(|it| (*it).to_owned());
+        self.broker.publish(event, None).await.map(drop)
+    }
+
+    /// The job `CODE/SEQUENCE`, or the task `task:CODE`; of replays the job of the first.
+    async fn job(&self, wanted: &str) -> Result<DispatchJob> {
+        let page = self.broker.jobs(None).list(&JobFilter::default(), None, 100).await?;
+        page.items.into_iter().find(|job| name(job) == wanted).ok_or_else(|| Error::not_found("job"))
+    }
+
+    /// Sends everything that can be sent now; what hangs, hangs. Answers what was delivered, in the order it was.
+    pub(super) async fn run(&mut self) -> String {
+        loop {
+            let turn = self.worker.turn().await;
+            let mut moved = turn == Turn::More;
+            loop {
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+                while let Some(landed) = self.worker.flights.try_join_next() {
+                    self.worker.landed(landed);
+                    moved = true;
+                }
+                if self.worker.flights.len() <= self.receiver.hanging.lock().unwrap().len() {
+                    break;
+                }
+            }
+            if let Some(written) = self.worker.writing.join_next().await {
+                self.worker.wrote(written);
+                moved = true;
+            }
+            if !moved {
+                break;
+            }
+        }
+        std::mem::take(&mut *self.receiver.heard.lock().unwrap()).join(" ")
+    }
+}
+
+fn name(job: &DispatchJob) -> String {
+    match (&job.subscription, job.sequence) {
+        (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
+        _ => format!("task:{}", job.code),
+    }
+}
+
+fn describe(error: &Error) -> String {
+    error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned()
+}
+
+fn value(name: &str, text: &str) -> Value {
+    match name {
+        "retrySchedule" => text.split(',').collect(),
+        "eventTypes" => json!([{"type": format!("{TYPE}.{text}.v1")}]),
+        "startFrom" => text.parse::<u64>().map_or_else(|_| json!(text), |offset| json!({"offset": offset})),
+        _ => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
+    }
+}
+
+/// Short names for long members.
+fn member(name: &str) -> &str {
+    match name {
+        "retry" => "retrySchedule",
+        "attempts" => "maxAttempts",
+        "age" => "maxAgeSeconds",
+        "delay" => "delaySeconds",
+        "types" => "eventTypes",
+        "from" => "startFrom",
+        other => other,
+    }
+}
+
+fn subscription(code: &str, named: &BTreeMap<&str, &str>) -> NewSubscription {
+    let topic: TopicId = TOPIC.parse().unwrap();
+    let mut new = json!({"code": code, "topic": topic, "target": format!("http://127.0.0.1:9/{code}")});
+    for (name, text) in named {
+        let name = member(name);
+        new[name] = value(name, text);
+    }
+    serde_json::from_value(new).unwrap()
+}
+
+fn changed(named: &BTreeMap<&str, &str>) -> SubscriptionChange {
+    let members: serde_json::Map<_, _> =
+        named.iter().map(|(name, text)| (member(name).to_owned(), value(member(name), text))).collect();
+    serde_json::from_value(members.into()).unwrap()
+}

@@ -1,0 +1,68 @@
+//! Several brokers on one log: each job is worked by one at a time, and another takes over when that one falls silent.
+
+use super::World;
+use contract::{BoxFuture, Position, Segment};
+use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Memory that several brokers append to.
+struct Shared(MemoryLog);
+
+impl Log for Shared {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        self.0.append(after, batch)
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        self.0.read(range, limit)
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.0.tail()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        self.0.find(what)
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        self.0.segments(topic)
+    }
+
+    fn remove(&self, topic: TopicNumber, through: contract::Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        self.0.remove(topic, through)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn one_broker_delivers_and_another_takes_over_when_it_falls_silent() {
+    let log: Arc<dyn Log> = Arc::new(Shared(MemoryLog::new()));
+    let mut one = World::new(Arc::clone(&log)).await;
+    let mut two = World::beside(log, Arc::clone(&one.clock), Arc::clone(&one.receiver)).await;
+    one.ask("subscribe mail mode=BLOCK_ON_ERROR").await.unwrap();
+    two.broker.default_ledger().refresh().await.unwrap();
+    one.ask("publish a a b").await.unwrap();
+    one.ask("answer mail/1 hang").await.unwrap();
+    assert_eq!(one.run().await, "mail/3:200");
+    two.broker.default_ledger().refresh().await.unwrap();
+    assert_eq!(two.run().await, "", "the jobs are the other's");
+    // The first broker says nothing for as long as its lease lasts.
+    one.clock.advance(15_000);
+    assert_eq!(two.run().await, "mail/1:200 mail/2:200");
+    one.broker.default_ledger().refresh().await.unwrap();
+    one.ask("publish a").await.unwrap();
+    one.broker.default_ledger().refresh().await.unwrap();
+    assert_eq!(one.run().await, "", "the first one knows that it has lost them");
+    two.broker.default_ledger().refresh().await.unwrap();
+    assert_eq!(two.run().await, "mail/4:200");
+    // What it had under way comes to an end that changes nothing.
+    one.receiver.hanging.lock().unwrap().remove("mail/1").unwrap().notify_one();
+    assert_eq!(one.run().await, "mail/1:200");
+    assert_eq!(one.ask("tokens mail/1").await.unwrap(), "2 growing");
+    assert_eq!(two.ask("status mail").await.unwrap(), "Active through 4 open 0");
+}

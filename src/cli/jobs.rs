@@ -1,0 +1,109 @@
+//! `event-broker jobs`: what is delivered, what failed, and what to make of it.
+
+use super::client::{self, Repeat, Server};
+use super::failure::Outcome;
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Lists and shows dispatch jobs, and retries, cancels or completes them.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker jobs list --status ERROR\n  \
+    event-broker jobs list --subscription mailer --event 550e8400-e29b-41d4-a716-446655440000\n  \
+    event-broker jobs retry 0b2f4c1e5a774f0e9d4c2f6f3a1b7c90-12345")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists jobs by subscription and sequence.
+    List {
+        /// PENDING, QUEUED, IN_PROGRESS, COMPLETED, ERROR, CANCELLED or EXPIRED.
+        #[arg(long, value_name = "STATUS")]
+        status: Option<String>,
+        /// Of this subscription.
+        #[arg(long, value_name = "CODE")]
+        subscription: Option<String>,
+        /// Of this event.
+        #[arg(long, value_name = "UUID")]
+        event: Option<String>,
+        /// Of this message group, as jobs show it.
+        #[arg(long, value_name = "GROUP")]
+        group: Option<String>,
+    },
+    /// Shows one job with everything that was tried.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Tries a job again now.
+    Retry {
+        /// Its id.
+        id: String,
+    },
+    /// Calls a job off.
+    Cancel {
+        /// Its id.
+        id: String,
+    },
+    /// Says that a job that failed need not be delivered any more.
+    Complete {
+        /// Its id.
+        id: String,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    let (id, verb) = match &arguments.verb {
+        Verb::List { status, subscription, event, group } => {
+            let given = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
+            let query: Vec<_> =
+                given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
+            print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query, "items").await?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Verb::Show { id } => {
+            print(&mut output, json, &client.get(&["dispatch-jobs", id], &[]).await?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Verb::Retry { id } => (id, "retry"),
+        Verb::Cancel { id } => (id, "cancel"),
+        Verb::Complete { id } => (id, "complete"),
+    };
+    let path = format!("{id}:{verb}");
+    // Twice, it would be refused for its own effect.
+    let job = client.put_forth(Method::POST, &["dispatch-jobs", &path], &json!({}), Repeat::Never).await?;
+    print(&mut output, json, &job)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+    if json { output.json(thing) } else { output.members(thing) }
+}
+
+fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
+    if json {
+        return items.iter().try_for_each(|item| output.json(item));
+    }
+    let names = ["id", "subscription", "sequence", "messageGroup", "status", "scheduledFor", "createdAt"];
+    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
+    output.table(&["JOB", "SUBSCRIPTION", "SEQUENCE", "GROUP", "STATUS", "NEXT", "SINCE"], rows.collect())
+}

@@ -1,0 +1,202 @@
+//! `event-broker subscriptions`: who is sent which events.
+
+use super::client::{self, Client, Repeat, Server};
+use super::failure::{Failure, Outcome};
+use super::output::{Output, member};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+
+/// Lists, shows and makes subscriptions, pauses and resumes them, and delivers again.
+///
+/// Exit code 0: done. 1: the broker refused, or could not be asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker subscriptions list\n  \
+    event-broker subscriptions create mailer gts.hx.core.events.topic.v1~ https://example.com/hooks --mode BLOCK_ON_ERROR\n  \
+    event-broker subscriptions groups mailer\n  \
+    event-broker subscriptions replay mailer --from 1 --to 100 --dry-run      count first")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Lists subscriptions in order of their codes.
+    List,
+    /// Shows one subscription.
+    Show {
+        /// Its id or code.
+        id: String,
+    },
+    /// Makes a subscription; prints the secret that signs its deliveries, which nothing shows again.
+    Create {
+        /// Its name for programs.
+        code: String,
+        /// The topic whose events are pushed.
+        topic: String,
+        /// The URL they are posted to.
+        target: String,
+        /// Only events of this type, or of types that fit this pattern; may be given several times.
+        #[arg(long = "type", value_name = "GTS")]
+        types: Vec<String>,
+        /// Only events for which this CEL expression holds.
+        #[arg(long, value_name = "CEL")]
+        filter: Option<String>,
+        /// IMMEDIATE, NEXT_ON_ERROR or BLOCK_ON_ERROR.
+        #[arg(long, value_name = "MODE")]
+        mode: Option<String>,
+        /// Whose concurrency and rate are shared.
+        #[arg(long, value_name = "CODE")]
+        pool: Option<String>,
+        /// latest, earliest, or an offset.
+        #[arg(long, value_name = "WHERE")]
+        start_from: Option<String>,
+    },
+    /// Lets a subscription's jobs wait.
+    Pause {
+        /// Its id or code.
+        id: String,
+        /// Why.
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Lets them go on.
+    Resume {
+        /// Its id or code.
+        id: String,
+    },
+    /// Deletes a subscription, with its jobs.
+    Delete {
+        /// Its id or code.
+        id: String,
+    },
+    /// Shows which job blocks which message group, and how many wait.
+    Groups {
+        /// Its id or code.
+        id: String,
+    },
+    /// Sends a made-up event, and says what came of it.
+    Test {
+        /// Its id or code.
+        id: String,
+    },
+    /// Delivers a part of the topic once more.
+    Replay {
+        /// Its id or code.
+        id: String,
+        /// The first sequence, or a time.
+        #[arg(long, value_name = "FROM")]
+        from: String,
+        /// The last sequence, or a time; the tail when absent.
+        #[arg(long, value_name = "TO")]
+        to: Option<String>,
+        /// Only count.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    client::run(Box::pin(act(arguments)))
+}
+
+async fn act(arguments: &Arguments) -> Outcome {
+    let client = arguments.server.client()?;
+    let mut output = Output::new();
+    let json = arguments.json;
+    match &arguments.verb {
+        Verb::List => print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?,
+        Verb::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
+        Verb::Groups { id } => {
+            let groups: Value = client.get(&["subscriptions", id, "groups"], &[]).await?;
+            print_groups(&mut output, json, &groups)?;
+        }
+        Verb::Create { .. } => {
+            let body = definition(&arguments.verb);
+            // Twice, it would be refused for its own effect.
+            let made = client.put_forth(Method::POST, &["subscriptions"], &body, Repeat::Never).await?;
+            print(&mut output, json, &made)?;
+        }
+        Verb::Delete { id } => {
+            let request = client.request(Method::DELETE, &["subscriptions", id], &[]);
+            client.send(request, Repeat::Never).await?;
+        }
+        Verb::Pause { id, reason } => {
+            let body = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+            print(&mut output, json, &post(&client, id, "pause", &body, Repeat::Freely).await?)?;
+        }
+        Verb::Resume { id } => {
+            print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
+        }
+        Verb::Test { id } => print(&mut output, json, &post(&client, id, "test", &json!({}), Repeat::Never).await?)?,
+        Verb::Replay { id, from, to, dry_run } => {
+            let mut body = json!({"from": edge(from), "dryRun": dry_run});
+            if let (Some(to), Some(body)) = (to, body.as_object_mut()) {
+                body.insert("to".to_owned(), edge(to));
+            }
+            let replayed = post(&client, id, "replay", &body, Repeat::Never).await?;
+            if json { output.json(&replayed)? } else { output.line(&member(&replayed, "count"))? }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn post(client: &Client, id: &str, verb: &str, body: &Value, repeat: Repeat) -> Result<Value, Failure> {
+    client.put_forth(Method::POST, &["subscriptions", &format!("{id}:{verb}")], body, repeat).await
+}
+
+/// A sequence, or else a time.
+fn edge(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| json!(text), |sequence| json!(sequence))
+}
+
+fn definition(verb: &Verb) -> Value {
+    let Verb::Create { code, topic, target, types, filter, mode, pool, start_from } = verb else { return Value::Null };
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    put("code", json!(code));
+    put("topic", json!(topic));
+    put("target", json!(target));
+    if !types.is_empty() {
+        put("eventTypes", types.iter().map(|it| json!({"type": it})).collect());
+    }
+    for (name, text) in [("filter", filter), ("mode", mode), ("pool", pool)] {
+        if let Some(text) = text {
+            put(name, json!(text));
+        }
+    }
+    if let Some(text) = start_from {
+        put("startFrom", text.parse::<u64>().map_or_else(|_| json!(text), |offset| json!({"offset": offset})));
+    }
+    Value::Object(body)
+}
+
+fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+    if json { output.json(thing) } else { output.members(thing) }
+}
+
+fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
+    if json {
+        return items.iter().try_for_each(|item| output.json(item));
+    }
+    let names = ["code", "status", "mode", "topic", "target", "settledThrough", "openJobs"];
+    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
+    output.table(&["SUBSCRIPTION", "STATUS", "MODE", "TOPIC", "TARGET", "SETTLED", "OPEN"], rows.collect())
+}
+
+fn print_groups(output: &mut Output, json: bool, groups: &Value) -> Outcome<()> {
+    let items = groups.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if json {
+        return items.iter().try_for_each(|item| output.json(item));
+    }
+    let names = ["messageGroup", "blockedBy", "since", "waiting"];
+    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
+    output.table(&["GROUP", "BLOCKED BY", "SINCE", "WAITING"], rows.collect())
+}

@@ -1,0 +1,237 @@
+//! Connections: resolved, judged, dialled, encrypted, counted.
+//!
+//! - The addresses that are judged are the addresses that are dialled: nothing resolves the name a second time, so a
+//!   name cannot mean one thing to the judge and another to the socket.
+//! - Where a connection goes is the target's origin, whatever the client above believes to be calling. Nothing here
+//!   knows of proxies.
+//! - All of it has a time of its own: the pool may finish a connection in the background that nobody waits for any more.
+
+use super::addresses::not_public;
+use super::failure::{ErrorClass, Failure, tls};
+use super::resolve::Resolve;
+use super::target::{Origin, Place};
+use contract::BoxFuture;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection as Told};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// What all connections have in common.
+pub(super) struct Ways {
+    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) allow_private: bool,
+    /// For resolving, dialling and encrypting together.
+    pub(super) connect_timeout: Duration,
+    /// How many connections there are.
+    pub(super) open: Arc<AtomicUsize>,
+}
+
+/// Makes connections to one origin.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) ways: Arc<Ways>,
+    pub(super) origin: Arc<Origin>,
+    /// Absent: in the clear.
+    pub(super) encryption: Option<Arc<ClientConfig>>,
+}
+
+/// A connection, as the HTTP client wants it.
+pub(super) struct Connection {
+    stream: TokioIo<Box<dyn Stream>>,
+    is_http2: bool,
+    _open: Open,
+}
+
+/// Bytes both ways, in the clear or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// One of the open connections, for as long as it lives.
+struct Open(Arc<AtomicUsize>);
+
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// How long one address is tried before the next.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Connector {
+    async fn connect(self) -> Result<Connection, Failure> {
+        let allowed = self.ways.connect_timeout;
+        timeout(allowed, self.open()).await.unwrap_or_else(|_| {
+            let message = format!("No connection within {} seconds.", allowed.as_secs_f32());
+            Err(Failure::new(ErrorClass::Timeout, message))
+        })
+    }
+
+    async fn open(&self) -> Result<Connection, Failure> {
+        let addresses = self.addresses().await?;
+        let socket = dial(&addresses, self.origin.port).await?;
+        let open = Open::new(&self.ways.open);
+        // Best effort: without it small requests wait for acknowledgements.
+        let _ = socket.set_nodelay(true);
+        let Some(config) = &self.encryption else {
+            return Ok(Connection { stream: TokioIo::new(Box::new(socket)), is_http2: false, _open: open });
+        };
+        let name = server_name(&self.origin.host)?;
+        let stream = TlsConnector::from(Arc::clone(config)).connect(name, socket).await;
+        let stream = stream.map_err(|error| handshake_failure(&error))?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok(Connection { stream: TokioIo::new(Box::new(stream)), is_http2, _open: open })
+    }
+
+    /// The addresses that may be called. One inner address among public ones is left out, not a reason to give up.
+    async fn addresses(&self) -> Result<Vec<IpAddr>, Failure> {
+        let found = match &self.origin.host {
+            Place::Address(address) => vec![*address],
+            Place::Name(name) => self.ways.resolver.resolve(name).await.map_err(|_| unresolved())?,
+        };
+        let Some(first) = found.first().copied() else { return Err(unresolved()) };
+        let permitted = found.into_iter().filter(|address| self.ways.allow_private || not_public(*address).is_none());
+        let permitted: Vec<_> = permitted.take(ADDRESSES_MAX).collect();
+        match permitted.is_empty() {
+            false => Ok(permitted),
+            true => {
+                let network = not_public(first).unwrap_or("reserved");
+                let message = format!("The target is not in the public internet ({network}); nothing was sent.");
+                Err(Failure::new(ErrorClass::TargetRefused, message))
+            }
+        }
+    }
+}
+
+/// The first address that answers.
+async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Failure> {
+    let mut last = io::ErrorKind::AddrNotAvailable;
+    for address in addresses {
+        match timeout(DIAL_TIMEOUT, TcpStream::connect(SocketAddr::new(*address, port))).await {
+            Ok(Ok(socket)) => return Ok(socket),
+            Ok(Err(error)) => last = error.kind(),
+            Err(_) => last = io::ErrorKind::TimedOut,
+        }
+    }
+    Err(Failure::new(ErrorClass::Connect, format!("Nobody takes the connection: {last}.")))
+}
+
+fn unresolved() -> Failure {
+    Failure::new(ErrorClass::Dns, "The target's host name cannot be resolved.")
+}
+
+fn server_name(host: &Place) -> Result<ServerName<'static>, Failure> {
+    match host {
+        Place::Address(address) => Ok(ServerName::from(*address)),
+        Place::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_owned())
+            .map_err(|_| Failure::new(ErrorClass::Tls, "No certificate can be for a host of that name.").for_good()),
+    }
+}
+
+fn handshake_failure(error: &io::Error) -> Failure {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => tls(error),
+        None => Failure::new(ErrorClass::Tls, format!("The encrypted connection broke off: {}.", error.kind())),
+    }
+}
+
+impl Open {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl tower::Service<http::Uri> for Connector {
+    type Response = Connection;
+    type Error = Failure;
+    type Future = BoxFuture<'static, Result<Connection, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        Box::pin(self.clone().connect())
+    }
+}
+
+impl Told for Connection {
+    fn connected(&self) -> Connected {
+        match self.is_http2 {
+            true => Connected::new().negotiated_h2(),
+            false => Connected::new(),
+        }
+    }
+}
+
+impl Read for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, bytes)
+    }
+}
+
+impl Write for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::tests::Names;
+
+    #[tokio::test]
+    async fn an_inner_address_among_public_ones_is_left_out() {
+        let names = Names::of(&[("mixed.test", &[&["127.0.0.1", "8.8.8.8", "::1", "2606:4700::1111", "10.0.0.1"]])]);
+        let origin = Origin { encrypted: false, host: Place::Name("mixed.test".to_owned()), port: 80 };
+        let origin = Arc::new(origin);
+        for (allow_private, expected) in [(false, 2), (true, 5)] {
+            let resolver = Arc::<Names>::clone(&names);
+            let ways = Ways { resolver, allow_private, connect_timeout: Duration::ZERO, open: Arc::default() };
+            let connector = Connector { ways: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
+            let addresses = connector.addresses().await.unwrap();
+            assert_eq!(addresses.len(), expected, "{addresses:?}");
+        }
+    }
+}

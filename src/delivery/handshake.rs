@@ -1,0 +1,124 @@
+//! Asking a receiver whether it wants deliveries at all: the handshake of the CloudEvents webhook specification, 1.0.
+//!
+//! - `OPTIONS` with `WebHook-Request-Origin`, and the rate we would like, if any. Consent is the header
+//!   `WebHook-Allowed-Origin` with our origin or `*` in a 2xx: many servers answer `OPTIONS`, so the status alone says
+//!   nothing.
+//! - A receiver may name a rate, in requests per minute.
+
+use super::Deliverer;
+use super::answer::Answer;
+use super::credentials::{Auth, Identity};
+use super::failure::Failure;
+use super::headers::OwnHeaders;
+use super::target::Target;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body_util::Full;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A question to a receiver.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) auth: &'a Auth,
+    pub(crate) identity: Option<&'a Identity>,
+    pub(crate) headers: &'a OwnHeaders,
+    pub(crate) timeout: Duration,
+    /// The name under which we send: the broker's DNS name.
+    pub(crate) origin: &'a str,
+    /// Requests per minute we would like to send.
+    pub(crate) rate_per_minute: Option<u32>,
+}
+
+/// What the receiver says to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// It wants deliveries.
+    Granted {
+        /// At most so many per minute; absent: as many as there are.
+        rate_per_minute: Option<u32>,
+    },
+    /// It answered, but not that.
+    Withheld { status: u16 },
+    /// It could not be asked.
+    Unreachable(Failure),
+}
+
+impl Deliverer {
+    /// Asks a receiver whether it wants deliveries.
+    pub(crate) async fn handshake(&self, question: Question<'_>) -> Consent {
+        match self.ask(&question).await {
+            Ok(answer) => judge(&answer, question.origin),
+            Err(failure) => Consent::Unreachable(failure),
+        }
+    }
+
+    async fn ask(&self, question: &Question<'_>) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + self.allowed(question.timeout);
+        let granted = self.authorise(question.auth, None, deadline).await?;
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.method_mut() = Method::OPTIONS;
+        *request.uri_mut() = question.target.uri().clone();
+        let sent = request.headers_mut();
+        sent.extend(question.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        sent.insert(USER_AGENT, self.user_agent().clone());
+        if let Ok(origin) = HeaderValue::from_str(question.origin) {
+            sent.insert(HeaderName::from_static("webhook-request-origin"), origin);
+        }
+        if let Some(rate) = question.rate_per_minute {
+            sent.insert(HeaderName::from_static("webhook-request-rate"), rate.into());
+        }
+        if let Some(granted) = &granted {
+            sent.insert(AUTHORIZATION, granted.header.clone());
+        }
+        let answer = self.exchange(question.target, question.identity, request, deadline).await;
+        answer.map_err(|broken| broken.failure)
+    }
+}
+
+fn judge(answer: &Answer, origin: &str) -> Consent {
+    let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let consents =
+        header("webhook-allowed-origin").is_some_and(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin));
+    if !consents || !answer.status.is_success() {
+        return Consent::Withheld { status: answer.status.as_u16() };
+    }
+    let rate = header("webhook-allowed-rate").and_then(|rate| rate.parse().ok()).filter(|rate| *rate > 0);
+    Consent::Granted { rate_per_minute: rate }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, StatusCode};
+
+    #[test]
+    fn consent_is_a_header_and_not_a_status() {
+        let granted = |rate_per_minute| Consent::Granted { rate_per_minute };
+        for (status, headers, expected) in [
+            (
+                200,
+                vec![("webhook-allowed-origin", "broker.example.com"), ("webhook-allowed-rate", "120")],
+                granted(Some(120)),
+            ),
+            (204, vec![("webhook-allowed-origin", "BROKER.example.com")], granted(None)),
+            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "*")], granted(None)),
+            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "0")], granted(None)),
+            (200, vec![], Consent::Withheld { status: 200 }),
+            (200, vec![("allow", "POST")], Consent::Withheld { status: 200 }),
+            (200, vec![("webhook-allowed-origin", "other.example.com")], Consent::Withheld { status: 200 }),
+            (405, vec![("webhook-allowed-origin", "*")], Consent::Withheld { status: 405 }),
+            (302, vec![("webhook-allowed-origin", "*")], Consent::Withheld { status: 302 }),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.insert(name, HeaderValue::from_static(value));
+            }
+            let status = StatusCode::from_u16(status).unwrap();
+            let answer = Answer { status, headers: map, body: Bytes::new(), is_cut: false };
+            assert_eq!(judge(&answer, "broker.example.com"), expected);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The headers a subscription adds of its own.
+//!
+//! - None of them passes for one of ours, for one that is about the connection, or for a credential: those belong in
+//!   `auth`, where nobody reads them back.
+//! - A value is what HTTP can carry: visible ASCII, with blanks inside.
+
+use contract::limits::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX};
+use contract::{Error, Result};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Headers that may be added to a delivery.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OwnHeaders(HeaderMap);
+
+/// Ours, the connection's, and what changes the meaning of the body.
+const REFUSED: &str = " authorization accept-encoding connection content-encoding content-length content-type expect \
+    host http2-settings keep-alive te traceparent tracestate trailer transfer-encoding upgrade user-agent ";
+/// Families of such.
+const REFUSED_PREFIXES: [&str; 5] = ["ce-", "event-broker-", "proxy-", "sec-", "webhook-"];
+
+/// Reads the headers a subscription asks for; `pointer` is where they were written.
+pub(crate) fn check_headers<'h>(
+    pointer: &str,
+    headers: impl IntoIterator<Item = (&'h str, &'h str)>,
+) -> Result<OwnHeaders> {
+    let mut own = HeaderMap::new();
+    for (name, value) in headers {
+        // A name that is one is safe to repeat in the pointer; another is not.
+        let Some(parsed) = name_of(name) else {
+            return Err(Error::invalid(
+                pointer,
+                format!("has a name that is no header's, or over {HEADER_NAME_BYTES_MAX} bytes"),
+            ));
+        };
+        let refuse = |detail: &str| Err(Error::invalid(format!("{pointer}/{parsed}"), detail));
+        if is_refused(parsed.as_str()) {
+            return refuse("is not for a subscription to set");
+        }
+        if value.len() > HEADER_VALUE_BYTES_MAX {
+            return refuse(&format!("is longer than {HEADER_VALUE_BYTES_MAX} bytes"));
+        }
+        let Some(value) = value_of(value) else { return refuse("must be visible ASCII without blanks around it") };
+        if own.insert(&parsed, value).is_some() {
+            return refuse("is there already: names differ by more than case");
+        }
+        if own.len() > HEADERS_MAX {
+            return Err(Error::invalid(pointer, format!("has more than {HEADERS_MAX} headers")));
+        }
+    }
+    Ok(OwnHeaders(own))
+}
+
+impl OwnHeaders {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.0.iter()
+    }
+}
+
+fn name_of(name: &str) -> Option<HeaderName> {
+    (name.len() <= HEADER_NAME_BYTES_MAX).then(|| HeaderName::from_bytes(name.as_bytes()).ok()).flatten()
+}
+
+fn value_of(value: &str) -> Option<HeaderValue> {
+    let is_visible = value.trim() == value && value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    is_visible.then(|| HeaderValue::from_str(value).ok()).flatten()
+}
+
+fn is_refused(name: &str) -> bool {
+    REFUSED.contains(&format!(" {name} ")) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(headers: &[(&str, &str)]) -> (String, String) {
+        let error = check_headers("/headers", headers.iter().copied()).unwrap_err();
+        let violation = &error.violations()[0];
+        (violation.pointer.clone(), violation.detail.clone())
+    }
+
+    #[test]
+    fn a_subscription_adds_headers_of_its_own() {
+        let own = check_headers("/headers", [("X-Api-Key", "k 1"), ("accept", "*/*"), ("x-empty", "")]).unwrap();
+        let mut sent: Vec<_> = own.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        sent.sort_unstable();
+        assert_eq!(sent, ["accept: */*", "x-api-key: k 1", "x-empty: "]);
+    }
+
+    #[test]
+    fn ours_and_the_connections_stay_ours_in_any_case() {
+        for name in [
+            "webhook-id",
+            "Webhook-Signature",
+            "webhook-anything",
+            "EVENT-BROKER-TOKEN",
+            "ce-id",
+            "traceparent",
+            "Content-Type",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Host",
+            "Connection",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Upgrade",
+            "Expect",
+            "Proxy-Authorization",
+            "proxy-connection",
+            "Authorization",
+            "User-Agent",
+            "Accept-Encoding",
+            "http2-settings",
+            "Content-Encoding",
+        ] {
+            let (pointer, detail) = refusal(&[(name, "x")]);
+            assert_eq!(pointer, format!("/headers/{}", name.to_ascii_lowercase()));
+            assert_eq!(detail, "is not for a subscription to set");
+        }
+    }
+
+    #[test]
+    fn what_http_cannot_carry_is_refused() {
+        for name in ["", "a b", "a:b", ":path", "ä", "a\r\nb", &"n".repeat(129)] {
+            assert_eq!(refusal(&[(name, "x")]).0, "/headers", "{name}");
+        }
+        for value in ["a\r\nwebhook-id: b", "a\nb", "\0", "ä", " a", "a ", "\u{7f}", "a\tb"] {
+            assert_eq!(refusal(&[("x-a", value)]).1, "must be visible ASCII without blanks around it", "{value:?}");
+        }
+        assert_eq!(refusal(&[("x-a", &"v".repeat(2049))]).1, "is longer than 2048 bytes");
+        assert_eq!(refusal(&[("x-a", "1"), ("X-A", "2")]).1, "is there already: names differ by more than case");
+        let names: Vec<_> = (0..33).map(|number| format!("x-{number}")).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), "v")).collect();
+        assert_eq!(refusal(&many).1, "has more than 32 headers");
+    }
+}

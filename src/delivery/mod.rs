@@ -1,0 +1,251 @@
+//! Delivery: one attempt to bring one event to one URL, and nothing else.
+//!
+//! - An attempt never fails as a call: everything that can go wrong is an [`Outcome`] with an [`ErrorClass`], its status
+//!   if there was one, and how long it took.
+//! - Nothing is connected to but addresses of the public internet, unless private ones are allowed: judged after the
+//!   name was resolved, on the very addresses that are dialled, at every connection (`connect`). Redirects are never
+//!   followed, proxies never used.
+//! - Everything is bounded: the time of an attempt as a whole, what is read of an answer, connections, targets, tokens.
+//! - The time comes in (`Delivery::at`); what passes during an attempt is measured with a monotonic clock.
+//!
+//! When to try, how often, and what an outcome means for a job is `dispatch`'s business; how many attempts run at a time
+//! too.
+
+mod addresses;
+mod answer;
+mod connect;
+mod credentials;
+mod exchange;
+mod failure;
+mod handshake;
+mod headers;
+mod pool;
+mod recent;
+mod request;
+mod resolve;
+mod secret;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod tokens;
+
+pub(crate) use answer::Outcome;
+pub(crate) use credentials::{Auth, Identity, OAuthGrant, certificates};
+pub(crate) use failure::{ErrorClass, Failure};
+pub(crate) use handshake::{Consent, Question};
+pub(crate) use headers::{OwnHeaders, check_headers};
+pub(crate) use request::{Delivery, Payload, Shape};
+pub(crate) use resolve::Resolve;
+pub(crate) use secret::{Secret, SecretKind, check_secrets};
+pub(crate) use target::{Target, check_target};
+
+use answer::Answer;
+use bytes::Bytes;
+use connect::Ways;
+use contract::Timestamp;
+use exchange::Broken;
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::Full;
+use pool::Pool;
+use resolve::SystemResolver;
+use rustls::pki_types::CertificateDer;
+use std::sync::Arc;
+use std::time::Duration;
+use tokens::{Fetching, Granted, Tokens};
+use tokio::time::Instant;
+
+/// What an operator decides about deliveries.
+#[derive(Debug, Clone)]
+pub(crate) struct DeliveryPolicy {
+    /// Whether targets in private networks may be called.
+    pub(crate) allow_private_targets: bool,
+    /// No attempt takes longer, whatever its subscription says.
+    pub(crate) timeout_max: Duration,
+    /// For a connection: resolving, dialling, encrypting.
+    pub(crate) connect_timeout: Duration,
+    /// What is read of an answer, in bytes.
+    pub(crate) response_bytes_max: usize,
+    /// What is kept of it in the attempt, in bytes.
+    pub(crate) response_bytes_kept: usize,
+    /// Most targets whose connections are kept.
+    pub(crate) targets_max: usize,
+    /// Past so many connections, idle ones give way.
+    pub(crate) connections_max: usize,
+    /// Most idle connections to one target.
+    pub(crate) idle_per_target_max: usize,
+    /// How long an idle connection is kept.
+    pub(crate) idle_timeout: Duration,
+    /// How the broker calls itself.
+    pub(crate) user_agent: HeaderValue,
+    /// Roots trusted besides the machine's ([`certificates`] reads them).
+    pub(crate) extra_roots: Vec<CertificateDer<'static>>,
+}
+
+impl Default for DeliveryPolicy {
+    fn default() -> Self {
+        Self {
+            allow_private_targets: false,
+            timeout_max: Duration::from_secs(300),
+            connect_timeout: Duration::from_secs(10),
+            response_bytes_max: 64 * 1024,
+            response_bytes_kept: 4 * 1024,
+            targets_max: 1024,
+            connections_max: 2048,
+            idle_per_target_max: 256,
+            // Common receivers close theirs after five.
+            idle_timeout: Duration::from_secs(4),
+            user_agent: HeaderValue::from_static(concat!("event-broker/", env!("CARGO_PKG_VERSION"))),
+            extra_roots: Vec::new(),
+        }
+    }
+}
+
+/// Carries out attempts; cheap to clone, and the clones share connections and tokens.
+#[derive(Clone)]
+pub(crate) struct Deliverer(Arc<Shared>);
+
+struct Shared {
+    policy: DeliveryPolicy,
+    pool: Pool,
+    tokens: Tokens,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) outcome: Outcome,
+    /// The receiver's status, if it came to one.
+    pub(crate) status: Option<u16>,
+    pub(crate) duration: Duration,
+    /// What there is to say about it: always with a failure, sometimes with a success.
+    pub(crate) error: Option<(ErrorClass, String)>,
+    /// The beginning of the answer's body, as text.
+    pub(crate) response: String,
+}
+
+impl Deliverer {
+    /// Delivers by these rules, resolving names as the machine does.
+    pub(crate) fn new(policy: DeliveryPolicy) -> Self {
+        Self::with_resolver(policy, Arc::new(SystemResolver::default()))
+    }
+
+    /// Delivers by these rules, resolving names so.
+    pub(crate) fn with_resolver(policy: DeliveryPolicy, resolver: Arc<dyn Resolve>) -> Self {
+        let ways = Ways {
+            resolver,
+            allow_private: policy.allow_private_targets,
+            connect_timeout: policy.connect_timeout,
+            open: Arc::default(),
+        };
+        let pool = Pool::new(&policy, ways);
+        Self(Arc::new(Shared { policy, pool, tokens: Tokens::default() }))
+    }
+
+    /// Makes one attempt, and says what came of it.
+    pub(crate) async fn deliver(&self, delivery: Delivery<'_>) -> Attempt {
+        let begun = Instant::now();
+        let deadline = begun + self.allowed(delivery.timeout);
+        // A delivery's future is large, and many wait at a time.
+        let ended = Box::pin(self.attempt(&delivery, deadline)).await;
+        let duration = begun.elapsed();
+        match ended {
+            Ok(answer) => self.answered(&answer, after(delivery.at, duration), duration),
+            Err(broken) => self.broken(broken, duration),
+        }
+    }
+
+    /// Sends it, and once more if a kept token turns out to be worth nothing.
+    async fn attempt(&self, delivery: &Delivery<'_>, deadline: Instant) -> Result<Answer, Broken> {
+        let granted = self.authorise(delivery.auth, None, deadline).await?;
+        let answer = self.send(delivery, granted.as_ref(), deadline).await?;
+        let Some(refused) = granted.filter(|token| token.was_kept && answer.status == StatusCode::UNAUTHORIZED) else {
+            return Ok(answer);
+        };
+        let renewed = self.authorise(delivery.auth, Some(&refused.header), deadline).await?;
+        self.send(delivery, renewed.as_ref(), deadline).await
+    }
+
+    async fn send(
+        &self,
+        delivery: &Delivery<'_>,
+        granted: Option<&Granted>,
+        deadline: Instant,
+    ) -> Result<Answer, Broken> {
+        let request = request::request(delivery, granted.map(|granted| &granted.header), self.user_agent())?;
+        self.exchange(delivery.target, delivery.identity, request, deadline).await
+    }
+
+    async fn exchange(
+        &self,
+        target: &Target,
+        identity: Option<&Identity>,
+        request: Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<Answer, Broken> {
+        let client = self.0.pool.client(target, identity)?;
+        exchange::exchange(&client, request, deadline, self.0.policy.response_bytes_max).await
+    }
+
+    /// The `Authorization` to send; with OAuth 2, another than the one that was `refused`.
+    async fn authorise(
+        &self,
+        auth: &Auth,
+        refused: Option<&HeaderValue>,
+        deadline: Instant,
+    ) -> Result<Option<Granted>, Failure> {
+        match auth {
+            Auth::None => Ok(None),
+            Auth::Header(header) => Ok(Some(Granted { header: header.clone(), was_kept: false })),
+            Auth::OAuth2(client) => {
+                let Shared { policy, pool, tokens } = &*self.0;
+                let bytes_max = policy.response_bytes_max;
+                let fetching = Fetching { pool, user_agent: &policy.user_agent, deadline, bytes_max };
+                tokens.token(client, refused, fetching).await.map(Some)
+            }
+        }
+    }
+
+    fn answered(&self, answer: &Answer, now: Timestamp, duration: Duration) -> Attempt {
+        let (outcome, failure) = answer.judge(now);
+        Attempt {
+            outcome,
+            status: Some(answer.status.as_u16()),
+            duration,
+            error: failure.map(|failure| (failure.class, failure.message)),
+            response: self.kept(&answer.body),
+        }
+    }
+
+    fn broken(&self, broken: Broken, duration: Duration) -> Attempt {
+        let Broken { failure, status, body } = broken;
+        Attempt {
+            outcome: Outcome::Failed { retryable: failure.retryable },
+            status: status.map(|status| status.as_u16()),
+            duration,
+            error: Some((failure.class, failure.message)),
+            response: self.kept(&body),
+        }
+    }
+
+    /// As much of a body as is kept, as text that can be stored: what is not Unicode is replaced, and so is NUL.
+    fn kept(&self, body: &[u8]) -> String {
+        let bytes_max = self.0.policy.response_bytes_kept;
+        let text = String::from_utf8_lossy(body.get(..bytes_max).unwrap_or(body)).replace('\0', "\u{fffd}");
+        // A cut character became a replacement, which may be the longer one.
+        text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
+    }
+
+    fn allowed(&self, asked: Duration) -> Duration {
+        asked.min(self.0.policy.timeout_max)
+    }
+
+    fn user_agent(&self) -> &HeaderValue {
+        &self.0.policy.user_agent
+    }
+}
+
+fn after(at: Timestamp, duration: Duration) -> Timestamp {
+    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(at.millis().saturating_add(millis))
+}

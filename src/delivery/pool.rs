@@ -1,0 +1,112 @@
+//! Connections kept for the next request, per origin and certificate shown, within bounds.
+//!
+//! - A target has a client of its own; those longest unused are forgotten, and their idle connections closed.
+//! - Past the number of connections there may be, one more forgotten target makes room at each request. What is in
+//!   flight is never stopped: how much there may be of that is decided by whoever sends.
+//! - An idle connection is kept for less time than receivers commonly keep theirs, or a request would meet one that is
+//!   just being closed.
+
+use super::DeliveryPolicy;
+use super::connect::{Connector, Ways};
+use super::credentials::Identity;
+use super::failure::Failure;
+use super::recent::Recent;
+use super::target::{Origin, Target};
+use super::tls::Trust;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(super) type Client = legacy::Client<Connector, Full<Bytes>>;
+
+/// Who may share a connection.
+type Key = (Origin, Option<blake3::Hash>);
+
+/// The clients of all targets.
+pub(super) struct Pool {
+    clients: Mutex<Recent<Key, Client>>,
+    builder: legacy::Builder,
+    ways: Arc<Ways>,
+    trust: Trust,
+    connections_max: usize,
+}
+
+/// What is taken in of an answer before anybody reads it, per stream and per connection, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Largest head of an answer, in bytes.
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
+/// A shared connection with requests on it must show a sign of life this often, and within that.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Pool {
+    pub(super) fn new(policy: &DeliveryPolicy, ways: Ways) -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(policy.idle_timeout)
+            .pool_max_idle_per_host(policy.idle_per_target_max)
+            .http1_max_buf_size(HEAD_BYTES_MAX as usize)
+            .http2_max_header_list_size(HEAD_BYTES_MAX)
+            .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT);
+        Self {
+            clients: Mutex::new(Recent::new(policy.targets_max)),
+            builder,
+            ways: Arc::new(ways),
+            trust: Trust::new(policy.extra_roots.clone()),
+            connections_max: policy.connections_max,
+        }
+    }
+
+    /// The client for a target, if the target may be called at all.
+    pub(super) fn client(&self, target: &Target, identity: Option<&Identity>) -> Result<Client, Failure> {
+        target.permit(self.ways.allow_private)?;
+        let identity = identity.filter(|_| target.origin().encrypted);
+        let key = (target.origin().clone(), identity.map(|identity| identity.fingerprint));
+        if let Some(client) = self.kept(&key) {
+            return Ok(client);
+        }
+        // Without the lock: the first of all reads the machine's certificates.
+        let made = self.make(target.origin(), identity)?;
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client);
+        }
+        clients.put(key, made.clone());
+        Ok(made)
+    }
+
+    fn kept(&self, key: &Key) -> Option<Client> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = clients.get(key);
+        if self.ways.open.load(Ordering::Relaxed) >= self.connections_max {
+            clients.forget_oldest();
+        }
+        kept
+    }
+
+    fn make(&self, origin: &Origin, identity: Option<&Identity>) -> Result<Client, Failure> {
+        let encryption = origin.encrypted.then(|| self.trust.config(identity)).transpose()?;
+        let connector = Connector { ways: Arc::clone(&self.ways), origin: Arc::new(origin.clone()), encryption };
+        Ok(self.builder.build(connector))
+    }
+
+    #[cfg(test)]
+    pub(super) fn targets(&self) -> usize {
+        self.clients.lock().unwrap().len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn open(&self) -> Arc<std::sync::atomic::AtomicUsize> {
+        Arc::clone(&self.ways.open)
+    }
+}

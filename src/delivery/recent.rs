@@ -1,0 +1,69 @@
+//! What was used lately, up to a number: the rest is forgotten, the longest unused first.
+//!
+//! Forgetting looks at every entry, so the number must be some hundreds or thousands, not millions.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A map that keeps what was used lately.
+pub(super) struct Recent<K, V> {
+    entries: HashMap<K, (V, u64)>,
+    entries_max: usize,
+    /// Grows with every use.
+    uses: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
+    pub(super) fn new(entries_max: usize) -> Self {
+        Self { entries: HashMap::new(), entries_max: entries_max.max(1), uses: 0 }
+    }
+
+    /// The value at `key`, which is now the last used.
+    pub(super) fn get(&mut self, key: &K) -> Option<V> {
+        self.uses += 1;
+        let (value, used) = self.entries.get_mut(key)?;
+        *used = self.uses;
+        Some(value.clone())
+    }
+
+    /// Puts a value there, and forgets what is one too many.
+    pub(super) fn put(&mut self, key: K, value: V) {
+        self.uses += 1;
+        self.entries.insert(key, (value, self.uses));
+        while self.entries.len() > self.entries_max {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets what was longest unused, unless it is the only one; says whether it did.
+    pub(super) fn forget_oldest(&mut self) -> bool {
+        if self.entries.len() < 2 {
+            return false;
+        }
+        let oldest = self.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+        oldest.is_some_and(|key| self.entries.remove(&key).is_some())
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_unused_is_forgotten_first_and_the_last_one_stays() {
+        let mut recent = Recent::new(2);
+        recent.put("a", 1);
+        recent.put("b", 2);
+        assert_eq!(recent.get(&"a"), Some(1));
+        recent.put("c", 3);
+        assert_eq!((recent.get(&"a"), recent.get(&"b"), recent.get(&"c")), (Some(1), None, Some(3)));
+        assert!(recent.forget_oldest());
+        assert!(!recent.forget_oldest());
+        assert_eq!((recent.get(&"c"), recent.len()), (Some(3), 1));
+    }
+}

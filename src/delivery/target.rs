@@ -1,0 +1,222 @@
+//! Targets: where a delivery may go.
+//!
+//! - A [`Target`] is an absolute `http` or `https` URL without credentials. Whoever holds one holds a parsed one, and
+//!   what is connected to is taken from it, never parsed a second time by somebody else's rules.
+//! - The parser is the browsers' (WHATWG): `http://0x7f.1/`, `http://2130706433/` and `http://017700000001/` are all
+//!   127.0.0.1 to it, and are refused as that.
+//! - A host that is an address is judged here. A host that is a name is judged when it has been resolved, at every
+//!   connection (`connect`): what it means today says nothing about tomorrow.
+
+use super::addresses::not_public;
+use super::failure::{ErrorClass, Failure};
+use contract::limits::TARGET_BYTES_MAX;
+use contract::{Error, Result};
+use http::Uri;
+use std::fmt;
+use std::net::IpAddr;
+use url::{Host, Url};
+
+/// A parsed target.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    url: Url,
+    uri: Uri,
+    origin: Origin,
+}
+
+/// What a connection is made to, and may be shared by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub(super) encrypted: bool,
+    pub(super) host: Place,
+    pub(super) port: u16,
+}
+
+/// A host: an address, or a name to resolve.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Address(IpAddr),
+    Name(String),
+}
+
+/// Reads a target that somebody wants to be called, or says at `pointer` why it will not be.
+pub(crate) fn check_target(pointer: &str, text: &str, allow_private: bool) -> Result<Target> {
+    let target = Target::parse(pointer, text)?;
+    let is_local_name = match &target.origin.host {
+        Place::Address(_) => false,
+        Place::Name(name) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+    };
+    let refused = target.refusal(allow_private).or((is_local_name && !allow_private).then_some("loopback"));
+    match refused {
+        Some(network) => Err(Error::invalid(pointer, format!("must be in the public internet, not {network}"))),
+        None => Ok(target),
+    }
+}
+
+impl Target {
+    /// Reads a target, wherever it lies; `pointer` is where it was written.
+    pub(crate) fn parse(pointer: &str, text: &str) -> Result<Self> {
+        let refuse = |detail: &str| Err(Error::invalid(pointer, detail));
+        if text.len() > TARGET_BYTES_MAX {
+            return refuse(&format!("is longer than {TARGET_BYTES_MAX} bytes"));
+        }
+        // The parser would drop them silently.
+        if text.contains(|c: char| c.is_ascii_control() || c.is_whitespace()) {
+            return refuse("must have no blanks or control characters");
+        }
+        let Ok(url) = Url::parse(text) else { return refuse("must be an absolute URL") };
+        if !matches!(url.scheme(), "http" | "https") {
+            return refuse("must be an http or https URL");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return refuse("must have no user name or password: use `auth`");
+        }
+        if url.fragment().is_some() {
+            return refuse("must have no fragment: it would never be sent");
+        }
+        let host = match url.host() {
+            Some(Host::Domain(name)) if !name.is_empty() => Place::Name(name.to_owned()),
+            Some(Host::Ipv4(address)) => Place::Address(address.into()),
+            Some(Host::Ipv6(address)) => Place::Address(address.into()),
+            _ => return refuse("must have a host"),
+        };
+        let Some(port) = url.port_or_known_default().filter(|port| *port != 0) else {
+            return refuse("must have a port other than 0");
+        };
+        let Ok(uri) = url.as_str().parse::<Uri>() else { return refuse("has characters that must be escaped") };
+        let origin = Origin { encrypted: url.scheme() == "https", host, port };
+        Ok(Self { url, uri, origin })
+    }
+
+    /// The URL, as it was understood.
+    pub(crate) fn as_str(&self) -> &str {
+        self.url.as_str()
+    }
+
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The kind of network its address is in, where the host is an address that may not be called.
+    fn refusal(&self, allow_private: bool) -> Option<&'static str> {
+        match self.origin.host {
+            Place::Address(address) if !allow_private => not_public(address),
+            _ => None,
+        }
+    }
+
+    /// Refuses a host that is an address of no public network.
+    pub(super) fn permit(&self, allow_private: bool) -> Result<(), Failure> {
+        self.refusal(allow_private).map_or(Ok(()), |network| {
+            let message = format!("The target's address is not in the public internet ({network}); nothing was sent.");
+            Err(Failure::new(ErrorClass::TargetRefused, message).for_good())
+        })
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without path and query: people put keys there.
+        f.debug_tuple("Target").field(&self.origin).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str, allow_private: bool) -> Option<String> {
+        let error = check_target("/target", text, allow_private).err()?;
+        assert_eq!(error.violations().len(), 1, "{text}");
+        assert_eq!(error.violations()[0].pointer, "/target");
+        Some(error.violations()[0].detail.clone())
+    }
+
+    #[test]
+    fn a_target_is_a_public_http_url() {
+        for text in [
+            "https://example.com",
+            "http://example.com:8080/hooks/a?b=c%20d",
+            "https://bücher.example/ä",
+            "https://8.8.8.8/",
+            "https://[2606:4700::1111]:8443/x",
+            "HTTPS://EXAMPLE.COM/X",
+        ] {
+            assert_eq!(refusal(text, false), None, "{text}");
+        }
+        for (text, detail) in [
+            ("", "must be an absolute URL"),
+            ("example.com/x", "must be an absolute URL"),
+            ("/hooks", "must be an absolute URL"),
+            ("http://", "must be an absolute URL"),
+            ("http://a:99999/", "must be an absolute URL"),
+            ("http://1.2.3.4.5/", "must be an absolute URL"),
+            ("ftp://example.com/", "must be an http or https URL"),
+            ("file:///etc/passwd", "must be an http or https URL"),
+            ("gopher://example.com/", "must be an http or https URL"),
+            ("https://user@example.com/", "must have no user name or password: use `auth`"),
+            ("https://:secret@example.com/", "must have no user name or password: use `auth`"),
+            ("https://example.com/#a", "must have no fragment: it would never be sent"),
+            ("https://example.com:0/", "must have a port other than 0"),
+            (" https://example.com/", "must have no blanks or control characters"),
+            ("https://exam\nple.com/", "must have no blanks or control characters"),
+            (&format!("https://example.com/{}", "x".repeat(TARGET_BYTES_MAX)), "is longer than 2048 bytes"),
+        ] {
+            assert_eq!(refusal(text, true).as_deref(), Some(detail), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_inner_address_is_refused_however_it_is_spelt_unless_allowed() {
+        for (host, network) in [
+            ("127.0.0.1", "loopback"),
+            ("127.1", "loopback"),
+            ("0x7f.1", "loopback"),
+            ("0x7f000001", "loopback"),
+            ("2130706433", "loopback"),
+            ("017700000001", "loopback"),
+            ("0177.0.0.01", "loopback"),
+            ("%31%32%37.0.0.1", "loopback"),
+            ("１２７.0.0.1", "loopback"),
+            ("127.0.0.1.", "loopback"),
+            ("127。0。0。1", "loopback"),
+            ("localhost", "loopback"),
+            ("LOCALHOST.", "loopback"),
+            ("a.localhost", "loopback"),
+            ("[::1]", "loopback"),
+            ("[0:0:0:0:0:0:0:1]", "loopback"),
+            ("[::ffff:127.0.0.1]", "IPv4-mapped"),
+            ("[::ffff:a9fe:a9fe]", "IPv4-mapped"),
+            ("169.254.169.254", "link-local"),
+            ("0xa9fea9fe", "link-local"),
+            ("0", "unspecified"),
+            ("0.0.0.0", "unspecified"),
+            ("[::]", "unspecified"),
+            ("10.1.2.3", "private"),
+            ("[fd00:ec2::254]", "private"),
+            ("100.100.100.200", "shared (carrier-grade NAT)"),
+        ] {
+            let text = format!("http://{host}:8080/x");
+            let detail = format!("must be in the public internet, not {network}");
+            assert_eq!(refusal(&text, false), Some(detail), "{text}");
+            assert_eq!(refusal(&text, true), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_of_a_target_has_no_path() {
+        let target = Target::parse("/target", "https://example.com/hooks/k3y?token=s3cret").unwrap();
+        let printed = format!("{target:?}");
+        assert!(
+            printed.contains("example.com") && !printed.contains("k3y") && !printed.contains("s3cret"),
+            "{printed}"
+        );
+    }
+}

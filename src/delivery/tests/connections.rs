@@ -1,0 +1,110 @@
+//! Connections are used again, shared over HTTP/2, and there are never too many.
+
+use super::receiver::{Answered, Receiver, answer};
+use super::trust::Authority;
+use super::*;
+use futures_util::future::join_all;
+use http::{Response, Version};
+use std::sync::atomic::AtomicU64;
+
+#[tokio::test]
+async fn one_connection_serves_many_attempts() {
+    let receiver = Receiver::answering(200, "ok").await;
+    let deliverer = Deliverer::new(local());
+    for path in ["/a", "/b"].into_iter().cycle().take(20) {
+        assert_eq!(Case::to(&receiver.url(path)).deliver(&deliverer.clone()).await.outcome, Outcome::Done);
+    }
+    assert_eq!((receiver.connections(), receiver.seen().len()), (1, 20));
+    assert_eq!(receiver.seen()[0].version, Version::HTTP_11);
+}
+
+#[tokio::test]
+async fn a_receiver_that_closes_gets_a_new_connection_each_time() {
+    let closing = |_: &_| answer(200, &[("connection", "close")], "");
+    let receiver = Receiver::start(Box::new(closing), None).await;
+    let deliverer = Deliverer::new(local());
+    for _ in 0..5 {
+        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+    }
+    assert_eq!(receiver.connections(), 5);
+}
+
+#[tokio::test]
+async fn attempts_at_the_same_time_share_one_connection_over_http_2() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(Box::new(|_| answer(200, &[], "ok")), Some(authority.server(&["hooks.test"]))).await;
+    let deliverer = authority.deliverer(local());
+    let case = Case::to(&format!("https://hooks.test:{}/", receiver.address.port()));
+    assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+    let attempts = join_all((0..30).map(|_| case.deliver(&deliverer))).await;
+    assert!(attempts.iter().all(|attempt| attempt.outcome == Outcome::Done), "{attempts:?}");
+    assert_eq!((receiver.connections(), receiver.seen().len()), (1, 31));
+    assert!(receiver.seen().iter().all(|seen| seen.version == Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn over_http_2_a_gigabyte_is_cut_off_by_its_window_and_the_connection_lives_on() {
+    let given = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&given);
+    let answering = move |_: &_| Response::new(Answered::Endless { left: 1 << 30, given: Arc::clone(&counted) });
+    let authority = Authority::new();
+    let receiver = Receiver::start(Box::new(answering), Some(authority.server(&["hooks.test"]))).await;
+    let deliverer = authority.deliverer(local());
+    let case = Case::to(&format!("https://hooks.test:{}/", receiver.address.port()));
+    for _ in 0..3 {
+        let attempt = case.deliver(&deliverer).await;
+        assert_eq!((attempt.outcome, class(&attempt)), (Outcome::Done, Some(ErrorClass::TooLarge)));
+    }
+    assert_eq!(receiver.connections(), 1);
+    assert!(given.load(Ordering::Relaxed) < 1 << 24, "{given:?}");
+}
+
+#[tokio::test]
+async fn targets_longest_unused_are_forgotten() {
+    let deliverer = Deliverer::new(DeliveryPolicy { targets_max: 2, ..local() });
+    let receivers =
+        [Receiver::answering(200, "").await, Receiver::answering(200, "").await, Receiver::answering(200, "").await];
+    for receiver in &receivers {
+        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+    }
+    assert_eq!(deliverer.0.pool.targets(), 2);
+    // The first was forgotten with its connection, the last was not.
+    for (receiver, connections) in [(&receivers[2], 1), (&receivers[0], 2)] {
+        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(receiver.connections(), connections);
+    }
+}
+
+#[tokio::test]
+async fn past_the_number_of_connections_idle_ones_give_way() {
+    let deliverer = Deliverer::new(DeliveryPolicy { connections_max: 2, ..local() });
+    let mut receivers = Vec::new();
+    for _ in 0..8 {
+        let receiver = Receiver::answering(200, "").await;
+        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        receivers.push(receiver);
+    }
+    assert!(deliverer.0.pool.targets() <= 3, "{}", deliverer.0.pool.targets());
+    closed(&deliverer.0.pool.open(), 3).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_open_behind_a_deliverer_that_is_gone() {
+    let receiver = Receiver::answering(200, "").await;
+    let deliverer = Deliverer::new(local());
+    assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+    let open = deliverer.0.pool.open();
+    assert_eq!(open.load(Ordering::Relaxed), 1);
+    drop(deliverer);
+    closed(&open, 0).await;
+}
+
+/// Waits until no more than so many connections are open: closing takes its turn.
+async fn closed(open: &AtomicUsize, at_most: usize) {
+    let waiting = async {
+        while open.load(Ordering::Relaxed) > at_most {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("connections stay open");
+}

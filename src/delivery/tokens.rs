@@ -1,0 +1,179 @@
+//! Access tokens of OAuth 2 clients: fetched once, kept until shortly before they expire, renewed when refused.
+//!
+//! - One request at a time for one client: those who need the same token wait for the one who fetches it.
+//! - A token the receiver has refused is renewed once; whoever comes with the same refusal later gets the new one.
+//! - The token endpoint is a target like any other: judged, capped, timed, never redirected.
+
+use super::credentials::{OAuthClient, secret_header};
+use super::exchange::{Broken, exchange, late};
+use super::failure::{ErrorClass, Failure};
+use super::pool::Pool;
+use super::recent::Recent;
+use bytes::Bytes;
+use contract::limits::CREDENTIAL_BYTES_MAX;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Request};
+use http_body_util::Full;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// What is kept for one client.
+type Cell = Arc<tokio::sync::Mutex<Option<Token>>>;
+
+/// The tokens of the clients used lately.
+pub(super) struct Tokens {
+    cells: Mutex<Recent<blake3::Hash, Cell>>,
+}
+
+/// A token as the header it is sent in.
+pub(super) struct Token {
+    header: HeaderValue,
+    until: Instant,
+}
+
+/// A token to use.
+pub(super) struct Granted {
+    pub(super) header: HeaderValue,
+    /// It had been kept, so it may have been revoked since.
+    pub(super) was_kept: bool,
+}
+
+/// What fetching needs.
+#[derive(Clone, Copy)]
+pub(super) struct Fetching<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) user_agent: &'a HeaderValue,
+    pub(super) deadline: Instant,
+    pub(super) bytes_max: usize,
+}
+
+/// Most clients whose tokens are kept.
+const CLIENTS_MAX: usize = 1024;
+/// A token that does not say how long it lives is kept this long.
+const LIFETIME_DEFAULT: Duration = Duration::from_secs(300);
+/// None is kept longer.
+const LIFETIME_MAX: Duration = Duration::from_secs(86_400);
+/// A token is renewed this much before it expires, or a tenth of its life where that is less.
+const MARGIN: Duration = Duration::from_secs(30);
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { cells: Mutex::new(Recent::new(CLIENTS_MAX)) }
+    }
+}
+
+impl Tokens {
+    /// A token of this client's, other than the one that was `refused`.
+    pub(super) async fn token(
+        &self,
+        client: &OAuthClient,
+        refused: Option<&HeaderValue>,
+        fetching: Fetching<'_>,
+    ) -> Result<Granted, Failure> {
+        let cell = self.cell(client.fingerprint);
+        let in_time = timeout_at(fetching.deadline, cell.lock()).await;
+        let mut kept = in_time.map_err(|_| late("No access token in time."))?;
+        let usable = kept.as_ref().filter(|token| token.until > Instant::now() && Some(&token.header) != refused);
+        if let Some(token) = usable {
+            return Ok(Granted { header: token.header.clone(), was_kept: true });
+        }
+        // Gone even if fetching fails: the receiver has refused it, or it is too old.
+        *kept = None;
+        let token = kept.insert(fetch(client, fetching).await?);
+        Ok(Granted { header: token.header.clone(), was_kept: false })
+    }
+
+    fn cell(&self, client: blake3::Hash) -> Cell {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(&client) {
+            return cell;
+        }
+        let cell = Cell::default();
+        cells.put(client, Arc::clone(&cell));
+        cell
+    }
+}
+
+/// The token endpoint's answer (RFC 6749, section 5.1).
+#[derive(Deserialize)]
+struct Issued {
+    access_token: String,
+    token_type: String,
+    expires_in: Option<f64>,
+}
+
+/// Its refusal (section 5.2).
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+async fn fetch(client: &OAuthClient, fetching: Fetching<'_>) -> Result<Token, Failure> {
+    let asked = Instant::now();
+    let refused = |what: &str| Failure::new(ErrorClass::Auth, format!("No access token: {what}."));
+    let mut request = Request::post(client.endpoint.uri().clone())
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(ACCEPT, "application/json")
+        .header(USER_AGENT, fetching.user_agent);
+    if let Some(authorization) = &client.authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    let request = request.body(Full::new(Bytes::from(client.form.clone())));
+    let request = request.map_err(|_| refused("the request cannot be written"))?;
+    let connections = fetching.pool.client(&client.endpoint, None).map_err(|failure| of_endpoint(&failure))?;
+    let answer = exchange(&connections, request, fetching.deadline, fetching.bytes_max).await;
+    let answer = answer.map_err(|Broken { failure, .. }| of_endpoint(&failure))?;
+    if !answer.status.is_success() {
+        let status = answer.status.as_u16();
+        let code = serde_json::from_slice::<Refusal>(&answer.body).ok().map(|refusal| refusal.error);
+        let code = code.filter(|code| is_code(code)).map_or(String::new(), |code| format!(" ({code})"));
+        return Err(refused(&format!("the token endpoint answered {status}{code}")));
+    }
+    let issued = serde_json::from_slice::<Issued>(&answer.body).ok();
+    let issued = issued.filter(|issued| issued.token_type.eq_ignore_ascii_case("bearer"));
+    let issued = issued.ok_or_else(|| refused("the token endpoint's answer has no bearer token"))?;
+    let header = Some(issued.access_token).filter(|token| (1..=CREDENTIAL_BYTES_MAX).contains(&token.len()));
+    let header = header.and_then(|token| secret_header(&format!("Bearer {token}")));
+    let header = header.ok_or_else(|| refused("the token cannot be sent in a header"))?;
+    Ok(Token { header, until: asked + kept_for(issued.expires_in) })
+}
+
+/// A failure to reach the token endpoint, told apart from one to reach the target.
+fn of_endpoint(failure: &Failure) -> Failure {
+    let told = Failure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
+    if failure.retryable { told } else { told.for_good() }
+}
+
+/// Whether it is one of the codes the standard allows, and no longer than any of them need be.
+fn is_code(code: &str) -> bool {
+    (1..=64).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+fn kept_for(expires_in: Option<f64>) -> Duration {
+    let stated = expires_in.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LIFETIME_MAX));
+    let lifetime = stated.unwrap_or(LIFETIME_DEFAULT).min(LIFETIME_MAX);
+    lifetime - MARGIN.min(lifetime / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_kept_until_shortly_before_it_expires() {
+        for (expires_in, seconds) in [
+            (None, 270),
+            (Some(3600.0), 3570),
+            (Some(100.0), 90),
+            (Some(10.0), 9),
+            (Some(0.0), 0),
+            (Some(-1.0), 0),
+            (Some(1e300), 86_370),
+            (Some(f64::NAN), 0),
+        ] {
+            assert_eq!(kept_for(expires_in), Duration::from_secs(seconds), "{expires_in:?}");
+        }
+    }
+}

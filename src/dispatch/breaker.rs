@@ -1,0 +1,103 @@
+//! Circuit breakers: a target that fails and fails is left alone for a while, and that costs no job an attempt.
+//!
+//! ```text
+//!   closed ── ten failures in a row ──▶ open ── its wait is over ──▶ one probe ── done ──▶ closed
+//!                                        ▲                              │
+//!                                        └───────── failed: twice the wait
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Failures in a row that open a breaker.
+const FAILURES: u32 = 10;
+/// How long a breaker is open at first, in milliseconds.
+const WAIT: i64 = 30_000;
+/// And at most.
+const WAIT_MAX: i64 = 300_000;
+/// Others wait for the probe this long, then ask again.
+const PROBE: i64 = 1000;
+/// Targets without a story are forgotten past this many.
+const TARGETS_MAX: usize = 10_000;
+
+/// Breakers by target.
+#[derive(Default)]
+pub(super) struct Breakers(HashMap<Arc<str>, Breaker>);
+
+#[derive(Default)]
+struct Breaker {
+    failures: u32,
+    wait: i64,
+    open_until: Option<i64>,
+    probing: bool,
+}
+
+/// How a target's standing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// It is left alone from now on.
+    Failing,
+    /// It can be reached again.
+    Recovered,
+}
+
+impl Breakers {
+    /// Whether a target may be called now; else when to ask again.
+    pub(super) fn admit(&mut self, target: &Arc<str>, now: i64) -> Result<(), i64> {
+        let Some(breaker) = self.0.get_mut(target) else { return Ok(()) };
+        match breaker.open_until {
+            None => Ok(()),
+            Some(until) if now < until => Err(until),
+            Some(_) if breaker.probing => Err(now + PROBE),
+            Some(_) => {
+                breaker.probing = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// A call came to something.
+    pub(super) fn noted(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
+        if is_alive {
+            let known = self.0.remove(target)?;
+            return known.open_until.map(|_| Turned::Recovered);
+        }
+        if self.0.len() >= TARGETS_MAX {
+            self.0.retain(|_, breaker| breaker.open_until.is_some());
+        }
+        let breaker = self.0.entry(Arc::clone(target)).or_default();
+        breaker.failures = breaker.failures.saturating_add(1);
+        let was_open = breaker.open_until.is_some();
+        if breaker.failures < FAILURES || (was_open && !breaker.probing) {
+            return None;
+        }
+        breaker.wait = if was_open { (breaker.wait * 2).min(WAIT_MAX) } else { WAIT };
+        breaker.open_until = Some(now.saturating_add(breaker.wait));
+        breaker.probing = false;
+        (!was_open).then_some(Turned::Failing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_keeps_failing_is_left_alone_and_probed() {
+        let (mut breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
+        for n in 1..FAILURES {
+            assert_eq!(breakers.noted(&target, false, 0), None, "{n}");
+            assert_eq!(breakers.admit(&target, 0), Ok(()));
+        }
+        assert_eq!(breakers.noted(&target, false, 0), Some(Turned::Failing));
+        assert_eq!(breakers.admit(&target, 29_999), Err(30_000));
+        assert_eq!(breakers.admit(&target, 30_000), Ok(()), "the probe");
+        assert_eq!(breakers.admit(&target, 30_000), Err(31_000), "no second one");
+        assert_eq!(breakers.noted(&target, false, 30_000), None);
+        assert_eq!(breakers.admit(&target, 89_999), Err(90_000), "twice the wait");
+        assert_eq!(breakers.admit(&target, 90_000), Ok(()));
+        assert_eq!(breakers.noted(&target, true, 90_000), Some(Turned::Recovered));
+        assert_eq!(breakers.admit(&target, 90_000), Ok(()));
+        assert_eq!(breakers.noted(&target, true, 90_000), None);
+    }
+}

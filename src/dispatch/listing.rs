@@ -1,0 +1,94 @@
+//! How a job stands, and a list of jobs in the making.
+
+use crate::ledger::{JobEnd, JobRow, JobSlot, JobStanding};
+use contract::{Cursor, DispatchJob, JobFilter, JobStatus, Page, Sequence};
+use uuid::Uuid;
+
+/// What a job's status follows from, beside its slot.
+pub(super) struct Stands {
+    pub(super) expires: i64,
+    pub(super) due: i64,
+    pub(super) now: i64,
+    pub(super) is_flying: bool,
+    pub(super) is_paused: bool,
+}
+
+impl Stands {
+    /// A job's status, when it goes next, and its dead letter.
+    pub(super) fn status(&self, slot: Option<&JobSlot>) -> (JobStatus, Option<i64>, Option<Uuid>) {
+        let due = match slot {
+            Some(JobSlot::Ended(JobEnd::Completed)) => return (JobStatus::Completed, None, None),
+            Some(JobSlot::Ended(JobEnd::Cancelled)) => return (JobStatus::Cancelled, None, None),
+            Some(JobSlot::Ended(JobEnd::Expired)) => return (JobStatus::Expired, None, None),
+            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter }, .. })) => {
+                return (JobStatus::Error, None, *letter);
+            }
+            Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { until }, .. })) => *until,
+            None => self.due,
+        };
+        match () {
+            () if self.is_flying => (JobStatus::InProgress, None, None),
+            () if self.now >= self.expires => (JobStatus::Expired, None, None),
+            () if due > self.now => (JobStatus::Pending, Some(due), None),
+            () if self.is_paused => (JobStatus::Pending, None, None),
+            () => (JobStatus::Queued, None, None),
+        }
+    }
+}
+
+/// A list in the making.
+pub(super) struct Listing<'a> {
+    pub(super) filter: &'a JobFilter,
+    pub(super) after: String,
+    pub(super) limit: usize,
+    pub(super) items: Vec<(String, DispatchJob)>,
+    pub(super) left: usize,
+    /// Where the looking stopped before the page was full.
+    pub(super) stopped_at: Option<String>,
+}
+
+impl Listing<'_> {
+    pub(super) fn is_full(&self) -> bool {
+        self.items.len() > self.limit || self.left == 0
+    }
+
+    /// Where to go on in a lane.
+    pub(super) fn behind(&self, lane: Uuid) -> Sequence {
+        let here = self.after.strip_prefix(&format!("{} ", lane.simple())).and_then(|it| it.parse().ok());
+        match here {
+            Some(sequence) => Sequence(sequence),
+            None if *self.after > *place(lane, Sequence(u64::MAX)) => Sequence(u64::MAX),
+            None => Sequence::ZERO,
+        }
+    }
+
+    pub(super) fn look(&mut self, place: String) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.stopped_at = Some(place);
+        }
+    }
+
+    pub(super) fn add(&mut self, place: String, job: DispatchJob) {
+        let JobFilter { status, group, .. } = self.filter;
+        let fits = status.is_none_or(|status| status == job.status)
+            && group.as_ref().is_none_or(|group| job.message_group.as_ref() == Some(group));
+        if fits && place > self.after && self.items.len() <= self.limit {
+            self.items.push((place, job));
+        }
+    }
+
+    pub(super) fn page(mut self) -> Page<DispatchJob> {
+        let more = self.items.len() > self.limit;
+        self.items.truncate(self.limit);
+        let last = self.items.last().map(|(place, _)| place.clone());
+        let next = if more { last } else { self.stopped_at };
+        let items = self.items.into_iter().map(|(_, job)| job).collect();
+        Page { items, next: next.map(Cursor::After), prev: None }
+    }
+}
+
+/// Where a job stands in the list of all jobs.
+pub(super) fn place(lane: Uuid, sequence: Sequence) -> String {
+    format!("{} {:020}", lane.simple(), sequence.get())
+}

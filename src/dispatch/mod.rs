@@ -1,0 +1,145 @@
+//! Dispatch: what is sent when, and what comes of it.
+//!
+//! ```text
+//!   log ──▶ scan (who wants it?) ──▶ planner (whose turn is it?) ──▶ delivery ──▶ retry (what now?) ──▶ report ──▶ log
+//!    └────▶ sync (subscriptions, jobs with a story, pools) ─────▲
+//! ```
+//!
+//! - An event and its jobs are one fact: a job is written down only when something came of it. So an acknowledged event
+//!   cannot lack its jobs, and nothing has to be repaired.
+//! - Choosing is apart from doing: the planner and the retry table are pure, the worker carries out.
+//! - Publishing is not slowed: the worker reads the log like anybody else, and a log without subscriptions is not read.
+//!
+//! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
+
+mod breaker;
+mod groups;
+mod jobs;
+mod lane;
+mod listing;
+mod planner;
+mod pools;
+mod report;
+mod retry;
+mod scan;
+mod sending;
+mod sync;
+mod trial;
+mod verbs;
+mod worker;
+
+pub(crate) use jobs::Jobs;
+pub(crate) use verbs::JobVerb;
+#[cfg(test)]
+pub(crate) use worker::Turn;
+pub(crate) use worker::Worker;
+
+use crate::clock::Clock;
+use crate::config;
+use crate::delivery::{Attempt, Deliverer, Delivery};
+use crate::ledger::{JobKey, Ledger};
+use crate::logs::Logs;
+use crate::subscriptions::Vault;
+use contract::BoxFuture;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often logs that topics have opened since are looked for.
+const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);
+
+/// Makes attempts: over HTTP, or as a test says.
+pub(crate) trait Deliver: Send + Sync {
+    /// Makes one attempt, and says what came of it.
+    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt>;
+}
+
+impl Deliver for Deliverer {
+    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
+        Box::pin(Self::deliver(self, delivery))
+    }
+}
+
+/// What the workers of a broker share.
+pub(crate) struct Context {
+    pub(crate) deliver: Arc<dyn Deliver>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) config: config::Dispatch,
+    /// Pools are the default log's.
+    pub(crate) default: Weak<Ledger>,
+    /// Which process this is.
+    pub(crate) owner: Uuid,
+    pub(crate) lease_millis: i64,
+    /// Whether waits differ by chance.
+    pub(crate) jitters: bool,
+    flying: Mutex<HashSet<JobKey>>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        deliver: Arc<dyn Deliver>,
+        clock: Arc<dyn Clock>,
+        vault: Arc<Vault>,
+        config: config::Dispatch,
+        default: &Arc<Ledger>,
+    ) -> Self {
+        let lease_millis = i64::try_from(config.lease_secs).unwrap_or(15).saturating_mul(1000);
+        Self {
+            deliver,
+            clock,
+            vault,
+            config,
+            default: Arc::downgrade(default),
+            owner: Uuid::new_v4(),
+            lease_millis,
+            jitters: true,
+            flying: Mutex::default(),
+        }
+    }
+
+    /// A random number from -1 to 1.
+    fn jitter(&self) -> f64 {
+        let [high, low, ..] = *Uuid::new_v4().as_bytes();
+        let random = f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX);
+        if self.jitters { random * 2.0 - 1.0 } else { 0.0 }
+    }
+
+    /// Notes that a job is under way, or is not any more.
+    fn flying(&self, job: JobKey, is_so: bool) {
+        let mut flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_so {
+            true => flying.insert(job),
+            false => flying.remove(&job),
+        };
+    }
+
+    /// Whether this process is delivering a job.
+    pub(crate) fn is_flying(&self, job: JobKey) -> bool {
+        self.flying.lock().unwrap_or_else(PoisonError::into_inner).contains(&job)
+    }
+}
+
+/// Starts a worker for every log there is and will be; they end with the logs.
+pub(crate) async fn keep_dispatching(logs: Weak<Logs>, context: Arc<Context>) {
+    let mut known: Vec<Weak<Ledger>> = Vec::new();
+    loop {
+        let Some((ledgers, mut closing)) = logs.upgrade().map(|it| (it.ledgers(), it.default_ledger().closing()))
+        else {
+            return;
+        };
+        for ledger in ledgers {
+            let ledger_ref = Arc::downgrade(&ledger);
+            if !known.iter().any(|it| it.ptr_eq(&ledger_ref)) {
+                tokio::spawn(Worker::new(&ledger, Arc::clone(&context)).run());
+                known.push(ledger_ref);
+            }
+        }
+        known.retain(|it| it.strong_count() > 0);
+        tokio::select! {
+            () = tokio::time::sleep(NEW_LOGS_EVERY) => (),
+            _ = closing.wait_for(|closing| *closing) => return,
+        }
+    }
+}

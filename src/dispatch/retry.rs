@@ -1,0 +1,89 @@
+//! What an attempt means for its job: one pure function.
+
+use crate::delivery::Outcome;
+use crate::subscriptions::Retry;
+
+/// What becomes of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It is delivered.
+    Done,
+    /// The receiver wants it then; that costs nothing.
+    Later(i64),
+    /// It is tried again then.
+    Again(i64),
+    /// It is given up.
+    Dead,
+    /// The receiver wants nothing more: the subscription pauses, and the job waits for it.
+    Gone,
+}
+
+/// What becomes of a job after an attempt that ended at `now`; `spent` attempts counted before it, and `jitter` is a
+/// random number from -1 to 1.
+pub(crate) fn next(retry: &Retry, spent: u32, outcome: Outcome, now: i64, jitter: f64) -> Next {
+    match outcome {
+        Outcome::Done => Next::Done,
+        Outcome::Deferred { after } => {
+            Next::Later(now.saturating_add(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)))
+        }
+        Outcome::Gone => Next::Gone,
+        Outcome::Failed { retryable: false } => Next::Dead,
+        Outcome::Failed { retryable: true } if spent.saturating_add(1) >= retry.attempts_max => Next::Dead,
+        Outcome::Failed { retryable: true } => {
+            let index = usize::try_from(spent).unwrap_or(usize::MAX);
+            let wait = retry.schedule.get(index).or(retry.schedule.last()).copied().unwrap_or(0);
+            Next::Again(now.saturating_add(jittered(wait, jitter)))
+        }
+    }
+}
+
+/// A fifth more or less, so that jobs that failed together are not tried together.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a wait is far below 2^52 milliseconds"
+)]
+fn jittered(wait: i64, jitter: f64) -> i64 {
+    wait.saturating_add((wait as f64 * 0.2 * jitter.clamp(-1.0, 1.0)) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_job_is_tried_on_its_schedule_and_then_given_up() {
+        let retry = Retry::of(None, None);
+        let failed = Outcome::Failed { retryable: true };
+        let waits: Vec<_> = (0..9).map(|spent| next(&retry, spent, failed, 0, 0.0)).collect();
+        let again = [5, 30, 120, 600, 3600, 21_600, 86_400].map(|seconds| Next::Again(seconds * 1000));
+        assert_eq!(waits[..7], again);
+        assert_eq!(waits[7..], [Next::Dead; 2]);
+        let short = Retry::of(Some(&["PT2S".parse().unwrap()]), Some(4));
+        let waits: Vec<_> = (0..4).map(|spent| next(&short, spent, failed, 0, 0.0)).collect();
+        assert_eq!(waits, [Next::Again(2000), Next::Again(2000), Next::Again(2000), Next::Dead]);
+    }
+
+    #[test]
+    fn the_other_outcomes_cost_nothing_or_everything() {
+        let retry = Retry::of(None, None);
+        let after = Duration::from_secs(7);
+        for (outcome, expected) in [
+            (Outcome::Done, Next::Done),
+            (Outcome::Deferred { after }, Next::Later(8000)),
+            (Outcome::Gone, Next::Gone),
+            (Outcome::Failed { retryable: false }, Next::Dead),
+        ] {
+            assert_eq!(next(&retry, 0, outcome, 1000, 0.5), expected);
+        }
+    }
+
+    #[test]
+    fn a_wait_differs_by_a_fifth_at_most() {
+        let retry = Retry::of(None, None);
+        for (jitter, at) in [(-1.0, 4000), (0.0, 5000), (1.0, 6000), (9.0, 6000)] {
+            assert_eq!(next(&retry, 0, Outcome::Failed { retryable: true }, 0, jitter), Next::Again(at));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Sending: one job becomes one delivery, with everything it needs, on a task of its own.
+
+use super::Context;
+use super::lane::{Job, LaneKey, Stored};
+use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome, Payload};
+use crate::events::stored_at;
+use crate::ledger::{Ledger, TaskRow};
+use crate::subscriptions::{Peek, Terms, Way};
+use contract::Timestamp;
+use log::TopicNumber;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What a lane delivers.
+#[derive(Clone)]
+pub(crate) enum Errand {
+    Events { terms: Arc<Terms>, topic: TopicNumber },
+    Tasks,
+}
+
+/// A delivery that came to something.
+pub(crate) struct Landed {
+    pub(super) key: LaneKey,
+    pub(super) job: Job,
+    pub(super) event: Uuid,
+    pub(super) began_at: i64,
+    pub(super) token: u64,
+    pub(super) errand: Errand,
+    pub(super) target: Arc<str>,
+    /// Nothing: the event is gone.
+    pub(super) attempt: Option<Attempt>,
+}
+
+pub(super) async fn send_event(
+    ledger: Arc<Ledger>,
+    context: Arc<Context>,
+    key: LaneKey,
+    mut job: Job,
+    (terms, topic): (Arc<Terms>, TopicNumber),
+    now: i64,
+    token: u64,
+) -> Landed {
+    let target: Arc<str> = terms.way.target.as_str().into();
+    let stored = match job.stored.take() {
+        Some(stored) => Ok(Some(stored)),
+        None => {
+            let found = stored_at(&ledger, topic, job.sequence).await;
+            found.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| Stored { id: it.id, text: it.text }))
+        }
+    };
+    drop(ledger);
+    let errand = Errand::Events { terms: Arc::clone(&terms), topic };
+    let landed =
+        |event, attempt| Landed { key, job: job.clone(), event, began_at: now, token, errand, target, attempt };
+    let stored = match stored {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return landed(Uuid::nil(), None),
+        Err(_) => return landed(Uuid::nil(), Some(unread())),
+    };
+    let peek = Peek::at(&stored.text);
+    let (id, signing) = (stored.id.to_string(), terms.signing(now));
+    let delivery = Delivery {
+        target: &terms.way.target,
+        payload: Payload::Event { text: stored.text.clone(), shape: terms.way.shape },
+        signing: &signing,
+        auth: &terms.way.auth,
+        identity: terms.way.identity.as_ref(),
+        headers: &terms.way.headers,
+        timeout: terms.way.timeout,
+        id: &id,
+        at: Timestamp::from_millis(now),
+        attempt: job.tried.saturating_add(1),
+        subscription: Some(&terms.code),
+        topic: Some(&terms.topic),
+        sequence: Some(job.sequence),
+        token: Some(token),
+        trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
+    };
+    let attempt = context.deliver.deliver(delivery).await;
+    landed(stored.id, Some(attempt))
+}
+
+pub(super) async fn send_task(
+    ledger: Arc<Ledger>,
+    context: Arc<Context>,
+    key: LaneKey,
+    job: Job,
+    now: i64,
+    token: u64,
+) -> Landed {
+    let row: Option<TaskRow> = ledger.dispatch().task_numbered(job.sequence).cloned();
+    drop(ledger);
+    let target: Arc<str> = row.as_ref().map_or("", |row| row.task.target.as_str()).into();
+    let way = row.as_ref().and_then(|row| Way::to(&row.task.target).ok());
+    let attempt = match (&row, way) {
+        (Some(row), Some(way)) => {
+            let id = row.id.to_string();
+            let delivery = Delivery {
+                target: &way.target,
+                payload: Payload::Task(row.task.payload.clone().into_bytes().into()),
+                signing: &[],
+                auth: &way.auth,
+                identity: None,
+                headers: &way.headers,
+                timeout: way.timeout,
+                id: &id,
+                at: Timestamp::from_millis(now),
+                attempt: job.tried.saturating_add(1),
+                subscription: None,
+                topic: None,
+                sequence: None,
+                token: Some(token),
+                trace_parent: None,
+            };
+            Some(context.deliver.deliver(delivery).await)
+        }
+        _ => None,
+    };
+    let event = row.map_or(Uuid::nil(), |row| row.id);
+    Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, attempt }
+}
+
+/// The event could not be read: a failure of ours, which costs the job nothing.
+fn unread() -> Attempt {
+    Attempt {
+        outcome: Outcome::Deferred { after: std::time::Duration::from_secs(5) },
+        status: None,
+        duration: std::time::Duration::ZERO,
+        error: Some((ErrorClass::Connect, "The event could not be read from the log.".to_owned())),
+        response: String::new(),
+    }
+}

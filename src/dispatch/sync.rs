@@ -1,0 +1,211 @@
+//! Keeping in step: what the log says about subscriptions, replays, tasks and pools, made known to the planner.
+//!
+//! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
+//! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
+
+use super::lane::{Job, LaneKey, Rules};
+use super::scan::group_of;
+use super::sending::Errand;
+use super::worker::{Worker, reading};
+use crate::events::stored_at;
+use crate::ledger::{DispatchRows, JobRow, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
+use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
+use contract::{DispatchMode, Position, Result, Sequence};
+use log::TopicNumber;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Replays take one in so many of their pool's deliveries.
+const REPLAY_SHARE: u32 = 4;
+/// Replays wait for live traffic.
+const REPLAY_PRIORITY: u32 = 1_000_000;
+
+/// A lane as the log has it.
+struct Wanted {
+    lane: Uuid,
+    touched: Position,
+    row: SubscriptionRow,
+    /// The replay's last sequence, and when it was ordered.
+    replay: Option<(Sequence, i64)>,
+}
+
+impl Worker {
+    /// Takes in what was said since the last time.
+    pub(super) async fn sync(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
+        let Some(default) = self.context.default.upgrade() else { return Ok(()) };
+        let replays = ledger.dispatch().replays().count();
+        let seen = (ledger.dispatch().version(), default.dispatch().version(), replays);
+        if self.seen == Some(seen) {
+            return Ok(());
+        }
+        let is_first = self.seen.is_none();
+        self.take_pools(&default.dispatch(), now);
+        let wanted = wanted(&ledger.dispatch());
+        let gone: Vec<_> =
+            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains_key(lane)).copied().collect();
+        for lane in gone {
+            self.forget(lane);
+        }
+        for (_, it) in wanted {
+            if self.known.get(&it.lane) != Some(&it.touched) {
+                self.build(ledger, &it, is_first, now).await?;
+                self.known.insert(it.lane, it.touched);
+            }
+        }
+        let touched = ledger.dispatch().touched(TASKS);
+        if touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched) {
+            self.build_tasks(ledger, now);
+            self.known.insert(TASKS, touched);
+        }
+        self.seen = Some(seen);
+        Ok(())
+    }
+
+    fn take_pools(&mut self, rows: &DispatchRows, now: i64) {
+        let mut pools: Vec<_> = rows.pools().cloned().collect();
+        pools.extend(pool_of(rows, &self.context.config, DEFAULT_POOL).filter(|_| rows.pool(DEFAULT_POOL).is_none()));
+        self.planner.set_pools(&pools, now);
+    }
+
+    fn forget(&mut self, lane: Uuid) {
+        let key = LaneKey { lane, part: 0 };
+        self.known.remove(&lane);
+        self.errands.remove(&key);
+        self.planner.drop_lane(key);
+        for walk in self.walks.values_mut() {
+            walk.remove(key);
+        }
+        self.walks.retain(|_, walk| !walk.is_empty());
+    }
+
+    async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &Wanted, is_first: bool, now: i64) -> Result<()> {
+        let key = LaneKey { lane: wanted.lane, part: 0 };
+        let terms = match Terms::of(&wanted.row, &self.context.vault) {
+            Ok(terms) => Arc::new(terms),
+            Err(error) => {
+                tracing::error!(%error, subscription = wanted.row.definition.code, "a subscription cannot be served");
+                self.forget(wanted.lane);
+                return Ok(());
+            }
+        };
+        let (through, open) = {
+            let rows = ledger.dispatch();
+            let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
+            (lane.through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
+        };
+        let rules = rules(&terms, wanted.replay);
+        self.planner.put_lane(key, rules.clone(), through);
+        self.written.insert(wanted.lane, through);
+        let topic = TopicNumber(wanted.row.number);
+        for (sequence, row) in open {
+            let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
+            let Some(stored) = stored else { continue };
+            let ordered = terms.mode != DispatchMode::Immediate;
+            let group = ordered.then(|| group_of(&stored.text)).flatten();
+            let job = row_job(&rules, &row, sequence, group, terms.mode, stored.created_at.millis());
+            self.planner.offer_row(key, job, matches!(row.standing, JobStanding::Dead { .. }), now);
+        }
+        let until = wanted.replay.map(|(to, _)| to);
+        let all_new = is_first && wanted.replay.is_none();
+        self.walks.entry(wanted.row.number).or_default().put(key, reading(&terms, until), through, all_new);
+        self.errands.insert(key, Errand::Events { terms, topic });
+        Ok(())
+    }
+
+    /// Tasks, all that are not over: a lane for every pool.
+    fn build_tasks(&mut self, ledger: &Ledger, now: i64) {
+        let old: Vec<_> = self.errands.keys().filter(|key| key.lane == TASKS).copied().collect();
+        for key in old {
+            self.errands.remove(&key);
+            self.planner.drop_lane(key);
+        }
+        let rows = ledger.dispatch();
+        let Some(lane) = rows.lane(TASKS) else { return };
+        for task in rows.tasks().filter(|task| !lane.is_over(task.number)) {
+            let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
+            let key = LaneKey { lane: TASKS, part: tag(&pool) };
+            if self.errands.insert(key, Errand::Tasks).is_none() {
+                self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);
+            }
+            let row = lane.open().find(|(number, _)| *number == task.number).map(|(_, row)| row.clone());
+            let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobStanding::Dead { .. }));
+            self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
+        }
+    }
+}
+
+fn wanted(rows: &DispatchRows) -> BTreeMap<Uuid, Wanted> {
+    let active = rows.subscriptions().filter(|row| row.paused.is_none());
+    let mut wanted: BTreeMap<_, _> = active
+        .map(|row| (row.id, Wanted { lane: row.id, touched: rows.touched(row.id), row: row.clone(), replay: None }))
+        .collect();
+    for (id, replay) in rows.replays() {
+        let Some(row) = rows.subscription(replay.subscription).filter(|row| row.paused.is_none()) else { continue };
+        let touched = rows.touched(id).max(rows.touched(row.id));
+        let replay = Some((replay.to, replay.at));
+        wanted.insert(id, Wanted { lane: id, touched, row: row.clone(), replay });
+    }
+    wanted
+}
+
+fn rules(terms: &Terms, replay: Option<(Sequence, i64)>) -> Rules {
+    Rules {
+        pool: terms.pool.clone(),
+        priority: if replay.is_some() { REPLAY_PRIORITY } else { terms.priority },
+        ordered: terms.mode != DispatchMode::Immediate,
+        target: terms.way.target.as_str().into(),
+        delay_millis: if replay.is_some() { 0 } else { terms.delay_millis },
+        max_age_millis: terms.max_age_millis,
+        ages_from: replay.map(|(_, at)| at),
+        share: replay.map(|_| REPLAY_SHARE),
+    }
+}
+
+fn task_rules(pool: String) -> Rules {
+    Rules {
+        pool,
+        priority: 99,
+        ordered: true,
+        target: "".into(),
+        delay_millis: 0,
+        max_age_millis: i64::MAX,
+        ages_from: None,
+        share: None,
+    }
+}
+
+fn row_job(rules: &Rules, row: &JobRow, sequence: Sequence, group: Option<u64>, mode: DispatchMode, time: i64) -> Job {
+    let expires = rules.expires(time);
+    let due = match row.standing {
+        JobStanding::Waiting { until } => until.min(expires),
+        JobStanding::Dead { .. } => i64::MAX,
+    };
+    let (spent, tried) = (row.spent, row.tried);
+    let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
+    Job { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, stored: None }
+}
+
+fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
+    let begins = task.task.scheduled_for.unwrap_or(task.at);
+    let due = match row.map(|row| row.standing) {
+        Some(JobStanding::Waiting { until }) => until.max(begins),
+        Some(JobStanding::Dead { .. }) => i64::MAX,
+        None => begins,
+    };
+    let mode = task.task.mode;
+    // Groups of tasks are told apart by their mode, too: what one lets pass another does not.
+    let group = task.task.message_group.as_ref().map(|group| tag(&format!("{mode:?} {group}")));
+    Job {
+        sequence: task.number,
+        group,
+        mode: if group.is_none() { DispatchMode::Immediate } else { mode },
+        due,
+        expires: i64::MAX,
+        has_row: true,
+        spent: row.map_or(0, |row| row.spent),
+        tried: row.map_or(0, |row| row.tried),
+        target: Some(task.task.target.as_str().into()),
+        stored: None,
+    }
+}

@@ -1,0 +1,370 @@
+//! The worker: carries out what the planner says, for one log.
+//!
+//! - It is only a reader of the log, until something came of a delivery.
+//! - One worker at a time has a log: alone with a file or in memory, by a lease where several brokers share it. Before
+//!   every delivery the lease is looked at again.
+//! - A job that failed goes back to the planner when that is durable; so every attempt has a higher token.
+//! - What was under way when a broker died was never written down: whoever comes next sends it again.
+
+use super::Context;
+use super::lane::{Back, Job, LaneKey, Pick};
+use super::planner::Planner;
+use super::report::{Failed, LaneReport, Report, TakeLease, recorded};
+use super::retry::{self, Next};
+use super::scan::{Reading, Walk};
+use super::sending::{Errand, Landed, send_event, send_task};
+use crate::delivery::Outcome;
+use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
+use crate::subscriptions::{Retry, Terms};
+use contract::{Error, Position, Result, Sequence};
+use log::TopicNumber;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+/// Pages read before deliveries get their turn.
+const PAGES_PER_TURN: usize = 8;
+/// What may be delivered and not written down yet; more waits.
+const UNWRITTEN_MAX: usize = 20_000;
+/// A lane that came this far without a word is written down.
+const SETTLED_EVERY: u64 = 4096;
+
+pub(crate) struct Worker {
+    pub(super) ledger: Weak<Ledger>,
+    pub(super) context: Arc<Context>,
+    pub(super) planner: Planner,
+    pub(super) walks: BTreeMap<u32, Walk>,
+    pub(super) errands: HashMap<LaneKey, Errand>,
+    /// What each lane was last seen as.
+    pub(super) known: BTreeMap<Uuid, Position>,
+    pub(super) seen: Option<(Position, Position, usize)>,
+    pub(crate) flights: JoinSet<Landed>,
+    report: Report,
+    /// Being written: its failures go back to the planner when it is.
+    pub(crate) writing: JoinSet<(Report, Result<()>)>,
+    unwritten: usize,
+    pub(super) written: HashMap<Uuid, Sequence>,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Take another at once.
+    More,
+    /// Nothing to do until something happens, or until then.
+    Wait(Option<i64>),
+    /// The log is gone.
+    Over,
+}
+
+impl Worker {
+    pub(crate) fn new(ledger: &Arc<Ledger>, context: Arc<Context>) -> Self {
+        Self {
+            ledger: Arc::downgrade(ledger),
+            context,
+            planner: Planner::default(),
+            walks: BTreeMap::new(),
+            errands: HashMap::new(),
+            known: BTreeMap::new(),
+            seen: None,
+            flights: JoinSet::new(),
+            report: Report::default(),
+            writing: JoinSet::new(),
+            unwritten: 0,
+            written: HashMap::new(),
+        }
+    }
+
+    /// Works until the log closes or is let go.
+    pub(crate) async fn run(mut self) {
+        let Some((mut closing, mut position)) = self.ledger.upgrade().map(|it| (it.closing(), it.position())) else {
+            return;
+        };
+        loop {
+            let wake = match self.turn().await {
+                Turn::Over => return,
+                Turn::More => Some(i64::MIN),
+                Turn::Wait(wake) => wake,
+            };
+            let now = self.context.clock.now();
+            let wait = wake.map(|wake| u64::try_from(wake.saturating_sub(now)).unwrap_or(0));
+            let sleep = tokio::time::sleep(std::time::Duration::from_millis(wait.unwrap_or(60_000).min(60_000)));
+            tokio::select! {
+                biased;
+                _ = closing.wait_for(|closing| *closing) => return,
+                Some(landed) = self.flights.join_next(), if !self.flights.is_empty() => {
+                    self.landed(landed);
+                    while let Some(more) = self.flights.try_join_next() {
+                        self.landed(more);
+                    }
+                }
+                Some(written) = self.writing.join_next(), if !self.writing.is_empty() => self.wrote(written),
+                moved = position.changed() => if moved.is_err() { return },
+                () = sleep => (),
+            }
+        }
+    }
+
+    /// Does what can be done now.
+    pub(crate) async fn turn(&mut self) -> Turn {
+        let Some(ledger) = self.ledger.upgrade() else { return Turn::Over };
+        let now = self.context.clock.now();
+        if ledger.dispatch().is_idle() && self.known.is_empty() {
+            return Turn::Wait(None);
+        }
+        let wake = match self.hold(&ledger, now).await {
+            Ok(Ok(renew)) => renew,
+            Ok(Err(until)) => {
+                self.let_go();
+                return Turn::Wait(Some(until));
+            }
+            Err(_) => return Turn::Wait(Some(now.saturating_add(1000))),
+        };
+        match self.work(&ledger, now).await {
+            Ok(true) => Turn::More,
+            Ok(false) => Turn::Wait([self.planner.next_time(), wake].into_iter().flatten().min()),
+            Err(error) => {
+                tracing::warn!(%error, "jobs cannot be read at the moment");
+                Turn::Wait(Some(now.saturating_add(1000)))
+            }
+        }
+    }
+
+    async fn work(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<bool> {
+        self.sync(ledger, now).await?;
+        let mut more = false;
+        let registry = ledger.registry();
+        for (number, walk) in &mut self.walks {
+            let number = TopicNumber(*number);
+            let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
+            for _ in 0..PAGES_PER_TURN {
+                more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        more |= self.send(ledger, now);
+        self.note_settled();
+        self.write(ledger);
+        Ok(more)
+    }
+
+    /// Sends what may go; whether there was more than may be unwritten.
+    fn send(&mut self, ledger: &Arc<Ledger>, now: i64) -> bool {
+        // Read before the lease is looked at: so it is below whatever a later owner writes.
+        let token = ledger.position().borrow().get();
+        while self.unwritten < UNWRITTEN_MAX && self.holds(ledger, now) {
+            match self.planner.next(now) {
+                None => return false,
+                Some(Pick::Expire(key, sequence)) => {
+                    self.lane_report(key.lane).expired.push(sequence);
+                    self.unwritten += 1;
+                }
+                Some(Pick::Send(key, job)) => self.begin(ledger, key, job, now, token),
+            }
+        }
+        false
+    }
+
+    fn begin(&mut self, ledger: &Arc<Ledger>, key: LaneKey, job: Job, now: i64, token: u64) {
+        // A person may have ended it since it was planned.
+        let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_over(job.sequence));
+        let Some(errand) = self.errands.get(&key).filter(|_| !is_over).cloned() else {
+            self.planner.ended(key, job.sequence, Back::Over, now);
+            return;
+        };
+        self.context.flying(JobKey { lane: key.lane, sequence: job.sequence }, true);
+        let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
+        self.flights.spawn(async move {
+            match errand {
+                Errand::Events { terms, topic } => {
+                    send_event(ledger, context, key, job, (terms, topic), now, token).await
+                }
+                Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
+            }
+        });
+    }
+
+    pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
+        // A delivery that panicked is under way for ever here; the next owner of the log sends it again.
+        let Ok(landed) = landed else { return };
+        let now = self.context.clock.now();
+        let Landed { key, job, event, began_at, token, errand, target, attempt } = landed;
+        let sequence = job.sequence;
+        let id = JobKey { lane: key.lane, sequence };
+        self.context.flying(id, false);
+        let Some(attempt) = attempt else {
+            // Retention was faster.
+            self.lane_report(key.lane).expired.push(sequence);
+            self.unwritten += 1;
+            return self.planner.ended(key, sequence, Back::Over, now);
+        };
+        let usual = Retry::of(None, None);
+        let retry = match &errand {
+            Errand::Events { terms, .. } => &terms.way.retry,
+            Errand::Tasks => &usual,
+        };
+        let next = retry::next(retry, job.spent, attempt.outcome, now, self.context.jitter());
+        let is_alive = !matches!(attempt.outcome, Outcome::Failed { .. }) || attempt.status.is_some_and(|it| it < 500);
+        if let Some(turned) = self.planner.noted(&target, is_alive, now) {
+            tracing::warn!(?turned, "a target's standing has changed");
+        }
+        self.unwritten += 1;
+        let number = job.tried.saturating_add(1);
+        if next == Next::Done {
+            let millis = u32::try_from(attempt.duration.as_millis()).unwrap_or(u32::MAX);
+            let done = DoneJob(sequence, number, began_at, millis, attempt.status.unwrap_or(0));
+            self.lane_report(key.lane).done.push(done);
+            return self.planner.ended(key, sequence, Back::Over, now);
+        }
+        let subscription = match &errand {
+            Errand::Events { terms, .. } => Some(terms.id),
+            Errand::Tasks => None,
+        };
+        let attempt = recorded(&attempt, number, began_at, token);
+        self.report.failed.push(Failed { job: id, subscription, event, attempt, next });
+    }
+
+    fn lane_report(&mut self, lane: Uuid) -> &mut LaneReport {
+        self.report.lanes.entry(lane).or_default()
+    }
+
+    /// Lanes that came far without a word are worth one.
+    fn note_settled(&mut self) {
+        let every = SETTLED_EVERY.max(64 * self.errands.len() as u64);
+        let far = self.errands.keys().filter(|key| key.lane != TASKS).filter_map(|key| {
+            let settled = self.settled(*key)?;
+            let written = self.written.get(&key.lane).copied().unwrap_or_default();
+            // The end of a replay is worth a word in any case.
+            let is_end = self.is_end(*key, settled) && written < settled;
+            (settled.get().saturating_sub(written.get()) >= every || is_end).then_some(key.lane)
+        });
+        for lane in far.collect::<Vec<_>>() {
+            self.lane_report(lane);
+        }
+    }
+
+    fn is_end(&self, key: LaneKey, settled: Sequence) -> bool {
+        let until = |walk: &Walk| walk.until(key);
+        self.walks.values().find_map(until).is_some_and(|until| settled >= until)
+    }
+
+    pub(super) fn settled(&self, key: LaneKey) -> Option<Sequence> {
+        let reached = self.walks.values().find_map(|walk| walk.reached(key));
+        self.planner.settled(key, reached)
+    }
+
+    /// Writes down what there is, one report at a time.
+    fn write(&mut self, ledger: &Arc<Ledger>) {
+        if self.report.is_empty() || !self.writing.is_empty() {
+            return;
+        }
+        let mut report = std::mem::take(&mut self.report);
+        for (lane, of_lane) in &mut report.lanes {
+            let settled = self.settled(LaneKey { lane: *lane, part: 0 }).unwrap_or_default();
+            of_lane.through = if *lane == TASKS { Sequence::ZERO } else { settled };
+            self.written.insert(*lane, settled);
+        }
+        let ledger = Arc::clone(ledger);
+        self.writing.spawn(async move {
+            let written = ledger.submit(report.clone()).await;
+            (report, written)
+        });
+    }
+
+    pub(crate) fn wrote(&mut self, written: std::result::Result<(Report, Result<()>), tokio::task::JoinError>) {
+        let Ok((report, written)) = written else { return };
+        let now = self.context.clock.now();
+        if let Err(error) = written {
+            return self.keep(report, &error);
+        }
+        for (_, lane) in report.lanes {
+            self.unwritten = self.unwritten.saturating_sub(lane.done.len() + lane.expired.len());
+        }
+        for failed in report.failed {
+            self.unwritten = self.unwritten.saturating_sub(1);
+            let key = self.key_of(failed.job);
+            let sequence = failed.job.sequence;
+            let back = match failed.next {
+                Next::Done => Back::Over,
+                Next::Later(until) => {
+                    self.planner.deferred(key, sequence, until, now);
+                    continue;
+                }
+                Next::Again(until) => Back::Waits { until, tried: true, counts: true },
+                Next::Gone => Back::Waits { until: now, tried: true, counts: false },
+                Next::Dead => Back::Dead,
+            };
+            self.planner.ended(key, sequence, back, now);
+            // What was held up by it may be settled now.
+            let written = self.written.get(&key.lane).copied().unwrap_or_default();
+            if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > written) {
+                self.lane_report(key.lane);
+            }
+        }
+    }
+
+    /// What could not be written is written with what comes next.
+    fn keep(&mut self, report: Report, error: &Error) {
+        tracing::warn!(%error, "what came of deliveries could not be written; it is tried again");
+        for (lane, of_lane) in report.lanes {
+            let kept = self.lane_report(lane);
+            kept.done.extend(of_lane.done);
+            kept.expired.extend(of_lane.expired);
+        }
+        self.report.failed.extend(report.failed);
+    }
+
+    fn key_of(&self, job: JobKey) -> LaneKey {
+        let known = self.errands.keys().find(|key| key.lane == job.lane && self.planner.is_flying(**key, job.sequence));
+        known.copied().unwrap_or(LaneKey { lane: job.lane, part: 0 })
+    }
+
+    /// Whether deliveries may begin: the log's jobs are this worker's.
+    fn holds(&self, ledger: &Ledger, now: i64) -> bool {
+        ledger.dispatch().lease().is_some_and(|lease| lease.owner == self.context.owner && lease.until > now)
+    }
+
+    /// Takes or keeps the lease; answers when to renew it, or until when somebody else has it.
+    async fn hold(&self, ledger: &Arc<Ledger>, now: i64) -> Result<std::result::Result<Option<i64>, i64>> {
+        let is_alone = !ledger.log().is_shared();
+        let (owner, lease_millis) = (self.context.owner, self.context.lease_millis);
+        for _ in 0..2 {
+            let lease = ledger.dispatch().lease();
+            match lease {
+                Some(lease) if lease.owner == owner => {
+                    let renew = lease.until.saturating_sub(lease_millis / 3 * 2);
+                    if is_alone || now < renew {
+                        return Ok(Ok((!is_alone).then_some(renew)));
+                    }
+                }
+                Some(lease) if lease.until > now && !is_alone => return Ok(Err(lease.until)),
+                _ => (),
+            }
+            ledger.submit(TakeLease { owner, lease_millis, is_alone }).await?;
+        }
+        let lease = ledger.dispatch().lease();
+        Ok(match lease {
+            Some(lease) if lease.owner == owner => Ok(Some(lease.until.saturating_sub(lease_millis / 3 * 2))),
+            Some(lease) => Err(lease.until.max(now + 1)),
+            None => Err(now.saturating_add(lease_millis)),
+        })
+    }
+
+    /// Somebody else has the log: nothing of it is planned here any more.
+    fn let_go(&mut self) {
+        let lanes: BTreeSet<_> = self.planner.lanes().collect();
+        lanes.into_iter().for_each(|key| self.planner.drop_lane(key));
+        self.walks.clear();
+        self.errands.clear();
+        self.known.clear();
+        self.seen = None;
+    }
+}
+
+/// What a lane reads.
+pub(super) fn reading(terms: &Arc<Terms>, until: Option<Sequence>) -> Reading {
+    Reading { terms: Arc::clone(terms), until }
+}

@@ -1,0 +1,205 @@
+//! Dispatch as a decision sees it: durable rows, and over them what was decided since.
+
+use super::fold::Rows;
+use super::lane::JobSlot;
+use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TaskRow};
+use crate::ledger::layer::Layer;
+use contract::{Error, Pool, Position, Result, Sequence, limits};
+use std::sync::RwLockReadGuard;
+use uuid::Uuid;
+
+/// What was decided about dispatch and is not durable yet.
+#[derive(Default)]
+pub(in crate::ledger) struct DispatchLayer {
+    subscriptions: Layer<Uuid, SubscriptionRow>,
+    codes: Layer<String, Uuid>,
+    slots: Layer<JobKey, JobSlot>,
+    pools: Layer<String, Pool>,
+    tasks: Layer<Uuid, TaskRow>,
+    last_task: Layer<(), Sequence>,
+    replays: Layer<Uuid, ReplayRow>,
+    lease: Layer<(), Lease>,
+}
+
+macro_rules! each_layer {
+    ($self:ident.$verb:ident($at:ident)) => {
+        $self.subscriptions.$verb($at);
+        $self.codes.$verb($at);
+        $self.slots.$verb($at);
+        $self.pools.$verb($at);
+        $self.tasks.$verb($at);
+        $self.last_task.$verb($at);
+        $self.replays.$verb($at);
+        $self.lease.$verb($at);
+    };
+}
+
+impl DispatchLayer {
+    pub(in crate::ledger) fn undo(&mut self, after: Position) {
+        each_layer!(self.undo(after));
+    }
+
+    pub(in crate::ledger) fn settle(&mut self, through: Position) {
+        each_layer!(self.settle(through));
+    }
+
+    fn subscription(&self, durable: &DispatchRows, id: Uuid) -> Option<SubscriptionRow> {
+        match self.subscriptions.get(&id) {
+            Some(decided) => decided.cloned(),
+            None => durable.subscription(id).cloned(),
+        }
+    }
+
+    fn slot(&self, durable: &DispatchRows, key: JobKey) -> Option<JobSlot> {
+        match self.slots.get(&key) {
+            Some(decided) => decided.cloned(),
+            None => durable.slot(key),
+        }
+    }
+
+    fn next_task(&self, durable: &DispatchRows) -> Sequence {
+        let decided = self.last_task.get(&()).flatten().copied().unwrap_or_default();
+        durable.next_task().max(decided.next())
+    }
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(in crate::ledger) struct Layered<'a> {
+    pub(in crate::ledger) durable: &'a DispatchRows,
+    pub(in crate::ledger) layer: &'a mut DispatchLayer,
+    pub(in crate::ledger) at: Position,
+}
+
+impl Rows for Layered<'_> {
+    fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
+        self.layer.subscription(self.durable, id)
+    }
+
+    fn put_subscription(&mut self, row: SubscriptionRow, _: Option<Sequence>) {
+        self.layer.codes.set(self.at, row.definition.code.clone(), Some(row.id));
+        self.layer.subscriptions.set(self.at, row.id, Some(row));
+    }
+
+    fn drop_subscription(&mut self, row: &SubscriptionRow) {
+        self.layer.codes.set(self.at, row.definition.code.clone(), None);
+        self.layer.subscriptions.set(self.at, row.id, None);
+    }
+
+    fn slot(&self, key: JobKey) -> Option<JobSlot> {
+        self.layer.slot(self.durable, key)
+    }
+
+    fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
+        self.layer.slots.set(self.at, key, Some(slot));
+    }
+
+    fn put_pool(&mut self, code: &str, pool: Option<Pool>) {
+        self.layer.pools.set(self.at, code.to_owned(), pool);
+    }
+
+    fn next_task(&self) -> Sequence {
+        self.layer.next_task(self.durable)
+    }
+
+    fn put_task(&mut self, row: TaskRow) {
+        self.layer.last_task.set(self.at, (), Some(row.number));
+        self.layer.tasks.set(self.at, row.id, Some(row));
+    }
+
+    fn put_replay(&mut self, id: Uuid, row: ReplayRow, _: Sequence) {
+        self.layer.replays.set(self.at, id, Some(row));
+    }
+
+    fn put_lease(&mut self, lease: Lease) {
+        self.layer.lease.set(self.at, (), Some(lease));
+    }
+}
+
+/// Dispatch as a decision sees it: durable or decided.
+pub struct DecidedDispatch<'a> {
+    pub(in crate::ledger) durable: RwLockReadGuard<'a, DispatchRows>,
+    pub(in crate::ledger) layer: &'a DispatchLayer,
+}
+
+impl DecidedDispatch<'_> {
+    /// A subscription.
+    pub fn known(&self, id: Uuid) -> Result<SubscriptionRow> {
+        self.layer.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
+    }
+
+    /// Which subscription has this code.
+    #[must_use]
+    pub fn coded(&self, code: &str) -> Option<Uuid> {
+        match self.layer.codes.get(&code.to_owned()) {
+            Some(decided) => decided.copied(),
+            None => self.durable.coded(code).map(|row| row.id),
+        }
+    }
+
+    /// What is known of a job.
+    #[must_use]
+    pub fn slot(&self, key: JobKey) -> Option<JobSlot> {
+        self.layer.slot(&self.durable, key)
+    }
+
+    /// A pool.
+    #[must_use]
+    pub fn pool(&self, code: &str) -> Option<Pool> {
+        match self.layer.pools.get(&code.to_owned()) {
+            Some(decided) => decided.cloned(),
+            None => self.durable.pool(code).cloned(),
+        }
+    }
+
+    /// A task.
+    #[must_use]
+    pub fn task(&self, id: Uuid) -> Option<TaskRow> {
+        match self.layer.tasks.get(&id) {
+            Some(decided) => decided.cloned(),
+            None => self.durable.task(id).cloned(),
+        }
+    }
+
+    /// Whether a lane is one: of a subscription, a replay that is not over, or the tasks.
+    #[must_use]
+    pub fn has_lane(&self, lane: Uuid) -> bool {
+        let replays_of = |id: Uuid| match self.layer.replays.get(&lane) {
+            Some(decided) => decided.is_some_and(|row| row.subscription == id),
+            None => self.durable.replay(lane).is_some_and(|row| row.subscription == id),
+        };
+        lane == super::TASKS
+            || self.known(lane).is_ok()
+            || self.durable.replay(lane).is_some_and(|row| self.known(row.subscription).is_ok())
+            || self.layer.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
+    }
+
+    /// Who dispatches.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        self.layer.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
+    }
+
+    /// Whether there may be one more subscription. What is not durable yet may go beyond it.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.durable.subscriptions.len() < limits::SUBSCRIPTIONS_MAX
+    }
+
+    /// The same for pools.
+    #[must_use]
+    pub fn has_room_for_pools(&self) -> bool {
+        self.durable.pools.len() < limits::POOLS_MAX
+    }
+
+    /// The same for tasks that are not over.
+    #[must_use]
+    pub fn has_room_for_tasks(&self) -> bool {
+        self.durable.tasks.len().saturating_sub(self.durable.tasks_over.len()) < limits::TASKS_MAX
+    }
+
+    /// The same for replays of a subscription.
+    #[must_use]
+    pub fn has_room_for_replays(&self, subscription: Uuid) -> bool {
+        self.durable.replays.values().filter(|row| row.subscription == subscription).count() < limits::REPLAYS_MAX
+    }
+}

@@ -1,0 +1,324 @@
+//! The fold of facts about dispatch, the same for durable rows and for those that are not durable yet.
+
+use super::fact::DispatchFact;
+use super::lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
+use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TASKS, TaskRow};
+use crate::ledger::entry::Entry;
+use contract::{JobAttempt, Pause, Pool, Position, Sequence, Timestamp, Token, limits};
+use log::Header;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Where facts about dispatch are folded.
+pub(in crate::ledger) trait Rows {
+    fn known(&self, id: Uuid) -> Option<SubscriptionRow>;
+    fn put_subscription(&mut self, row: SubscriptionRow, start: Option<Sequence>);
+    fn drop_subscription(&mut self, row: &SubscriptionRow);
+    fn slot(&self, key: JobKey) -> Option<JobSlot>;
+    fn put_slot(&mut self, key: JobKey, slot: JobSlot);
+    fn put_pool(&mut self, code: &str, pool: Option<Pool>);
+    fn next_task(&self) -> Sequence;
+    fn put_task(&mut self, row: TaskRow);
+    fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence);
+    fn put_lease(&mut self, lease: Lease);
+    /// A lane is settled so far, by these attempts. Only durable rows have lanes.
+    fn settle(&mut self, _lane: Uuid, _through: Sequence) {}
+    fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
+    fn touch(&mut self, _lane: Uuid, _at: Position) {}
+    fn trim(&mut self, _topic: u32, _through: Sequence) {}
+
+    /// Takes in one fact. Total: a fact about something unknown, or something else, changes nothing.
+    fn apply(&mut self, entry: &Entry, header: &Header) {
+        match entry {
+            Entry::Dispatch { what } => self.apply_fact(what, header),
+            Entry::DeadLettered { letter } => {
+                if let Some(job) = letter.job {
+                    self.change(job, |row| row.standing = JobStanding::Dead { letter: Some(letter.id) });
+                }
+            }
+            Entry::Redriven { job: Some(job), new_event: None, .. } => {
+                self.touch(job.lane, header.position);
+                self.change(*job, |row| {
+                    (row.standing, row.spent) = (JobStanding::Waiting { until: header.time }, 0);
+                });
+            }
+            Entry::Redriven { job: Some(job), .. } => {
+                self.touch(job.lane, header.position);
+                self.end_open(*job, JobEnd::Completed);
+            }
+            Entry::Discarded { job: Some(job), .. } => {
+                self.touch(job.lane, header.position);
+                self.end_open(*job, JobEnd::Cancelled);
+            }
+            Entry::TopicTrimmed { number, through } => self.trim(*number, *through),
+            _ => (),
+        }
+    }
+
+    fn apply_fact(&mut self, fact: &DispatchFact, header: &Header) {
+        let (at, time) = (header.position, header.time);
+        match fact {
+            DispatchFact::SubscriptionPut { id, number, definition, sealed, auth_type, start } => {
+                let known = self.known(*id);
+                let row = SubscriptionRow {
+                    id: *id,
+                    number: *number,
+                    definition: Arc::new(NewOf::clone(definition)),
+                    sealed: sealed.clone(),
+                    auth_type: auth_type.clone(),
+                    paused: known.as_ref().and_then(|known| known.paused.clone()),
+                    created_at: known.as_ref().map_or(time, |known| known.created_at),
+                    updated_at: time,
+                    version: at,
+                };
+                self.touch(*id, at);
+                self.put_subscription(row, known.is_none().then_some(*start));
+            }
+            DispatchFact::SubscriptionPaused { id, by, reason } => {
+                let since = Timestamp::from_millis(time);
+                let pause = Pause { since, by: by.clone(), reason: reason.clone() };
+                self.turn(*id, Some(pause), header);
+            }
+            DispatchFact::SubscriptionResumed { id } => self.turn(*id, None, header),
+            DispatchFact::SubscriptionDeleted { id } => {
+                if let Some(known) = self.known(*id) {
+                    self.touch(*id, at);
+                    self.drop_subscription(&known);
+                }
+            }
+            DispatchFact::PoolPut { pool } => {
+                self.touch(Uuid::max(), at);
+                self.put_pool(&pool.code, Some(pool.clone()));
+            }
+            DispatchFact::PoolDeleted { code } => {
+                self.touch(Uuid::max(), at);
+                self.put_pool(code, None);
+            }
+            DispatchFact::DispatchTaken { owner, until } => {
+                self.put_lease(Lease { owner: *owner, until: *until, token: Token(at.get()) });
+            }
+            DispatchFact::ReplayOrdered { id, subscription, from, to } => {
+                self.touch(*id, at);
+                self.put_replay(*id, ReplayRow { subscription: *subscription, to: *to, at: time }, *from);
+            }
+            DispatchFact::TaskCreated { id, task } => {
+                self.touch(TASKS, at);
+                let number = self.next_task();
+                self.put_task(TaskRow { id: *id, number, task: Arc::new(TaskOf::clone(task)), at: time });
+            }
+            _ => self.apply_job(fact, header),
+        }
+    }
+
+    fn apply_job(&mut self, fact: &DispatchFact, header: &Header) {
+        let (at, time) = (header.position, header.time);
+        match fact {
+            DispatchFact::JobsEnded { lane, through, done, expired } => {
+                for job in done {
+                    let key = JobKey { lane: *lane, sequence: job.0 };
+                    self.put_slot(key, JobSlot::Ended(JobEnd::Completed));
+                    self.remember(key, job.attempt());
+                }
+                for sequence in expired {
+                    self.put_slot(JobKey { lane: *lane, sequence: *sequence }, JobSlot::Ended(JobEnd::Expired));
+                }
+                self.settle(*lane, *through);
+            }
+            DispatchFact::JobAttempted { job, event, attempt, retry_at, counts } => {
+                let standing = match retry_at {
+                    Some(until) => JobStanding::Waiting { until: *until },
+                    None => JobStanding::Dead { letter: None },
+                };
+                self.open_or_new(*job, *event, time, |row| {
+                    row.tried(attempt.clone(), *counts);
+                    row.standing = standing;
+                });
+            }
+            DispatchFact::JobDeferred { job, event, until } => {
+                self.open_or_new(*job, *event, time, |row| row.standing = JobStanding::Waiting { until: *until });
+            }
+            DispatchFact::JobCancelled { job, .. } => {
+                self.touch(job.lane, at);
+                self.put_slot(*job, JobSlot::Ended(JobEnd::Cancelled));
+            }
+            DispatchFact::JobCompleted { job, .. } => {
+                self.touch(job.lane, at);
+                self.put_slot(*job, JobSlot::Ended(JobEnd::Completed));
+            }
+            DispatchFact::JobRetried { job, event, .. } => {
+                self.touch(job.lane, at);
+                let mut row = match self.slot(*job) {
+                    Some(JobSlot::Open(row)) => row,
+                    _ => JobRow::new(*event, time),
+                };
+                (row.standing, row.spent) = (JobStanding::Waiting { until: time }, 0);
+                self.put_slot(*job, JobSlot::Open(row));
+            }
+            _ => (),
+        }
+    }
+
+    /// Pauses or resumes.
+    fn turn(&mut self, id: Uuid, paused: Option<Pause>, header: &Header) {
+        if let Some(known) = self.known(id) {
+            self.touch(id, header.position);
+            let row = SubscriptionRow { paused, updated_at: header.time, version: header.position, ..known };
+            self.put_subscription(row, None);
+        }
+    }
+
+    /// Changes a job that is open.
+    fn change(&mut self, key: JobKey, change: impl FnOnce(&mut JobRow)) {
+        if let Some(JobSlot::Open(mut row)) = self.slot(key) {
+            change(&mut row);
+            self.put_slot(key, JobSlot::Open(row));
+        }
+    }
+
+    /// Changes a job that is open, or was not reached before.
+    fn open_or_new(&mut self, key: JobKey, event: Uuid, time: i64, change: impl FnOnce(&mut JobRow)) {
+        let mut row = match self.slot(key) {
+            Some(JobSlot::Open(row)) => row,
+            Some(JobSlot::Ended(_)) => return,
+            None => JobRow::new(event, time),
+        };
+        change(&mut row);
+        self.put_slot(key, JobSlot::Open(row));
+    }
+
+    fn end_open(&mut self, key: JobKey, end: JobEnd) {
+        if let Some(JobSlot::Open(_)) = self.slot(key) {
+            self.put_slot(key, JobSlot::Ended(end));
+        }
+    }
+}
+
+type NewOf = contract::NewSubscription;
+type TaskOf = super::StoredTask;
+
+impl Rows for DispatchRows {
+    fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
+        self.subscriptions.get(&id).cloned()
+    }
+
+    fn put_subscription(&mut self, row: SubscriptionRow, start: Option<Sequence>) {
+        self.codes.insert(row.definition.code.clone(), row.id);
+        if let Some(start) = start {
+            self.lanes.insert(row.id, Lane::behind(start));
+        }
+        self.subscriptions.insert(row.id, row);
+    }
+
+    fn drop_subscription(&mut self, row: &SubscriptionRow) {
+        self.codes.remove(&row.definition.code);
+        self.subscriptions.remove(&row.id);
+        self.lanes.remove(&row.id);
+        self.touched.remove(&row.id);
+        let replays: Vec<_> = self.replays.iter().filter(|(_, it)| it.subscription == row.id).map(|it| *it.0).collect();
+        for replay in replays {
+            self.drop_replay(replay);
+        }
+    }
+
+    fn slot(&self, key: JobKey) -> Option<JobSlot> {
+        self.lanes.get(&key.lane)?.slot(key.sequence)
+    }
+
+    fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
+        let is_over = matches!(slot, JobSlot::Ended(_));
+        let Some(lane) = self.lanes.get_mut(&key.lane) else { return };
+        lane.put(key.sequence, slot);
+        if key.lane == TASKS && is_over {
+            self.end_task(key.sequence);
+        }
+        self.end_replay(key.lane);
+    }
+
+    fn put_pool(&mut self, code: &str, pool: Option<Pool>) {
+        match pool {
+            Some(pool) => self.pools.insert(code.to_owned(), pool),
+            None => self.pools.remove(code),
+        };
+    }
+
+    fn next_task(&self) -> Sequence {
+        self.last_task.next()
+    }
+
+    fn put_task(&mut self, row: TaskRow) {
+        self.lanes.entry(TASKS).or_default();
+        self.last_task = self.last_task.max(row.number);
+        self.numbers.insert(row.number, row.id);
+        self.tasks.insert(row.id, row);
+    }
+
+    fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence) {
+        self.lanes.insert(id, Lane::behind(Sequence(from.get().saturating_sub(1))));
+        self.replays.insert(id, row);
+    }
+
+    fn put_lease(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    fn settle(&mut self, lane: Uuid, through: Sequence) {
+        if let Some(known) = self.lanes.get_mut(&lane) {
+            known.settle(through);
+        }
+        self.end_replay(lane);
+    }
+
+    fn remember(&mut self, key: JobKey, attempt: JobAttempt) {
+        if let Some(lane) = self.lanes.get_mut(&key.lane) {
+            lane.remember(key.sequence, vec![attempt]);
+        }
+    }
+
+    fn touch(&mut self, lane: Uuid, at: Position) {
+        self.touched.insert(lane, at);
+        self.version = at;
+    }
+
+    fn trim(&mut self, topic: u32, through: Sequence) {
+        let subscriptions = self.subscriptions.values().filter(|row| row.number == topic).map(|row| row.id);
+        let lanes: Vec<_> = subscriptions.collect();
+        let replays = self.replays.iter().filter(|(_, it)| lanes.contains(&it.subscription)).map(|it| *it.0);
+        let replays: Vec<_> = replays.collect();
+        for id in lanes.into_iter().chain(replays) {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.trim(through);
+            }
+            self.end_replay(id);
+        }
+    }
+}
+
+impl DispatchRows {
+    /// A replay that is delivered is over, and forgotten.
+    fn end_replay(&mut self, id: Uuid) {
+        let Some(replay) = self.replays.get(&id) else { return };
+        if self.lanes.get(&id).is_some_and(|lane| lane.through() >= replay.to && lane.open_count() == 0) {
+            self.drop_replay(id);
+        }
+    }
+
+    fn drop_replay(&mut self, id: Uuid) {
+        self.replays.remove(&id);
+        self.lanes.remove(&id);
+        self.touched.remove(&id);
+    }
+
+    /// Of tasks that are over the last are remembered.
+    fn end_task(&mut self, number: Sequence) {
+        let Some(id) = self.numbers.get(&number).copied() else { return };
+        if !self.tasks_over.contains(&id) {
+            self.tasks_over.push_back(id);
+        }
+        if self.tasks_over.len() > limits::TASKS_KEPT
+            && let Some(oldest) = self.tasks_over.pop_front()
+            && let Some(row) = self.tasks.remove(&oldest)
+        {
+            self.numbers.remove(&row.number);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Subscriptions, their jobs, tasks, replays and pools, as the log tells them.
+//!
+//! - One fold ([`fold`]) for both the durable rows and the layer of what is not durable yet.
+//! - A job is a number in a [`Lane`]: of a subscription or a replay the event's sequence, of the tasks their own. Nothing
+//!   is written when an event is published; only what deviates, and what is over.
+//! - Who dispatches is a lease in the log itself; its position, and every later one, fences what is sent.
+//!
+//! What is sent when is `dispatch`' business.
+
+mod decided;
+mod fact;
+mod fold;
+mod lane;
+
+pub use decided::DecidedDispatch;
+pub(super) use decided::{DispatchLayer, Layered};
+pub use fact::{DispatchFact, DoneJob};
+pub(super) use fold::Rows;
+pub use lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
+
+use contract::{DispatchMode, NewSubscription, Pause, Pool, Position, Sequence, Token};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The lane of tasks.
+pub const TASKS: Uuid = Uuid::nil();
+
+/// Which job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobKey {
+    /// The subscription, the replay, or [`TASKS`].
+    pub lane: Uuid,
+    /// The event's number in its topic, or the task's.
+    pub sequence: Sequence,
+}
+
+/// A subscription as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionRow {
+    /// Its id.
+    pub id: Uuid,
+    /// The topic's number in its log.
+    pub number: u32,
+    /// What it is, without secrets.
+    pub definition: Arc<NewSubscription>,
+    /// Its secrets, sealed.
+    pub sealed: Option<String>,
+    /// How it is authorised, in one word.
+    pub auth_type: Option<String>,
+    /// Why it does not deliver, if it does not.
+    pub paused: Option<Pause>,
+    /// When it was made, in milliseconds.
+    pub created_at: i64,
+    /// When it was last changed, in milliseconds.
+    pub updated_at: i64,
+    /// The entry that last said something about it.
+    pub version: Position,
+}
+
+/// A replay as the log has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayRow {
+    /// Whose.
+    pub subscription: Uuid,
+    /// The last sequence.
+    pub to: Sequence,
+    /// When it was ordered, in milliseconds.
+    pub at: i64,
+}
+
+/// A task as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredTask {
+    /// What it is about.
+    pub code: String,
+    /// Where it goes.
+    pub target: String,
+    /// What is posted. Text, so that it stays as it was spelt.
+    pub payload: String,
+    /// Its group.
+    pub message_group: Option<String>,
+    /// What order that keeps.
+    pub mode: DispatchMode,
+    /// Its pool.
+    pub pool: Option<String>,
+    /// Not before this, in milliseconds.
+    pub scheduled_for: Option<i64>,
+}
+
+/// A task with its number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its number in the lane of tasks.
+    pub number: Sequence,
+    /// What it is.
+    pub task: Arc<StoredTask>,
+    /// When it was asked for, in milliseconds.
+    pub at: i64,
+}
+
+/// Who dispatches a log's jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// Which process.
+    pub owner: Uuid,
+    /// Until when, in milliseconds.
+    pub until: i64,
+    /// The entry that said so.
+    pub token: Token,
+}
+
+/// Everything about dispatch in one log.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DispatchRows {
+    subscriptions: BTreeMap<Uuid, SubscriptionRow>,
+    codes: BTreeMap<String, Uuid>,
+    lanes: BTreeMap<Uuid, Lane>,
+    replays: BTreeMap<Uuid, ReplayRow>,
+    pools: BTreeMap<String, Pool>,
+    tasks: BTreeMap<Uuid, TaskRow>,
+    numbers: BTreeMap<Sequence, Uuid>,
+    tasks_over: VecDeque<Uuid>,
+    last_task: Sequence,
+    lease: Option<Lease>,
+    /// The last entry that changed something else than progress: by lane, and over all.
+    touched: BTreeMap<Uuid, Position>,
+    version: Position,
+}
+
+impl DispatchRows {
+    /// A subscription by its id.
+    #[must_use]
+    pub fn subscription(&self, id: Uuid) -> Option<&SubscriptionRow> {
+        self.subscriptions.get(&id)
+    }
+
+    /// A subscription by its code.
+    #[must_use]
+    pub fn coded(&self, code: &str) -> Option<&SubscriptionRow> {
+        self.subscriptions.get(self.codes.get(code)?)
+    }
+
+    /// Subscriptions in order of their ids.
+    pub fn subscriptions(&self) -> impl DoubleEndedIterator<Item = &SubscriptionRow> {
+        self.subscriptions.values()
+    }
+
+    /// How far a lane has come.
+    #[must_use]
+    pub fn lane(&self, id: Uuid) -> Option<&Lane> {
+        self.lanes.get(&id)
+    }
+
+    /// A replay.
+    #[must_use]
+    pub fn replay(&self, id: Uuid) -> Option<&ReplayRow> {
+        self.replays.get(&id)
+    }
+
+    /// Replays that are not over, in order of their ids.
+    pub fn replays(&self) -> impl Iterator<Item = (Uuid, &ReplayRow)> {
+        self.replays.iter().map(|(id, row)| (*id, row))
+    }
+
+    /// A pool.
+    #[must_use]
+    pub fn pool(&self, code: &str) -> Option<&Pool> {
+        self.pools.get(code)
+    }
+
+    /// Pools in order of their codes.
+    pub fn pools(&self) -> impl DoubleEndedIterator<Item = &Pool> {
+        self.pools.values()
+    }
+
+    /// A task.
+    #[must_use]
+    pub fn task(&self, id: Uuid) -> Option<&TaskRow> {
+        self.tasks.get(&id)
+    }
+
+    /// A task by its number.
+    #[must_use]
+    pub fn task_numbered(&self, number: Sequence) -> Option<&TaskRow> {
+        self.tasks.get(self.numbers.get(&number)?)
+    }
+
+    /// Tasks in the order they were asked for.
+    pub fn tasks(&self) -> impl DoubleEndedIterator<Item = &TaskRow> {
+        self.numbers.values().filter_map(|id| self.tasks.get(id))
+    }
+
+    /// Who dispatches.
+    #[must_use]
+    pub const fn lease(&self) -> Option<Lease> {
+        self.lease
+    }
+
+    /// The last entry that changed something else than progress.
+    #[must_use]
+    pub const fn version(&self) -> Position {
+        self.version
+    }
+
+    /// The same for one lane.
+    #[must_use]
+    pub fn touched(&self, lane: Uuid) -> Position {
+        self.touched.get(&lane).copied().unwrap_or_default()
+    }
+
+    /// Whether there is, or was, anything to dispatch.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.subscriptions.is_empty() && self.numbers.is_empty()
+    }
+
+    pub(super) fn snapshot(&self) -> DispatchSnapshot {
+        self.clone()
+    }
+}
+
+/// Dispatch in a checkpoint.
+pub(super) type DispatchSnapshot = DispatchRows;

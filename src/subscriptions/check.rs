@@ -1,0 +1,109 @@
+//! What a definition must keep to; all it breaks otherwise.
+
+use crate::delivery::check_target;
+use contract::{Error, Kind, NewSubscription, NewTask, Pool, Result, SchemaVersion, Violation, limits};
+
+/// Refuses a definition that breaks a rule, naming every rule it breaks.
+pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<()> {
+    let mut found = Vec::new();
+    let mut refuse = |pointer: &str, detail: String| found.push(Violation::new(pointer, detail));
+    code(&it.code).into_iter().for_each(|detail| refuse("/code", detail));
+    for (pointer, text) in [("/name", &it.name), ("/description", &it.description)] {
+        if text.as_ref().is_some_and(|text| text.len() > limits::REASON_BYTES_MAX) {
+            refuse(pointer, format!("may have at most {} bytes", limits::REASON_BYTES_MAX));
+        }
+    }
+    if let Err(error) = check_target("/target", &it.target, allow_private) {
+        error.violations().iter().for_each(|it| refuse(&it.pointer, it.detail.clone()));
+    }
+    if it.event_types.len() > limits::TYPE_BINDINGS_MAX {
+        refuse("/eventTypes", format!("may have at most {} members", limits::TYPE_BINDINGS_MAX));
+    }
+    for (index, binding) in it.event_types.iter().enumerate() {
+        if binding.data_version.as_ref().is_some_and(|text| text.parse::<SchemaVersion>().is_err()) {
+            refuse(&format!("/eventTypes/{index}/dataVersion"), "must be MAJOR.MINOR, such as 1.0".to_owned());
+        }
+    }
+    let bounds = [
+        ("/timeoutSeconds", it.timeout_seconds, 1, limits::DELIVERY_SECONDS_MAX),
+        ("/maxAgeSeconds", it.max_age_seconds, 1, limits::JOB_SECONDS_MAX),
+        ("/delaySeconds", it.delay_seconds, 0, limits::JOB_SECONDS_MAX),
+        ("/sequence", it.sequence, 0, 1_000_000),
+        ("/maxAttempts", it.max_attempts.unwrap_or(1), 1, limits::ATTEMPTS_MAX),
+    ];
+    for (pointer, value, min, max) in bounds {
+        if !(min..=max).contains(&value) {
+            refuse(pointer, format!("must be between {min} and {max}"));
+        }
+    }
+    schedule(it).into_iter().for_each(|detail| refuse("/retrySchedule", detail));
+    if it.data_only && it.format != contract::DeliveryFormat::Event {
+        refuse("/dataOnly", "goes with the format `event` only: a CloudEvent is more than its data".to_owned());
+    }
+    let config = it.custom_config.iter().any(|(name, value)| name.len() + value.len() > limits::REASON_BYTES_MAX);
+    if it.custom_config.len() > limits::HEADERS_MAX || config {
+        refuse("/customConfig", format!("may have at most {} members of moderate size", limits::HEADERS_MAX));
+    }
+    end(found, "The subscription breaks the rules; see `errors`.")
+}
+
+fn schedule(it: &NewSubscription) -> Option<String> {
+    let schedule = it.retry_schedule.as_ref()?;
+    let longest = i64::from(limits::JOB_SECONDS_MAX) * 1000;
+    match schedule.len() {
+        0 => Some("must have at least one wait; `maxAttempts: 1` is for no second try".to_owned()),
+        count if count > limits::SCHEDULE_MAX => Some(format!("may have at most {} waits", limits::SCHEDULE_MAX)),
+        _ if schedule.iter().any(|wait| wait.millis() > longest) => {
+            Some(format!("may have no wait longer than {} seconds", limits::JOB_SECONDS_MAX))
+        }
+        _ => None,
+    }
+}
+
+/// Refuses a pool that could never work.
+pub(super) fn pool(pool: &Pool) -> Result<()> {
+    let mut found = Vec::new();
+    code(&pool.code).into_iter().for_each(|detail| found.push(Violation::new("/code", detail)));
+    if !(1..=limits::POOL_CONCURRENCY_MAX).contains(&pool.concurrency) {
+        let detail = format!("must be between 1 and {}", limits::POOL_CONCURRENCY_MAX);
+        found.push(Violation::new("/concurrency", detail));
+    }
+    if pool.rate_per_minute.is_some_and(|rate| !(1..=limits::POOL_RATE_MAX).contains(&rate)) {
+        found.push(Violation::new("/ratePerMinute", format!("must be between 1 and {}", limits::POOL_RATE_MAX)));
+    }
+    end(found, "The pool breaks the rules; see `errors`.")
+}
+
+/// Refuses a task that breaks a rule.
+pub(crate) fn task(task: &NewTask, allow_private: bool) -> Result<()> {
+    let mut found = Vec::new();
+    if task.code.is_empty() || task.code.len() > limits::LABEL_BYTES_MAX || task.code.chars().any(char::is_control) {
+        found.push(Violation::new("/code", format!("must have 1 to {} bytes", limits::LABEL_BYTES_MAX)));
+    }
+    if let Err(error) = check_target("/target", &task.target, allow_private) {
+        found.extend(error.violations().iter().cloned());
+    }
+    if task.payload.get().len() > limits::TASK_BYTES_MAX {
+        found.push(Violation::new("/payload", format!("may have at most {} bytes", limits::TASK_BYTES_MAX)));
+    }
+    if task.message_group.as_ref().is_some_and(|group| group.is_empty() || group.len() > limits::LABEL_BYTES_MAX) {
+        found.push(Violation::new("/messageGroup", format!("must have 1 to {} bytes", limits::LABEL_BYTES_MAX)));
+    }
+    end(found, "The task breaks the rules; see `errors`.")
+}
+
+/// What is wrong with a code: it stands in paths, before verbs, and before a message group.
+fn code(code: &str) -> Option<String> {
+    let is_code = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match (1..=limits::HEADER_NAME_BYTES_MAX).contains(&code.len()) && code.chars().all(is_code) {
+        true => None,
+        false => Some(format!("must have 1 to {} letters, digits, `-`, `_` or `.`", limits::HEADER_NAME_BYTES_MAX)),
+    }
+}
+
+fn end(found: Vec<Violation>, detail: &'static str) -> Result<()> {
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Validation, detail).with_violations(found)),
+    }
+}

@@ -1,0 +1,216 @@
+//! The decisions about subscriptions and pools.
+
+use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
+use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
+use log::TopicNumber;
+use uuid::Uuid;
+
+/// Where a new subscription begins.
+#[derive(Clone, Copy)]
+pub(super) enum Start {
+    Tail,
+    Behind(Sequence),
+}
+
+/// A new subscription.
+pub(super) struct Create {
+    pub(super) id: Uuid,
+    pub(super) definition: NewSubscription,
+    pub(super) number: TopicNumber,
+    pub(super) sealed: Option<String>,
+    pub(super) auth_type: Option<String>,
+    pub(super) start: Start,
+}
+
+impl Command for Create {
+    type Answer = SubscriptionRow;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<SubscriptionRow> {
+        if decision.dispatch().coded(&self.definition.code).is_some() {
+            return Err(taken());
+        }
+        if !decision.dispatch().has_room() {
+            let detail = "This broker holds as many subscriptions as it may; delete some.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        }
+        let tail = decision.tail(self.number);
+        let start = match self.start {
+            Start::Tail => tail,
+            Start::Behind(start) => start.min(tail),
+        };
+        put(decision, self.id, self.number.0, &self.definition, (&self.sealed, &self.auth_type), start)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_definition(&self.definition)
+    }
+}
+
+/// A subscription as it is from now on.
+pub(super) struct Change {
+    pub(super) id: Uuid,
+    /// What the change rests on.
+    pub(super) version: Position,
+    pub(super) definition: NewSubscription,
+    pub(super) sealed: Option<String>,
+    pub(super) auth_type: Option<String>,
+}
+
+impl Command for Change {
+    /// `None` where it was changed meanwhile.
+    type Answer = Option<SubscriptionRow>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let known = decision.dispatch().known(self.id)?;
+        if known.version != self.version {
+            return Ok(None);
+        }
+        let secrets = (&self.sealed, &self.auth_type);
+        put(decision, self.id, known.number, &self.definition, secrets, Sequence::ZERO).map(Some)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_definition(&self.definition)
+    }
+}
+
+fn put(
+    decision: &mut Decision<'_>,
+    id: Uuid,
+    number: u32,
+    definition: &NewSubscription,
+    (sealed, auth_type): (&Option<String>, &Option<String>),
+    start: Sequence,
+) -> Result<SubscriptionRow> {
+    let what = DispatchFact::SubscriptionPut {
+        id,
+        number,
+        definition: Box::new(definition.clone()),
+        sealed: sealed.clone(),
+        auth_type: auth_type.clone(),
+        start,
+    };
+    decision.add_entry(Entry::Dispatch { what })?;
+    decision.dispatch().known(id)
+}
+
+fn size_of_definition(it: &NewSubscription) -> usize {
+    size_of::<NewSubscription>() + it.target.len() + it.filter.as_ref().map_or(0, String::len)
+}
+
+pub(super) fn taken() -> Error {
+    Error::new(Kind::AlreadyExists, "A subscription of this code exists; choose another code, or change that one.")
+}
+
+/// Pauses, resumes or deletes.
+pub(super) struct Turn {
+    pub(super) id: Uuid,
+    pub(super) to: To,
+}
+
+pub(super) enum To {
+    Paused { by: String, reason: Option<String> },
+    Active,
+    Gone,
+}
+
+impl Command for Turn {
+    /// `None` where it is gone.
+    type Answer = Option<SubscriptionRow>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let known = decision.dispatch().known(self.id)?;
+        let what = match (&self.to, &known.paused) {
+            // Said again, it changes nothing.
+            (To::Paused { .. }, Some(_)) | (To::Active, None) => return Ok(Some(known)),
+            (To::Paused { by, reason }, None) => {
+                DispatchFact::SubscriptionPaused { id: self.id, by: by.clone(), reason: reason.clone() }
+            }
+            (To::Active, Some(_)) => DispatchFact::SubscriptionResumed { id: self.id },
+            (To::Gone, _) => DispatchFact::SubscriptionDeleted { id: self.id },
+        };
+        decision.add_entry(Entry::Dispatch { what })?;
+        Ok(decision.dispatch().known(self.id).ok())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Orders a replay.
+pub(super) struct Replay {
+    pub(super) id: Uuid,
+    pub(super) subscription: Uuid,
+    pub(super) from: Sequence,
+    pub(super) to: Sequence,
+}
+
+impl Command for Replay {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.dispatch().known(self.subscription)?;
+        if !decision.dispatch().has_room_for_replays(self.subscription) {
+            let detail = "This subscription runs as many replays as it may; wait for one to end.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        }
+        let Self { id, subscription, from, to } = *self;
+        decision.add_entry(Entry::Dispatch { what: DispatchFact::ReplayOrdered { id, subscription, from, to } })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Puts a pool: a new one, or one that is known.
+pub(super) struct PutPool {
+    pub(super) pool: Pool,
+    pub(super) is_new: bool,
+}
+
+impl Command for PutPool {
+    type Answer = Pool;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Pool> {
+        let known = decision.dispatch().pool(&self.pool.code);
+        if known.as_ref() == Some(&self.pool) {
+            return Ok(self.pool.clone());
+        }
+        if self.is_new && known.is_some() {
+            let detail = "A pool of this code exists with another definition; change that one.";
+            return Err(Error::new(Kind::AlreadyExists, detail));
+        }
+        if self.is_new && !decision.dispatch().has_room_for_pools() {
+            let detail = "This broker holds as many pools as it may; delete some.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        }
+        decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolPut { pool: self.pool.clone() } })?;
+        Ok(self.pool.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Deletes a pool.
+pub(super) struct DropPool {
+    pub(super) code: String,
+}
+
+impl Command for DropPool {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.dispatch().pool(&self.code).ok_or_else(|| Error::not_found("pool"))?;
+        decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolDeleted { code: self.code.clone() } })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}

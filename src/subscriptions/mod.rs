@@ -1,0 +1,295 @@
+//! Subscriptions: standing orders to push a topic's events, and the pools they share.
+//!
+//! - A subscription lives in the log of its topic, with its jobs. Pools live in the default log.
+//! - Secrets come in with a definition and are sealed before anything is decided ([`vault`]). No answer shows one but the
+//!   one to whoever had it made.
+//! - Whatever must be read from the log is read on the caller's task; decisions look at the state alone.
+//!
+//! What is sent when is `dispatch`' business, how one attempt is made `delivery`'s.
+
+mod check;
+mod decide;
+mod pools;
+mod replay;
+mod terms;
+mod vault;
+
+pub(crate) use check::task as check_task;
+pub(crate) use pools::pool_of;
+pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
+pub(crate) use vault::Vault;
+
+use crate::clock::Clock;
+use crate::delivery::{Secret, SecretKind};
+use crate::events::{Policy, Reader};
+use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
+use crate::logs::{Located, Logs};
+use contract::{
+    Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
+    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, Timestamp, limits,
+};
+use decide::{Change, Create, Start, To, Turn, taken};
+use log::{Find, Limit, LogError, Range};
+use std::sync::Arc;
+use uuid::Uuid;
+use vault::{Secrets, SigningSecret};
+
+/// How often a request is decided anew because something changed under it, before it is told to come back.
+const TRIES_MAX: usize = 8;
+/// Who pauses where nobody says.
+const NOBODY: &str = "unknown";
+
+/// The subscriptions of all logs, on behalf of one caller.
+pub(crate) struct Subscriptions<'a> {
+    pub(crate) logs: &'a Logs,
+    pub(crate) policy: &'a Policy,
+    pub(crate) reader: Reader<'a>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) vault: &'a Vault,
+    pub(crate) by: Option<&'a ProducerId>,
+}
+
+impl Subscriptions<'_> {
+    /// Makes a subscription; answers it with the secret that was made for it, if one was. What is kept under a key is the
+    /// row, which holds no secret.
+    pub(crate) async fn create_keeping(
+        &self,
+        new: NewSubscription,
+        keep: Keep<SubscriptionRow>,
+    ) -> Result<(SubscriptionRow, SubscriptionMade)> {
+        check::subscription(&new, self.allows_private())?;
+        self.check_pool(new.pool.as_deref())?;
+        let located = self.located(&new)?;
+        let (mut definition, mut secrets) = apart(new);
+        let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
+        let made = wants_secret.then(|| Secret::generate(SecretKind::Symmetric)).transpose()?;
+        secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
+        definition.signing = None;
+        let id = Uuid::new_v4();
+        Terms::compile(id, &definition, &secrets, self.allows_private())?;
+        if self.find(&definition.code).is_ok() {
+            return Err(taken());
+        }
+        let ledger = self.logs.ledger(&located.place);
+        let start = start(ledger, &located, definition.start_from).await?;
+        let (sealed, auth_type) = (self.vault.seal(&secrets)?, auth_type(&secrets));
+        let create = Create { id, definition, number: located.topic.number, sealed, auth_type, start };
+        let row = ledger.submit_keeping(create, keep).await?;
+        let secret = made.map(|secret| NewSecret {
+            secret: secret.expose().to_owned(),
+            public_key: secret.public_key(),
+            previous_until: None,
+        });
+        let made = SubscriptionMade { subscription: view(ledger, &row), secret };
+        Ok((row, made))
+    }
+
+    /// One subscription, by its id or code.
+    pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
+        let (ledger, row) = self.find(id)?;
+        Ok(view(&ledger, &row))
+    }
+
+    /// Subscriptions in order of their codes, the page at `cursor`.
+    pub(crate) fn list(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Subscription>> {
+        self.reader.check_limit(limit)?;
+        let mut found = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let rows: Vec<_> = ledger.dispatch().subscriptions().cloned().collect();
+            found.extend(rows.into_iter().map(|row| (Arc::clone(&ledger), row)));
+        }
+        found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
+        let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
+        Ok(page.map(|(ledger, row)| view(&ledger, &row)))
+    }
+
+    /// Changes a subscription. Jobs that are not reached yet follow the new definition; what is settled stays so.
+    pub(crate) async fn change(&self, id: &str, change: SubscriptionChange) -> Result<Subscription> {
+        for _ in 0..TRIES_MAX {
+            let (ledger, row) = self.find(id)?;
+            let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
+            let (resigned, reauthorised) = (change.signing.is_some(), change.auth.is_some());
+            let (definition, new) = apart(change.clone().applied_to(NewSubscription::clone(&row.definition)));
+            if resigned {
+                secrets.signing = new.signing;
+            }
+            if reauthorised {
+                secrets.auth = new.auth;
+            }
+            check::subscription(&definition, self.allows_private())?;
+            self.check_pool(definition.pool.as_deref())?;
+            Terms::compile(row.id, &definition, &secrets, self.allows_private())?;
+            if let Some(row) = self.put(&ledger, &row, definition, &secrets).await? {
+                return Ok(view(&ledger, &row));
+            }
+        }
+        Err(changing())
+    }
+
+    /// Gives a subscription a new secret; those it had sign too for a while.
+    pub(crate) async fn rotate(&self, id: &str, grace: Option<u32>, kind: SecretKind) -> Result<SubscriptionMade> {
+        let grace = grace.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
+        if grace > limits::GRACE_SECONDS_MAX {
+            let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
+            return Err(Error::invalid("/graceSeconds", detail));
+        }
+        let until = self.clock.now().saturating_add(i64::from(grace) * 1000);
+        let made = Secret::generate(kind)?;
+        for _ in 0..TRIES_MAX {
+            let (ledger, row) = self.find(id)?;
+            let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
+            secrets.signing.retain(|secret| secret.until.is_none_or(|until| until > self.clock.now()));
+            for secret in &mut secrets.signing {
+                secret.until = Some(secret.until.map_or(until, |known| known.min(until)));
+            }
+            secrets.signing.insert(0, SigningSecret { text: made.expose().to_owned(), until: None });
+            secrets.signing.truncate(limits::SIGNING_SECRETS_MAX);
+            let definition = NewSubscription::clone(&row.definition);
+            if let Some(row) = self.put(&ledger, &row, definition, &secrets).await? {
+                let secret = NewSecret {
+                    secret: made.expose().to_owned(),
+                    public_key: made.public_key(),
+                    previous_until: (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until)),
+                };
+                return Ok(SubscriptionMade { subscription: view(&ledger, &row), secret: Some(secret) });
+            }
+        }
+        Err(changing())
+    }
+
+    /// Lets a subscription's jobs wait.
+    pub(crate) async fn pause(&self, id: &str, reason: Option<String>) -> Result<Subscription> {
+        if reason.as_ref().is_some_and(|reason| reason.len() > limits::REASON_BYTES_MAX) {
+            let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
+            return Err(Error::invalid("/reason", detail));
+        }
+        let by = self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone());
+        self.turn(id, To::Paused { by, reason }).await
+    }
+
+    /// Lets them go on.
+    pub(crate) async fn resume(&self, id: &str) -> Result<Subscription> {
+        self.turn(id, To::Active).await
+    }
+
+    /// Deletes a subscription, with its jobs.
+    pub(crate) async fn delete(&self, id: &str) -> Result<()> {
+        let (ledger, row) = self.find(id)?;
+        ledger.submit(Turn { id: row.id, to: To::Gone }).await.map(drop)
+    }
+
+    async fn turn(&self, id: &str, to: To) -> Result<Subscription> {
+        let (ledger, row) = self.find(id)?;
+        let row = ledger.submit(Turn { id: row.id, to }).await?.ok_or_else(|| Error::not_found("subscription"))?;
+        Ok(view(&ledger, &row))
+    }
+
+    async fn put(
+        &self,
+        ledger: &Ledger,
+        row: &SubscriptionRow,
+        definition: NewSubscription,
+        secrets: &Secrets,
+    ) -> Result<Option<SubscriptionRow>> {
+        let (sealed, auth_type) = (self.vault.seal(secrets)?, auth_type(secrets));
+        let change = Change { id: row.id, version: row.version, definition, sealed, auth_type };
+        ledger.submit(change).await
+    }
+
+    /// A subscription and its log, by its id or code.
+    pub(crate) fn find(&self, id: &str) -> Result<(Arc<Ledger>, SubscriptionRow)> {
+        let uuid = Uuid::parse_str(id).ok();
+        let found = self.logs.ledgers().into_iter().find_map(|ledger| {
+            let row = {
+                let rows = ledger.dispatch();
+                uuid.and_then(|id| rows.subscription(id)).or_else(|| rows.coded(id)).cloned()
+            };
+            row.map(|row| (ledger, row))
+        });
+        found.ok_or_else(|| Error::not_found("subscription"))
+    }
+
+    fn located(&self, new: &NewSubscription) -> Result<Located> {
+        self.logs.find(&new.topic).map_err(|error| match error.kind() {
+            Kind::NotFound => Error::invalid("/topic", "is not registered"),
+            _ => error,
+        })
+    }
+
+    const fn allows_private(&self) -> bool {
+        self.policy.config.dispatch.allow_private_targets
+    }
+}
+
+/// A definition and what must be sealed of it.
+fn apart(mut new: NewSubscription) -> (NewSubscription, Secrets) {
+    let signing = new.signing.as_mut().map(|signing| std::mem::take(&mut signing.secrets)).unwrap_or_default();
+    let signing = signing.into_iter().map(|text| SigningSecret { text, until: None }).collect();
+    let auth = new.auth.take();
+    (new, Secrets { signing, auth })
+}
+
+fn auth_type(secrets: &Secrets) -> Option<String> {
+    secrets.auth.as_ref().map(|auth| auth.kind().to_owned())
+}
+
+/// Where a subscription begins that wants to begin so.
+async fn start(ledger: &Ledger, located: &Located, from: StartFrom) -> Result<Start> {
+    let topic = &located.topic;
+    Ok(match from {
+        StartFrom::Latest => Start::Tail,
+        StartFrom::Offset(Offset(offset)) => Start::Behind(Sequence(offset)),
+        StartFrom::Earliest => {
+            let first = ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 });
+            match first.await {
+                Ok(_) => Start::Behind(Sequence::ZERO),
+                Err(LogError::Trimmed(earliest)) => Start::Behind(Sequence(earliest.0.saturating_sub(1))),
+                Err(error) => return Err(read_failed(error)),
+            }
+        }
+        StartFrom::Time(time) => {
+            let tail = topic.tail();
+            let found = ledger.log().find(Find::Time(Some(topic.number), millis_from(time))).await;
+            let found = found.map_err(read_failed)?;
+            Start::Behind(found.map_or(tail, |header| Sequence(header.sequence.0.saturating_sub(1))))
+        }
+    })
+}
+
+/// Events carry whole milliseconds; the first that is not before `time` is the next whole one.
+fn millis_from(time: Timestamp) -> i64 {
+    let millis = (time.nanos() + 999_999).div_euclid(1_000_000);
+    i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// A subscription that was just made, as it is shown.
+pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
+    Subscription {
+        id: row.id,
+        definition: NewSubscription::clone(&row.definition),
+        auth_type: row.auth_type.clone(),
+        status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
+        pause: row.paused.clone(),
+        settled_through: Offset::ZERO,
+        open_jobs: 0,
+        replays: 0,
+        created_at: Timestamp::from_millis(row.created_at),
+        updated_at: Timestamp::from_millis(row.updated_at),
+    }
+}
+
+/// A subscription as it is shown.
+fn view(ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
+    let rows = ledger.dispatch();
+    let lane = rows.lane(row.id);
+    Subscription {
+        settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
+        open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
+        replays: rows.replays().filter(|(_, replay)| replay.subscription == row.id).count() as u64,
+        ..fresh(row)
+    }
+}
+
+fn changing() -> Error {
+    Error::new(Kind::Overloaded, "The subscription keeps changing under this request; try again.").with_retry_after(1)
+}

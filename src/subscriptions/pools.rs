@@ -1,0 +1,72 @@
+//! Pools: concurrency and rate that subscriptions share. The `default` one is always there.
+
+use super::decide::{DropPool, PutPool};
+use super::{DEFAULT_POOL, Subscriptions, check};
+use crate::config::Dispatch;
+use crate::ledger::DispatchRows;
+use contract::{Cursor, Error, Kind, Page, Pool, PoolChange, Result};
+
+impl Subscriptions<'_> {
+    /// Makes a pool. The same again is no error.
+    pub(crate) async fn create_pool(&self, pool: Pool) -> Result<Pool> {
+        check::pool(&pool)?;
+        if pool.code == DEFAULT_POOL {
+            return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
+        }
+        self.logs.default_ledger().submit(PutPool { pool, is_new: true }).await
+    }
+
+    /// One pool.
+    pub(crate) fn pool(&self, code: &str) -> Result<Pool> {
+        let rows = self.logs.default_ledger().dispatch();
+        pool_of(&rows, &self.policy.config.dispatch, code).ok_or_else(|| Error::not_found("pool"))
+    }
+
+    /// Pools in order of their codes.
+    pub(crate) fn pools(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Pool>> {
+        self.reader.check_limit(limit)?;
+        let mut pools: Vec<_> = self.logs.default_ledger().dispatch().pools().cloned().collect();
+        if pools.iter().all(|pool| pool.code != DEFAULT_POOL) {
+            pools.push(self.pool(DEFAULT_POOL)?);
+        }
+        pools.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        Ok(Page::of(pools.into_iter(), cursor, limit, |pool| pool.code.clone()))
+    }
+
+    /// Changes a pool; what is under way is finished as it was begun.
+    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange) -> Result<Pool> {
+        let mut pool = self.pool(code)?;
+        pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
+        pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
+        check::pool(&pool)?;
+        self.logs.default_ledger().submit(PutPool { pool, is_new: false }).await
+    }
+
+    /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
+    pub(crate) async fn delete_pool(&self, code: &str) -> Result<()> {
+        let uses = |pool: Option<&String>| pool.is_some_and(|pool| pool == code);
+        let is_used = self.logs.ledgers().iter().any(|ledger| {
+            let rows = ledger.dispatch();
+            rows.subscriptions().any(|row| uses(row.definition.pool.as_ref()))
+        });
+        if is_used {
+            let detail = "Subscriptions use this pool; give them another one first.";
+            return Err(Error::new(Kind::InvalidState, detail));
+        }
+        self.logs.default_ledger().submit(DropPool { code: code.to_owned() }).await
+    }
+
+    /// Refuses a pool that is not there.
+    pub(super) fn check_pool(&self, code: Option<&str>) -> Result<()> {
+        match code {
+            Some(code) if self.pool(code).is_err() => Err(Error::invalid("/pool", "is no pool of this broker")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A pool as it is in force.
+pub(crate) fn pool_of(rows: &DispatchRows, config: &Dispatch, code: &str) -> Option<Pool> {
+    let default = || Pool { code: code.to_owned(), concurrency: config.concurrency, rate_per_minute: None };
+    rows.pool(code).cloned().or_else(|| (code == DEFAULT_POOL).then(default))
+}

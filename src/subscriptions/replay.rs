@@ -1,0 +1,85 @@
+//! Replays: a part of a topic delivered once more, counted first.
+//!
+//! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of groups, and takes only a share of
+//! the pool.
+
+use super::decide::Replay;
+use super::{Subscriptions, Terms, millis_from};
+use crate::filters::FilterFailures;
+use crate::ledger::{Ledger, TopicEntry, read_failed};
+use contract::{Error, NewReplay, ReplayEdge, Result, Sequence};
+use log::{Find, Limit, LogError, Range, TopicNumber};
+use uuid::Uuid;
+
+/// How much is read at a time.
+const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+
+impl Subscriptions<'_> {
+    /// Orders a replay, or only counts; answers how many events it is.
+    pub(crate) async fn replay(&self, id: &str, order: NewReplay) -> Result<(Option<Uuid>, u64)> {
+        let (ledger, row) = self.find(id)?;
+        let registry = ledger.registry();
+        let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
+        let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
+        let (from, to) = edges(&ledger, &topic, order).await?;
+        let terms = Terms::of(&row, self.vault)?;
+        let count = count(&ledger, &topic, (from, to), &terms).await?;
+        if order.dry_run || count == 0 {
+            return Ok((None, count));
+        }
+        let replay = Uuid::new_v4();
+        ledger.submit(Replay { id: replay, subscription: row.id, from, to }).await?;
+        Ok((Some(replay), count))
+    }
+}
+
+async fn edges(ledger: &Ledger, topic: &TopicEntry, order: NewReplay) -> Result<(Sequence, Sequence)> {
+    let tail = topic.tail();
+    let from = match order.from {
+        ReplayEdge::Sequence(sequence) => sequence.max(Sequence(1)),
+        ReplayEdge::Time(time) => first_from(ledger, topic, millis_from(time)).await?.unwrap_or(tail.next()),
+    };
+    let to = match order.to {
+        None => tail,
+        Some(ReplayEdge::Sequence(sequence)) => sequence.min(tail),
+        Some(ReplayEdge::Time(time)) => {
+            let behind = i64::try_from(time.nanos().div_euclid(1_000_000)).unwrap_or(i64::MAX).saturating_add(1);
+            first_from(ledger, topic, behind).await?.map_or(tail, |next| Sequence(next.0.saturating_sub(1)))
+        }
+    };
+    let is_ordered = match (order.from, order.to) {
+        (ReplayEdge::Sequence(from), Some(ReplayEdge::Sequence(to))) => from <= to,
+        (ReplayEdge::Time(from), Some(ReplayEdge::Time(to))) => from <= to,
+        _ => true,
+    };
+    match is_ordered {
+        true => Ok((from, to)),
+        false => Err(Error::invalid("/to", "lies before `from`")),
+    }
+}
+
+async fn first_from(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<Option<Sequence>> {
+    let found = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+    Ok(found.map(|header| header.sequence))
+}
+
+/// How many events of a range a subscription wants.
+async fn count(ledger: &Ledger, topic: &TopicEntry, (from, to): (Sequence, Sequence), terms: &Terms) -> Result<u64> {
+    let mut failures = FilterFailures::default();
+    let (mut after, mut count) = (Sequence(from.0.saturating_sub(1)), 0);
+    while after < to {
+        let page = match ledger.log().read(Range::Topic(topic.number, after), PAGE).await {
+            Err(LogError::Trimmed(earliest)) if earliest.0 > after.0 + 1 => {
+                after = Sequence(earliest.0 - 1);
+                continue;
+            }
+            page => page.map_err(read_failed)?,
+        };
+        let Some(last) = page.last().map(|record| record.header.sequence) else { break };
+        let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.wants(it, &mut failures));
+        count += wanted.count() as u64;
+        after = last;
+        tokio::task::yield_now().await;
+    }
+    Ok(count)
+}

@@ -1,0 +1,215 @@
+//! Terms: a subscription compiled, ready to match events and to deliver them.
+//!
+//! - Made from a definition that was checked; what fails here was sealed with another key, or written by another version.
+//! - Cheapest first: the type by its pattern (once per type, by whoever keeps an index), then tenant and CEL.
+
+use super::vault::{Secrets, Vault};
+use crate::delivery::{Auth, Identity, OAuthGrant, OwnHeaders, Secret, Shape, Target, check_headers};
+use crate::filters::{self, Compiled, FilterFailures};
+use crate::ledger::SubscriptionRow;
+use contract::{
+    DeliveryAuth, DeliveryFormat, DispatchMode, Filter, GtsId, NewSubscription, Result, Span, TypeBinding,
+    usual_schedule,
+};
+use log::Record;
+use serde::Deserialize;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The pool of whoever names none.
+pub(crate) const DEFAULT_POOL: &str = "default";
+
+/// A subscription compiled.
+pub(crate) struct Terms {
+    pub(crate) id: Uuid,
+    pub(crate) code: String,
+    pub(crate) topic: String,
+    types: Vec<TypeBinding>,
+    filter: Compiled,
+    pub(crate) mode: DispatchMode,
+    pub(crate) pool: String,
+    pub(crate) priority: u32,
+    pub(crate) max_age_millis: i64,
+    pub(crate) delay_millis: i64,
+    pub(crate) way: Way,
+    secrets: Vec<(Secret, Option<i64>)>,
+}
+
+/// How deliveries go.
+pub(crate) struct Way {
+    pub(crate) target: Target,
+    pub(crate) shape: Shape,
+    pub(crate) headers: OwnHeaders,
+    pub(crate) auth: Auth,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) timeout: Duration,
+    pub(crate) retry: Retry,
+}
+
+impl Way {
+    /// To a URL, with nothing beside what is sent.
+    pub(crate) fn to(target: &str) -> Result<Self> {
+        Ok(Self {
+            target: Target::parse("/target", target)?,
+            shape: Shape::Envelope,
+            headers: OwnHeaders::default(),
+            auth: Auth::None,
+            identity: None,
+            timeout: Duration::from_secs(30),
+            retry: Retry::of(None, None),
+        })
+    }
+}
+
+/// How often a job is tried, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// The waits, in milliseconds; the last one repeats.
+    pub(crate) schedule: Vec<i64>,
+    pub(crate) attempts_max: u32,
+}
+
+impl Retry {
+    /// As a subscription says, or as usual.
+    pub(crate) fn of(schedule: Option<&[Span]>, attempts_max: Option<u32>) -> Self {
+        let usual = usual_schedule();
+        let schedule: Vec<i64> = schedule.unwrap_or(&usual).iter().map(Span::millis).collect();
+        let tries = u32::try_from(schedule.len()).unwrap_or(u32::MAX).saturating_add(1);
+        Self { schedule, attempts_max: attempts_max.unwrap_or(tries) }
+    }
+}
+
+/// What matching and sending need of an event beside its header.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Peek {
+    #[serde(rename = "type")]
+    pub(crate) event_type: String,
+    pub(crate) data_version: Option<String>,
+    pub(crate) message_group: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) subject_type: Option<String>,
+    pub(crate) trace_parent: Option<String>,
+}
+
+impl Peek {
+    pub(crate) fn at(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
+    /// The message group it names, or else its aggregate.
+    pub(crate) fn group(&self) -> Option<String> {
+        let aggregate = || {
+            let subject = self.subject.as_ref()?;
+            Some(match &self.subject_type {
+                Some(subject_type) => format!("{subject_type}/{subject}"),
+                None => subject.clone(),
+            })
+        };
+        self.message_group.clone().or_else(aggregate)
+    }
+}
+
+impl Terms {
+    /// The terms of a subscription as the log has it.
+    pub(crate) fn of(row: &SubscriptionRow, vault: &Vault) -> Result<Self> {
+        let secrets = vault.unseal(row.sealed.as_deref())?;
+        Self::compile(row.id, &row.definition, &secrets, true)
+    }
+
+    /// Compiles, or says what is wrong and where.
+    pub(crate) fn compile(id: Uuid, it: &NewSubscription, secrets: &Secrets, allow_private: bool) -> Result<Self> {
+        let filter = Filter { tenants: it.tenant.into_iter().collect(), cel: it.filter.clone(), ..Filter::default() };
+        let (auth, identity) = authorised(secrets.auth.as_ref(), allow_private)?;
+        let signing = secrets.signing.iter().enumerate().map(|(index, secret)| {
+            Ok((Secret::parse(&format!("/signing/secrets/{index}"), &secret.text)?, secret.until))
+        });
+        Ok(Self {
+            id,
+            code: it.code.clone(),
+            topic: it.topic.to_string(),
+            types: it.event_types.clone(),
+            filter: filters::compile(&filter)?,
+            mode: it.mode,
+            pool: it.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned()),
+            priority: it.sequence,
+            max_age_millis: i64::from(it.max_age_seconds) * 1000,
+            delay_millis: i64::from(it.delay_seconds) * 1000,
+            way: Way {
+                target: Target::parse("/target", &it.target)?,
+                shape: shape(it),
+                headers: check_headers("/headers", it.headers.iter().map(|(name, it)| (name.as_str(), it.as_str())))?,
+                auth,
+                identity,
+                timeout: Duration::from_secs(it.timeout_seconds.into()),
+                retry: Retry::of(it.retry_schedule.as_deref(), it.max_attempts),
+            },
+            secrets: signing.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Whether events of this type may be wanted: that is all an index needs to know.
+    pub(crate) fn takes_type(&self, event_type: &str) -> bool {
+        let Ok(id) = GtsId::parse(event_type) else { return false };
+        self.types.is_empty() || self.types.iter().any(|binding| binding.event_type.matches(&id))
+    }
+
+    /// Whether this event, whose type is wanted, is.
+    pub(crate) fn takes(&self, record: &Record, failures: &mut FilterFailures) -> bool {
+        (self.filter.is_empty() && record.header.facets.is_some() || self.filter.matches(record, failures))
+            && (self.types.iter().all(|binding| binding.data_version.is_none()) || self.takes_version(&record.body))
+    }
+
+    /// Whether an event is wanted at all.
+    pub(crate) fn wants(&self, record: &Record, failures: &mut FilterFailures) -> bool {
+        let by_type = || Peek::at(&record.body).is_some_and(|peek| self.takes_type(&peek.event_type));
+        (self.types.is_empty() || by_type()) && self.takes(record, failures)
+    }
+
+    fn takes_version(&self, text: &[u8]) -> bool {
+        let Some(peek) = Peek::at(text) else { return false };
+        let Ok(id) = GtsId::parse(&peek.event_type) else { return false };
+        self.types.iter().any(|binding| {
+            let version = binding.data_version.as_ref();
+            binding.event_type.matches(&id)
+                && version.is_none_or(|version| peek.data_version.as_deref() == Some(version))
+        })
+    }
+
+    /// What signs at `now`.
+    pub(crate) fn signing(&self, now: i64) -> Vec<Secret> {
+        let signs = self.secrets.iter().filter(|(_, until)| until.is_none_or(|until| until > now));
+        signs.map(|(secret, _)| secret.clone()).collect()
+    }
+}
+
+fn shape(it: &NewSubscription) -> Shape {
+    match it.format {
+        DeliveryFormat::Event if it.data_only => Shape::DataOnly,
+        DeliveryFormat::Event => Shape::Envelope,
+        DeliveryFormat::CloudEventsStructured => Shape::CloudEventsStructured,
+        DeliveryFormat::CloudEventsBinary => Shape::CloudEventsBinary,
+    }
+}
+
+fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(Auth, Option<Identity>)> {
+    Ok(match auth {
+        None => (Auth::None, None),
+        Some(DeliveryAuth::Bearer { token }) => (Auth::bearer("/auth/token", token)?, None),
+        Some(DeliveryAuth::Basic { username, password }) => (Auth::basic("/auth", username, password)?, None),
+        Some(DeliveryAuth::Mtls { certificate, key }) => {
+            (Auth::None, Some(Identity::parse("/auth", certificate, key)?))
+        }
+        Some(DeliveryAuth::OAuth2 { token_url, client_id, client_secret, scope, audience }) => {
+            let grant = OAuthGrant {
+                token_url,
+                client_id,
+                client_secret,
+                scope: scope.as_deref(),
+                audience: audience.as_deref(),
+                secret_in_form: false,
+            };
+            (Auth::oauth2("/auth", grant, allow_private)?, None)
+        }
+    })
+}

@@ -1,0 +1,187 @@
+//! Subscriptions over HTTP, with a receiver of our own: signed, in order, retried, and found again after a kill.
+
+use super::{CREATED, Server, TOPIC, event};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+const PRIVATE: [(&str, &str); 1] = [("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")];
+
+/// What arrived, and what is answered.
+#[derive(Clone)]
+struct Receiver {
+    heard: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
+    count: Arc<watch::Sender<usize>>,
+    /// The first so many are refused.
+    refuse: usize,
+    url: String,
+}
+
+impl Receiver {
+    async fn start(refuse: usize) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let receiver = Self { heard: Arc::default(), count: Arc::new(watch::Sender::new(0)), refuse, url };
+        let router = Router::new().route("/hook", post(take)).with_state(receiver.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        receiver
+    }
+
+    /// Waits for so many; answers all there are.
+    async fn heard(&self, count: usize) -> Vec<(HeaderMap, Value, Bytes)> {
+        let mut counted = self.count.subscribe();
+        counted.wait_for(|there| *there >= count).await.unwrap();
+        let heard = self.heard.lock().unwrap();
+        heard.iter().map(|(head, body)| (head.clone(), serde_json::from_slice(body).unwrap(), body.clone())).collect()
+    }
+}
+
+async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let number = {
+        let mut heard = receiver.heard.lock().unwrap();
+        heard.push((headers, body));
+        heard.len()
+    };
+    receiver.count.send_replace(number);
+    if number <= receiver.refuse { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK }
+}
+
+async fn subscribe(server: &Server, receiver: &Receiver, more: Value) -> Value {
+    let mut new = json!({"code": "mail", "topic": TOPIC, "target": receiver.url});
+    for (name, value) in more.as_object().unwrap() {
+        new[name] = value.clone();
+    }
+    let (status, made) = server.post("/v1/subscriptions", &new).await;
+    assert_eq!(status, 201, "{made}");
+    made
+}
+
+async fn publish(server: &Server, subject: &str) -> Value {
+    let (status, stored) = server.post("/v1/events", &event(CREATED, subject)).await;
+    assert_eq!(status, 201, "{stored}");
+    stored
+}
+
+/// Waits until a job is over; answers it.
+async fn completed(server: &Server, id: &str) -> Value {
+    loop {
+        let (status, job) = server.get(&format!("/v1/dispatch-jobs/{id}")).await;
+        assert_eq!(status, 200, "{job}");
+        if job["status"] == "COMPLETED" {
+            return job;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn events_arrive_signed_in_order_and_after_a_failure() {
+    let server = Server::start_with(&PRIVATE, &[]);
+    server.register(CREATED).await;
+    let receiver = Receiver::start(1).await;
+    let made = subscribe(&server, &receiver, json!({"mode": "BLOCK_ON_ERROR", "retrySchedule": ["PT0S"]})).await;
+    let first = publish(&server, "a").await;
+    publish(&server, "a").await;
+    let heard = receiver.heard(3).await;
+    let sequences: Vec<_> = heard.iter().map(|(_, event, _)| event["sequence"].as_u64().unwrap()).collect();
+    assert_eq!(sequences, [1, 1, 2]);
+    let key = BASE64.decode(made["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap()).unwrap();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
+    let mut tokens = Vec::new();
+    for (number, (head, event, body)) in heard.iter().enumerate() {
+        let header = |name: &str| head[name].to_str().unwrap();
+        assert_eq!(header("webhook-id"), event["id"]);
+        let signed =
+            format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), String::from_utf8_lossy(body));
+        let signature = format!("v1,{}", BASE64.encode(ring::hmac::sign(&key, signed.as_bytes())));
+        assert_eq!(header("webhook-signature"), signature);
+        assert_eq!(header("event-broker-subscription"), "mail");
+        assert_eq!(header("event-broker-attempt"), ["1", "2", "1"][number]);
+        tokens.push(header("event-broker-token").parse::<u64>().unwrap());
+    }
+    assert!(tokens[0] < tokens[1], "{tokens:?}");
+    let (_, jobs) = server.get("/v1/dispatch-jobs?subscription=mail").await;
+    let job = completed(&server, jobs["items"][0]["id"].as_str().unwrap()).await;
+    assert_eq!(
+        (&job["event"], &job["attempts"][0]["status"], &job["attempts"][1]["status"]),
+        (&first["id"], &json!(500), &json!(200))
+    );
+    let (status, shown) = server.get("/v1/subscriptions/mail").await;
+    assert!(status == 200 && shown.get("secret").is_none() && !shown.to_string().contains("whsec_"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_broker_that_was_killed_goes_on_where_it_was() {
+    let receiver = Receiver::start(0).await;
+    let server = Server::start_with(&PRIVATE, &[]);
+    server.register(CREATED).await;
+    subscribe(&server, &receiver, json!({"mode": "BLOCK_ON_ERROR"})).await;
+    publish(&server, "a").await;
+    receiver.heard(1).await;
+    let (status, _) = server.post("/v1/subscriptions/mail:pause", &json!({"reason": "later"})).await;
+    assert_eq!(status, 200);
+    publish(&server, "a").await;
+    publish(&server, "b").await;
+    let folder: TempDir = server.kill();
+    let server = Server::start_again_with(folder, &PRIVATE);
+    let (status, shown) = server.post("/v1/subscriptions/mail:resume", &json!({})).await;
+    assert_eq!((status.as_u16(), &shown["status"]), (200, &json!("ACTIVE")));
+    // The first may come twice: whether its answer was written before the kill, nobody knows.
+    let (_, jobs) = server.get("/v1/dispatch-jobs?subscription=mail").await;
+    for job in jobs["items"].as_array().unwrap() {
+        completed(&server, job["id"].as_str().unwrap()).await;
+    }
+    let mut seen: Vec<_> = receiver.heard(3).await.iter().map(|it| it.1["sequence"].as_u64().unwrap()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn what_may_not_be_called_and_what_breaks_the_rules_is_refused_by_name() {
+    let server = Server::start(&[]);
+    let new =
+        json!({"code": "a b", "topic": TOPIC, "target": "http://127.0.0.1/", "maxAttempts": 0, "pool": "nobodys"});
+    let (status, problem) = server.post("/v1/subscriptions", &new).await;
+    let pointers: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|it| it["pointer"].clone()).collect();
+    assert_eq!((status.as_u16(), pointers), (422, vec![json!("/code"), json!("/target"), json!("/maxAttempts")]));
+    for (member, value, pointer) in [
+        ("pool", json!("nobodys"), "/pool"),
+        ("topic", json!("gts.hx.core.events.topic.v1~vendor.nobodys.v1"), "/topic"),
+        ("signing", json!({"secrets": ["s3cret"]}), "/signing/secrets/0"),
+        ("headers", json!({"webhook-id": "x"}), "/headers/webhook-id"),
+    ] {
+        let mut new = json!({"code": "a", "topic": TOPIC, "target": "https://example.com/"});
+        new[member] = value;
+        let (status, problem) = server.post("/v1/subscriptions", &new).await;
+        assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!(pointer)), "{problem}");
+        assert!(!problem.to_string().contains("s3cret"));
+    }
+    let (_, listed) = server.get("/v1/subscriptions").await;
+    assert_eq!(listed["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_request_under_a_key_makes_one_subscription_and_its_replay_shows_no_secret() {
+    let server = Server::start(&[]);
+    let new = json!({"code": "mail", "topic": TOPIC, "target": "https://example.com/"});
+    let send = || async {
+        let request = server.request(Method::POST, "/v1/subscriptions").header("idempotency-key", "k1").json(&new);
+        super::answer(request).await
+    };
+    let (status, made) = send().await;
+    assert!(status == 201 && made["secret"].as_str().unwrap().starts_with("whsec_"), "{made}");
+    let (status, again) = send().await;
+    assert_eq!((status.as_u16(), &again["id"], again.get("secret")), (201, &made["id"], None));
+    let (status, rotated) = server.post("/v1/subscriptions/mail:rotate-secret", &json!({"graceSeconds": 60})).await;
+    assert!(status == 200 && rotated["secret"] != made["secret"] && rotated["previousUntil"].is_string(), "{rotated}");
+}
