@@ -19,6 +19,7 @@ mod concurrency;
 mod configuration;
 mod consumers;
 mod dead_letters;
+mod dispatch;
 mod faults;
 mod fixtures;
 mod groups;

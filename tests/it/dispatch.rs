@@ -1,0 +1,5 @@
+//! Dispatch by the real program: killed at random, and before receivers of every bad habit.
+
+mod hostile;
+mod kills;
+mod receiver;

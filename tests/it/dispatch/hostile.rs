@@ -1,0 +1,1 @@
+//! Receivers of every bad habit.

@@ -1,0 +1,247 @@
+//! Brokers killed at random while they deliver to a receiver that fails one call in five.
+//!
+//! What is checked, of a subscription of each mode over the same events:
+//! - One minute after the last restart at most, every job is COMPLETED: nothing is lost, nothing is stuck.
+//! - BLOCK_ON_ERROR: the first time the receiver did the work of each job of a group was in the order of the events.
+//! - The receiver did the work of a job again only where it had not answered the time before, or where it had answered
+//!   within [`UNWRITTEN`] before a broker was killed: then nobody was left who knew of the answer.
+//! - Whenever a job was sent again its fencing token was higher than the time before.
+//!
+//! `DISPATCH_JOBS` says how many jobs there are (20,000 is the full size; there is a group for every forty), and
+//! `DISPATCH_KILLS` how often a broker is killed.
+
+use super::receiver::{JobName, Receiver, Taken};
+use crate::http::{CREATED, Server, TOPIC, answer, client, event};
+use log_postgres::testing::Server as Database;
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::RwLock;
+use uuid::Uuid;
+
+const MODES: [&str; 3] = ["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"];
+const JOBS_PER_GROUP: usize = 40;
+const BATCH: usize = 100;
+/// How long an answer may take to reach the log.
+const UNWRITTEN: Duration = Duration::from_secs(2);
+/// How long everything may take when nobody is killed any more.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const VARIABLES: [(&str, &str); 3] = [
+    ("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true"),
+    ("EVENT_BROKER__DISPATCH__SECRET_KEY", "correct horse battery staple"),
+    ("EVENT_BROKER__DISPATCH__LEASE_SECS", "1"),
+];
+
+fn from_environment(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+/// Where the brokers are just now.
+type Addresses = Arc<RwLock<Vec<String>>>;
+
+/// The brokers of one log, and how they are started again.
+struct Brokers {
+    database: Option<String>,
+    servers: Vec<Option<Server>>,
+    addresses: Addresses,
+    kills: Vec<Instant>,
+}
+
+impl Brokers {
+    async fn start(database: Option<String>, count: usize) -> Self {
+        let addresses = Arc::new(RwLock::new(vec![String::new(); count]));
+        let mut brokers =
+            Self { database, servers: (0..count).map(|_| None).collect(), addresses, kills: Vec::new() };
+        for number in 0..count {
+            brokers.launch(number, TempDir::new().unwrap()).await;
+        }
+        brokers
+    }
+
+    async fn launch(&mut self, number: usize, folder: TempDir) {
+        let server = match &self.database {
+            Some(url) => Server::start_with(&VARIABLES, &["--storage", url]),
+            None => Server::start_again_with(folder, &VARIABLES),
+        };
+        self.addresses.write().await[number].clone_from(&server.url);
+        self.servers[number] = Some(server);
+    }
+
+    async fn kill_and_start_again(&mut self, number: usize) {
+        let folder = self.servers[number].take().unwrap().kill();
+        self.kills.push(Instant::now());
+        self.launch(number, folder).await;
+    }
+
+    fn any(&self) -> &Server {
+        self.servers[0].as_ref().unwrap()
+    }
+}
+
+/// A client that asks until it is answered.
+struct Asker {
+    http: Client,
+    addresses: Addresses,
+    turn: usize,
+}
+
+impl Asker {
+    async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        loop {
+            self.turn += 1;
+            let url = {
+                let addresses = self.addresses.read().await;
+                format!("{}{path}", addresses[self.turn % addresses.len()])
+            };
+            let mut request = self.http.request(method.clone(), url);
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            let Ok(response) = request.send().await else { continue };
+            let is_answer = response.status().is_success();
+            match response.json::<Value>().await {
+                Ok(answer) if is_answer => return answer,
+                _ => continue,
+            }
+        }
+    }
+}
+
+async fn prepare(server: &Server, receiver: &Receiver) {
+    server.register(CREATED).await;
+    for mode in MODES {
+        let new = json!({
+            "code": mode, "topic": TOPIC, "target": format!("{}/{mode}", receiver.url), "mode": mode,
+            "retrySchedule": ["PT0.05S"], "maxAttempts": 100,
+        });
+        let (status, made) = server.post("/v1/subscriptions", &new).await;
+        assert_eq!(status, 201, "{made}");
+    }
+}
+
+/// Publishes all there is in order, over every kill.
+async fn publish(addresses: Addresses, events: usize, groups: usize) {
+    let mut asker = Asker { http: client(), addresses, turn: 0 };
+    for first in (0..events).step_by(BATCH) {
+        let batch = (first..events.min(first + BATCH)).map(|number| {
+            let mut event = event(CREATED, &format!("group-{}", number % groups));
+            event["id"] = json!(Uuid::from_u128(number as u128 + 1));
+            event
+        });
+        let batch: Vec<_> = batch.collect();
+        let answer = asker.ask(Method::POST, "/v1/events:batch", Some(&json!({"events": batch}))).await;
+        assert_eq!(answer["meta"]["failed"], 0, "{answer}");
+    }
+}
+
+/// Every job of a subscription by its status.
+async fn statuses(url: &str, mode: &str) -> BTreeMap<String, usize> {
+    let http = client();
+    let mut found = BTreeMap::new();
+    let mut cursor = String::new();
+    loop {
+        let request = http.get(format!("{url}/v1/dispatch-jobs?subscription={mode}&limit=100{cursor}"));
+        let (status, page) = answer(request).await;
+        assert_eq!(status, 200, "{page}");
+        for job in page["items"].as_array().unwrap() {
+            *found.entry(job["status"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        match page["page_info"]["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return found,
+        }
+    }
+}
+
+/// Whether everything that a subscription was sent is written down.
+async fn is_settled(url: &str, mode: &str, events: usize) -> bool {
+    let (status, shown) = answer(client().get(format!("{url}/v1/subscriptions/{mode}"))).await;
+    status == 200 && shown["settledThrough"] == json!(events) && shown["openJobs"] == 0
+}
+
+async fn run(mut brokers: Brokers, jobs: usize, kills: usize) {
+    let (events, groups) = (jobs / MODES.len(), (jobs / MODES.len() / JOBS_PER_GROUP).max(1));
+    let jobs = events * MODES.len();
+    let receiver = Receiver::start(42).await;
+    prepare(brokers.any(), &receiver).await;
+    let began = Instant::now();
+    let publishing = tokio::spawn(publish(Arc::clone(&brokers.addresses), events, groups));
+    let mut chance = blake3::Hasher::new().finalize_xof();
+    let mut roll = |sides: usize| {
+        let mut bytes = [0; 8];
+        chance.fill(&mut bytes);
+        usize::try_from(u64::from_le_bytes(bytes) % sides as u64).unwrap()
+    };
+    for kill in 1..=kills {
+        // At any moment of each stretch of the work, and the last one long before its end.
+        let stretch = jobs * 9 / 10 / kills;
+        receiver.took(stretch * (kill - 1) + 1 + roll(stretch)).await;
+        let victim = roll(brokers.servers.len());
+        brokers.kill_and_start_again(victim).await;
+    }
+    let restarted = Instant::now();
+    let settling = async {
+        publishing.await.unwrap();
+        receiver.took(jobs).await;
+        for mode in MODES {
+            while !is_settled(&brokers.any().url, mode, events).await {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let is_over = tokio::time::timeout(SETTLED_WITHIN, settling).await;
+    let url = &brokers.any().url;
+    for mode in MODES {
+        let expected = BTreeMap::from([("COMPLETED".to_owned(), events)]);
+        assert_eq!(statuses(url, mode).await, expected, "{mode}, {is_over:?}");
+    }
+    println!("{jobs} jobs, {kills} kills: {:?}, {:?} after the last", began.elapsed(), restarted.elapsed());
+    check(&receiver, &brokers.kills, events, groups);
+}
+
+fn check(receiver: &Receiver, kills: &[Instant], events: usize, groups: usize) {
+    let book = receiver.book.lock().unwrap();
+    assert!(book.failed > 0 && book.lost > 0);
+    let (mut again, mut around_kills) = (0, 0);
+    for (job, taken) in &book.taken {
+        for pair in taken.windows(2) {
+            again += 1;
+            around_kills += usize::from(may_come_again(job, pair[0], pair[1], kills));
+        }
+    }
+    println!("{} refused, {} lost, {again} done again, {around_kills} around kills", book.failed, book.lost);
+    for (job, tokens) in &book.tokens {
+        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{job:?}: {tokens:?}");
+    }
+    for group in 0..groups {
+        let key = ("BLOCK_ON_ERROR".to_owned(), format!("group-{group}"));
+        let expected: Vec<_> = (group + 1..=events).step_by(groups).map(|sequence| sequence as u64).collect();
+        assert_eq!(book.firsts[&key], expected, "{key:?}");
+    }
+}
+
+/// Refuses work that was done again for no reason; whether a kill was the reason.
+fn may_come_again(job: &JobName, before: Taken, after: Taken, kills: &[Instant]) -> bool {
+    if !before.is_answered {
+        return false;
+    }
+    let is_around = |kill: &Instant| before.at <= *kill && *kill <= after.at && *kill - before.at <= UNWRITTEN;
+    assert!(kills.iter().any(is_around), "{job:?} was answered, and came again: {before:?}, {after:?}");
+    true
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_killed_again_and_again_delivers_every_job_in_order_and_again_only_where_an_answer_was_lost() {
+    let (jobs, kills) = (from_environment("DISPATCH_JOBS", 3_000), from_environment("DISPATCH_KILLS", 8));
+    run(Brokers::start(None, 1).await, jobs, kills).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_three_brokers_on_a_database_killed_again_and_again_is_taken_over_from() {
+    let (jobs, kills) = (from_environment("DISPATCH_JOBS", 3_000), from_environment("DISPATCH_KILLS", 8));
+    let database = Database::shared().create_database();
+    run(Brokers::start(Some(database), 3).await, jobs, kills).await;
+}
