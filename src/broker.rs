@@ -125,7 +125,7 @@ impl Broker {
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
         tokio::spawn(consumers::keep_expiring(logs, sessions, groups, Arc::clone(&self.clock), every));
         if config.dispatch.enabled {
-            tokio::spawn(dispatch::keep_dispatching(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch)));
+            dispatch::start(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
         }
     }
 
@@ -134,8 +134,14 @@ impl Broker {
         self.declare().await
     }
 
+    /// Begins no more deliveries; [`Self::close`] waits a while for those under way.
+    pub fn stop_dispatching(&self) {
+        self.dispatch.stop();
+    }
+
     /// Answers what was accepted, ends what waits, and leaves checkpoints. The logs are let go with the last handle.
     pub async fn close(&self) {
+        self.dispatch.stopped().await;
         self.logs.close().await;
     }
 

@@ -79,6 +79,11 @@ async fn serve(loaded: Loaded) -> ExitCode {
         Ok(address) => drop(Output::new().line(&format!("listening on http://{address}"))),
         Err(error) => return failed(&error),
     }
+    let stopping = Arc::clone(&broker);
+    let stop = async move {
+        stop.await;
+        stopping.stop_dispatching();
+    };
     if let Err(cut_off) = rest::serve(listener, Arc::clone(&broker), options, stop).await {
         tracing::warn!(cut_off, "connections did not finish in time");
     }

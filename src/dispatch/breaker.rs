@@ -42,17 +42,24 @@ pub(crate) enum Turned {
 }
 
 impl Breakers {
-    /// Whether a target may be called now; else when to ask again.
-    pub(super) fn admit(&mut self, target: &Arc<str>, now: i64) -> Result<(), i64> {
-        let Some(breaker) = self.0.get_mut(target) else { return Ok(()) };
+    /// Whether a target may be called now, and whether that is the probe; else when to ask again.
+    pub(super) fn admit(&mut self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
+        let Some(breaker) = self.0.get_mut(target) else { return Ok(false) };
         match breaker.open_until {
-            None => Ok(()),
+            None => Ok(false),
             Some(until) if now < until => Err(until),
             Some(_) if breaker.probing => Err(now + PROBE),
             Some(_) => {
                 breaker.probing = true;
-                Ok(())
+                Ok(true)
             }
+        }
+    }
+
+    /// A probe is over, whatever came of it: where nothing did, the next job is one.
+    pub(super) fn probed(&mut self, target: &Arc<str>) {
+        if let Some(breaker) = self.0.get_mut(target) {
+            breaker.probing = false;
         }
     }
 
@@ -87,17 +94,17 @@ mod tests {
         let (mut breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
         for n in 1..FAILURES {
             assert_eq!(breakers.noted(&target, false, 0), None, "{n}");
-            assert_eq!(breakers.admit(&target, 0), Ok(()));
+            assert_eq!(breakers.admit(&target, 0), Ok(false));
         }
         assert_eq!(breakers.noted(&target, false, 0), Some(Turned::Failing));
         assert_eq!(breakers.admit(&target, 29_999), Err(30_000));
-        assert_eq!(breakers.admit(&target, 30_000), Ok(()), "the probe");
+        assert_eq!(breakers.admit(&target, 30_000), Ok(true), "the probe");
         assert_eq!(breakers.admit(&target, 30_000), Err(31_000), "no second one");
         assert_eq!(breakers.noted(&target, false, 30_000), None);
         assert_eq!(breakers.admit(&target, 89_999), Err(90_000), "twice the wait");
-        assert_eq!(breakers.admit(&target, 90_000), Ok(()));
+        assert_eq!(breakers.admit(&target, 90_000), Ok(true));
         assert_eq!(breakers.noted(&target, true, 90_000), Some(Turned::Recovered));
-        assert_eq!(breakers.admit(&target, 90_000), Ok(()));
+        assert_eq!(breakers.admit(&target, 90_000), Ok(false));
         assert_eq!(breakers.noted(&target, true, 90_000), None);
     }
 }

@@ -44,6 +44,8 @@ use contract::BoxFuture;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// How often logs that topics have opened since are looked for.
@@ -75,6 +77,10 @@ pub(crate) struct Context {
     /// Whether waits differ by chance.
     pub(crate) jitters: bool,
     flying: Mutex<HashSet<JobKey>>,
+    /// Whether deliveries are to end.
+    stopping: watch::Sender<bool>,
+    /// Whether there are any.
+    running: watch::Sender<bool>,
 }
 
 impl Context {
@@ -96,7 +102,21 @@ impl Context {
             lease_millis,
             jitters: true,
             flying: Mutex::default(),
+            stopping: watch::Sender::new(false),
+            running: watch::Sender::new(false),
         }
+    }
+
+    /// No delivery begins any more; those under way are waited for a while.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Waits until none is under way.
+    pub(crate) async fn stopped(&self) {
+        self.stop();
+        // The sender is ours: it cannot be gone.
+        let _ = self.running.subscribe().wait_for(|running| !running).await;
     }
 
     /// A random number from -1 to 1.
@@ -121,9 +141,20 @@ impl Context {
     }
 }
 
-/// Starts a worker for every log there is and will be; they end with the logs.
-pub(crate) async fn keep_dispatching(logs: Weak<Logs>, context: Arc<Context>) {
+/// Starts a worker for every log there is and will be; they end with the logs, or when they are told to stop.
+pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>) {
+    context.running.send_replace(true);
+    tokio::spawn(async move {
+        let mut workers = JoinSet::new();
+        keep_dispatching(logs, &context, &mut workers).await;
+        workers.join_all().await;
+        context.running.send_replace(false);
+    });
+}
+
+async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mut JoinSet<()>) {
     let mut known: Vec<Weak<Ledger>> = Vec::new();
+    let mut stopping = context.stopping.subscribe();
     loop {
         let Some((ledgers, mut closing)) = logs.upgrade().map(|it| (it.ledgers(), it.default_ledger().closing()))
         else {
@@ -132,7 +163,7 @@ pub(crate) async fn keep_dispatching(logs: Weak<Logs>, context: Arc<Context>) {
         for ledger in ledgers {
             let ledger_ref = Arc::downgrade(&ledger);
             if !known.iter().any(|it| it.ptr_eq(&ledger_ref)) {
-                tokio::spawn(Worker::new(&ledger, Arc::clone(&context)).run());
+                workers.spawn(Worker::new(&ledger, Arc::clone(context)).run());
                 known.push(ledger_ref);
             }
         }
@@ -140,6 +171,8 @@ pub(crate) async fn keep_dispatching(logs: Weak<Logs>, context: Arc<Context>) {
         tokio::select! {
             () = tokio::time::sleep(NEW_LOGS_EVERY) => (),
             _ = closing.wait_for(|closing| *closing) => return,
+            _ = stopping.wait_for(|stopping| *stopping) => return,
         }
+        while workers.try_join_next().is_some() {}
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Planner {
 struct Flight {
     pool: String,
     job: Job,
+    /// The target it probes, if it is a probe.
+    probes: Option<Arc<str>>,
 }
 
 impl Planner {
@@ -196,6 +198,9 @@ impl Planner {
         if let Some(pool) = self.pools.get_mut(&flight.pool) {
             pool.end();
         }
+        if let Some(target) = &flight.probes {
+            self.breakers.probed(target);
+        }
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.flying = lane.flying.saturating_sub(1);
         }
@@ -257,16 +262,19 @@ impl Planner {
                 }
             }
         }
-        if let Err(until) = self.breakers.admit(&target, now) {
-            self.come_back(key, job, Back::Waits { until, tried: false, counts: false }, now);
-            return None;
-        }
+        let is_probe = match self.breakers.admit(&target, now) {
+            Ok(is_probe) => is_probe,
+            Err(until) => {
+                self.come_back(key, job, Back::Waits { until, tried: false, counts: false }, now);
+                return None;
+            }
+        };
         lane.flying += 1;
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.begin();
         }
         let stored = job.stored.take();
-        self.flights.insert((key, sequence), Flight { pool: pool.to_owned(), job: job.clone() });
+        self.flights.insert((key, sequence), Flight { pool: pool.to_owned(), job: job.clone(), probes: is_probe.then_some(target) });
         self.queue(key, now);
         Some(Pick::Send(key, Job { stored, ..job }))
     }

@@ -34,8 +34,12 @@ impl Worker {
     /// Takes in what was said since the last time.
     pub(super) async fn sync(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
-        let replays = ledger.dispatch().replays().count();
-        let seen = (ledger.dispatch().version(), default.dispatch().version(), replays);
+        // One guard at a time: the two logs may be one, and a second guard would wait for a writer that waits for the first.
+        let (version, replays) = {
+            let rows = ledger.dispatch();
+            (rows.version(), rows.replays().count())
+        };
+        let seen = (version, default.dispatch().version(), replays);
         if self.seen == Some(seen) {
             return Ok(());
         }
@@ -47,6 +51,11 @@ impl Worker {
         for lane in gone {
             self.forget(lane);
         }
+        let is_new = |it: &Wanted| self.known.get(&it.lane) != Some(&it.touched);
+        if !self.known.is_empty() && (wanted.values().any(is_new) || self.has_new_tasks(ledger)) {
+            // A lane is built from the log: what was delivered must be there, or it would be delivered again.
+            self.flush(ledger).await?;
+        }
         for (_, it) in wanted {
             if self.known.get(&it.lane) != Some(&it.touched) {
                 self.build(ledger, &it, is_first, now).await?;
@@ -54,12 +63,17 @@ impl Worker {
             }
         }
         let touched = ledger.dispatch().touched(TASKS);
-        if touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched) {
+        if self.has_new_tasks(ledger) {
             self.build_tasks(ledger, now);
             self.known.insert(TASKS, touched);
         }
         self.seen = Some(seen);
         Ok(())
+    }
+
+    fn has_new_tasks(&self, ledger: &Ledger) -> bool {
+        let touched = ledger.dispatch().touched(TASKS);
+        touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched)
     }
 
     fn take_pools(&mut self, rows: &DispatchRows, now: i64) {

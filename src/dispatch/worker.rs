@@ -20,6 +20,7 @@ use contract::{Error, Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -27,6 +28,8 @@ use uuid::Uuid;
 const PAGES_PER_TURN: usize = 8;
 /// What may be delivered and not written down yet; more waits.
 const UNWRITTEN_MAX: usize = 20_000;
+/// How long deliveries that are under way are waited for when the broker stops.
+const FINISH_MAX: Duration = Duration::from_secs(10);
 /// A lane that came this far without a word is written down.
 const SETTLED_EVERY: u64 = 4096;
 
@@ -81,6 +84,7 @@ impl Worker {
         let Some((mut closing, mut position)) = self.ledger.upgrade().map(|it| (it.closing(), it.position())) else {
             return;
         };
+        let mut stopping = self.context.stopping.subscribe();
         loop {
             let wake = match self.turn().await {
                 Turn::Over => return,
@@ -89,10 +93,11 @@ impl Worker {
             };
             let now = self.context.clock.now();
             let wait = wake.map(|wake| u64::try_from(wake.saturating_sub(now)).unwrap_or(0));
-            let sleep = tokio::time::sleep(std::time::Duration::from_millis(wait.unwrap_or(60_000).min(60_000)));
+            let sleep = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(60_000).min(60_000)));
             tokio::select! {
                 biased;
                 _ = closing.wait_for(|closing| *closing) => return,
+                _ = stopping.wait_for(|stopping| *stopping) => break,
                 Some(landed) = self.flights.join_next(), if !self.flights.is_empty() => {
                     self.landed(landed);
                     while let Some(more) = self.flights.try_join_next() {
@@ -104,6 +109,7 @@ impl Worker {
                 () = sleep => (),
             }
         }
+        self.finish().await;
     }
 
     /// Does what can be done now.
@@ -117,6 +123,8 @@ impl Worker {
             Ok(Ok(renew)) => renew,
             Ok(Err(until)) => {
                 self.let_go();
+                // What came of deliveries is so, whoever makes the next ones.
+                self.write(&ledger);
                 return Turn::Wait(Some(until));
             }
             Err(_) => return Turn::Wait(Some(now.saturating_add(1000))),
@@ -207,8 +215,8 @@ impl Worker {
             Errand::Tasks => &usual,
         };
         let next = retry::next(retry, job.spent, attempt.outcome, now, self.context.jitter());
-        let is_alive = !matches!(attempt.outcome, Outcome::Failed { .. }) || attempt.status.is_some_and(|it| it < 500);
-        if let Some(turned) = self.planner.noted(&target, is_alive, now) {
+        let is_alive = is_alive(attempt.outcome, attempt.status);
+        if let Some(turned) = is_alive.and_then(|is_alive| self.planner.noted(&target, is_alive, now)) {
             tracing::warn!(?turned, "a target's standing has changed");
         }
         self.unwritten += 1;
@@ -254,6 +262,35 @@ impl Worker {
     pub(super) fn settled(&self, key: LaneKey) -> Option<Sequence> {
         let reached = self.walks.values().find_map(|walk| walk.reached(key));
         self.planner.settled(key, reached)
+    }
+
+    /// Writes everything down that came of deliveries so far.
+    pub(super) async fn flush(&mut self, ledger: &Arc<Ledger>) -> Result<()> {
+        loop {
+            self.write(ledger);
+            let Some(written) = self.writing.join_next().await else { return Ok(()) };
+            let failed = written.as_ref().ok().and_then(|(_, written)| written.as_ref().err().cloned());
+            self.wrote(written);
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Begins nothing more, waits a while for what is under way, and leaves the log to others.
+    async fn finish(mut self) {
+        let deadline = tokio::time::Instant::now() + FINISH_MAX;
+        while let Ok(Some(landed)) = tokio::time::timeout_at(deadline, self.flights.join_next()).await {
+            self.landed(landed);
+        }
+        let Some(ledger) = self.ledger.upgrade() else { return };
+        if let Err(error) = self.flush(&ledger).await {
+            tracing::warn!(%error, "what came of the last deliveries could not be written; they are made again");
+        }
+        if ledger.log().is_shared() && self.holds(&ledger, self.context.clock.now()) {
+            // Nobody has to wait for the lease to end.
+            let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
+        }
     }
 
     /// Writes down what there is, one report at a time.
@@ -361,6 +398,15 @@ impl Worker {
         self.errands.clear();
         self.known.clear();
         self.seen = None;
+    }
+}
+
+/// Whether an attempt shows its target alive; nothing where it did not get there for a reason of our own.
+fn is_alive(outcome: Outcome, status: Option<u16>) -> Option<bool> {
+    match (outcome, status) {
+        (Outcome::Failed { retryable: false } | Outcome::Deferred { .. }, None) => None,
+        (Outcome::Failed { .. }, status) => Some(status.is_some_and(|status| status < 500)),
+        _ => Some(true),
     }
 }
 

@@ -178,7 +178,8 @@ async fn run(mut brokers: Brokers, jobs: usize, kills: usize) {
     for kill in 1..=kills {
         // At any moment of each stretch of the work, and the last one long before its end.
         let stretch = jobs * 9 / 10 / kills;
-        receiver.took(stretch * (kill - 1) + 1 + roll(stretch)).await;
+        let moment = receiver.took(stretch * (kill - 1) + 1 + roll(stretch));
+        tokio::time::timeout(SETTLED_WITHIN, moment).await.expect("the brokers are stuck");
         let victim = roll(brokers.servers.len());
         brokers.kill_and_start_again(victim).await;
     }

@@ -28,7 +28,6 @@ enum Fate {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub(super) at: Instant,
-    pub(super) token: u64,
     /// Whether the answer was sent.
     pub(super) is_answered: bool,
 }
@@ -111,7 +110,7 @@ impl Receiver {
             Fate::Answered => (),
         }
         let taken = book.taken.entry(job).or_default();
-        taken.push(Taken { at: Instant::now(), token: call.token, is_answered: fate == Fate::Answered });
+        taken.push(Taken { at: Instant::now(), is_answered: fate == Fate::Answered });
         if taken.len() == 1 {
             book.firsts.entry((call.subscription.clone(), call.group.clone())).or_default().push(call.sequence);
             self.count.send_replace(book.taken.len());
