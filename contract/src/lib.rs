@@ -62,7 +62,7 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
-pub use replay::{BlockedGroup, NewReplay, ReplayEdge};
+pub use replay::{BlockedGroup, GroupVerbs, NewReplay, Replay, ReplayEdge};
 pub use republish::{Counted, Republish, RepublishTarget, Trim};
 pub use subscription::{
     DeliveryAuth, DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom,

@@ -1,8 +1,9 @@
 //! Replays of a subscription, and the message groups that do not move.
 
 use crate::object::object;
-use crate::{Sequence, Timestamp};
+use crate::{Offset, Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// The order to deliver a part of the topic once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,4 +43,39 @@ pub struct BlockedGroup {
     pub since: Timestamp,
     /// How many wait behind it.
     pub waiting: u64,
+    /// What a person can do about it now.
+    pub verbs: GroupVerbs,
+}
+
+/// What each verb would do, said of the job that blocks; what is absent would be refused now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupVerbs {
+    /// `:retry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<String>,
+    /// `:cancel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<String>,
+    /// `:complete`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<String>,
+}
+
+/// A replay that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replay {
+    /// Made by the broker.
+    pub id: Uuid,
+    /// The first sequence.
+    pub from: Sequence,
+    /// The last one.
+    pub to: Sequence,
+    /// Everything up to here is settled, but for open jobs.
+    pub settled_through: Offset,
+    /// Jobs that failed and wait, or were given up.
+    pub open_jobs: u64,
+    /// When it was ordered.
+    pub ordered_at: Timestamp,
 }

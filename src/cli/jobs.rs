@@ -1,18 +1,26 @@
 //! `event-broker jobs`: what is delivered, what failed, and what to make of it.
 
-use super::client::{self, Repeat, Server};
+use super::client::{self, Client, Repeat, Server};
 use super::failure::Outcome;
-use super::output::{Output, member};
+use super::output::{Output, member, plain, shown};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Lists and shows dispatch jobs, and retries, cancels or completes them.
+/// How often jobs are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How a job stands that nothing more happens to by itself.
+const OVER: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
+
+/// Lists, shows and watches dispatch jobs, and retries, cancels or completes them.
 ///
 /// Exit code 0: done. 1: the broker refused, or could not be asked.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker jobs list --status ERROR\n  \
+    event-broker jobs watch --subscription mailer\n  \
     event-broker jobs list --subscription mailer --event 550e8400-e29b-41d4-a716-446655440000\n  \
     event-broker jobs retry 0b2f4c1e5a774f0e9d4c2f6f3a1b7c90-12345")]
 pub(super) struct Arguments {
@@ -41,6 +49,21 @@ enum Verb {
         /// Of this message group, as jobs show it.
         #[arg(long, value_name = "GROUP")]
         group: Option<String>,
+    },
+    /// Prints a line whenever the status of a job changes, or another attempt was made.
+    Watch {
+        /// Of this subscription.
+        #[arg(long, value_name = "CODE", required_unless_present = "event")]
+        subscription: Option<String>,
+        /// Of this event.
+        #[arg(long, value_name = "UUID")]
+        event: Option<String>,
+        /// Of this message group, as jobs show it.
+        #[arg(long, value_name = "GROUP")]
+        group: Option<String>,
+        /// End when every job is over.
+        #[arg(long)]
+        until_over: bool,
     },
     /// Shows one job with everything that was tried.
     Show {
@@ -75,9 +98,12 @@ async fn act(arguments: &Arguments) -> Outcome {
     let (id, verb) = match &arguments.verb {
         Verb::List { status, subscription, event, group } => {
             let given = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
-            let query: Vec<_> =
-                given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
-            print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query, "items").await?)?;
+            print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query(&given), "items").await?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Verb::Watch { subscription, event, group, until_over } => {
+            let given = [("subscription", subscription), ("event", event), ("group", group)];
+            watch(&client, &mut output, json, &query(&given), *until_over).await?;
             return Ok(ExitCode::SUCCESS);
         }
         Verb::Show { id } => {
@@ -93,6 +119,50 @@ async fn act(arguments: &Arguments) -> Outcome {
     let job = client.put_forth(Method::POST, &["dispatch-jobs", &path], &json!({}), Repeat::Never).await?;
     print(&mut output, json, &job)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was given of a query.
+fn query(given: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
+    given.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value).clone()?))).collect()
+}
+
+/// Looks again and again, and prints what is another than the last time.
+async fn watch(
+    client: &Client,
+    output: &mut Output,
+    json: bool,
+    query: &[(String, String)],
+    until_over: bool,
+) -> Outcome<()> {
+    let mut seen: HashMap<String, (String, usize)> = HashMap::new();
+    loop {
+        let jobs = client.list(&["dispatch-jobs"], query, "items").await?;
+        for job in &jobs {
+            let attempts = job.get("attempts").and_then(Value::as_array).map_or(0, Vec::len);
+            let stands = (member(job, "status"), attempts);
+            if seen.insert(member(job, "id"), stands.clone()) != Some(stands) {
+                print_change(output, json, job)?;
+            }
+        }
+        let is_over = |job: &Value| OVER.contains(&member(job, "status").as_str());
+        if until_over && jobs.iter().all(is_over) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn print_change(output: &mut Output, json: bool, job: &Value) -> Outcome<()> {
+    if json {
+        return output.json(job);
+    }
+    let attempts = job.get("attempts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let last = attempts.last().map(|last| match last.pointer("/error/class") {
+        Some(class) => format!("  attempt {}: {}", member(last, "number"), shown(class)),
+        None => format!("  attempt {}: {}", member(last, "number"), member(last, "status")),
+    });
+    let names = ["id", "messageGroup", "status"].map(|name| plain(&member(job, name)));
+    output.line(&format!("{}{}", names.join("  "), plain(&last.unwrap_or_default())))
 }
 
 fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {

@@ -2,10 +2,14 @@
 
 use super::client::{self, Client, Repeat, Server};
 use super::failure::{Failure, Outcome};
-use super::output::{Output, member};
+use super::output::{Output, bar, member, plain};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Lists, shows and makes subscriptions, pauses and resumes them, and delivers again.
 ///
@@ -15,7 +19,8 @@ use std::process::ExitCode;
     event-broker subscriptions list\n  \
     event-broker subscriptions create mailer gts.hx.core.events.topic.v1~ https://example.com/hooks --mode BLOCK_ON_ERROR\n  \
     event-broker subscriptions groups mailer\n  \
-    event-broker subscriptions replay mailer --from 1 --to 100 --dry-run      count first")]
+    event-broker subscriptions replay mailer --from 1 --to 100 --dry-run      count first\n  \
+    event-broker subscriptions replay mailer --from 1 --to 100 --wait")]
 pub(super) struct Arguments {
     #[command(flatten)]
     server: Server,
@@ -100,6 +105,9 @@ enum Verb {
         /// Only count.
         #[arg(long)]
         dry_run: bool,
+        /// Wait until it is delivered, and show how far it has come.
+        #[arg(long, conflicts_with = "dry_run")]
+        wait: bool,
     },
 }
 
@@ -136,12 +144,15 @@ async fn act(arguments: &Arguments) -> Outcome {
             print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
         }
         Verb::Test { id } => print(&mut output, json, &post(&client, id, "test", &json!({}), Repeat::Never).await?)?,
-        Verb::Replay { id, from, to, dry_run } => {
+        Verb::Replay { id, from, to, dry_run, wait } => {
             let mut body = json!({"from": edge(from), "dryRun": dry_run});
             if let (Some(to), Some(body)) = (to, body.as_object_mut()) {
                 body.insert("to".to_owned(), edge(to));
             }
             let replayed = post(&client, id, "replay", &body, Repeat::Never).await?;
+            if let (true, Some(replay)) = (*wait, replayed.get("replay").and_then(Value::as_str)) {
+                follow(&client, id, replay).await?;
+            }
             if json { output.json(&replayed)? } else { output.line(&member(&replayed, "count"))? }
         }
     }
@@ -150,6 +161,23 @@ async fn act(arguments: &Arguments) -> Outcome {
 
 async fn post(client: &Client, id: &str, verb: &str, body: &Value, repeat: Repeat) -> Result<Value, Failure> {
     client.put_forth(Method::POST, &["subscriptions", &format!("{id}:{verb}")], body, repeat).await
+}
+
+/// Shows how far a replay has come, until it is over.
+async fn follow(client: &Client, id: &str, replay: &str) -> Outcome<()> {
+    let bar = bar(Some(0), "{bar:40} {pos}/{len} events, {eta} left");
+    loop {
+        let running: Value = client.get(&["subscriptions", id, "replays"], &[]).await?;
+        let items = running.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let number = |item: &Value, name: &str| item.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let Some(here) = items.iter().find(|item| member(item, "id") == replay) else { break };
+        let before = number(here, "from").saturating_sub(1);
+        bar.set_length(number(here, "to").saturating_sub(before));
+        bar.set_position(number(here, "settledThrough").saturating_sub(before));
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// A sequence, or else a time.
@@ -198,5 +226,12 @@ fn print_groups(output: &mut Output, json: bool, groups: &Value) -> Outcome<()> 
     }
     let names = ["messageGroup", "blockedBy", "since", "waiting"];
     let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
-    output.table(&["GROUP", "BLOCKED BY", "SINCE", "WAITING"], rows.collect())
+    output.table(&["GROUP", "BLOCKED BY", "SINCE", "WAITING"], rows.collect())?;
+    for (item, verb) in items.iter().flat_map(|item| ["retry", "cancel", "complete"].map(|verb| (item, verb))) {
+        if let Some(what) = item.pointer(&format!("/verbs/{verb}")).and_then(Value::as_str) {
+            let job = member(item, "blockedBy");
+            output.line(&format!("event-broker jobs {verb} {}: {what}", plain(&job)))?;
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@
 
 use super::Context;
 use super::listing::{Listing, Stands, place};
+use super::verbs::would_do;
 use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::FilterFailures;
@@ -178,12 +179,12 @@ impl Jobs<'_> {
             let of = rows.lane(lane.lane);
             of.map(|of| of.open().map(|(sequence, row)| (sequence, row.since)).collect()).unwrap_or_default()
         };
-        let mut groups: BTreeMap<String, (Sequence, i64, u64)> = BTreeMap::new();
+        let (mut groups, mut statuses) = (BTreeMap::<String, (Sequence, i64, u64)>::new(), BTreeMap::new());
         for (sequence, since) in &open {
-            let record = record_at(&lane, *sequence).await?;
-            let group = record.and_then(|record| Peek::at(&record.body)?.group());
-            if let Some(group) = group {
+            let Some(record) = record_at(&lane, *sequence).await? else { continue };
+            if let Some(group) = Peek::at(&record.body).and_then(|peek| peek.group()) {
                 groups.entry(group).or_insert((*sequence, *since, 0));
+                statuses.insert(*sequence, self.view(&lane, &record).status);
             }
         }
         self.count_waiting(&lane, &mut groups).await?;
@@ -193,6 +194,7 @@ impl Jobs<'_> {
             blocked_by: job_id(JobKey { lane: lane.lane, sequence }),
             since: Timestamp::from_millis(since),
             waiting,
+            verbs: statuses.get(&sequence).map(|status| would_do(*status, waiting)).unwrap_or_default(),
         });
         Ok(rows.collect())
     }

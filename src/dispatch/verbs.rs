@@ -8,7 +8,7 @@ use crate::ledger::{
     Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, StoredTask, TASKS, TaskRow,
 };
 use crate::subscriptions::{Terms, check_task};
-use contract::{DispatchJob, Error, JobStatus, Kind, NewTask, Result};
+use contract::{DispatchJob, Error, GroupVerbs, JobStatus, Kind, NewTask, Result};
 use uuid::Uuid;
 
 /// Who acts where nobody says.
@@ -71,18 +71,39 @@ impl Jobs<'_> {
     }
 }
 
-/// Which verbs fit which status.
+/// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
+pub(super) fn would_do(status: JobStatus, waiting: u64) -> GroupVerbs {
+    let behind = match waiting {
+        0 => "nothing waits behind it".to_owned(),
+        1 => "the one behind it".to_owned(),
+        many => format!("the {many} behind it"),
+    };
+    let say = |verb, what: &str, then: &str| {
+        let then = if waiting == 0 { behind.clone() } else { format!("{behind} {then}") };
+        fits(verb, status).then(|| format!("{what}; {then}."))
+    };
+    GroupVerbs {
+        retry: say(JobVerb::Retry, "It is tried again now, with all its attempts before it", "wait until it is delivered"),
+        cancel: say(JobVerb::Cancel, "It is called off and never delivered", "go on in order"),
+        complete: say(JobVerb::Complete, "It counts as delivered without being sent again", "go on in order"),
+    }
+}
+
 fn check(verb: JobVerb, status: JobStatus) -> Result<()> {
-    let fits = match verb {
+    match fits(verb, status) {
+        true => Ok(()),
+        false => Err(does_not_fit()),
+    }
+}
+
+/// Which verbs fit which status.
+const fn fits(verb: JobVerb, status: JobStatus) -> bool {
+    match verb {
         JobVerb::Retry => {
             matches!(status, JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending)
         }
         JobVerb::Cancel => matches!(status, JobStatus::Error | JobStatus::Pending | JobStatus::Queued),
         JobVerb::Complete => matches!(status, JobStatus::Error | JobStatus::Pending),
-    };
-    match fits {
-        true => Ok(()),
-        false => Err(does_not_fit()),
     }
 }
 

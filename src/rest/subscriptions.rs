@@ -34,6 +34,7 @@ pub(super) fn routes() -> Router<App> {
                 .fallback(verb::other_methods("GET, HEAD, PATCH, DELETE")),
         )
         .route("/v1/subscriptions/{id}/groups", get(groups))
+        .route("/v1/subscriptions/{id}/replays", get(replays))
 }
 
 /// A subscription with the secret that is shown once.
@@ -115,6 +116,13 @@ async fn groups(asked: Asked) -> Answer {
     let found = asked.app.broker.subscriptions(None).find(asked.piece("id"))?;
     let groups = asked.app.broker.jobs(None).groups(found).await?;
     rows::shown(&json!({"items": groups}))
+}
+
+async fn replays(asked: Asked) -> Answer {
+    asked.takes(&[])?.wants_json()?;
+    asked.app.broker.caught_up().await?;
+    let replays = asked.app.broker.subscriptions(None).replays(asked.piece("id"))?;
+    rows::shown(&json!({"items": replays}))
 }
 
 #[derive(Deserialize, Default)]

@@ -7,7 +7,7 @@ use super::decide::Replay;
 use super::{Subscriptions, Terms, millis_from};
 use crate::filters::FilterFailures;
 use crate::ledger::{Ledger, TopicEntry, read_failed};
-use contract::{Error, NewReplay, ReplayEdge, Result, Sequence};
+use contract::{Error, NewReplay, ReplayEdge, Result, Sequence, Timestamp};
 use log::{Find, Limit, LogError, Range, TopicNumber};
 use uuid::Uuid;
 
@@ -30,6 +30,30 @@ impl Subscriptions<'_> {
         let replay = Uuid::new_v4();
         ledger.submit(Replay { id: replay, subscription: row.id, from, to }).await?;
         Ok((Some(replay), count))
+    }
+}
+
+impl Subscriptions<'_> {
+    /// The replays of a subscription that are not over, the oldest first.
+    pub(crate) fn replays(&self, id: &str) -> Result<Vec<contract::Replay>> {
+        let (ledger, row) = self.find(id)?;
+        let rows = ledger.dispatch();
+        let running = rows.replays().filter(|(_, replay)| replay.subscription == row.id);
+        let mut shown: Vec<_> = running
+            .filter_map(|(id, replay)| {
+                let lane = rows.lane(id)?;
+                Some(contract::Replay {
+                    id,
+                    from: lane.start.next(),
+                    to: replay.to,
+                    settled_through: lane.through().into(),
+                    open_jobs: lane.open_count() as u64,
+                    ordered_at: Timestamp::from_millis(replay.at),
+                })
+            })
+            .collect();
+        shown.sort_unstable_by_key(|it| (it.ordered_at.millis(), it.id));
+        Ok(shown)
     }
 }
 

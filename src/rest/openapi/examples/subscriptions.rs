@@ -72,7 +72,22 @@ pub(in crate::rest::openapi) fn pause() -> Value {
 }
 
 pub(in crate::rest::openapi) fn group() -> Value {
-    json!({"messageGroup": "order-mailer:gts.vendor.tenants.tenant.v1/7", "blockedBy": JOB_ID, "since": AT, "waiting": 3})
+    json!({
+        "messageGroup": "order-mailer:gts.vendor.tenants.tenant.v1/7",
+        "blockedBy": JOB_ID,
+        "since": AT,
+        "waiting": 3,
+        "verbs": {
+            "retry": "It is tried again now, with all its attempts before it; the 3 behind it wait until it is delivered.",
+            "cancel": "It is called off and never delivered; the 3 behind it go on in order.",
+            "complete": "It counts as delivered without being sent again; the 3 behind it go on in order.",
+        },
+    })
+}
+
+pub(in crate::rest::openapi) fn replay() -> Value {
+    let id = "78d4c214-f688-43d7-9b1c-164ea146cda0";
+    json!({"id": id, "from": 1, "to": 100, "settledThrough": 12, "openJobs": 0, "orderedAt": AT})
 }
 
 pub(in crate::rest::openapi) fn attempt() -> Value {

@@ -26,6 +26,7 @@ pub(super) fn all() -> Vec<Op> {
         test(),
         replay(),
         groups(),
+        replays(),
         list_jobs(),
         create_task(),
         show_job(),
@@ -152,11 +153,19 @@ fn replay() -> Op {
 fn groups() -> Op {
     op(Get, "/v1/subscriptions/{id}/groups", "listBlockedGroups", "List groups that do not move")
         .about(
-            "Which job blocks which group, since when, and how many wait. `:retry` tries the job again, `:cancel` and \
-            `:complete` let the group go on without it.",
+            "Which job blocks which group, since when, how many wait, and what `:retry`, `:cancel` and `:complete` of that \
+            job would do now.",
         )
         .takes(id())
         .answers(200, Answer::json("The groups.", "BlockedGroups", json!({"items": [examples::group()]})))
+        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn replays() -> Op {
+    op(Get, "/v1/subscriptions/{id}/replays", "listReplays", "List replays that are not over")
+        .about("How far each has come. One that is delivered is not listed any more.")
+        .takes(id())
+        .answers(200, Answer::json("The replays.", "Replays", json!({"items": [examples::replay()]})))
         .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
 }
 

@@ -31,6 +31,9 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("Replayed", replayed()),
         ("BlockedGroup", group()),
         ("BlockedGroups", groups()),
+        ("GroupVerbs", group_verbs()),
+        ("Replay", replay()),
+        ("Replays", replays()),
         ("DispatchJob", job()),
         ("DispatchJobs", rows("DispatchJob", "A page of jobs.", page_of(&examples::job()))),
         ("JobAttempt", attempt()),
@@ -280,7 +283,36 @@ fn group() -> Shape {
         .must("blockedBy", any_text("The job that everything waits for: retry, cancel or complete it.").like(JOB_ID))
         .must("since", time("Since when.").like("2025-12-03T12:00:00.000Z"))
         .must("waiting", number(0..=NUMBER_MAX, "How many wait behind it.").like(3))
+        .must("verbs", named("GroupVerbs"))
         .like(example)
+}
+
+fn group_verbs() -> Shape {
+    let at = |name: &str| part(&examples::group(), &format!("/verbs/{name}"));
+    object("What each verb would do about the job that blocks; one that is absent would be refused now.")
+        .may("retry", any_text("What `:retry` would do.").like(at("retry")))
+        .may("cancel", any_text("What `:cancel` would do.").like(at("cancel")))
+        .may("complete", any_text("What `:complete` would do.").like(at("complete")))
+        .like(part(&examples::group(), "/verbs"))
+}
+
+fn replay() -> Shape {
+    let example = examples::replay();
+    let at = |pointer: &str| part(&example, pointer);
+    object("A replay that is not over.")
+        .must("id", uuid("Made by the broker.").like(at("/id")))
+        .must("from", number(1..=NUMBER_MAX, "The first sequence.").like(at("/from")))
+        .must("to", number(0..=NUMBER_MAX, "The last sequence.").like(at("/to")))
+        .must("settledThrough", number(0..=NUMBER_MAX, "All is settled so far, but for open jobs.").like(12))
+        .must("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or were given up.").like(0))
+        .must("orderedAt", time("When it was ordered.").like(at("/orderedAt")))
+        .like(example.clone())
+}
+
+fn replays() -> Shape {
+    object("The replays of a subscription that are not over, the oldest first.")
+        .must("items", list(named("Replay"), "One row per replay.").like(json!([examples::replay()])))
+        .like(json!({"items": [examples::replay()]}))
 }
 
 fn groups() -> Shape {
