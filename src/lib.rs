@@ -18,11 +18,6 @@ mod clock;
 pub mod config;
 mod consumers;
 mod dead_letters;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the dispatcher that makes the attempts is a room of its own, above this one"
-)]
 mod delivery;
 mod dispatch;
 mod events;

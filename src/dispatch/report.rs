@@ -5,6 +5,7 @@
 
 use super::retry::Next;
 use crate::ledger::{Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobSlot, Letter, SubscriptionRow};
+use crate::subscriptions::{News, tell};
 use contract::{
     Attempt, AttemptError, ClaimError, JobAttempt, LetterSource, Result, Sequence, Timestamp, Token, TopicId,
 };
@@ -101,25 +102,39 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
         Next::Dead => (None, true),
     };
     let (job, event, attempt) = (*job, *event, attempt.clone());
+    let error = attempt.error.clone().unwrap_or_else(unknown);
     let what = DispatchFact::JobAttempted { job, event, attempt, retry_at, counts };
     decision.add_entry(Entry::Dispatch { what })?;
     match (next, row) {
-        (Next::Gone, Some(row)) if row.paused.is_none() => pause(row.id, decision),
-        (Next::Dead, Some(row)) => give_up(job, &row, event, decision),
+        (Next::Gone, Some(row)) if row.paused.is_none() => pause(&row, decision),
+        (Next::Dead, row) => give_up(job, row.as_ref(), event, error, decision),
         _ => Ok(()),
     }
 }
 
-fn pause(id: Uuid, decision: &mut Decision<'_>) -> Result<()> {
-    let reason = Some("The receiver answered 410 Gone.".to_owned());
-    let what = DispatchFact::SubscriptionPaused { id, by: BROKER.to_owned(), reason };
+fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
+    let reason = "The receiver answered 410 Gone.";
+    let what =
+        DispatchFact::SubscriptionPaused { id: row.id, by: BROKER.to_owned(), reason: Some(reason.to_owned()) };
     decision.add_entry(Entry::Dispatch { what })?;
-    Ok(())
+    tell(&News::Paused { row, by: BROKER, reason: Some(reason) }, decision)
+}
+
+/// Gives a job up: one of a subscription becomes a dead letter, and somebody is told.
+fn give_up(
+    job: JobKey,
+    row: Option<&SubscriptionRow>,
+    event: Uuid,
+    error: AttemptError,
+    decision: &mut Decision<'_>,
+) -> Result<()> {
+    let letter = row.map(|row| bury(job, row, event, decision)).transpose()?.flatten();
+    tell(&News::JobDead { row, job, event, letter, error }, decision)
 }
 
 /// Makes a dead letter of a job, with all that was tried.
-fn give_up(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decision<'_>) -> Result<()> {
-    let Some(JobSlot::Open(open)) = decision.dispatch().slot(job) else { return Ok(()) };
+fn bury(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decision<'_>) -> Result<Option<Uuid>> {
+    let Some(JobSlot::Open(open)) = decision.dispatch().slot(job) else { return Ok(None) };
     let topic = topic_of(row, decision);
     let code = &row.definition.code;
     let attempts: Vec<_> = open.attempts.iter().map(|attempt| tried(attempt, code)).collect();
@@ -138,8 +153,9 @@ fn give_up(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decis
         superseded: false,
         job: Some(job),
     };
+    let id = letter.id;
     decision.add_entry(Entry::DeadLettered { letter: Box::new(letter) })?;
-    Ok(())
+    Ok(Some(id))
 }
 
 fn topic_of(row: &SubscriptionRow, decision: &Decision<'_>) -> TopicId {
@@ -147,9 +163,13 @@ fn topic_of(row: &SubscriptionRow, decision: &Decision<'_>) -> TopicId {
     known.map_or_else(|| row.definition.topic.clone(), |topic| topic.topic.definition.id.clone())
 }
 
+fn unknown() -> AttemptError {
+    AttemptError { class: "unknown".to_owned(), message: String::new() }
+}
+
 /// An attempt as dead letters show it.
 fn tried(attempt: &JobAttempt, code: &str) -> Attempt {
-    let error = attempt.error.clone().unwrap_or(AttemptError { class: "unknown".to_owned(), message: String::new() });
+    let error = attempt.error.clone().unwrap_or_else(unknown);
     let lasted = i64::try_from(attempt.duration_ms).unwrap_or(i64::MAX);
     Attempt {
         number: attempt.number,

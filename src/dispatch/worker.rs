@@ -7,6 +7,7 @@
 //! - What was under way when a broker died was never written down: whoever comes next sends it again.
 
 use super::Context;
+use super::breaker::Turned;
 use super::lane::{Back, Job, LaneKey, Pick};
 use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, TakeLease, recorded};
@@ -15,7 +16,7 @@ use super::scan::{Reading, Walk};
 use super::sending::{Errand, Landed, send_event, send_task};
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
-use crate::subscriptions::{Retry, Terms};
+use crate::subscriptions::{Retry, Tell, Terms};
 use contract::{Error, Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -218,6 +219,7 @@ impl Worker {
         let is_alive = is_alive(attempt.outcome, attempt.status);
         if let Some(turned) = is_alive.and_then(|is_alive| self.planner.noted(&target, is_alive, now)) {
             tracing::warn!(?turned, "a target's standing has changed");
+            self.tell(&target, turned);
         }
         self.unwritten += 1;
         let number = job.tried.saturating_add(1);
@@ -233,6 +235,17 @@ impl Worker {
         };
         let attempt = recorded(&attempt, number, began_at, token);
         self.report.failed.push(Failed { job: id, subscription, event, attempt, next });
+    }
+
+    /// Whoever listens hears that a target fails, or does not any more.
+    fn tell(&self, target: &str, turned: Turned) {
+        let Some(ledger) = self.context.default.upgrade() else { return };
+        let tell = Tell { target: target.to_owned(), is_failing: turned == Turned::Failing };
+        tokio::spawn(async move {
+            if let Err(error) = ledger.submit(tell).await {
+                tracing::warn!(%error, "nobody could be told that a target's standing has changed");
+            }
+        });
     }
 
     fn lane_report(&mut self, lane: Uuid) -> &mut LaneReport {

@@ -290,6 +290,24 @@ fn write(event: &NewEvent, checked: &Result<Checked>, topic: &TopicEntry, now: i
     }
 }
 
+/// An event of the broker's own, which no rule is held against.
+pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &TopicEntry, now: i64) -> Result<EventDraft> {
+    let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
+    let text = text::write(event, id, &topic.topic.definition.id, Timestamp::from_millis(now), None, None)
+        .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
+    Ok(EventDraft {
+        topic: topic.number,
+        id: id.as_u128(),
+        type_tag: fingerprint::type_tag(&event.event_type),
+        subject_type_tag,
+        tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
+        aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate_in(topic, subject_type_tag, it)),
+        idempotency: None,
+        text: text.bytes,
+        splice: text.splice,
+    })
+}
+
 fn build(
     event: &NewEvent,
     producer: Option<&ProducerId>,

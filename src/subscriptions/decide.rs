@@ -1,5 +1,6 @@
 //! The decisions about subscriptions and pools.
 
+use super::news::{News, tell};
 use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
 use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
 use log::TopicNumber;
@@ -130,6 +131,9 @@ impl Command for Turn {
             (To::Gone, _) => DispatchFact::SubscriptionDeleted { id: self.id },
         };
         decision.add_entry(Entry::Dispatch { what })?;
+        if let To::Paused { by, reason } = &self.to {
+            tell(&News::Paused { row: &known, by, reason: reason.as_deref() }, decision)?;
+        }
         Ok(decision.dispatch().known(self.id).ok())
     }
 

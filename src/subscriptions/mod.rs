@@ -9,12 +9,14 @@
 
 mod check;
 mod decide;
+mod news;
 mod pools;
 mod replay;
 mod terms;
 mod vault;
 
 pub(crate) use check::task as check_task;
+pub(crate) use news::{News, Tell, tell};
 pub(crate) use pools::pool_of;
 pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
 pub(crate) use vault::Vault;
@@ -59,6 +61,7 @@ impl Subscriptions<'_> {
     ) -> Result<(SubscriptionRow, SubscriptionMade)> {
         check::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
+        news::prepare(self.logs.default_ledger()).await?;
         let located = self.located(&new)?;
         let (mut definition, mut secrets) = apart(new);
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());

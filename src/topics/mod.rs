@@ -13,7 +13,7 @@ pub(crate) use placing::find_again;
 pub(crate) use republish::republish;
 pub(crate) use retention::{compact_now, expire, keep_expiring, tombstones, trim, trim_as_told};
 
-use crate::ledger::{Command, Decision, Entry, Home, Keep, Placed, Registry, read_failed};
+use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};
 use crate::logs::Logs;
 use contract::{
     Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic, TopicChange,
@@ -31,6 +31,11 @@ pub(crate) async fn register(
         None => logs.default_ledger().submit_keeping(Register(topic), keep).await,
         Some(home) => placing::register(Arc::clone(logs), topic, home).await,
     }
+}
+
+/// Registers a topic of the broker's own, in this log.
+pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()> {
+    ledger.submit(Register(topic)).await.map(drop)
 }
 
 /// Changes what may change about a topic. One that is written to two logs keeps no answer: it may be asked for again.

@@ -11,9 +11,12 @@
 //! jobs status=ERROR  -> mail/1
 //! restart    reopen                                      another worker; another broker on the same log
 //! advance 5000                                           milliseconds on the clock
+//! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
+//! news               -> job_dead target_failing          what the operator was told, in order
 //! ```
 
 mod modes;
+mod news;
 mod several;
 mod traps;
 mod verbs;
@@ -27,7 +30,7 @@ use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
     BoxFuture, DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask,
-    Pool, PoolChange, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
+    Pool, PoolChange, Read, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
 };
 use log::{Log, MemoryLog};
 use serde_json::value::RawValue;
@@ -38,6 +41,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
+const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
 const TYPE: &str = "gts.hyperspot.core.events.type.v1~vendor.app";
 
 /// Runs a table on a broker of its own.
@@ -186,6 +190,9 @@ impl World {
                 let (log, clock) = (Arc::clone(&self.log), Arc::clone(&self.clock));
                 *self = Self::beside(log, clock, Arc::clone(&self.receiver)).await;
             }
+            "land" => return Ok(self.land().await),
+            "trim" => drop(self.broker.trim(&TOPIC.parse()?, Sequence(rest[0].parse().unwrap())).await?),
+            "news" => return self.news().await,
             "advance" => self.clock.advance(rest[0].parse().unwrap()),
             "publish" => {
                 for subject in rest.iter().filter(|word| !word.contains('=')) {
@@ -309,6 +316,14 @@ impl World {
                 });
                 shown.collect::<Vec<_>>().join(" | ")
             }
+            "verbs" => {
+                let lane = self.broker.subscriptions(None).find(rest[0])?;
+                let groups = self.broker.jobs(None).groups(lane).await?;
+                let verbs = serde_json::to_value(&groups[0].verbs).unwrap();
+                let mut names: Vec<_> = verbs.as_object().unwrap().keys().cloned().collect();
+                names.sort_unstable();
+                names.join(" ")
+            }
             "letters" => {
                 let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
                 let shown = page
@@ -344,6 +359,28 @@ impl World {
     async fn job(&self, wanted: &str) -> Result<DispatchJob> {
         let page = self.broker.jobs(None).list(&JobFilter::default(), None, 100).await?;
         page.items.into_iter().find(|job| name(job) == wanted).ok_or_else(|| Error::not_found("job"))
+    }
+
+    /// Sends what can be sent now, and writes nothing of it down.
+    async fn land(&mut self) -> String {
+        self.worker.turn().await;
+        while let Some(landed) = self.worker.flights.join_next().await {
+            self.worker.landed(landed);
+        }
+        std::mem::take(&mut *self.receiver.heard.lock().unwrap()).join(" ")
+    }
+
+    async fn news(&self) -> Result<String> {
+        // What is told apart from a report takes its turn.
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        let page = self.broker.read(Read::all(NEWS.parse()?)).await?;
+        let kinds = page.items.iter().map(|event| {
+            let event_type = event.event().unwrap().event_type.to_string();
+            event_type.rsplit('.').nth(1).unwrap().to_owned()
+        });
+        Ok(kinds.collect::<Vec<_>>().join(" "))
     }
 
     /// Sends everything that can be sent now; what hangs, hangs. Answers what was delivered, in the order it was.

@@ -1,6 +1,7 @@
 //! The command line: the real program, run as people and scripts run it.
 
 mod asking;
+mod dispatching;
 mod folders;
 mod moving;
 mod publishing;

@@ -185,3 +185,24 @@ async fn a_request_under_a_key_makes_one_subscription_and_its_replay_shows_no_se
     let (status, rotated) = server.post("/v1/subscriptions/mail:rotate-secret", &json!({"graceSeconds": 60})).await;
     assert!(status == 200 && rotated["secret"] != made["secret"] && rotated["previousUntil"].is_string(), "{rotated}");
 }
+
+const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
+
+#[tokio::test]
+async fn what_an_operator_wants_to_hear_of_is_pushed_like_any_event() {
+    let server = Server::start_with(&PRIVATE, &[]);
+    server.register(CREATED).await;
+    let (failing, listening) = (Receiver::start(usize::MAX).await, Receiver::start(0).await);
+    subscribe(&server, &listening, json!({"code": "ops", "topic": NEWS})).await;
+    subscribe(&server, &failing, json!({"maxAttempts": 1})).await;
+    let stored = publish(&server, "a").await;
+    let (head, told, _) = listening.heard(1).await[0].clone();
+    assert_eq!(head["event-broker-topic"].to_str().unwrap(), NEWS);
+    assert_eq!(told["type"], "gts.hyperspot.core.events.type.v1~hx.broker.dispatch.job_dead.v1");
+    assert_eq!((&told["data"]["subscription"], &told["data"]["event"]), (&json!("mail"), &stored["id"]));
+    assert_eq!((&told["data"]["error"]["class"], &told["data"]["sequence"]), (&json!("http_5xx"), &json!(1)));
+    let (_, job) = server.get(&format!("/v1/dispatch-jobs/{}", told["data"]["job"].as_str().unwrap())).await;
+    assert_eq!((&job["status"], &job["deadLetter"]), (&json!("ERROR"), &told["data"]["deadLetter"]));
+    let (_, listed) = server.get("/v1/topics").await;
+    assert!(!listed.to_string().contains("operations"), "{listed}");
+}

@@ -1,0 +1,76 @@
+//! Subscriptions and jobs at the command line.
+
+use super::ask;
+use crate::http::{CREATED, Server, TOPIC, event};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+
+/// A receiver that refuses the first so many; answers its URL and how many came.
+async fn receiver(refuse: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&count);
+    let take = async move || match counting.fetch_add(1, Ordering::SeqCst) {
+        number if number < refuse => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::OK,
+    };
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(take))).await.unwrap() });
+    (url, count)
+}
+
+async fn publish(server: &Server, count: usize) {
+    for _ in 0..count {
+        let (status, stored) = server.post("/v1/events", &event(CREATED, "a")).await;
+        assert_eq!(status, 201, "{stored}");
+    }
+}
+
+fn private() -> Server {
+    Server::start_with(&[("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")], &[])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_are_watched_until_they_are_over_and_a_replay_until_it_is_delivered() {
+    let server = private();
+    server.register(CREATED).await;
+    let (url, count) = receiver(0).await;
+    ask(&server, &["subscriptions", "create", "mail", TOPIC, &url, "--mode", "BLOCK_ON_ERROR"]).expect(0);
+    publish(&server, 3).await;
+    let watched = ask(&server, &["jobs", "watch", "--subscription", "mail", "--until-over"]).expect(0).out;
+    assert_eq!(watched.matches("COMPLETED  attempt 1: 200").count(), 3, "{watched}");
+    let counted = ask(&server, &["subscriptions", "replay", "mail", "--from", "1", "--dry-run"]).expect(0).out;
+    assert_eq!((counted.trim(), count.load(Ordering::SeqCst)), ("3", 3));
+    let replayed = ask(&server, &["subscriptions", "replay", "mail", "--from", "1", "--wait"]).expect(0).out;
+    assert_eq!((replayed.trim(), count.load(Ordering::SeqCst)), ("3", 6));
+    ask(&server, &["jobs", "watch"]).expect(2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocked_group_is_shown_with_what_to_do_about_it() {
+    let server = private();
+    server.register(CREATED).await;
+    let (url, _) = receiver(1).await;
+    ask(&server, &["subscriptions", "create", "mail", TOPIC, &url, "--mode", "BLOCK_ON_ERROR"]).expect(0);
+    publish(&server, 3).await;
+    let blocked = loop {
+        let groups = ask(&server, &["subscriptions", "groups", "mail", "--json"]).expect(0).json();
+        if let Some(group) = groups.into_iter().next() {
+            break group;
+        }
+    };
+    assert_eq!(blocked["waiting"], 2, "{blocked}");
+    let job = blocked["blockedBy"].as_str().unwrap();
+    let shown = ask(&server, &["subscriptions", "groups", "mail"]).expect(0).out;
+    let told = format!("event-broker jobs cancel {job}: It is called off and never delivered; the 2 behind it go on");
+    assert!(shown.contains(&told), "{shown}");
+    ask(&server, &["jobs", "cancel", job]).expect(0);
+    let watched = ask(&server, &["jobs", "watch", "--subscription", "mail", "--until-over", "--json"]).expect(0).json();
+    let last = |status: &str| watched.iter().filter(|job| job["status"] == Value::from(status)).count();
+    assert_eq!((last("CANCELLED"), last("COMPLETED")), (1, 2), "{watched:?}");
+}
