@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
-use crate::delivery::{Deliverer, DeliveryPolicy};
+use crate::delivery::{Deliverer, DeliveryPolicy, roots};
 use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::groups::Groups;
@@ -97,7 +97,7 @@ impl Broker {
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(Sessions::new(is_alone));
         let vault = Arc::new(Vault::of(&policy.config));
-        let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault));
+        let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault)?);
         let (groups, filter_failures) = (Arc::default(), AtomicU64::new(0));
         let broker = Self { logs, policy, clock, sessions, groups, filter_failures, vault, dispatch, _tables: None };
         if let Err(error) = broker.start().await {
@@ -288,7 +288,8 @@ impl Broker {
     /// Subscriptions and pools, on behalf of `by`.
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
         let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
-        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, by }
+        let deliver = self.dispatch.deliver.as_ref();
+        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, deliver, by }
     }
 
     /// Dispatch jobs, on behalf of `by`.
@@ -303,11 +304,15 @@ impl Broker {
 }
 
 /// What pushes events, as the configuration has it.
-fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc<Vault>) -> Context {
+fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc<Vault>) -> Result<Context, OpenError> {
     let allow_private_targets = config.dispatch.allow_private_targets;
-    let deliverer = Deliverer::new(DeliveryPolicy { allow_private_targets, ..DeliveryPolicy::default() });
+    let extra_roots = match &config.dispatch.ca_file {
+        Some(path) => roots(path).map_err(|error| OpenError::declared("dispatch.ca_file".to_owned(), error))?,
+        None => Vec::new(),
+    };
+    let deliverer = Deliverer::new(DeliveryPolicy { allow_private_targets, extra_roots, ..DeliveryPolicy::default() });
     let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
-    Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger())
+    Ok(Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
 }
 
 fn log_settings(config: &Config) -> Settings {

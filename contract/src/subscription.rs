@@ -74,6 +74,9 @@ pub struct NewSubscription {
     /// How deliveries are authorised besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<DeliveryAuth>,
+    /// Whether the receiver is asked for its consent first, by the handshake of the CloudEvents webhook specification.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handshake: bool,
     /// For whoever reads it; the broker does not.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom_config: BTreeMap<String, String>,
@@ -122,6 +125,7 @@ impl NewSubscription {
             headers: BTreeMap::new(),
             signing: None,
             auth: None,
+            handshake: false,
             custom_config: BTreeMap::new(),
             start_from: StartFrom::default(),
         }
@@ -319,6 +323,8 @@ pub struct SubscriptionChange {
     /// How deliveries are authorised.
     #[serde(deserialize_with = "given")]
     pub auth: Option<Option<DeliveryAuth>>,
+    /// Whether the receiver is asked first.
+    pub handshake: Option<bool>,
     /// For whoever reads it.
     pub custom_config: Option<BTreeMap<String, String>>,
 }
@@ -336,7 +342,7 @@ impl SubscriptionChange {
             ($($member:ident)*) => {$( if let Some(value) = self.$member { to.$member = value; } )*};
         }
         set!(name description event_types filter tenant target mode pool timeout_seconds max_age_seconds delay_seconds
-            sequence max_attempts retry_schedule data_only format headers custom_config auth);
+            sequence max_attempts retry_schedule data_only format headers handshake custom_config auth);
         if let Some(signing) = self.signing {
             to.signing = Some(signing);
         }

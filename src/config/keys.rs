@@ -121,6 +121,17 @@ pub const KEYS: &[Key] = &[
         "Of several brokers on one log one delivers; when it falls silent another takes over after this time.",
     ),
     key(
+        "dispatch.origin",
+        Expects::Text("a name"),
+        "What the broker calls itself, by its DNS name, when it asks a receiver for its consent.",
+    ),
+    key(
+        "dispatch.ca_file",
+        Expects::Text("a path"),
+        "A PEM file with root certificates that are trusted besides the machine's when events are pushed.",
+    )
+    .optional(),
+    key(
         "dispatch.secret_key",
         Expects::Text("a secret"),
         "What the secrets of subscriptions are sealed with, the same for all brokers of a database. Absent: a key file in \

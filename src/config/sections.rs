@@ -224,6 +224,10 @@ pub struct Dispatch {
     pub concurrency: u32,
     /// How long one of several brokers has the jobs of a log to itself, in seconds.
     pub lease_secs: u64,
+    /// What the broker calls itself when it asks a receiver for its consent.
+    pub origin: String,
+    /// A PEM file with roots that are trusted besides the machine's.
+    pub ca_file: Option<PathBuf>,
     /// What the secrets of subscriptions are sealed with.
     pub secret_key: Option<SecretKey>,
 }
@@ -235,6 +239,8 @@ impl Default for Dispatch {
             allow_private_targets: false,
             concurrency: limits::POOL_CONCURRENCY_DEFAULT,
             lease_secs: 15,
+            origin: "event-broker".to_owned(),
+            ca_file: None,
             secret_key: None,
         }
     }

@@ -7,11 +7,12 @@ use super::target::{Target, check_target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use contract::limits::{CREDENTIAL_BYTES_MAX, PEM_BYTES_MAX};
-use contract::{Error, Result};
+use contract::{Error, Kind, Result};
 use http::HeaderValue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use url::form_urlencoded;
 
@@ -159,8 +160,16 @@ impl Identity {
     }
 }
 
+/// The root certificates in a PEM file.
+pub(crate) fn roots(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::new(Kind::Validation, "The file cannot be read.").with_source(error))?;
+    let found = certificates(&text).filter(|found| !found.is_empty());
+    found.ok_or_else(|| Error::new(Kind::Validation, "The file holds no certificates in PEM."))
+}
+
 /// Every certificate in a PEM text; `None` if one of them is none.
-pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+pub(super) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }
 

@@ -15,6 +15,7 @@ macro_rules! classes {
 
         impl ErrorClass {
             /// Every class.
+            #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$class,)*];
 
             /// The word itself.

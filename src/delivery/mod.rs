@@ -31,7 +31,7 @@ mod tls;
 mod tokens;
 
 pub(crate) use answer::Outcome;
-pub(crate) use credentials::{Auth, Identity, OAuthGrant, certificates};
+pub(crate) use credentials::{Auth, Identity, OAuthGrant, roots};
 pub(crate) use failure::{ErrorClass, Failure};
 pub(crate) use handshake::{Consent, Question};
 pub(crate) use headers::{OwnHeaders, check_headers};
@@ -78,7 +78,7 @@ pub(crate) struct DeliveryPolicy {
     pub(crate) idle_timeout: Duration,
     /// How the broker calls itself.
     pub(crate) user_agent: HeaderValue,
-    /// Roots trusted besides the machine's ([`certificates`] reads them).
+    /// Roots trusted besides the machine's ([`roots`] reads them).
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
 

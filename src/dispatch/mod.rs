@@ -36,7 +36,7 @@ pub(crate) use worker::Worker;
 
 use crate::clock::Clock;
 use crate::config;
-use crate::delivery::{Attempt, Deliverer, Delivery};
+use crate::delivery::{Attempt, Consent, Deliverer, Delivery, Question};
 use crate::ledger::{JobKey, Ledger};
 use crate::logs::Logs;
 use crate::subscriptions::Vault;
@@ -55,11 +55,18 @@ const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);
 pub(crate) trait Deliver: Send + Sync {
     /// Makes one attempt, and says what came of it.
     fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt>;
+
+    /// Asks a receiver whether it wants deliveries.
+    fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Consent>;
 }
 
 impl Deliver for Deliverer {
     fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
         Box::pin(Self::deliver(self, delivery))
+    }
+
+    fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Consent> {
+        Box::pin(self.handshake(question))
     }
 }
 

@@ -274,7 +274,10 @@ impl Planner {
             pool.begin();
         }
         let stored = job.stored.take();
-        self.flights.insert((key, sequence), Flight { pool: pool.to_owned(), job: job.clone(), probes: is_probe.then_some(target) });
+        self.flights.insert(
+            (key, sequence),
+            Flight { pool: pool.to_owned(), job: job.clone(), probes: is_probe.then_some(target) },
+        );
         self.queue(key, now);
         Some(Pick::Send(key, Job { stored, ..job }))
     }

@@ -114,8 +114,7 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
 
 fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
     let reason = "The receiver answered 410 Gone.";
-    let what =
-        DispatchFact::SubscriptionPaused { id: row.id, by: BROKER.to_owned(), reason: Some(reason.to_owned()) };
+    let what = DispatchFact::SubscriptionPaused { id: row.id, by: BROKER.to_owned(), reason: Some(reason.to_owned()) };
     decision.add_entry(Entry::Dispatch { what })?;
     tell(&News::Paused { row, by: BROKER, reason: Some(reason) }, decision)
 }

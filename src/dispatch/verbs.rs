@@ -83,7 +83,11 @@ pub(super) fn would_do(status: JobStatus, waiting: u64) -> GroupVerbs {
         fits(verb, status).then(|| format!("{what}; {then}."))
     };
     GroupVerbs {
-        retry: say(JobVerb::Retry, "It is tried again now, with all its attempts before it", "wait until it is delivered"),
+        retry: say(
+            JobVerb::Retry,
+            "It is tried again now, with all its attempts before it",
+            "wait until it is delivered",
+        ),
         cancel: say(JobVerb::Cancel, "It is called off and never delivered", "go on in order"),
         complete: say(JobVerb::Complete, "It counts as delivered without being sent again", "go on in order"),
     }

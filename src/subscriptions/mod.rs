@@ -8,6 +8,7 @@
 //! What is sent when is `dispatch`' business, how one attempt is made `delivery`'s.
 
 mod check;
+mod consent;
 mod decide;
 mod news;
 mod pools;
@@ -23,6 +24,7 @@ pub(crate) use vault::Vault;
 
 use crate::clock::Clock;
 use crate::delivery::{Secret, SecretKind};
+use crate::dispatch::Deliver;
 use crate::events::{Policy, Reader};
 use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
 use crate::logs::{Located, Logs};
@@ -48,6 +50,7 @@ pub(crate) struct Subscriptions<'a> {
     pub(crate) reader: Reader<'a>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) vault: &'a Vault,
+    pub(crate) deliver: &'a dyn Deliver,
     pub(crate) by: Option<&'a ProducerId>,
 }
 
@@ -69,9 +72,12 @@ impl Subscriptions<'_> {
         secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
         definition.signing = None;
         let id = Uuid::new_v4();
-        Terms::compile(id, &definition, &secrets, self.allows_private())?;
+        let terms = Terms::compile(id, &definition, &secrets, self.allows_private())?;
         if self.find(&definition.code).is_ok() {
             return Err(taken());
+        }
+        if definition.handshake {
+            self.check_consent(&terms).await?;
         }
         let ledger = self.logs.ledger(&located.place);
         let start = start(ledger, &located, definition.start_from).await?;
@@ -121,7 +127,11 @@ impl Subscriptions<'_> {
             }
             check::subscription(&definition, self.allows_private())?;
             self.check_pool(definition.pool.as_deref())?;
-            Terms::compile(row.id, &definition, &secrets, self.allows_private())?;
+            let terms = Terms::compile(row.id, &definition, &secrets, self.allows_private())?;
+            let asked = row.definition.handshake && row.definition.target == definition.target;
+            if definition.handshake && !asked {
+                self.check_consent(&terms).await?;
+            }
             if let Some(row) = self.put(&ledger, &row, definition, &secrets).await? {
                 return Ok(view(&ledger, &row));
             }

@@ -67,7 +67,9 @@ impl News<'_> {
                 }
                 ("job_dead", "job", id, data)
             }
-            Self::TargetFailing { target } => ("target_failing", "target", (*target).to_owned(), json!({"target": target})),
+            Self::TargetFailing { target } => {
+                ("target_failing", "target", (*target).to_owned(), json!({"target": target}))
+            }
             Self::TargetRecovered { target } => {
                 ("target_recovered", "target", (*target).to_owned(), json!({"target": target}))
             }
@@ -80,7 +82,8 @@ impl News<'_> {
         let subject_type: SubjectTypeId = format!("{SUBJECTS}.{of}.v1").parse()?;
         let data = RawValue::from_string(data.to_string())
             .map_err(|error| Error::new(Kind::Malformed, "News cannot be written.").with_source(error))?;
-        let subject = subject.get(..subject.floor_char_boundary(contract::limits::SUBJECT_BYTES_MAX)).unwrap_or_default();
+        let subject =
+            subject.get(..subject.floor_char_boundary(contract::limits::SUBJECT_BYTES_MAX)).unwrap_or_default();
         let mut event = NewEvent::new(event_type, "event-broker", data).about(subject_type, subject);
         event.tenant = self.about().and_then(|row| row.definition.tenant);
         Ok(event)

@@ -4,7 +4,7 @@
 //! - Cheapest first: the type by its pattern (once per type, by whoever keeps an index), then tenant and CEL.
 
 use super::vault::{Secrets, Vault};
-use crate::delivery::{Auth, Identity, OAuthGrant, OwnHeaders, Secret, Shape, Target, check_headers};
+use crate::delivery::{Auth, Identity, OAuthGrant, OwnHeaders, Secret, Shape, Target, check_headers, check_secrets};
 use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::SubscriptionRow;
 use contract::{
@@ -121,9 +121,9 @@ impl Terms {
     pub(crate) fn compile(id: Uuid, it: &NewSubscription, secrets: &Secrets, allow_private: bool) -> Result<Self> {
         let filter = Filter { tenants: it.tenant.into_iter().collect(), cel: it.filter.clone(), ..Filter::default() };
         let (auth, identity) = authorised(secrets.auth.as_ref(), allow_private)?;
-        let signing = secrets.signing.iter().enumerate().map(|(index, secret)| {
-            Ok((Secret::parse(&format!("/signing/secrets/{index}"), &secret.text)?, secret.until))
-        });
+        let texts: Vec<_> = secrets.signing.iter().map(|secret| secret.text.as_str()).collect();
+        let signing = check_secrets("/signing/secrets", &texts)?;
+        let until = secrets.signing.iter().map(|secret| secret.until);
         Ok(Self {
             id,
             code: it.code.clone(),
@@ -144,7 +144,7 @@ impl Terms {
                 timeout: Duration::from_secs(it.timeout_seconds.into()),
                 retry: Retry::of(it.retry_schedule.as_deref(), it.max_attempts),
             },
-            secrets: signing.collect::<Result<_>>()?,
+            secrets: signing.into_iter().zip(until).collect(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Dispatch by the real program: killed at random, and before receivers of every bad habit.
 
+mod consent;
 mod hostile;
 mod kills;
 mod receiver;

@@ -24,7 +24,7 @@ mod verbs;
 use super::Broker;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Unregistered};
-use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome};
+use crate::delivery::{Attempt, Consent, Delivery, ErrorClass, Outcome, Question};
 use crate::dispatch::{Context, Deliver, JobVerb, Turn, Worker};
 use crate::ledger::Keep;
 use crate::subscriptions::Vault;
@@ -86,6 +86,10 @@ impl Deliver for Receiver {
             self.heard.lock().unwrap().push(format!("{name}:{answer}"));
             attempt(&answer)
         })
+    }
+
+    fn ask<'a>(&'a self, _: Question<'a>) -> BoxFuture<'a, Consent> {
+        Box::pin(async { Consent::Granted { rate_per_minute: None } })
     }
 }
 

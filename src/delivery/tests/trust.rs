@@ -2,6 +2,7 @@
 
 use super::receiver::{Answering, Receiver, answer};
 use super::*;
+use crate::delivery::credentials::certificates;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::RootCertStore;
 use rustls::ServerConfig;

@@ -5,7 +5,6 @@ use crate::http::{CREATED, Server, TOPIC, event};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
@@ -71,6 +70,6 @@ async fn a_blocked_group_is_shown_with_what_to_do_about_it() {
     assert!(shown.contains(&told), "{shown}");
     ask(&server, &["jobs", "cancel", job]).expect(0);
     let watched = ask(&server, &["jobs", "watch", "--subscription", "mail", "--until-over", "--json"]).expect(0).json();
-    let last = |status: &str| watched.iter().filter(|job| job["status"] == Value::from(status)).count();
+    let last = |status: &str| watched.iter().filter(|job| job["status"] == status).count();
     assert_eq!((last("CANCELLED"), last("COMPLETED")), (1, 2), "{watched:?}");
 }

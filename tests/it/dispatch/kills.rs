@@ -4,7 +4,8 @@
 //! - One minute after the last restart at most, every job is COMPLETED: nothing is lost, nothing is stuck.
 //! - BLOCK_ON_ERROR: the first time the receiver did the work of each job of a group was in the order of the events.
 //! - The receiver did the work of a job again only where it had not answered the time before, or where it had answered
-//!   within [`UNWRITTEN`] before a broker was killed: then nobody was left who knew of the answer.
+//!   within [`UNWRITTEN`] before a broker was killed, or at most [`IN_A_SOCKET`] after that, when the request of the dead
+//!   was still there to be read: then nobody was left who knew of the answer.
 //! - Whenever a job was sent again its fencing token was higher than the time before.
 //!
 //! `DISPATCH_JOBS` says how many jobs there are (20,000 is the full size; there is a group for every forty), and
@@ -27,6 +28,8 @@ const JOBS_PER_GROUP: usize = 40;
 const BATCH: usize = 100;
 /// How long an answer may take to reach the log.
 const UNWRITTEN: Duration = Duration::from_secs(2);
+/// How long a request may lie in a socket before the receiver, on a busy machine, gets to read it.
+const IN_A_SOCKET: Duration = Duration::from_secs(1);
 /// How long everything may take when nobody is killed any more.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 const VARIABLES: [(&str, &str); 3] = [
@@ -53,8 +56,7 @@ struct Brokers {
 impl Brokers {
     async fn start(database: Option<String>, count: usize) -> Self {
         let addresses = Arc::new(RwLock::new(vec![String::new(); count]));
-        let mut brokers =
-            Self { database, servers: (0..count).map(|_| None).collect(), addresses, kills: Vec::new() };
+        let mut brokers = Self { database, servers: (0..count).map(|_| None).collect(), addresses, kills: Vec::new() };
         for number in 0..count {
             brokers.launch(number, TempDir::new().unwrap()).await;
         }
@@ -199,8 +201,13 @@ async fn run(mut brokers: Brokers, jobs: usize, kills: usize) {
         let expected = BTreeMap::from([("COMPLETED".to_owned(), events)]);
         assert_eq!(statuses(url, mode).await, expected, "{mode}, {is_over:?}");
     }
-    println!("{jobs} jobs, {kills} kills: {:?}, {:?} after the last", began.elapsed(), restarted.elapsed());
+    say(&format!("{jobs} jobs, {kills} kills: {:?}, {:?} after the last", began.elapsed(), restarted.elapsed()));
     check(&receiver, &brokers.kills, events, groups);
+}
+
+#[allow(clippy::print_stdout, reason = "shown where the figures are asked for, by `--nocapture`")]
+fn say(text: &str) {
+    println!("{text}");
 }
 
 fn check(receiver: &Receiver, kills: &[Instant], events: usize, groups: usize) {
@@ -213,7 +220,7 @@ fn check(receiver: &Receiver, kills: &[Instant], events: usize, groups: usize) {
             around_kills += usize::from(may_come_again(job, pair[0], pair[1], kills));
         }
     }
-    println!("{} refused, {} lost, {again} done again, {around_kills} around kills", book.failed, book.lost);
+    say(&format!("{} refused, {} lost, {again} done again, {around_kills} around kills", book.failed, book.lost));
     for (job, tokens) in &book.tokens {
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{job:?}: {tokens:?}");
     }
@@ -229,8 +236,18 @@ fn may_come_again(job: &JobName, before: Taken, after: Taken, kills: &[Instant])
     if !before.is_answered {
         return false;
     }
-    let is_around = |kill: &Instant| before.at <= *kill && *kill <= after.at && *kill - before.at <= UNWRITTEN;
-    assert!(kills.iter().any(is_around), "{job:?} was answered, and came again: {before:?}, {after:?}");
+    let is_around = |kill: &&Instant| {
+        **kill <= after.at
+            && before.at <= **kill + IN_A_SOCKET
+            && kill.saturating_duration_since(before.at) <= UNWRITTEN
+    };
+    let nearest = kills.iter().map(|kill| before.at.saturating_duration_since(*kill)).filter(|it| !it.is_zero()).min();
+    let is_excused = kills.iter().find(is_around).is_some();
+    assert!(
+        is_excused,
+        "{job:?} was answered {nearest:?} after a kill, and came again {:?} later",
+        after.at - before.at
+    );
     true
 }
 

@@ -102,6 +102,7 @@ fn with_terms(shape: Shape) -> Shape {
         .may("dataOnly", flag("Whether `data` alone is sent.").like(false))
         .may("format", format())
         .may("headers", texts("Headers of its own.", json!({"x-team": "orders"})))
+        .may("handshake", flag("Whether the receiver is asked for its consent first.").like(false))
         .may("customConfig", texts("For whoever reads it.", json!({"owner": "orders"})))
 }
 
