@@ -138,12 +138,14 @@ impl Worker {
         for (number, walk) in &mut self.walks {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
+            let mut has_more = true;
             for _ in 0..PAGES_PER_TURN {
-                more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
-                if !more {
+                if !has_more {
                     break;
                 }
+                has_more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
             }
+            more |= has_more;
         }
         more |= self.send(ledger, now);
         self.note_settled();

@@ -22,7 +22,8 @@ use super::Broker;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Unregistered};
 use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome};
-use crate::dispatch::{Context, Deliver, JobVerb, Turn, Worker};
+use crate::dispatch::worker::Turn;
+use crate::dispatch::{Context, Deliver, JobVerb, Worker};
 use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
@@ -167,19 +168,8 @@ impl World {
         let named: BTreeMap<&str, &str> = rest.iter().filter_map(|word| word.split_once('=')).collect();
         match *verb {
             "run" => return Ok(self.run().await),
-            // Lanes of one priority begin in no order that means anything.
-            "run-sorted" => {
-                let heard = self.run().await;
-                let mut words: Vec<_> = heard.split(' ').collect();
-                words.sort_unstable();
-                return Ok(words.join(" "));
-            }
-            "run-turns" => {
-                let heard = self.run().await;
-                let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
-                let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
-                return Ok(if turns { "taking turns".to_owned() } else { heard });
-            }
+            "run-sorted" => return Ok(sorted(&self.run().await)),
+            "run-turns" => return Ok(turns(self.run().await)),
             "restart" => self.worker = worker(&self.broker, &self.receiver, &self.clock),
             "reopen" => {
                 self.broker.close().await;
@@ -205,12 +195,33 @@ impl World {
                 let grow = tokens.windows(2).all(|pair| pair[0] < pair[1]);
                 return Ok(format!("{} {}", tokens.len(), if grow { "growing" } else { "not growing" }));
             }
+            "task" => {
+                let mut task =
+                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
+                for (name, value) in &named {
+                    task[*name] = json!(value);
+                }
+                let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
+                self.broker.jobs(None).create_task(task).await?;
+            }
+            _ => return self.ask_about_subscriptions(verb, rest, &named).await,
+        }
+        Ok(String::new())
+    }
+
+    async fn ask_about_subscriptions(
+        &mut self,
+        verb: &str,
+        rest: &[&str],
+        named: &BTreeMap<&str, &str>,
+    ) -> Result<String> {
+        match verb {
             "subscribe" => {
-                let new = subscription(rest[0], &named);
+                let new = subscription(rest[0], named);
                 self.broker.subscriptions(None).create_keeping(new, Keep::nothing()).await?;
             }
             "change" => {
-                let change = changed(&named);
+                let change = changed(named);
                 self.broker.subscriptions(None).change(rest[0], change).await?;
             }
             "unsubscribe" => self.broker.subscriptions(None).delete(rest[0]).await?,
@@ -244,16 +255,7 @@ impl World {
                 let (_, count) = self.broker.subscriptions(None).replay(rest[0], order).await?;
                 return Ok(count.to_string());
             }
-            "task" => {
-                let mut task =
-                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
-                for (name, value) in &named {
-                    task[*name] = json!(value);
-                }
-                let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
-                self.broker.jobs(None).create_task(task).await?;
-            }
-            _ => return self.ask_about_jobs(verb, rest, &named).await,
+            _ => return self.ask_about_jobs(verb, rest, named).await,
         }
         Ok(String::new())
     }
@@ -422,4 +424,17 @@ fn changed(named: &BTreeMap<&str, &str>) -> SubscriptionChange {
     let members: serde_json::Map<_, _> =
         named.iter().map(|(name, text)| (member(name).to_owned(), value(member(name), text))).collect();
     serde_json::from_value(members.into()).unwrap()
+}
+
+/// Lanes of one priority begin in no order that means anything.
+fn sorted(heard: &str) -> String {
+    let mut words: Vec<_> = heard.split(' ').collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+fn turns(heard: String) -> String {
+    let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
+    let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
+    if turns { "taking turns".to_owned() } else { heard }
 }
