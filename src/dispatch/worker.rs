@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     /// What each lane was last seen as.
     pub(super) known: BTreeMap<Uuid, Position>,
     pub(super) seen: Option<(Position, Position, usize)>,
+    /// The last task taken in.
+    pub(super) last_task: Sequence,
     pub(crate) flights: JoinSet<Landed>,
     report: Report,
     /// Being written: its failures go back to the planner when it is.
@@ -68,6 +70,7 @@ impl Worker {
             errands: HashMap::new(),
             known: BTreeMap::new(),
             seen: None,
+            last_task: Sequence::ZERO,
             flights: JoinSet::new(),
             report: Report::default(),
             writing: JoinSet::new(),
