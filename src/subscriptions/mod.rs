@@ -17,6 +17,7 @@ mod vault;
 pub(crate) use check::task as check_task;
 pub(crate) use pools::pool_of;
 pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
+pub use vault::KEY_FILE;
 pub(crate) use vault::Vault;
 
 use crate::clock::Clock;
