@@ -35,3 +35,4 @@ pub use broker::{Broker, OpenError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
 pub use logs::LogFailure;
+pub use subscriptions::KEY_FILE;

@@ -14,7 +14,8 @@ use std::process::ExitCode;
 ///
 /// Everything that was acknowledged before the backup began is in it, and whatever else is in it is whole. It is checked
 /// like `verify` does before it gets its name; a backup that is there is good. Logs of topics that lie outside the data
-/// folder (`streaming.location` file:///…) are not in it: back up those folders in the same way.
+/// folder (`streaming.location` file:///…) are not in it: back up those folders in the same way. The key to the secrets
+/// of subscriptions is in it, if the folder has one: guard a backup like the folder.
 ///
 /// Exit code 0: the backup is there. 1: it could not be made, or what it was taken from is damaged. 2: there is nothing
 /// to back up, or something is at its place already.
@@ -29,6 +30,9 @@ pub(super) struct Arguments {
     /// The folder to make.
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
+    /// Leave out `secret.key`, which opens the secrets of subscriptions; keep it elsewhere, or they are lost.
+    #[arg(long)]
+    without_key: bool,
     /// Print what is in it as JSON.
     #[arg(long)]
     json: bool,
@@ -39,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn backup(arguments: &Arguments) -> Outcome {
-    let Arguments { data, output, json } = arguments;
+    let Arguments { data, output, without_key, json } = arguments;
     let begun_at = Timestamp::from_millis(SystemClock.now());
     let found = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
     if found.is_empty() {
@@ -51,6 +55,9 @@ fn backup(arguments: &Arguments) -> Outcome {
         return Err(Failure::Misused(format!("{} lies in the data folder itself", output.display())));
     }
     folders::copy_logs(data, draft.path())?;
+    if !without_key {
+        folders::copy_key(data, draft.path())?;
+    }
     let manifest = Manifest { version: Manifest::VERSION, begun_at, logs: folders::check_logs(draft.path())? };
     write(&manifest, draft.path()).map_err(|cause| Failure::because(output.display(), cause))?;
     draft.put_in_place()?;

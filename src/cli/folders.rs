@@ -4,6 +4,7 @@
 
 use super::failure::{Failure, Outcome};
 use super::output;
+use event_broker::KEY_FILE;
 use log::file::{self, Report};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -85,6 +86,17 @@ fn copy_log(from: &Path, to: &Path, name: &str) -> Outcome<()> {
     });
     bar.finish_and_clear();
     copied.map_err(|error| Failure::because(from.display(), error))
+}
+
+/// Copies the key that the secrets in the logs are sealed with, where the folder has one. Only its owner may read it.
+pub(super) fn copy_key(from: &Path, to: &Path) -> Outcome<()> {
+    let path = from.join(KEY_FILE);
+    let copied = match fs::copy(&path, to.join(KEY_FILE)) {
+        Ok(_) => File::open(to.join(KEY_FILE)).and_then(|file| file.sync_all()),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(cause),
+    };
+    copied.map_err(|cause| Failure::because(path.display(), cause))
 }
 
 /// Checks every log of a data folder nobody has open; what is in them.

@@ -51,6 +51,7 @@ fn restore(arguments: &Arguments) -> Outcome {
     let manifest = manifest(from)?;
     let draft = Draft::begin(data)?;
     folders::copy_logs(from, draft.path())?;
+    folders::copy_key(from, draft.path())?;
     let logs = folders::check_logs(draft.path())?;
     match &manifest {
         Some(manifest) => compare(&manifest.logs, &logs)?,

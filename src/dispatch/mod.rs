@@ -26,12 +26,10 @@ mod sending;
 mod sync;
 mod trial;
 mod verbs;
-mod worker;
+pub(crate) mod worker;
 
 pub(crate) use jobs::Jobs;
 pub(crate) use verbs::JobVerb;
-#[cfg(test)]
-pub(crate) use worker::Turn;
 pub(crate) use worker::Worker;
 
 use crate::clock::Clock;

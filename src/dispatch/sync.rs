@@ -8,7 +8,7 @@ use super::scan::group_of;
 use super::sending::Errand;
 use super::worker::{Worker, reading};
 use crate::events::stored_at;
-use crate::ledger::{DispatchRows, JobRow, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
+use crate::ledger::{DispatchRows, JobRow, JobSlot, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
 use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
 use contract::{DispatchMode, Position, Result, Sequence};
 use log::TopicNumber;
@@ -52,7 +52,7 @@ impl Worker {
             self.forget(lane);
         }
         let is_new = |it: &Wanted| self.known.get(&it.lane) != Some(&it.touched);
-        if !self.known.is_empty() && (wanted.values().any(is_new) || self.has_new_tasks(ledger)) {
+        if wanted.values().any(is_new) || self.has_new_tasks(ledger) {
             // A lane is built from the log: what was delivered must be there, or it would be delivered again.
             self.flush(ledger).await?;
         }
@@ -62,11 +62,7 @@ impl Worker {
                 self.known.insert(it.lane, it.touched);
             }
         }
-        let touched = ledger.dispatch().touched(TASKS);
-        if self.has_new_tasks(ledger) {
-            self.build_tasks(ledger, now);
-            self.known.insert(TASKS, touched);
-        }
+        self.sync_tasks(ledger, now);
         self.seen = Some(seen);
         Ok(())
     }
@@ -127,25 +123,39 @@ impl Worker {
         Ok(())
     }
 
-    /// Tasks, all that are not over: a lane for every pool.
-    fn build_tasks(&mut self, ledger: &Ledger, now: i64) {
-        let old: Vec<_> = self.errands.keys().filter(|key| key.lane == TASKS).copied().collect();
-        for key in old {
-            self.errands.remove(&key);
-            self.planner.drop_lane(key);
-        }
+    /// Tasks: those that are new, or all that are not over where something was said about one.
+    fn sync_tasks(&mut self, ledger: &Ledger, now: i64) {
         let rows = ledger.dispatch();
         let Some(lane) = rows.lane(TASKS) else { return };
-        for task in rows.tasks().filter(|task| !lane.is_over(task.number)) {
-            let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
-            let key = LaneKey { lane: TASKS, part: tag(&pool) };
-            if self.errands.insert(key, Errand::Tasks).is_none() {
-                self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);
+        let touched = rows.touched(TASKS);
+        if self.known.insert(TASKS, touched) != Some(touched) {
+            let old: Vec<_> = self.errands.keys().filter(|key| key.lane == TASKS).copied().collect();
+            for key in old {
+                self.errands.remove(&key);
+                self.planner.drop_lane(key);
             }
-            let row = lane.open().find(|(number, _)| *number == task.number).map(|(_, row)| row.clone());
-            let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobStanding::Dead { .. }));
-            self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
+            self.last_task = Sequence::ZERO;
         }
+        for task in rows.tasks_behind(self.last_task) {
+            self.last_task = task.number;
+            self.offer_task(task, lane.slot(task.number), now);
+        }
+    }
+
+    /// A task that is not over, in the lane of its pool.
+    fn offer_task(&mut self, task: &TaskRow, slot: Option<JobSlot>, now: i64) {
+        let row = match slot {
+            Some(JobSlot::Ended(_)) => return,
+            Some(JobSlot::Open(row)) => Some(row),
+            None => None,
+        };
+        let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
+        let key = LaneKey { lane: TASKS, part: tag(&pool) };
+        if self.errands.insert(key, Errand::Tasks).is_none() {
+            self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);
+        }
+        let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobStanding::Dead { .. }));
+        self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
     }
 }
 

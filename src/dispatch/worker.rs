@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     /// What each lane was last seen as.
     pub(super) known: BTreeMap<Uuid, Position>,
     pub(super) seen: Option<(Position, Position, usize)>,
+    /// The last task taken in.
+    pub(super) last_task: Sequence,
     pub(crate) flights: JoinSet<Landed>,
     report: Report,
     /// Being written: its failures go back to the planner when it is.
@@ -72,6 +74,7 @@ impl Worker {
             errands: HashMap::new(),
             known: BTreeMap::new(),
             seen: None,
+            last_task: Sequence::ZERO,
             flights: JoinSet::new(),
             report: Report::default(),
             writing: JoinSet::new(),
@@ -147,12 +150,14 @@ impl Worker {
         for (number, walk) in &mut self.walks {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
+            let mut has_more = true;
             for _ in 0..PAGES_PER_TURN {
-                more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
-                if !more {
+                if !has_more {
                     break;
                 }
+                has_more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
             }
+            more |= has_more;
         }
         more |= self.send(ledger, now);
         self.note_settled();

@@ -12,15 +12,16 @@ use contract::{DeliveryAuth, Error, Kind, Result};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 const KEY_BYTES: usize = 32;
 /// What the key is derived for.
 const PURPOSE: &str = "event-broker 2026 secrets of subscriptions";
-const KEY_FILE: &str = "secret.key";
+/// The file in a data folder that holds the key, where the operator gave none.
+pub const KEY_FILE: &str = "secret.key";
 
 /// Seals and opens secrets.
 pub(crate) struct Vault {
@@ -125,27 +126,28 @@ impl Vault {
     }
 }
 
-/// The key in a folder, made at first.
+/// The key in a folder, made at first. It is there whole or not at all: it gets its name when it is durable.
 fn key_of_folder(folder: &Path) -> std::io::Result<[u8; KEY_BYTES]> {
     let path = folder.join(KEY_FILE);
+    if !path.try_exists()? {
+        make_key(folder, &path)?;
+    }
+    let mut key = [0; KEY_BYTES];
+    File::open(&path)?.read_exact(&mut key)?;
+    Ok(key)
+}
+
+fn make_key(folder: &Path, path: &Path) -> std::io::Result<()> {
+    let draft = path.with_extension("part");
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(&path) {
-        Ok(mut file) => {
-            let key = random_key()?;
-            file.write_all(&key)?;
-            file.sync_all()?;
-            Ok(key)
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let mut key = [0; KEY_BYTES];
-            std::fs::File::open(&path)?.read_exact(&mut key)?;
-            Ok(key)
-        }
-        Err(error) => Err(error),
-    }
+    let mut file = options.open(&draft)?;
+    file.write_all(&random_key()?)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    File::open(folder)?.sync_all()
 }
 
 fn random_key() -> std::io::Result<[u8; KEY_BYTES]> {
@@ -185,6 +187,15 @@ mod tests {
         let mut bent = BASE64.decode(&sealed).unwrap();
         *bent.last_mut().unwrap() ^= 1;
         assert!(Vault::of(&config).unseal(Some(&BASE64.encode(bent))).is_err());
+    }
+
+    #[test]
+    fn a_key_that_was_half_written_when_the_broker_died_is_made_anew() {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("secret.part"), [7; 3]).unwrap();
+        let sealed = Vault::of(&Config::folder(folder.path())).seal(&secrets()).unwrap();
+        assert!(Vault::of(&Config::folder(folder.path())).unseal(sealed.as_deref()).is_ok());
+        assert!(!folder.path().join("secret.part").exists());
     }
 
     #[cfg(unix)]

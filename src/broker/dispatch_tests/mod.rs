@@ -17,6 +17,7 @@
 
 mod modes;
 mod news;
+mod receiver;
 mod several;
 mod traps;
 mod verbs;
@@ -24,21 +25,20 @@ mod verbs;
 use super::Broker;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Unregistered};
-use crate::delivery::{Attempt, Consent, Delivery, ErrorClass, Outcome, Question};
-use crate::dispatch::{Context, Deliver, JobVerb, Turn, Worker};
+use crate::dispatch::worker::Turn;
+use crate::dispatch::{Context, Deliver, JobVerb, Worker};
 use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
-    BoxFuture, DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask,
-    Pool, PoolChange, Read, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
+    DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask, Pool,
+    PoolChange, Read, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
 };
 use log::{Log, MemoryLog};
+use receiver::Receiver;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::sync::Notify;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
@@ -53,60 +53,6 @@ pub(super) fn check(text: &str) {
             world.run_line(number + 1, line).await;
         }
     });
-}
-
-/// A receiver that says what it is told to say.
-#[derive(Default)]
-pub(super) struct Receiver {
-    answers: Mutex<HashMap<String, VecDeque<String>>>,
-    heard: Mutex<Vec<String>>,
-    tokens: Mutex<BTreeMap<String, Vec<u64>>>,
-    hanging: Mutex<HashMap<String, Arc<Notify>>>,
-}
-
-impl Deliver for Receiver {
-    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
-        let name = match (delivery.subscription, delivery.sequence) {
-            (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
-            _ => format!("task:{}", delivery.target.as_str().rsplit('/').next().unwrap()),
-        };
-        self.tokens.lock().unwrap().entry(name.clone()).or_default().push(delivery.token.unwrap());
-        let answer = self.answers.lock().unwrap().get_mut(&name).and_then(VecDeque::pop_front);
-        let mut answer = answer.unwrap_or_else(|| "200".to_owned());
-        let hangs = (answer == "hang").then(|| {
-            let notify = Arc::new(Notify::new());
-            self.hanging.lock().unwrap().insert(name.clone(), Arc::clone(&notify));
-            answer = "200".to_owned();
-            notify
-        });
-        Box::pin(async move {
-            if let Some(hangs) = hangs {
-                hangs.notified().await;
-            }
-            self.heard.lock().unwrap().push(format!("{name}:{answer}"));
-            attempt(&answer)
-        })
-    }
-
-    fn ask<'a>(&'a self, _: Question<'a>) -> BoxFuture<'a, Consent> {
-        Box::pin(async { Consent::Granted { rate_per_minute: None } })
-    }
-}
-
-fn attempt(answer: &str) -> Attempt {
-    let (outcome, status) = match answer {
-        "200" => (Outcome::Done, Some(200)),
-        "410" => (Outcome::Gone, Some(410)),
-        "refused" => (Outcome::Failed { retryable: false }, None),
-        "down" => (Outcome::Failed { retryable: true }, None),
-        text => match text.strip_prefix("defer") {
-            Some(seconds) => (Outcome::Deferred { after: Duration::from_secs(seconds.parse().unwrap()) }, Some(503)),
-            None => (Outcome::Failed { retryable: true }, Some(text.parse().unwrap())),
-        },
-    };
-    let failed = matches!(outcome, Outcome::Failed { .. });
-    let error = failed.then(|| (ErrorClass::Timeout, "it failed".to_owned()));
-    Attempt { outcome, status, duration: Duration::from_millis(3), error, response: "body".to_owned() }
 }
 
 pub(super) struct World {
@@ -175,19 +121,8 @@ impl World {
         let named: BTreeMap<&str, &str> = rest.iter().filter_map(|word| word.split_once('=')).collect();
         match *verb {
             "run" => return Ok(self.run().await),
-            // Lanes of one priority begin in no order that means anything.
-            "run-sorted" => {
-                let heard = self.run().await;
-                let mut words: Vec<_> = heard.split(' ').collect();
-                words.sort_unstable();
-                return Ok(words.join(" "));
-            }
-            "run-turns" => {
-                let heard = self.run().await;
-                let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
-                let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
-                return Ok(if turns { "taking turns".to_owned() } else { heard });
-            }
+            "run-sorted" => return Ok(sorted(&self.run().await)),
+            "run-turns" => return Ok(turns(self.run().await)),
             "restart" => self.worker = worker(&self.broker, &self.receiver, &self.clock),
             "reopen" => {
                 self.broker.close().await;
@@ -216,12 +151,33 @@ impl World {
                 let grow = tokens.windows(2).all(|pair| pair[0] < pair[1]);
                 return Ok(format!("{} {}", tokens.len(), if grow { "growing" } else { "not growing" }));
             }
+            "task" => {
+                let mut task =
+                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
+                for (name, value) in &named {
+                    task[*name] = json!(value);
+                }
+                let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
+                self.broker.jobs(None).create_task(task).await?;
+            }
+            _ => return self.ask_about_subscriptions(verb, rest, &named).await,
+        }
+        Ok(String::new())
+    }
+
+    async fn ask_about_subscriptions(
+        &mut self,
+        verb: &str,
+        rest: &[&str],
+        named: &BTreeMap<&str, &str>,
+    ) -> Result<String> {
+        match verb {
             "subscribe" => {
-                let new = subscription(rest[0], &named);
+                let new = subscription(rest[0], named);
                 self.broker.subscriptions(None).create_keeping(new, Keep::nothing()).await?;
             }
             "change" => {
-                let change = changed(&named);
+                let change = changed(named);
                 self.broker.subscriptions(None).change(rest[0], change).await?;
             }
             "unsubscribe" => self.broker.subscriptions(None).delete(rest[0]).await?,
@@ -255,16 +211,7 @@ impl World {
                 let (_, count) = self.broker.subscriptions(None).replay(rest[0], order).await?;
                 return Ok(count.to_string());
             }
-            "task" => {
-                let mut task =
-                    json!({"code": rest[0], "target": format!("http://tasks/{}", rest[0]), "payload": {"n": 1}});
-                for (name, value) in &named {
-                    task[*name] = json!(value);
-                }
-                let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
-                self.broker.jobs(None).create_task(task).await?;
-            }
-            _ => return self.ask_about_jobs(verb, rest, &named).await,
+            _ => return self.ask_about_jobs(verb, rest, named).await,
         }
         Ok(String::new())
     }
@@ -463,4 +410,17 @@ fn changed(named: &BTreeMap<&str, &str>) -> SubscriptionChange {
     let members: serde_json::Map<_, _> =
         named.iter().map(|(name, text)| (member(name).to_owned(), value(member(name), text))).collect();
     serde_json::from_value(members.into()).unwrap()
+}
+
+/// Lanes of one priority begin in no order that means anything.
+fn sorted(heard: &str) -> String {
+    let mut words: Vec<_> = heard.split(' ').collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+fn turns(heard: String) -> String {
+    let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
+    let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
+    if turns { "taking turns".to_owned() } else { heard }
 }

@@ -102,7 +102,8 @@ pub(in crate::ledger) trait Rows {
                 self.put_replay(*id, ReplayRow { subscription: *subscription, to: *to, at: time }, *from);
             }
             DispatchFact::TaskCreated { id, task } => {
-                self.touch(TASKS, at);
+                // Of the others it changes nothing.
+                self.touch(Uuid::max(), at);
                 let number = self.next_task();
                 self.put_task(TaskRow { id: *id, number, task: Arc::new(TaskOf::clone(task)), at: time });
             }
@@ -227,9 +228,12 @@ impl Rows for DispatchRows {
     fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
         let is_over = matches!(slot, JobSlot::Ended(_));
         let Some(lane) = self.lanes.get_mut(&key.lane) else { return };
+        let was_over = lane.is_over(key.sequence);
         lane.put(key.sequence, slot);
-        if key.lane == TASKS && is_over {
-            self.end_task(key.sequence);
+        match (key.lane == TASKS, was_over, is_over) {
+            (true, false, true) => self.end_task(key.sequence),
+            (true, true, false) => self.begin_task_again(key.sequence),
+            _ => (),
         }
         self.end_replay(key.lane);
     }
@@ -308,17 +312,69 @@ impl DispatchRows {
         self.touched.remove(&id);
     }
 
+    /// A task that was over is not any more: it must not be forgotten.
+    fn begin_task_again(&mut self, number: Sequence) {
+        if let Some(id) = self.numbers.get(&number) {
+            self.tasks_over.retain(|over| over != id);
+        }
+    }
+
     /// Of tasks that are over the last are remembered.
     fn end_task(&mut self, number: Sequence) {
         let Some(id) = self.numbers.get(&number).copied() else { return };
-        if !self.tasks_over.contains(&id) {
-            self.tasks_over.push_back(id);
-        }
+        self.tasks_over.push_back(id);
         if self.tasks_over.len() > limits::TASKS_KEPT
             && let Some(oldest) = self.tasks_over.pop_front()
             && let Some(row) = self.tasks.remove(&oldest)
         {
             self.numbers.remove(&row.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::DispatchMode;
+
+    fn say(rows: &mut DispatchRows, at: u64, what: DispatchFact) {
+        let header = Header {
+            position: Position(at),
+            topic: log::TopicNumber(0),
+            sequence: Sequence(at),
+            time: 0,
+            id: 0,
+            facets: None,
+        };
+        rows.apply(&Entry::Dispatch { what }, &header);
+    }
+
+    /// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
+    #[test]
+    fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
+        let mut rows = DispatchRows::default();
+        let task = super::super::StoredTask {
+            code: "t".to_owned(),
+            target: "http://tasks/".to_owned(),
+            payload: "{}".to_owned(),
+            message_group: None,
+            mode: DispatchMode::Immediate,
+            pool: None,
+            scheduled_for: None,
+        };
+        let job = |number| JobKey { lane: TASKS, sequence: Sequence(number) };
+        let (all, by) = (limits::TASKS_KEPT as u64 + 2, || "ops".to_owned());
+        for number in 1..=all {
+            let id = Uuid::from_u128(number.into());
+            say(&mut rows, number, DispatchFact::TaskCreated { id, task: Box::new(task.clone()) });
+        }
+        say(&mut rows, all + 1, DispatchFact::JobCancelled { job: job(1), by: by() });
+        say(&mut rows, all + 2, DispatchFact::JobRetried { job: job(1), event: Uuid::from_u128(1), by: by() });
+        for number in 2..=all {
+            say(&mut rows, all + 1 + number, DispatchFact::JobCancelled { job: job(number), by: by() });
+        }
+        let left: Vec<_> = rows.tasks().map(|task| task.number.get()).take(2).collect();
+        assert_eq!((left, rows.tasks().count()), (vec![1, 3], limits::TASKS_KEPT + 1));
+        assert_eq!(rows.tasks_behind(Sequence(all - 1)).count(), 1);
     }
 }

@@ -201,6 +201,11 @@ impl DispatchRows {
         self.numbers.values().filter_map(|id| self.tasks.get(id))
     }
 
+    /// Those behind a number.
+    pub fn tasks_behind(&self, number: Sequence) -> impl Iterator<Item = &TaskRow> {
+        self.numbers.range(number.next()..).filter_map(|(_, id)| self.tasks.get(id))
+    }
+
     /// Who dispatches.
     #[must_use]
     pub const fn lease(&self) -> Option<Lease> {

@@ -157,6 +157,20 @@ fn nothing_is_written_over_and_nothing_half_made_is_left() {
     assert!(fs::read_dir(server.path()).unwrap().all(|entry| !text(&entry.unwrap().path()).ends_with(".part")));
 }
 
+#[test]
+fn the_key_to_secrets_goes_with_a_backup_unless_it_is_left_out() {
+    let server = server();
+    ask(&server, &["subscriptions", "create", "mail", crate::http::TOPIC, "https://example.com/"]).expect(0);
+    let folder = TempDir::new().unwrap();
+    let (backup, bare, data) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("data"));
+    run(&["backup", "--data", text(server.path()), "--output", text(&backup)]).expect(0);
+    run(&["backup", "--data", text(server.path()), "--output", text(&bare), "--without-key"]).expect(0);
+    run(&["restore", "--from", text(&backup), "--data", text(&data)]).expect(0);
+    let key = |folder: &Path| fs::read(folder.join(event_broker::KEY_FILE)).ok();
+    assert_eq!(key(&data).unwrap(), key(server.path()).unwrap());
+    assert_eq!(key(&bare), None);
+}
+
 /// A backup of 45 events, changed by `spoil`, and what restoring it says.
 fn spoilt(spoil: impl Fn(&Path)) -> String {
     let folder = TempDir::new().unwrap();

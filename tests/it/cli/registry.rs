@@ -36,7 +36,6 @@ fn a_topic_is_made_shown_listed_and_changed() {
 fn a_topic_is_published_again_compacted_and_trimmed() {
     let server = server();
     ask(&server, &["topics", "create", ORDERS, "--cleanup", "compact"]).expect(0);
-    ask(&server, &["types", "register", CREATED]).expect(0);
     for subject in ["a", "b", "a"] {
         let event = crate::http::event(CREATED, subject).to_string();
         feed(&server, &["publish", "--file", "-"], &event).expect(0);

@@ -1,0 +1,63 @@
+//! The receiver of the tables.
+
+use crate::delivery::{Attempt, Consent, Delivery, ErrorClass, Outcome, Question};
+use crate::dispatch::Deliver;
+use contract::BoxFuture;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A receiver that says what it is told to say.
+#[derive(Default)]
+pub(in crate::broker) struct Receiver {
+    pub(super) answers: Mutex<HashMap<String, VecDeque<String>>>,
+    pub(super) heard: Mutex<Vec<String>>,
+    pub(super) tokens: Mutex<BTreeMap<String, Vec<u64>>>,
+    pub(super) hanging: Mutex<HashMap<String, Arc<Notify>>>,
+}
+
+impl Deliver for Receiver {
+    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
+        let name = match (delivery.subscription, delivery.sequence) {
+            (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
+            _ => format!("task:{}", delivery.target.as_str().rsplit('/').next().unwrap()),
+        };
+        self.tokens.lock().unwrap().entry(name.clone()).or_default().push(delivery.token.unwrap());
+        let answer = self.answers.lock().unwrap().get_mut(&name).and_then(VecDeque::pop_front);
+        let mut answer = answer.unwrap_or_else(|| "200".to_owned());
+        let hangs = (answer == "hang").then(|| {
+            let notify = Arc::new(Notify::new());
+            self.hanging.lock().unwrap().insert(name.clone(), Arc::clone(&notify));
+            answer = "200".to_owned();
+            notify
+        });
+        Box::pin(async move {
+            if let Some(hangs) = hangs {
+                hangs.notified().await;
+            }
+            self.heard.lock().unwrap().push(format!("{name}:{answer}"));
+            attempt(&answer)
+        })
+    }
+
+    fn ask<'a>(&'a self, _: Question<'a>) -> BoxFuture<'a, Consent> {
+        Box::pin(async { Consent::Granted { rate_per_minute: None } })
+    }
+}
+
+fn attempt(answer: &str) -> Attempt {
+    let (outcome, status) = match answer {
+        "200" => (Outcome::Done, Some(200)),
+        "410" => (Outcome::Gone, Some(410)),
+        "refused" => (Outcome::Failed { retryable: false }, None),
+        "down" => (Outcome::Failed { retryable: true }, None),
+        text => match text.strip_prefix("defer") {
+            Some(seconds) => (Outcome::Deferred { after: Duration::from_secs(seconds.parse().unwrap()) }, Some(503)),
+            None => (Outcome::Failed { retryable: true }, Some(text.parse().unwrap())),
+        },
+    };
+    let failed = matches!(outcome, Outcome::Failed { .. });
+    let error = failed.then(|| (ErrorClass::Timeout, "it failed".to_owned()));
+    Attempt { outcome, status, duration: Duration::from_millis(3), error, response: "body".to_owned() }
+}

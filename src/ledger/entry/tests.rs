@@ -1,0 +1,136 @@
+//! Every entry, written and read again.
+
+use super::*;
+use crate::ledger::answer::Piece;
+use crate::ledger::home::Home;
+use contract::{Attempt, ClaimOrder, LetterSource};
+use contract::{Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus};
+
+#[test]
+fn entries_survive_the_trip_to_disk() {
+    let created_at = Timestamp::from_millis(1_764_763_200_000);
+    let mut topic = NewTopic::new("gts.hx.core.events.topic.v1~vendor.users.v1".parse().unwrap());
+    topic.retention = Some("PT30D".parse().unwrap());
+    let mut event_type =
+        NewEventType::new("gts.hyperspot.core.events.type.v1~vendor.users.user_registered.v1".parse().unwrap());
+    event_type.data_schema = Some(serde_json::json!({"type": "object", "required": ["userId"]}));
+    let type_id = event_type.id.clone();
+    let version = Version {
+        definition: NewVersion::json_schema(SchemaVersion::FIRST, serde_json::json!({"type": "object"})),
+        status: VersionStatus::Deprecated,
+        created_at,
+        finalised_at: Some(created_at),
+        deprecated_at: Some(created_at),
+    };
+    let versions = vec![version];
+    let event_type = EventType { definition: event_type, created_at, versions: versions.clone(), archived: true };
+    let (id, group, topic_id, offset) = (Uuid::from_u128(7), "billing".to_owned(), topic.id.clone(), Offset(9));
+    let consumer = Consumer {
+        id,
+        consumer_group: group.clone(),
+        topic: topic_id.clone(),
+        types: vec!["gts.vendor.*".parse().unwrap()],
+        subject_types: Vec::new(),
+        cel: Some("has(data)".to_owned()),
+        session_timeout: "PT30S".parse().unwrap(),
+        distribution: Distribution::Broadcast,
+        max_in_flight: None,
+        created_at,
+        last_seen_at: created_at,
+        expires_at: Timestamp::from_millis(created_at.millis() + 30_000),
+    };
+    let name = || "orders-table".to_owned();
+    for entry in [
+        Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
+        Entry::TopicChanged { topic: Topic { definition: topic.clone(), created_at } },
+        Entry::TopicPlaced {
+            placed: Placed {
+                topic: Topic { definition: topic, created_at },
+                home: Home::DataFolder("var/lib/events".to_owned()),
+                floor: Sequence(1 << 40),
+                numbered: true,
+            },
+        },
+        Entry::EventTypeRegistered { event_type },
+        Entry::VersionsChanged { event_type: type_id.clone(), versions },
+        Entry::EventTypeArchived { event_type: type_id },
+        Entry::ConsumerCreated { consumer },
+        Entry::ConsumerSeen { id },
+        Entry::ConsumerDeleted { id },
+        Entry::ConsumersExpired { ids: vec![id, Uuid::from_u128(8)] },
+        Entry::OffsetCommitted { group: group.clone(), topic: topic_id.clone(), offset },
+        Entry::OffsetReset { group, topic: topic_id.clone(), offset },
+        Entry::ProjectionPut { name: name(), definition: NewProjection::of_topic(topic_id).filtered("has(data)") },
+        Entry::ProjectionPut { name: name(), definition: NewProjection::of_log() },
+        Entry::ProjectionDeleted { name: name() },
+        Entry::CheckpointMoved { name: name(), offset },
+        Entry::ProjectionReset { name: name(), offset, generation: Generation(2) },
+        Entry::AnswerKept { key: u128::MAX - 1, digest: u64::MAX, answer: kept() },
+    ]
+    .into_iter()
+    .chain(about_claims(created_at))
+    {
+        let text = serde_json::to_vec(&entry).unwrap();
+        assert_eq!(serde_json::from_slice::<Entry>(&text).unwrap(), entry);
+    }
+}
+
+fn kept() -> KeptAnswer {
+    let body = vec![Piece::Text("{\"event\":".to_owned()), Piece::Event(Position(7)), Piece::Text("}".to_owned())];
+    KeptAnswer { status: 201, headers: vec![("location".to_owned(), "/v1/events/7".to_owned())], body }
+}
+
+fn about_claims(at: Timestamp) -> Vec<Entry> {
+    let claim = ClaimKey { handler: "billing".to_owned(), topic: 3, sequence: Sequence(9) };
+    let (event, letter, error) = (Uuid::from_u128(1), Uuid::from_u128(2), ClaimError::new("Timeout", "too slow"));
+    let owner = "w1".to_owned();
+    let attempt = Attempt {
+        number: 1,
+        token: Token(7),
+        owner: owner.clone(),
+        started_at: at,
+        failed_at: at,
+        error: error.clone(),
+    };
+    let dead = Letter {
+        id: letter,
+        source: LetterSource::Handler,
+        name: claim.handler.clone(),
+        topic: "gts.hx.core.events.topic.v1~".parse().unwrap(),
+        number: 3,
+        sequence: claim.sequence,
+        event,
+        error: error.clone(),
+        attempts: vec![attempt],
+        superseded: true,
+        job: None,
+    };
+    let definition = NewHandler {
+        lease: Some("PT30S".parse().unwrap()),
+        max_attempts: Some(3),
+        backoff: Some("PT2S".parse().unwrap()),
+        order: Some(ClaimOrder::Gapless),
+    };
+    let (by, reason) = ("ops".to_owned(), "because".to_owned());
+    vec![
+        Entry::HandlerPut { name: "billing".to_owned(), definition },
+        Entry::GroupBegan { group: by.clone(), topic: 3, offset: Offset(2) },
+        Entry::EventsPassed { group: by.clone(), topic: 3, runs: vec![(Sequence(3), Sequence(3))] },
+        Entry::EventsRepeated { group: by.clone(), topic: 3, from: Sequence(1), to: Sequence(2) },
+        Entry::GroupMoved { group: by.clone(), topic: 3, offset: Offset(9) },
+        Entry::ClaimTaken { claim: claim.clone(), event, owner, lease_millis: 30_000, attempt: 2 },
+        Entry::ClaimExtended { claim: claim.clone() },
+        Entry::ClaimDone { claim: claim.clone(), token: Token(7) },
+        Entry::ClaimFailed { claim: claim.clone(), error, retry_at: Some(1) },
+        Entry::DeadLettered { letter: Box::new(dead) },
+        Entry::Redriven {
+            letter,
+            claim: Some(claim.clone()),
+            by: by.clone(),
+            reason: None,
+            new_event: Some(event),
+            job: None,
+        },
+        Entry::Discarded { letter, claim: Some(claim), by, reason, job: None },
+    ]
+}
