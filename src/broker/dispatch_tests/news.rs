@@ -75,8 +75,6 @@ fn a_probe_that_cannot_be_sent_is_not_waited_for() {
         run                       ->
         trim 1
         advance 30000
-        run                       ->
-        advance 1000
         run                       -> mail/2:200
         ",
         ten_failures()
