@@ -45,20 +45,31 @@ struct Known {
 
 impl Projections<'_> {
     /// Registers a projection, or gives it another filter.
-    pub(crate) async fn put(&self, name: &str, definition: NewProjection) -> Result<Registered<Projection>> {
+    pub(crate) async fn put(
+        &self,
+        name: &str,
+        definition: NewProjection,
+        keep: Keep<Registered<Projection>>,
+    ) -> Result<Registered<Projection>> {
         check(name, &definition)?;
         let ledger = self.home(&definition)?;
         // Side logs decide for themselves; the turn keeps a name from being taken in two of them at once.
         let turn = self.logs.turn().await;
-        if self.find(name).is_ok_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
+        let known = self.find(name).ok();
+        if known.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
             return Err(decide::reads_something_else());
         }
-        let outcome = ledger.submit(Put { name: name.to_owned(), definition }).await?;
+        let checkpoint = known.map_or(Offset::ZERO, |known| known.entry.checkpoint);
+        let shown = self.shown_at(&ledger, name, &definition, checkpoint).await?;
+        let registered = move |outcome: &Registered<ProjectionEntry>| match outcome {
+            Registered::Created(entry) => Registered::Created(shown(entry)),
+            Registered::Unchanged(entry) => Registered::Unchanged(shown(entry)),
+        };
+        let seen = registered.clone();
+        let keep = keep.seen_through(move |outcome| Some(Ok(seen(outcome))));
+        let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition }, keep).await?;
         drop(turn);
-        Ok(match outcome {
-            Registered::Created(entry) => Registered::Created(self.view(name, Known { ledger, entry }).await?),
-            Registered::Unchanged(entry) => Registered::Unchanged(self.view(name, Known { ledger, entry }).await?),
-        })
+        Ok(registered(&outcome))
     }
 
     /// One projection.
@@ -91,17 +102,21 @@ impl Projections<'_> {
     }
 
     /// Records how far a view has come.
-    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint) -> Result<Projection> {
-        let ledger = self.find(name)?.ledger;
-        let entry = ledger.submit(Move { name: name.to_owned(), to }).await?;
-        self.view(name, Known { ledger, entry }).await
+    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint, keep: Keep<Projection>) -> Result<Projection> {
+        let Known { ledger, entry } = self.find(name)?;
+        let shown = self.shown_at(&ledger, name, &entry.definition, to.offset).await?;
+        let seen = shown.clone();
+        let keep = keep.seen_through(move |entry| Some(Ok(seen(entry))));
+        Ok(shown(&ledger.submit_keeping(Move { name: name.to_owned(), to }, keep).await?))
     }
 
     /// Begins the next generation behind `offset`.
-    pub(crate) async fn reset(&self, name: &str, offset: Offset) -> Result<Projection> {
-        let ledger = self.find(name)?.ledger;
-        let entry = ledger.submit(Reset { name: name.to_owned(), offset }).await?;
-        self.view(name, Known { ledger, entry }).await
+    pub(crate) async fn reset(&self, name: &str, offset: Offset, keep: Keep<Projection>) -> Result<Projection> {
+        let Known { ledger, entry } = self.find(name)?;
+        let shown = self.shown_at(&ledger, name, &entry.definition, offset).await?;
+        let seen = shown.clone();
+        let keep = keep.seen_through(move |entry| Some(Ok(seen(entry))));
+        Ok(shown(&ledger.submit_keeping(Reset { name: name.to_owned(), offset }, keep).await?))
     }
 
     /// The projection once its checkpoint has reached `offset`.
@@ -132,9 +147,22 @@ impl Projections<'_> {
 
     /// A projection with its lag.
     async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
-        Ok(Projection {
-            name: name.to_owned(),
-            lag: lag::of(&ledger, &entry, self.clock.now()).await?,
+        Ok(self.shown_at(&ledger, name, &entry.definition, entry.checkpoint).await?(&entry))
+    }
+
+    /// How a projection is shown that comes to `checkpoint`: its lag is read from the log, so a decision must know it.
+    async fn shown_at(
+        &self,
+        ledger: &Ledger,
+        name: &str,
+        definition: &NewProjection,
+        checkpoint: Offset,
+    ) -> Result<impl Fn(&ProjectionEntry) -> Projection + Clone + Send + Sync + 'static + use<>> {
+        let lag = lag::of(ledger, definition, checkpoint, self.clock.now()).await?;
+        let name = name.to_owned();
+        Ok(move |entry: &ProjectionEntry| Projection {
+            name: name.clone(),
+            lag,
             definition: NewProjection::clone(&entry.definition),
             checkpoint: entry.checkpoint,
             generation: entry.generation,
