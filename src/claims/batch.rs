@@ -13,13 +13,19 @@ use crate::logs::{Located, Place};
 use contract::{
     ClaimAnswer, ClaimOutcome, Error, Kind, NewClaim, Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
-use log::{Header, Limit, Range};
-use std::collections::VecDeque;
+use futures_util::future::join_all;
+use log::{Header, Limit, Range, Record};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// How often one request is decided anew because something changed under it, before it is told to come back.
 pub(super) const TRIES_MAX: usize = 8;
+
+/// Events of a request this near to each other are read at once, with those between them.
+const NEAR: u64 = 4;
+/// Most bytes of events read at once for their headers.
+const RUN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The items of a request that one log decides, by their indexes.
 pub(super) struct Part<T> {
@@ -66,6 +72,26 @@ impl<T> Answers<T> {
     }
 }
 
+/// An event somebody wants to claim.
+#[derive(Clone)]
+struct Found {
+    located: Located,
+    header: Header,
+    /// The sequence it is known by: where it was published again, the first one's. So whoever has done the one has done
+    /// the other.
+    sequence: Sequence,
+}
+
+impl Found {
+    fn of(located: &Located, record: &Record) -> Self {
+        let sequence = original_of(record).unwrap_or(record.header.sequence);
+        Self { located: located.clone(), header: record.header, sequence }
+    }
+}
+
+/// Events by their topics and sequences.
+type SideBySide = HashMap<TopicId, HashMap<Sequence, Found>>;
+
 pub(super) fn check_count(count: usize) -> Result<()> {
     match count {
         0 => Err(Error::invalid("/claims", "is empty: name at least one")),
@@ -97,8 +123,9 @@ impl Claims<'_> {
     async fn claim_several(&self, claims: Vec<NewClaim>, keep: Keep<All<ClaimOutcome>>) -> All<ClaimOutcome> {
         let mut answers = Answers::of(claims.len());
         let mut found = Vec::with_capacity(claims.len());
+        let known = self.side_by_side(&claims).await;
         for (index, claim) in claims.into_iter().enumerate() {
-            match self.wanted(claim).await {
+            match self.wanted(claim, &known).await {
                 Ok((place, wanted)) => found.push((index, place, wanted)),
                 Err(error) => answers.put(index, Err(error)),
             }
@@ -128,19 +155,25 @@ impl Claims<'_> {
             let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
             let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(Taken::Unsure(_))));
             items = Vec::new();
+            let mut unsure = Vec::new();
             for ((index, wanted), taken) in indexes.into_iter().zip(wanted.iter()).zip(taken) {
                 match taken {
-                    Ok(Taken::Unsure(need)) => {
-                        let mut wanted = wanted.clone();
-                        match order::read(ledger, &mut wanted, need).await {
-                            Ok(()) => items.push((index, wanted)),
-                            Err(error) => answers.put(index, Err(error)),
-                        }
-                    }
+                    Ok(Taken::Unsure(need)) => unsure.push((index, wanted.clone(), need)),
                     _ if is_undone => items.push((index, wanted.clone())),
                     taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
                 }
             }
+            let reads = unsure.into_iter().map(async |(index, mut wanted, need)| {
+                let read = order::read(ledger, &mut wanted, need).await;
+                (index, read.map(|()| wanted))
+            });
+            for (index, read) in join_all(reads).await {
+                match read {
+                    Ok(wanted) => items.push((index, wanted)),
+                    Err(error) => answers.put(index, Err(error)),
+                }
+            }
+            items.sort_unstable_by_key(|(index, _)| *index);
             if items.is_empty() {
                 return;
             }
@@ -171,15 +204,17 @@ impl Claims<'_> {
     }
 
     /// The event somebody wants to claim, and the log that decides it.
-    async fn wanted(&self, claim: NewClaim) -> Result<(Place, Wanted)> {
+    async fn wanted(&self, claim: NewClaim, known: &SideBySide) -> Result<(Place, Wanted)> {
         check(&claim)?;
-        let (located, header) = match (claim.event_id, &claim.topic, claim.sequence) {
-            (Some(id), ..) => self.event_with(id).await?,
-            (None, Some(topic), Some(sequence)) => self.event_at(topic, sequence).await?,
-            _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
-        };
-        let Located { place, topic } = located;
-        let sequence = self.first_of(&place, &header).await?;
+        let Found { located: Located { place, topic }, header, sequence } =
+            match (claim.event_id, &claim.topic, claim.sequence) {
+                (Some(id), ..) => self.event_with(id).await?,
+                (None, Some(id), Some(sequence)) => match known.get(id).and_then(|topic| topic.get(&sequence)) {
+                    Some(found) => found.clone(),
+                    None => self.event_at(id, sequence).await?,
+                },
+                _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
+            };
         let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
         let wanted = Wanted {
             event: Uuid::from_u128(header.id),
@@ -195,26 +230,52 @@ impl Claims<'_> {
         Ok((place, wanted))
     }
 
-    /// The sequence an event is known by: where it was published again, the first one's. So whoever has done the one has
-    /// done the other.
-    async fn first_of(&self, place: &Place, header: &Header) -> Result<Sequence> {
-        if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
-            return Ok(header.sequence);
+    /// Events of a request that stand side by side in their topics, each run of them read at once. Whatever is not found so
+    /// is looked for by itself, and refused in its own words.
+    async fn side_by_side(&self, claims: &[NewClaim]) -> SideBySide {
+        let mut wanted: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
+        for claim in claims.iter().filter(|_| claims.len() > 1) {
+            if let (Some(topic), Some(sequence)) = (&claim.topic, claim.sequence) {
+                wanted.entry(topic).or_default().insert(sequence);
+            }
         }
-        let range = Range::Topic(header.topic, Sequence(header.sequence.get().saturating_sub(1)));
-        let log = self.logs.ledger(place).log();
-        let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
-        Ok(page.first().and_then(original_of).unwrap_or(header.sequence))
+        let mut found = SideBySide::new();
+        for (id, sequences) in wanted {
+            let Ok(located) = self.logs.find(id) else { continue };
+            let sequences: Vec<_> = sequences.into_iter().collect();
+            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= NEAR;
+            for run in sequences.chunk_by(is_near) {
+                let page = self.run(&located, run).await;
+                let page = page.into_iter().map(|record| (record.header.sequence, Found::of(&located, &record)));
+                found.entry(id.clone()).or_default().extend(page);
+            }
+        }
+        found
     }
 
-    async fn event_with(&self, id: Uuid) -> Result<(Located, Header)> {
+    async fn run(&self, located: &Located, run: &[Sequence]) -> Vec<Record> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
+        let before = Sequence(first.get().saturating_sub(1));
+        let records = usize::try_from(last.get() - before.get()).unwrap_or(usize::MAX);
+        let range = Range::Topic(located.topic.number, before);
+        let log = self.logs.ledger(&located.place).log();
+        log.read(range, Limit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
+    }
+
+    async fn event_with(&self, id: Uuid) -> Result<Found> {
         let (place, header) = self.reader.locate(id).await?;
         let registry = self.logs.ledger(&place).registry();
         let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
-        Ok((Located { place, topic }, header))
+        let located = Located { place, topic };
+        if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
+            return Ok(Found { located, header, sequence: header.sequence });
+        }
+        let page = self.run(&located, &[header.sequence]).await;
+        let sequence = page.first().and_then(original_of).unwrap_or(header.sequence);
+        Ok(Found { located, header, sequence })
     }
 
-    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<(Located, Header)> {
+    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<Found> {
         if self.logs.find(topic).is_err() {
             // Another broker may have registered it a moment ago.
             self.logs.default_ledger().refresh().await?;
@@ -226,8 +287,8 @@ impl Claims<'_> {
         let range = Range::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
         let log = self.logs.ledger(&located.place).log();
         let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
-        let header = page.first().map(|record| record.header).filter(|header| header.sequence == sequence);
-        Ok((located, header.ok_or_else(|| Error::not_found("event"))?))
+        let record = page.first().filter(|record| record.header.sequence == sequence);
+        Ok(Found::of(&located, record.ok_or_else(|| Error::not_found("event"))?))
     }
 }
 
