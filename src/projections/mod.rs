@@ -18,11 +18,11 @@ pub(crate) use waiting::Awaited;
 use crate::clock::Clock;
 use crate::events::{Policy, Reader};
 use crate::filters;
-use crate::ledger::{Keep, Ledger, ProjectionEntry};
+use crate::ledger::{Command, Keep, Ledger, ProjectionEntry};
 use crate::logs::Logs;
 use contract::{
-    Cursor, Error, Filter, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result, Timestamp,
-    Violation, limits,
+    Cursor, Error, Filter, Kind, Lag, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result,
+    Timestamp, Violation, limits,
 };
 use decide::{Delete, Move, Put, Reset};
 use std::sync::Arc;
@@ -60,16 +60,22 @@ impl Projections<'_> {
             return Err(decide::reads_something_else());
         }
         let checkpoint = known.map_or(Offset::ZERO, |known| known.entry.checkpoint);
-        let shown = self.shown_at(&ledger, name, &definition, checkpoint).await?;
-        let registered = move |outcome: &Registered<ProjectionEntry>| match outcome {
-            Registered::Created(entry) => Registered::Created(shown(entry)),
-            Registered::Unchanged(entry) => Registered::Unchanged(shown(entry)),
+        let shown = self.shown_under(&keep, &ledger, name, (&definition, checkpoint)).await?;
+        let keep = match shown.clone() {
+            None => Keep::nothing(),
+            Some(shown) => keep.seen_through(move |outcome: &Registered<ProjectionEntry>| {
+                Some(Ok(match outcome {
+                    Registered::Created(entry) => Registered::Created(shown(entry)),
+                    Registered::Unchanged(entry) => Registered::Unchanged(shown(entry)),
+                }))
+            }),
         };
-        let seen = registered.clone();
-        let keep = keep.seen_through(move |outcome| Some(Ok(seen(outcome))));
         let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition }, keep).await?;
         drop(turn);
-        Ok(registered(&outcome))
+        Ok(match outcome {
+            Registered::Created(entry) => Registered::Created(self.told(&ledger, name, entry, shown).await?),
+            Registered::Unchanged(entry) => Registered::Unchanged(self.told(&ledger, name, entry, shown).await?),
+        })
     }
 
     /// One projection.
@@ -103,20 +109,30 @@ impl Projections<'_> {
 
     /// Records how far a view has come.
     pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint, keep: Keep<Projection>) -> Result<Projection> {
-        let Known { ledger, entry } = self.find(name)?;
-        let shown = self.shown_at(&ledger, name, &entry.definition, to.offset).await?;
-        let seen = shown.clone();
-        let keep = keep.seen_through(move |entry| Some(Ok(seen(entry))));
-        Ok(shown(&ledger.submit_keeping(Move { name: name.to_owned(), to }, keep).await?))
+        self.come_to(to.offset, name, Move { name: name.to_owned(), to }, keep).await
     }
 
     /// Begins the next generation behind `offset`.
     pub(crate) async fn reset(&self, name: &str, offset: Offset, keep: Keep<Projection>) -> Result<Projection> {
+        self.come_to(offset, name, Reset { name: name.to_owned(), offset }, keep).await
+    }
+
+    /// Has something decided by which a projection comes to `offset`.
+    async fn come_to(
+        &self,
+        offset: Offset,
+        name: &str,
+        command: impl Command<Answer = ProjectionEntry>,
+        keep: Keep<Projection>,
+    ) -> Result<Projection> {
         let Known { ledger, entry } = self.find(name)?;
-        let shown = self.shown_at(&ledger, name, &entry.definition, offset).await?;
-        let seen = shown.clone();
-        let keep = keep.seen_through(move |entry| Some(Ok(seen(entry))));
-        Ok(shown(&ledger.submit_keeping(Reset { name: name.to_owned(), offset }, keep).await?))
+        let shown = self.shown_under(&keep, &ledger, name, (&entry.definition, offset)).await?;
+        let keep = match shown.clone() {
+            None => Keep::nothing(),
+            Some(shown) => keep.seen_through(move |entry| Some(Ok(shown(entry)))),
+        };
+        let entry = ledger.submit_keeping(command, keep).await?;
+        self.told(&ledger, name, entry, shown).await
     }
 
     /// The projection once its checkpoint has reached `offset`.
@@ -147,29 +163,56 @@ impl Projections<'_> {
 
     /// A projection with its lag.
     async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
-        Ok(self.shown_at(&ledger, name, &entry.definition, entry.checkpoint).await?(&entry))
+        let lag = lag::of(&ledger, &entry.definition, entry.checkpoint, self.clock.now()).await?;
+        Ok(shown(name, &entry, lag))
     }
 
-    /// How a projection is shown that comes to `checkpoint`: its lag is read from the log, so a decision must know it.
-    async fn shown_at(
+    /// How a projection is shown that comes to `checkpoint` by a decision whose answer is kept. The lag is read from the
+    /// log, which a decision cannot: it is told as of just before.
+    async fn shown_under<A: 'static>(
         &self,
+        keep: &Keep<A>,
         ledger: &Ledger,
         name: &str,
-        definition: &NewProjection,
-        checkpoint: Offset,
-    ) -> Result<impl Fn(&ProjectionEntry) -> Projection + Clone + Send + Sync + 'static + use<>> {
+        (definition, checkpoint): (&NewProjection, Offset),
+    ) -> Result<Option<Shown>> {
+        if !keep.is_something() {
+            return Ok(None);
+        }
         let lag = lag::of(ledger, definition, checkpoint, self.clock.now()).await?;
         let name = name.to_owned();
-        Ok(move |entry: &ProjectionEntry| Projection {
-            name: name.clone(),
-            lag,
-            definition: NewProjection::clone(&entry.definition),
-            checkpoint: entry.checkpoint,
-            generation: entry.generation,
-            start: entry.start,
-            created_at: Timestamp::from_millis(entry.created_at),
-            updated_at: Timestamp::from_millis(entry.updated_at),
-        })
+        Ok(Some(Arc::new(move |entry| shown(&name, entry, lag))))
+    }
+
+    /// What a decision is answered: what it kept, or how the projection stands now.
+    async fn told(
+        &self,
+        ledger: &Arc<Ledger>,
+        name: &str,
+        entry: ProjectionEntry,
+        shown: Option<Shown>,
+    ) -> Result<Projection> {
+        match shown {
+            Some(shown) => Ok(shown(&entry)),
+            None => self.view(name, Known { ledger: Arc::clone(ledger), entry }).await,
+        }
+    }
+}
+
+/// How a projection is shown under a key.
+type Shown = Arc<dyn Fn(&ProjectionEntry) -> Projection + Send + Sync>;
+
+/// A projection that is so far behind, as it is shown.
+fn shown(name: &str, entry: &ProjectionEntry, lag: Lag) -> Projection {
+    Projection {
+        name: name.to_owned(),
+        lag,
+        definition: NewProjection::clone(&entry.definition),
+        checkpoint: entry.checkpoint,
+        generation: entry.generation,
+        start: entry.start,
+        created_at: Timestamp::from_millis(entry.created_at),
+        updated_at: Timestamp::from_millis(entry.updated_at),
     }
 }
 
