@@ -1,4 +1,6 @@
 //! Pairs: connections that each claim, wait for the answer, say that it is done, and claim again.
+//!
+//! Where another connection was faster with a later event of the same aggregate, the answer is `stale`: no pair.
 
 use crate::http::connection::{Connection, open_many};
 use crate::http::drive::Done;
@@ -63,13 +65,14 @@ impl Pairs {
             .collect();
         let mut all = Done::default();
         for worker in workers {
-            all.waits.append(&mut worker.await??);
+            let (mut waits, pairs) = worker.await??;
+            all.waits.append(&mut waits);
+            all.events += pairs;
         }
         all.seconds = begun.elapsed().as_secs_f64();
         all.server_cpu = server.cpu_seconds()? - server_cpu;
         all.generator_cpu = usage::cpu_time().saturating_sub(generator_cpu).as_secs_f64();
         all.requests = all.waits.len() as u64;
-        all.events = all.requests * self.batch;
         all.waits.sort_unstable();
         Ok(all)
     }
@@ -94,7 +97,7 @@ struct Claim<'a> {
 #[derive(Deserialize)]
 struct One<'a> {
     #[serde(borrow)]
-    claim: Claim<'a>,
+    claim: Option<Claim<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -104,34 +107,37 @@ struct Several<'a> {
 }
 
 impl Worker {
-    /// Works until the time is over, or nothing is left; says how long each pair of requests took, in nanoseconds.
-    async fn work(mut self, begun: Instant) -> Outcome<Vec<u32>> {
-        let mut waits = Vec::new();
+    /// Works until the time is over, or nothing is left; says how long each pair of requests took, in nanoseconds, and how
+    /// many claims were finished.
+    async fn work(mut self, begun: Instant) -> Outcome<(Vec<u32>, u64)> {
+        let (mut waits, mut pairs) = (Vec::new(), 0);
         while begun.elapsed() < self.pairs.time {
             let Some(first) = self.stock.take(self.pairs.batch) else { break };
             let asked = Instant::now();
-            match self.pairs.batch {
+            pairs += match self.pairs.batch {
                 1 => self.one(first).await?,
                 count => self.several(first, count).await?,
-            }
+            };
             waits.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
         }
-        Ok(waits)
+        Ok((waits, pairs))
     }
 
-    async fn one(&mut self, sequence: u64) -> Outcome {
+    async fn one(&mut self, sequence: u64) -> Outcome<u64> {
         self.begin();
         wanted(&mut self.body, sequence);
         text::write_post(&mut self.request, "/v1/claims", &self.body);
         let answer = self.connection.expect(200, &self.request).await?;
-        let One { claim: Claim { id, token } } = serde_json::from_slice(answer)?;
+        let One { claim } = serde_json::from_slice(answer)?;
+        let Some(Claim { id, token }) = claim else { return Ok(0) };
         let path = format!("/v1/claims/{id}:done");
         self.request.clear();
         text::write_post(&mut self.request, &path, format!(r#"{{"token":{token}}}"#).as_bytes());
-        self.connection.expect(200, &self.request).await.map(drop)
+        self.connection.expect(200, &self.request).await?;
+        Ok(1)
     }
 
-    async fn several(&mut self, first: u64, count: u64) -> Outcome {
+    async fn several(&mut self, first: u64, count: u64) -> Outcome<u64> {
         self.begin();
         self.body.extend_from_slice(br#"{"claims":["#);
         for sequence in first..first + count {
@@ -144,14 +150,15 @@ impl Worker {
         text::write_post(&mut self.request, "/v1/claims", &self.body);
         let answer = self.connection.expect(200, &self.request).await?;
         let Several { results } = serde_json::from_slice(answer)?;
-        let done =
-            results.iter().map(|One { claim: Claim { id, token } }| format!(r#"{{"id":"{id}","token":{token}}}"#));
+        let claims = || results.iter().filter_map(|one| one.claim.as_ref());
+        let pairs = claims().count() as u64;
+        let done = claims().map(|Claim { id, token }| format!(r#"{{"id":"{id}","token":{token}}}"#));
         let body = format!(r#"{{"claims":[{}]}}"#, done.collect::<Vec<_>>().join(","));
         self.request.clear();
         text::write_post(&mut self.request, "/v1/claims:done", body.as_bytes());
         let answer = self.connection.expect(200, &self.request).await?;
         let refused = memchr::memmem::find(answer, br#""error""#);
-        if refused.is_some() { Err("a claim could not be finished".into()) } else { Ok(()) }
+        if refused.is_some() { Err("a claim could not be finished".into()) } else { Ok(pairs) }
     }
 
     fn begin(&mut self) {
