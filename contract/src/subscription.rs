@@ -415,7 +415,8 @@ pub struct SubscriptionMade {
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewSecret {
-    /// The secret.
+    /// The secret; absent in an answer that is given again, since it is not kept.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub secret: String,
     /// What a receiver verifies with, where that is another.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -58,10 +58,7 @@ impl EventBroker for Broker {
     }
 
     fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>> {
-        Box::pin(async move {
-            let order = &order;
-            self.afresh(|| topics::republish(&self.logs, topic, order)).await
-        })
+        Box::pin(self.writes().republish(topic, order, Keep::nothing()))
     }
 
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
@@ -251,10 +248,7 @@ impl EventBroker for Broker {
         name: &'a str,
         projection: NewProjection,
     ) -> BoxFuture<'a, Result<Registered<Projection>>> {
-        Box::pin(async move {
-            let projection = &projection;
-            self.afresh(|| async move { self.projections().put(name, projection.clone()).await }).await
-        })
+        Box::pin(self.writes().put_projection(name, projection, Keep::nothing()))
     }
 
     fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
@@ -270,11 +264,11 @@ impl EventBroker for Broker {
     }
 
     fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(self.afresh(move || async move { self.projections().checkpoint(name, to).await }))
+        Box::pin(self.writes().move_checkpoint(name, to, Keep::nothing()))
     }
 
     fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(self.afresh(move || async move { self.projections().reset(name, offset).await }))
+        Box::pin(self.writes().reset_projection(name, offset, Keep::nothing()))
     }
 
     fn wait_for_projection<'a>(
@@ -287,10 +281,7 @@ impl EventBroker for Broker {
     }
 
     fn claim<'a>(&'a self, claim: NewClaim, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<ClaimOutcome>> {
-        Box::pin(async move {
-            let claim = &claim;
-            self.afresh(|| async move { self.claims(producer).claim(claim.clone()).await }).await
-        })
+        Box::pin(self.writes().claim(claim, producer, Keep::nothing()))
     }
 
     fn claim_batch<'a>(
@@ -298,11 +289,11 @@ impl EventBroker for Broker {
         claims: Vec<NewClaim>,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>> {
-        Box::pin(async move { self.claims(producer).claim_batch(claims).await })
+        Box::pin(self.writes().claim_batch(claims, producer, Keep::nothing()))
     }
 
     fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(self.afresh(move || async move { self.claims(None).heartbeat(claim, token).await }))
+        Box::pin(self.writes().heartbeat(claim, token, Keep::nothing()))
     }
 
     fn complete_claim<'a>(
@@ -311,10 +302,7 @@ impl EventBroker for Broker {
         completion: Completion,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move {
-            let completion = &completion;
-            self.afresh(|| async move { self.claims(producer).complete(claim, completion.clone()).await }).await
-        })
+        Box::pin(self.writes().complete_claim(claim, completion, producer, Keep::nothing()))
     }
 
     fn complete_claims<'a>(
@@ -322,14 +310,11 @@ impl EventBroker for Broker {
         completions: Vec<ClaimCompletion>,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>> {
-        Box::pin(async move { self.claims(producer).complete_batch(completions).await })
+        Box::pin(self.writes().complete_claims(completions, producer, Keep::nothing()))
     }
 
     fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move {
-            let failure = &failure;
-            self.afresh(|| async move { self.claims(None).fail(claim, failure.clone()).await }).await
-        })
+        Box::pin(self.writes().fail_claim(claim, failure, Keep::nothing()))
     }
 
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
@@ -346,7 +331,7 @@ impl EventBroker for Broker {
     }
 
     fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>> {
-        Box::pin(async move { self.claims(None).put_handler(name, handler).await })
+        Box::pin(self.writes().put_handler(name, handler, Keep::nothing()))
     }
 
     fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {
@@ -380,10 +365,7 @@ impl EventBroker for Broker {
         redrive: Redrive,
         by: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<DeadLetter>> {
-        Box::pin(async move {
-            let redrive = &redrive;
-            self.afresh(|| async move { self.letters(by).redrive(id, redrive).await }).await
-        })
+        Box::pin(self.writes().redrive(id, redrive, by, Keep::nothing()))
     }
 
     fn discard<'a>(
@@ -392,14 +374,14 @@ impl EventBroker for Broker {
         reason: String,
         by: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<DeadLetter>> {
-        Box::pin(async move { self.letters(by).discard(id, reason).await })
+        Box::pin(self.writes().discard(id, reason, by, Keep::nothing()))
     }
 
     fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move { self.letters(by).redrive_all(order).await })
+        Box::pin(self.writes().redrive_all(order, by, Keep::nothing()))
     }
 
     fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move { self.letters(by).discard_all(order).await })
+        Box::pin(self.writes().discard_all(order, by, Keep::nothing()))
     }
 }

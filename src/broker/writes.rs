@@ -7,9 +7,11 @@ use crate::answers::Answers;
 use crate::ledger::Keep;
 use crate::{topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Consumer, ConsumerGroup, EventType, EventTypeId, GroupReset, GroupTopic, NewConsumer,
-    NewEvent, NewEventType, NewTopic, NewVersion, Offset, ProducerId, Published, Registered, Result, SchemaVersion,
-    Topic, TopicChange, TopicId, Unread, Version,
+    Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted,
+    DeadLetter, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, LetterOrder, NewCheckpoint, NewClaim,
+    NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, ProducerId,
+    Projection, Published, Redrive, Registered, Republish, Result, SchemaVersion, Token, Topic, TopicChange, TopicId,
+    Unread, Version,
 };
 use uuid::Uuid;
 
@@ -130,5 +132,127 @@ impl Writes<'_> {
     pub(crate) async fn delete_projection(self, name: &str, keep: Keep<()>) -> Result<()> {
         let keep = &keep;
         self.0.afresh(|| async move { self.0.projections().delete(name, keep.clone()).await }).await
+    }
+
+    pub(crate) async fn put_projection(
+        self,
+        name: &str,
+        projection: NewProjection,
+        keep: Keep<Registered<Projection>>,
+    ) -> Result<Registered<Projection>> {
+        let (projection, keep) = (&projection, &keep);
+        self.0.afresh(|| async move { self.0.projections().put(name, projection.clone(), keep.clone()).await }).await
+    }
+
+    pub(crate) async fn move_checkpoint(
+        self,
+        name: &str,
+        to: NewCheckpoint,
+        keep: Keep<Projection>,
+    ) -> Result<Projection> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.projections().checkpoint(name, to, keep.clone()).await }).await
+    }
+
+    pub(crate) async fn reset_projection(
+        self,
+        name: &str,
+        offset: Offset,
+        keep: Keep<Projection>,
+    ) -> Result<Projection> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.projections().reset(name, offset, keep.clone()).await }).await
+    }
+
+    pub(crate) async fn claim(
+        self,
+        claim: NewClaim,
+        producer: Option<&ProducerId>,
+        keep: Keep<ClaimOutcome>,
+    ) -> Result<ClaimOutcome> {
+        let (claim, keep) = (&claim, &keep);
+        self.0.afresh(|| async move { self.0.claims(producer).claim(claim.clone(), keep.clone()).await }).await
+    }
+
+    pub(crate) async fn claim_batch(
+        self,
+        claims: Vec<NewClaim>,
+        producer: Option<&ProducerId>,
+        keep: Keep<Vec<Result<ClaimOutcome>>>,
+    ) -> Result<Vec<Result<ClaimOutcome>>> {
+        self.0.claims(producer).claim_batch(claims, keep).await
+    }
+
+    pub(crate) async fn heartbeat(self, claim: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.claims(None).heartbeat(claim, token, keep.clone()).await }).await
+    }
+
+    pub(crate) async fn complete_claim(
+        self,
+        claim: &str,
+        completion: Completion,
+        producer: Option<&ProducerId>,
+        keep: Keep<Claim>,
+    ) -> Result<Claim> {
+        let (done, keep) = (&completion, &keep);
+        self.0.afresh(|| async move { self.0.claims(producer).complete(claim, done.clone(), keep.clone()).await }).await
+    }
+
+    pub(crate) async fn complete_claims(
+        self,
+        completions: Vec<ClaimCompletion>,
+        producer: Option<&ProducerId>,
+        keep: Keep<Vec<Result<Claim>>>,
+    ) -> Result<Vec<Result<Claim>>> {
+        self.0.claims(producer).complete_batch(completions, keep).await
+    }
+
+    pub(crate) async fn fail_claim(self, claim: &str, failure: Failure, keep: Keep<Claim>) -> Result<Claim> {
+        let (failure, keep) = (&failure, &keep);
+        self.0.afresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await }).await
+    }
+
+    pub(crate) async fn put_handler(
+        self,
+        name: &str,
+        handler: NewHandler,
+        keep: Keep<Registered<Handler>>,
+    ) -> Result<Registered<Handler>> {
+        self.0.claims(None).put_handler(name, handler, keep).await
+    }
+
+    pub(crate) async fn redrive(
+        self,
+        id: Uuid,
+        redrive: Redrive,
+        by: Option<&ProducerId>,
+        keep: Keep<DeadLetter>,
+    ) -> Result<DeadLetter> {
+        let (redrive, keep) = (&redrive, &keep);
+        self.0.afresh(|| async move { self.0.letters(by).redrive(id, redrive, keep).await }).await
+    }
+
+    pub(crate) async fn discard(
+        self,
+        id: Uuid,
+        reason: String,
+        by: Option<&ProducerId>,
+        keep: Keep<DeadLetter>,
+    ) -> Result<DeadLetter> {
+        self.0.letters(by).discard(id, reason, &keep).await
+    }
+
+    pub(crate) async fn redrive_all(self, order: LetterOrder, by: Option<&ProducerId>, keep: Keep<u64>) -> Result<u64> {
+        self.0.letters(by).redrive_all(order, &keep).await
+    }
+
+    pub(crate) async fn discard_all(self, order: LetterOrder, by: Option<&ProducerId>, keep: Keep<u64>) -> Result<u64> {
+        self.0.letters(by).discard_all(order, &keep).await
+    }
+
+    pub(crate) async fn republish(self, id: &TopicId, order: Republish, keep: Keep<Counted>) -> Result<Counted> {
+        let (order, keep) = (&order, &keep);
+        self.0.afresh(|| topics::republish(&self.0.logs, id, order, keep)).await
     }
 }

@@ -1,32 +1,40 @@
-//! Claiming and completing, one or several at a time: each item has its own answer, each log makes one decision.
+//! Claiming, one or several events at a time: each item has its own answer, each log makes one decision.
+//!
+//! - Under a key a log decides all of its items or none, and keeps the answer to all of them in the same append. Items of
+//!   several logs take several appends; their answer is kept behind the last, by whoever asked.
 
-use super::finish::{Complete, Completed, Finishing};
 use super::order::{self, Known};
 use super::take::{By, Take, Taken, Wanted};
-use super::{Claims, NOBODY, Placed, check_name};
+use super::terms::Defaults;
+use super::{Claims, NOBODY, check_name, view};
 use crate::events::original_of;
-use crate::ledger::{ClaimKey, Slot, read_failed};
+use crate::ledger::{ClaimKey, Keep, read_failed};
 use crate::logs::{Located, Place};
 use contract::{
-    Claim, ClaimAnswer, ClaimCompletion, ClaimOutcome, Completion, Error, Kind, NewClaim, NewEvent, Result, Sequence,
-    Timestamp, TopicId, Violation, limits,
+    ClaimAnswer, ClaimOutcome, Error, Kind, NewClaim, Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
-use log::{Header, Limit, Range};
-use std::collections::VecDeque;
+use futures_util::future::join_all;
+use log::{Header, Limit, Range, Record};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// How often one request is decided anew because something changed under it, before it is told to come back.
-const TRIES_MAX: usize = 8;
+pub(super) const TRIES_MAX: usize = 8;
+
+/// Events of a request this near to each other are read at once, with those between them.
+const NEAR: u64 = 4;
+/// Most bytes of events read at once for their headers.
+const RUN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The items of a request that one log decides, by their indexes.
-struct Part<T> {
-    place: Place,
-    items: Vec<(usize, T)>,
+pub(super) struct Part<T> {
+    pub(super) place: Place,
+    pub(super) items: Vec<(usize, T)>,
 }
 
 /// Sorts items by the log that decides them; the order within each is kept.
-fn by_place<T>(items: impl Iterator<Item = (usize, Place, T)>) -> VecDeque<Part<T>> {
+pub(super) fn by_place<T>(items: impl Iterator<Item = (usize, Place, T)>) -> VecDeque<Part<T>> {
     let mut parts: VecDeque<Part<T>> = VecDeque::new();
     for (index, place, item) in items {
         match parts.iter_mut().find(|part| part.place == place) {
@@ -38,20 +46,24 @@ fn by_place<T>(items: impl Iterator<Item = (usize, Place, T)>) -> VecDeque<Part<
 }
 
 /// One answer per item of a request; those nobody gave are told so.
-struct Answers<T>(Vec<Option<Result<T>>>);
+#[derive(Clone)]
+pub(super) struct Answers<T>(Vec<Option<Result<T>>>);
+
+/// What all items of a request are answered.
+pub(super) type All<T> = Vec<Result<T>>;
 
 impl<T> Answers<T> {
-    fn of(count: usize) -> Self {
+    pub(super) fn of(count: usize) -> Self {
         Self((0..count).map(|_| None).collect())
     }
 
-    fn put(&mut self, index: usize, answer: Result<T>) {
+    pub(super) fn put(&mut self, index: usize, answer: Result<T>) {
         if let Some(place) = self.0.get_mut(index) {
             *place = Some(answer);
         }
     }
 
-    fn finish(self) -> Vec<Result<T>> {
+    pub(super) fn finish(self) -> All<T> {
         let changing = || {
             let detail = "What this request rests on keeps changing under it; try again.";
             Err(Error::new(Kind::Overloaded, detail).with_retry_after(1))
@@ -60,7 +72,27 @@ impl<T> Answers<T> {
     }
 }
 
-fn check_count(count: usize) -> Result<()> {
+/// An event somebody wants to claim.
+#[derive(Clone)]
+struct Found {
+    located: Located,
+    header: Header,
+    /// The sequence it is known by: where it was published again, the first one's. So whoever has done the one has done
+    /// the other.
+    sequence: Sequence,
+}
+
+impl Found {
+    fn of(located: &Located, record: &Record) -> Self {
+        let sequence = original_of(record).unwrap_or(record.header.sequence);
+        Self { located: located.clone(), header: record.header, sequence }
+    }
+}
+
+/// Events by their topics and sequences.
+type SideBySide = HashMap<TopicId, HashMap<Sequence, Found>>;
+
+pub(super) fn check_count(count: usize) -> Result<()> {
     match count {
         0 => Err(Error::invalid("/claims", "is empty: name at least one")),
         _ if count > limits::CLAIMS_BATCH_MAX => {
@@ -73,82 +105,116 @@ fn check_count(count: usize) -> Result<()> {
 
 impl Claims<'_> {
     /// Claims one event, or says why not.
-    pub(crate) async fn claim(&self, claim: NewClaim) -> Result<ClaimOutcome> {
-        let mut answers = self.claim_several(vec![claim]).await;
-        answers.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
+    pub(crate) async fn claim(&self, claim: NewClaim, keep: Keep<ClaimOutcome>) -> Result<ClaimOutcome> {
+        let mut answers = self.claim_several(vec![claim], keep.seen_through(the_one)).await;
+        answers.pop().unwrap_or_else(no_answer)
     }
 
     /// Claims several events, each by itself.
-    pub(crate) async fn claim_batch(&self, claims: Vec<NewClaim>) -> Result<Vec<Result<ClaimOutcome>>> {
+    pub(crate) async fn claim_batch(
+        &self,
+        claims: Vec<NewClaim>,
+        keep: Keep<All<ClaimOutcome>>,
+    ) -> Result<All<ClaimOutcome>> {
         check_count(claims.len())?;
-        Ok(self.claim_several(claims).await)
+        Ok(self.claim_several(claims, keep).await)
     }
 
-    async fn claim_several(&self, claims: Vec<NewClaim>) -> Vec<Result<ClaimOutcome>> {
+    async fn claim_several(&self, claims: Vec<NewClaim>, keep: Keep<All<ClaimOutcome>>) -> All<ClaimOutcome> {
         let mut answers = Answers::of(claims.len());
         let mut found = Vec::with_capacity(claims.len());
+        let known = self.side_by_side(&claims).await;
         for (index, claim) in claims.into_iter().enumerate() {
-            match self.wanted(claim).await {
+            match self.wanted(claim, &known).await {
                 Ok((place, wanted)) => found.push((index, place, wanted)),
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        for part in by_place(found.into_iter()) {
-            self.take_part(part, &mut answers).await;
+        let parts = by_place(found.into_iter());
+        let keep = if parts.len() == 1 { keep } else { Keep::nothing() };
+        for part in parts {
+            self.take_part(part, &mut answers, &keep).await;
         }
         answers.finish()
     }
 
-    /// Has one log decide its items, those again that must know more.
-    async fn take_part(&self, Part { place, mut items }: Part<Wanted>, answers: &mut Answers<ClaimOutcome>) {
-        let ledger = self.logs.ledger(&place);
+    /// Has one log decide its items, those again that must know more; under a key, all of them.
+    async fn take_part(
+        &self,
+        Part { place, mut items }: Part<Wanted>,
+        answers: &mut Answers<ClaimOutcome>,
+        keep: &Keep<All<ClaimOutcome>>,
+    ) {
+        let (ledger, whole) = (self.logs.ledger(&place), keep.is_something());
         for _ in 0..TRIES_MAX {
             let (indexes, wanted): (Vec<_>, Vec<_>) = items.into_iter().unzip();
             let wanted = Arc::new(wanted);
-            let taken = ledger.submit(Take { items: Arc::clone(&wanted), defaults: self.defaults() }).await;
+            let keep = if whole { self.taken(keep, &indexes, &wanted, answers) } else { Keep::nothing() };
+            let take = Take { items: Arc::clone(&wanted), defaults: self.defaults(), whole };
+            let taken = ledger.submit_keeping(take, keep).await;
             let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
+            let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(Taken::Unsure(_))));
             items = Vec::new();
+            let mut unsure = Vec::new();
             for ((index, wanted), taken) in indexes.into_iter().zip(wanted.iter()).zip(taken) {
-                let Ok(Taken::Unsure(need)) = taken else {
-                    answers.put(index, taken.map(|taken| self.outcome(wanted, taken)));
-                    continue;
-                };
-                let mut wanted = wanted.clone();
-                match order::read(ledger, &mut wanted, need).await {
-                    Ok(()) => items.push((index, wanted)),
+                match taken {
+                    Ok(Taken::Unsure(need)) => unsure.push((index, wanted.clone(), need)),
+                    _ if is_undone => items.push((index, wanted.clone())),
+                    taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
+                }
+            }
+            let reads = unsure.into_iter().map(async |(index, mut wanted, need)| {
+                let read = order::read(ledger, &mut wanted, need).await;
+                (index, read.map(|()| wanted))
+            });
+            for (index, read) in join_all(reads).await {
+                match read {
+                    Ok(wanted) => items.push((index, wanted)),
                     Err(error) => answers.put(index, Err(error)),
                 }
             }
+            items.sort_unstable_by_key(|(index, _)| *index);
             if items.is_empty() {
                 return;
             }
         }
     }
 
-    fn outcome(&self, wanted: &Wanted, taken: Taken) -> ClaimOutcome {
-        let outcome = |outcome| ClaimOutcome { outcome, claim: None, retry_at: None };
-        match taken {
-            Taken::Claimed(row) => {
-                let claim = self.view(&wanted.key, &wanted.topic.topic.definition.id, &row);
-                ClaimOutcome { claim: Some(claim), ..outcome(ClaimAnswer::Claimed) }
+    /// What is kept of a decision about all these: their answers beside those that are known already.
+    fn taken(
+        &self,
+        keep: &Keep<All<ClaimOutcome>>,
+        indexes: &[usize],
+        wanted: &Arc<Vec<Wanted>>,
+        answers: &Answers<ClaimOutcome>,
+    ) -> Keep<Vec<Result<Taken>>> {
+        let (indexes, wanted) = (indexes.to_vec(), Arc::clone(wanted));
+        let (answers, defaults) = (answers.clone(), self.defaults());
+        keep.seen_through(move |taken: &Vec<Result<Taken>>| {
+            let mut answers = answers.clone();
+            for ((index, wanted), taken) in indexes.iter().zip(wanted.iter()).zip(taken) {
+                match taken {
+                    Ok(Taken::Unsure(_)) => return None,
+                    Ok(taken) => answers.put(*index, Ok(outcome(wanted, taken, defaults))),
+                    Err(error) => answers.put(*index, Err(error.clone())),
+                }
             }
-            Taken::Done => outcome(ClaimAnswer::Done),
-            Taken::Stale => outcome(ClaimAnswer::Stale),
-            Taken::Held(at) => ClaimOutcome { retry_at: at.map(Timestamp::from_millis), ..outcome(ClaimAnswer::Held) },
-            Taken::Unsure(_) => outcome(ClaimAnswer::Held),
-        }
+            Some(Ok(answers.finish()))
+        })
     }
 
     /// The event somebody wants to claim, and the log that decides it.
-    async fn wanted(&self, claim: NewClaim) -> Result<(Place, Wanted)> {
+    async fn wanted(&self, claim: NewClaim, known: &SideBySide) -> Result<(Place, Wanted)> {
         check(&claim)?;
-        let (located, header) = match (claim.event_id, &claim.topic, claim.sequence) {
-            (Some(id), ..) => self.event_with(id).await?,
-            (None, Some(topic), Some(sequence)) => self.event_at(topic, sequence).await?,
-            _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
-        };
-        let Located { place, topic } = located;
-        let sequence = self.first_of(&place, &header).await?;
+        let Found { located: Located { place, topic }, header, sequence } =
+            match (claim.event_id, &claim.topic, claim.sequence) {
+                (Some(id), ..) => self.event_with(id).await?,
+                (None, Some(id), Some(sequence)) => match known.get(id).and_then(|topic| topic.get(&sequence)) {
+                    Some(found) => found.clone(),
+                    None => self.event_at(id, sequence).await?,
+                },
+                _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
+            };
         let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
         let wanted = Wanted {
             event: Uuid::from_u128(header.id),
@@ -164,26 +230,52 @@ impl Claims<'_> {
         Ok((place, wanted))
     }
 
-    /// The sequence an event is known by: where it was published again, the first one's. So whoever has done the one has
-    /// done the other.
-    async fn first_of(&self, place: &Place, header: &Header) -> Result<Sequence> {
-        if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
-            return Ok(header.sequence);
+    /// Events of a request that stand side by side in their topics, each run of them read at once. Whatever is not found so
+    /// is looked for by itself, and refused in its own words.
+    async fn side_by_side(&self, claims: &[NewClaim]) -> SideBySide {
+        let mut wanted: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
+        for claim in claims.iter().filter(|_| claims.len() > 1) {
+            if let (Some(topic), Some(sequence)) = (&claim.topic, claim.sequence) {
+                wanted.entry(topic).or_default().insert(sequence);
+            }
         }
-        let range = Range::Topic(header.topic, Sequence(header.sequence.get().saturating_sub(1)));
-        let log = self.logs.ledger(place).log();
-        let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
-        Ok(page.first().and_then(original_of).unwrap_or(header.sequence))
+        let mut found = SideBySide::new();
+        for (id, sequences) in wanted {
+            let Ok(located) = self.logs.find(id) else { continue };
+            let sequences: Vec<_> = sequences.into_iter().collect();
+            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= NEAR;
+            for run in sequences.chunk_by(is_near) {
+                let page = self.run(&located, run).await;
+                let page = page.into_iter().map(|record| (record.header.sequence, Found::of(&located, &record)));
+                found.entry(id.clone()).or_default().extend(page);
+            }
+        }
+        found
     }
 
-    async fn event_with(&self, id: Uuid) -> Result<(Located, Header)> {
+    async fn run(&self, located: &Located, run: &[Sequence]) -> Vec<Record> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
+        let before = Sequence(first.get().saturating_sub(1));
+        let records = usize::try_from(last.get() - before.get()).unwrap_or(usize::MAX);
+        let range = Range::Topic(located.topic.number, before);
+        let log = self.logs.ledger(&located.place).log();
+        log.read(range, Limit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
+    }
+
+    async fn event_with(&self, id: Uuid) -> Result<Found> {
         let (place, header) = self.reader.locate(id).await?;
         let registry = self.logs.ledger(&place).registry();
         let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
-        Ok((Located { place, topic }, header))
+        let located = Located { place, topic };
+        if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
+            return Ok(Found { located, header, sequence: header.sequence });
+        }
+        let page = self.run(&located, &[header.sequence]).await;
+        let sequence = page.first().and_then(original_of).unwrap_or(header.sequence);
+        Ok(Found { located, header, sequence })
     }
 
-    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<(Located, Header)> {
+    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<Found> {
         if self.logs.find(topic).is_err() {
             // Another broker may have registered it a moment ago.
             self.logs.default_ledger().refresh().await?;
@@ -195,103 +287,33 @@ impl Claims<'_> {
         let range = Range::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
         let log = self.logs.ledger(&located.place).log();
         let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
-        let header = page.first().map(|record| record.header).filter(|header| header.sequence == sequence);
-        Ok((located, header.ok_or_else(|| Error::not_found("event"))?))
+        let record = page.first().filter(|record| record.header.sequence == sequence);
+        Ok(Found::of(&located, record.ok_or_else(|| Error::not_found("event"))?))
     }
+}
 
-    /// Ends one claim: done.
-    pub(crate) async fn complete(&self, id: &str, completion: Completion) -> Result<Claim> {
-        let Completion { token, events, offset } = completion;
-        let one = ClaimCompletion { id: id.to_owned(), token, events, offset };
-        let mut answers = self.complete_several(vec![one]).await;
-        answers.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
-    }
-
-    /// Ends several claims, each by itself.
-    pub(crate) async fn complete_batch(&self, completions: Vec<ClaimCompletion>) -> Result<Vec<Result<Claim>>> {
-        check_count(completions.len())?;
-        Ok(self.complete_several(completions).await)
-    }
-
-    async fn complete_several(&self, completions: Vec<ClaimCompletion>) -> Vec<Result<Claim>> {
-        let mut answers = Answers::of(completions.len());
-        let mut found = Vec::with_capacity(completions.len());
-        for (index, completion) in completions.into_iter().enumerate() {
-            match self.placed(&completion.id) {
-                Ok(placed) => found.push((index, placed.place.clone(), (placed, completion))),
-                Err(error) => answers.put(index, Err(error)),
-            }
+/// What became of a wish, as it is told.
+fn outcome(wanted: &Wanted, taken: &Taken, defaults: Defaults) -> ClaimOutcome {
+    let outcome = |outcome| ClaimOutcome { outcome, claim: None, retry_at: None };
+    match taken {
+        Taken::Claimed(row) => {
+            let claim = view(&wanted.key, &wanted.topic.topic.definition.id, row, defaults);
+            ClaimOutcome { claim: Some(claim), ..outcome(ClaimAnswer::Claimed) }
         }
-        for part in by_place(found.into_iter()) {
-            self.complete_part(part, &mut answers).await;
-        }
-        answers.finish()
+        Taken::Done => outcome(ClaimAnswer::Done),
+        Taken::Stale => outcome(ClaimAnswer::Stale),
+        Taken::Held(at) => ClaimOutcome { retry_at: at.map(Timestamp::from_millis), ..outcome(ClaimAnswer::Held) },
+        Taken::Unsure(_) => outcome(ClaimAnswer::Held),
     }
+}
 
-    /// Has one log decide its items, those again whose events were prepared for what has changed since.
-    async fn complete_part(
-        &self,
-        Part { place, mut items }: Part<(Placed, ClaimCompletion)>,
-        answers: &mut Answers<Claim>,
-    ) {
-        let ledger = self.logs.ledger(&place);
-        for _ in 0..TRIES_MAX {
-            let (mut finishing, mut asked) = (Vec::new(), Vec::new());
-            for (index, (placed, completion)) in items {
-                match self.finishing(&placed, &completion).await {
-                    Ok(item) => {
-                        finishing.push(item);
-                        asked.push((index, (placed, completion)));
-                    }
-                    Err(error) => answers.put(index, Err(error)),
-                }
-            }
-            if finishing.is_empty() {
-                return;
-            }
-            let completed = ledger.submit(Complete { items: finishing }).await;
-            let completed = completed.unwrap_or_else(|error| asked.iter().map(|_| Err(error.clone())).collect());
-            items = Vec::new();
-            for ((index, (placed, completion)), completed) in asked.into_iter().zip(completed) {
-                match completed {
-                    Ok(Completed::Now(row)) => answers.put(index, Ok(self.done(&placed, &row))),
-                    Ok(Completed::Before) => answers.put(index, self.done_before(&placed, completion.token).await),
-                    Ok(Completed::Stale) => items.push((index, (placed, completion))),
-                    Err(error) => answers.put(index, Err(error)),
-                }
-            }
-        }
-    }
+/// The answer to a request of one item.
+pub(super) fn the_one<T: Clone>(answers: &All<T>) -> Option<Result<T>> {
+    answers.first().cloned()
+}
 
-    async fn finishing(&self, placed: &Placed, completion: &ClaimCompletion) -> Result<Finishing> {
-        let events = self.caused(placed, &completion.events).await?;
-        let produced = self.intake().bundle(events, &placed.place, |index| format!("/events/{index}")).await?;
-        Ok(Finishing {
-            key: placed.key.clone(),
-            topic: placed.topic.clone(),
-            token: completion.token,
-            produced,
-            offset: completion.offset,
-        })
-    }
-
-    /// Produced events say which event caused them, where they do not say otherwise.
-    async fn caused(&self, placed: &Placed, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ledger = self.ledger(placed);
-        ledger.refresh().await?;
-        let cause = match ledger.claims().slot(&placed.key) {
-            Some(Slot::Open(row)) => Some(row.event.to_string()),
-            _ => None,
-        };
-        let caused = |event: &NewEvent| NewEvent {
-            causation_id: event.causation_id.clone().or_else(|| cause.clone()),
-            ..event.clone()
-        };
-        Ok(events.iter().map(caused).collect())
-    }
+pub(super) fn no_answer<T>() -> Result<T> {
+    Err(Error::new(Kind::Unavailable, "The broker gave no answer."))
 }
 
 /// What a claim must keep to; all it breaks otherwise.

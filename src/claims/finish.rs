@@ -63,6 +63,8 @@ impl Command for Extend {
 /// Ends several claims, each by itself.
 pub(super) struct Complete {
     pub(super) items: Vec<Finishing>,
+    /// Nothing is decided while something must be read or prepared for one of them: the answer to all is kept with them.
+    pub(super) whole: bool,
 }
 
 /// A claim to be ended, with what comes of it.
@@ -72,6 +74,8 @@ pub(super) struct Finishing {
     pub(super) token: Token,
     pub(super) produced: Bundle,
     pub(super) offset: Option<Offset>,
+    /// Whether the log was asked who had it done before.
+    pub(super) is_looked_up: bool,
 }
 
 /// What became of it.
@@ -88,6 +92,7 @@ impl Command for Complete {
     type Answer = Vec<Result<Completed>>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let before = decision.mark();
         let completed = self.items.iter().map(|item| {
             let mark = decision.mark();
             let completed = item.decide(decision);
@@ -96,7 +101,16 @@ impl Command for Complete {
             }
             completed
         });
-        Ok(completed.collect())
+        let completed: Vec<_> = completed.collect();
+        let is_open = |(item, completed): (&Finishing, &Result<Completed>)| match completed {
+            Ok(Completed::Before) => !item.is_looked_up,
+            Ok(Completed::Stale) => true,
+            Ok(Completed::Now(_)) | Err(_) => false,
+        };
+        if self.whole && self.items.iter().zip(&completed).any(is_open) {
+            decision.undo(before);
+        }
+        Ok(completed)
     }
 
     fn bytes(&self) -> usize {

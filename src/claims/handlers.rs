@@ -4,7 +4,7 @@ use super::batch::{is_lease, lease_rule};
 use super::finish::PutHandler;
 use super::terms::{Terms, span};
 use super::{Claims, check_name};
-use crate::ledger::{ClaimRows, Ledger, Standing};
+use crate::ledger::{ClaimRows, Keep, Ledger, Standing};
 use contract::{
     Cursor, Error, Handler, HandlerTopic, Kind, NewHandler, Offset, Page, Registered, Result, Span, Timestamp,
     Violation, limits,
@@ -22,33 +22,48 @@ struct Standings {
 
 impl Claims<'_> {
     /// Says how a handler's work is to be tried.
-    pub(crate) async fn put_handler(&self, name: &str, handler: NewHandler) -> Result<Registered<Handler>> {
+    pub(crate) async fn put_handler(
+        &self,
+        name: &str,
+        handler: NewHandler,
+        keep: Keep<Registered<Handler>>,
+    ) -> Result<Registered<Handler>> {
         check(name, &handler)?;
-        let (command, definition) = (name.to_owned(), Arc::new(handler));
-        let is_new = self.logs.default_ledger().submit(PutHandler { name: command, definition }).await?;
-        let shown = self.handler(name)?;
-        Ok(if is_new { Registered::Created(shown) } else { Registered::Unchanged(shown) })
+        // How far it has come is told as of now: a decision knows its own log alone.
+        let shown = self.shown(name, Some(&handler));
+        let put = PutHandler { name: name.to_owned(), definition: Arc::new(handler) };
+        let registered = move |is_new: &bool| match is_new {
+            true => Registered::Created(shown.clone()),
+            false => Registered::Unchanged(shown.clone()),
+        };
+        let seen = registered.clone();
+        let keep = keep.seen_through(move |is_new| Some(Ok(seen(is_new))));
+        Ok(registered(&self.logs.default_ledger().submit_keeping(put, keep).await?))
     }
 
     /// One handler: it was put, or has claimed something.
     pub(crate) fn handler(&self, name: &str) -> Result<Handler> {
-        let ledgers = self.logs.ledgers();
-        if !ledgers.iter().any(|ledger| ledger.claims().has_handler(name)) {
+        if !self.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
             return Err(Error::not_found("handler"));
         }
         let said = self.logs.default_ledger().claims().policy(name).cloned();
-        let terms = Terms::of(said.as_ref(), self.defaults());
+        Ok(self.shown(name, said.as_ref()))
+    }
+
+    /// A handler of whom this is said, as it is shown.
+    fn shown(&self, name: &str, said: Option<&NewHandler>) -> Handler {
+        let terms = Terms::of(said, self.defaults());
         let mut standings = Standings::default();
-        ledgers.iter().for_each(|ledger| standings.add(ledger, name, self.clock.now()));
+        self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, self.clock.now()));
         let Standings { mut topics, oldest_failure } = standings;
         topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
         let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();
         let shown = |span_said: Option<&Span>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
-        Ok(Handler {
+        Handler {
             name: name.to_owned(),
-            lease: shown(said.as_ref().and_then(|it| it.lease.as_ref()), terms.lease_millis),
+            lease: shown(said.and_then(|it| it.lease.as_ref()), terms.lease_millis),
             max_attempts: terms.max_attempts,
-            backoff: shown(said.as_ref().and_then(|it| it.backoff.as_ref()), terms.backoff_millis),
+            backoff: shown(said.and_then(|it| it.backoff.as_ref()), terms.backoff_millis),
             order: terms.order,
             in_flight: sum(|topic| topic.in_flight),
             failed: sum(|topic| topic.failed),
@@ -56,7 +71,7 @@ impl Claims<'_> {
             oldest_failure,
             lag: sum(|topic| topic.lag),
             topics,
-        })
+        }
     }
 
     /// Handlers in order of their names, the page at `cursor`.

@@ -9,6 +9,7 @@
 //! Offsets are `consumers`' business; what becomes of dead letters is `dead_letters`'.
 
 mod batch;
+mod ending;
 mod finish;
 mod giving_up;
 mod handlers;
@@ -23,7 +24,7 @@ pub(crate) use terms::Defaults;
 
 use crate::clock::Clock;
 use crate::events::{Intake, Policy, Reader};
-use crate::ledger::{ClaimKey, ClaimRow, Entry, Ledger, Slot, Standing, read_failed};
+use crate::ledger::{ClaimKey, ClaimRow, Entry, Keep, Ledger, Slot, Standing, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
     Claim, ClaimError, ClaimStatus, Cursor, Error, Failure, Kind, NewHandler, Page, ProducerId, Result, Timestamp,
@@ -56,15 +57,15 @@ struct Placed {
 
 impl Claims<'_> {
     /// Begins a claim's lease anew.
-    pub(crate) async fn heartbeat(&self, id: &str, token: Token) -> Result<Claim> {
+    pub(crate) async fn heartbeat(&self, id: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
         let placed = self.placed(id)?;
         let key = placed.key.clone();
-        let row = self.ledger(&placed).submit(Extend { key, token }).await?;
+        let row = self.ledger(&placed).submit_keeping(Extend { key, token }, self.seen(&placed, &keep)).await?;
         Ok(self.view(&placed.key, &placed.topic, &row))
     }
 
     /// Says that an attempt failed.
-    pub(crate) async fn fail(&self, id: &str, failure: Failure) -> Result<Claim> {
+    pub(crate) async fn fail(&self, id: &str, failure: Failure, keep: Keep<Claim>) -> Result<Claim> {
         let Failure { token, error, retryable } = failure;
         let error = check_error(error)?;
         let placed = self.placed(id)?;
@@ -78,7 +79,7 @@ impl Claims<'_> {
             policy: self.policy_for(place, &key.handler),
             defaults: self.defaults(),
         };
-        let row = self.ledger(&placed).submit(fail).await?;
+        let row = self.ledger(&placed).submit_keeping(fail, self.seen(&placed, &keep)).await?;
         Ok(self.view(key, topic, &row))
     }
 
@@ -150,17 +151,23 @@ impl Claims<'_> {
         view(key, topic, row, self.defaults())
     }
 
-    /// A claim that is done, as it is shown.
-    fn done(&self, placed: &Placed, row: &ClaimRow) -> Claim {
-        let shown = self.view(&placed.key, &placed.topic, row);
-        Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
+    /// What is kept of a decision about one claim.
+    fn seen(&self, placed: &Placed, keep: &Keep<Claim>) -> Keep<ClaimRow> {
+        let (Placed { key, topic, .. }, defaults) = (placed.clone(), self.defaults());
+        keep.seen_through(move |row| Some(Ok(view(&key, &topic, row, defaults))))
     }
 
     /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
     async fn done_before(&self, placed: &Placed, token: Token) -> Result<Claim> {
         let row = taken_at(self.ledger(placed), &placed.key, token).await?.ok_or_else(finish::lost)?;
-        Ok(self.done(placed, &row))
+        Ok(done(placed, &row, self.defaults()))
     }
+}
+
+/// A claim that is done, as it is shown.
+fn done(placed: &Placed, row: &ClaimRow, defaults: Defaults) -> Claim {
+    let shown = view(&placed.key, &placed.topic, row, defaults);
+    Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
 }
 
 /// A claim as it is shown.

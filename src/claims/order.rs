@@ -11,7 +11,7 @@ use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, lim
 use log::{AggregateMark, Limit, Range, Record};
 
 /// How many later events are read at a time.
-const PAGE: Limit = Limit { records: 64, bytes: 1024 * 1024 };
+const PAGE: Limit = Limit { records: 64, bytes: 4 * limits::EVENT_BYTES_MAX };
 
 /// What was read of an aggregate for one claim.
 #[derive(Debug, Clone, Default)]
@@ -134,7 +134,10 @@ async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Re
         let tail = wanted.topic.tail();
         let page = ledger.log().read(Range::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
         let Some(last) = page.last() else { return Ok(Later { sequences, through: tail }) };
-        let through = last.header.sequence;
+        // A page with room for one more is the last one: nothing is missing up to the tail.
+        let bytes: usize = page.iter().map(|record| record.body.len()).sum();
+        let is_all = page.len() < PAGE.records && bytes < PAGE.bytes / 2;
+        let through = if is_all { last.header.sequence.max(tail) } else { last.header.sequence };
         after = number_of(last).unwrap_or(after);
         let claims = ledger.claims();
         let finished = page.iter().find(|record| claims.is_finished(handler, *topic, record.header.sequence));
@@ -142,7 +145,7 @@ async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Re
             return Ok(Later { sequences: vec![finished.header.sequence], through });
         }
         sequences.extend(page.iter().map(|record| record.header.sequence));
-        if through > claims.highest(handler, *topic) {
+        if is_all || through > claims.highest(handler, *topic) {
             return Ok(Later { sequences, through });
         }
     }

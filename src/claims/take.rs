@@ -64,12 +64,15 @@ pub(super) enum Taken {
 pub(super) struct Take {
     pub(super) items: Arc<Vec<Wanted>>,
     pub(super) defaults: Defaults,
+    /// Nothing is decided while something must be read for one of them: the answer to all is kept with them.
+    pub(super) whole: bool,
 }
 
 impl Command for Take {
     type Answer = Vec<Result<Taken>>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let before = decision.mark();
         let taken = self.items.iter().map(|wanted| {
             let mark = decision.mark();
             let taken = take(wanted, self.defaults, decision);
@@ -78,7 +81,11 @@ impl Command for Take {
             }
             taken
         });
-        Ok(taken.collect())
+        let taken: Vec<_> = taken.collect();
+        if self.whole && taken.iter().any(|taken| matches!(taken, Ok(Taken::Unsure(_)))) {
+            decision.undo(before);
+        }
+        Ok(taken)
     }
 
     fn bytes(&self) -> usize {

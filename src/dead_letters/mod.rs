@@ -11,7 +11,7 @@ mod decide;
 
 use crate::clock::Clock;
 use crate::events::{Intake, Policy, Reader, stored_at};
-use crate::ledger::{Ledger, LetterRow};
+use crate::ledger::{Keep, Ledger, LetterRow};
 use crate::logs::{Logs, Place};
 use contract::{
     Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, NewEvent, Page,
@@ -97,7 +97,7 @@ impl DeadLetters<'_> {
     }
 
     /// Lets a letter's event be worked on again, or publishes a corrected one in its place.
-    pub(crate) async fn redrive(&self, id: Uuid, redrive: &Redrive) -> Result<DeadLetter> {
+    pub(crate) async fn redrive(&self, id: Uuid, redrive: &Redrive, keep: &Keep<DeadLetter>) -> Result<DeadLetter> {
         check_reason(redrive.reason.as_deref())?;
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id).await?;
@@ -108,68 +108,88 @@ impl DeadLetters<'_> {
             };
             if redrive.dry_run {
                 decide::check_open(&row)?;
-                return self.view(&ledger, &row).await;
+                return Ok(shown(&row, Some(&stored)));
             }
             let deed = Deed::Redrive { reason: redrive.reason.clone(), change };
-            match ledger.submit(Deal { id, by: self.by(), deed }).await? {
-                Dealt::Done(row) => return self.view(&ledger, &row).await,
-                Dealt::Stale => (),
+            if let Some(letter) = self.deal(&ledger, id, deed, (Some(stored), keep)).await? {
+                return Ok(letter);
             }
         }
-        Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
-            .with_retry_after(1))
+        Err(changing())
     }
 
     /// Decides that a letter's event need not be worked on.
-    pub(crate) async fn discard(&self, id: Uuid, reason: String) -> Result<DeadLetter> {
+    pub(crate) async fn discard(&self, id: Uuid, reason: String, keep: &Keep<DeadLetter>) -> Result<DeadLetter> {
         check_needed(Some(&reason))?;
-        let (ledger, _) = self.find(id).await?;
-        match ledger.submit(Deal { id, by: self.by(), deed: Deed::Discard { reason } }).await? {
-            Dealt::Done(row) => self.view(&ledger, &row).await,
-            Dealt::Stale => self.get(id).await,
-        }
+        let (ledger, row) = self.find(id).await?;
+        let event = self.event_of(&ledger, &row).await?;
+        self.deal(&ledger, id, Deed::Discard { reason }, (event, keep)).await?.ok_or_else(changing)
+    }
+
+    /// Has a deed decided about the letter of an event; nothing where it must be prepared again.
+    async fn deal(
+        &self,
+        ledger: &Ledger,
+        id: Uuid,
+        deed: Deed,
+        (event, keep): (Option<StoredEvent>, &Keep<DeadLetter>),
+    ) -> Result<Option<DeadLetter>> {
+        let told = move |dealt: &Dealt| match dealt {
+            Dealt::Done(row) => Some(shown(row, event.as_ref())),
+            Dealt::Stale => None,
+        };
+        let seen = told.clone();
+        let keep = keep.seen_through(move |dealt| seen(dealt).map(Ok));
+        Ok(told(&ledger.submit_keeping(Deal { id, by: self.by(), deed }, keep).await?))
     }
 
     /// Redrives every open letter that is meant, but for those whose events are gone; answers how many.
-    pub(crate) async fn redrive_all(&self, order: LetterOrder) -> Result<u64> {
+    pub(crate) async fn redrive_all(&self, order: LetterOrder, keep: &Keep<u64>) -> Result<u64> {
         check_reason(order.reason.as_deref())?;
         let reason = order.reason.clone();
         self.deal_with_all(
             order,
             |row, ledger| !is_trimmed(row, ledger),
             || Deed::Redrive { reason: reason.clone(), change: None },
+            keep,
         )
         .await
     }
 
     /// Discards every open letter that is meant; answers how many.
-    pub(crate) async fn discard_all(&self, order: LetterOrder) -> Result<u64> {
+    pub(crate) async fn discard_all(&self, order: LetterOrder, keep: &Keep<u64>) -> Result<u64> {
         check_needed(order.reason.as_deref())?;
         let reason = order.reason.clone().unwrap_or_default();
-        self.deal_with_all(order, |_, _| true, || Deed::Discard { reason: reason.clone() }).await
+        self.deal_with_all(order, |_, _| true, || Deed::Discard { reason: reason.clone() }, keep).await
     }
 
+    /// Deals with some letters after the other. The answer is kept with the last of them: a request that broke off before
+    /// is carried out on what is left.
     async fn deal_with_all(
         &self,
         order: LetterOrder,
         may: impl Fn(&LetterRow, &Ledger) -> bool,
         deed: impl Fn() -> Deed,
+        keep: &Keep<u64>,
     ) -> Result<u64> {
         let LetterOrder { source, name, topic, dry_run, .. } = order;
         let filter = LetterFilter { source, name, topic, resolved_too: false };
-        let mut count = 0;
+        let mut parts = Vec::new();
         for ledger in self.logs.ledgers() {
             let rows: Vec<_> = ledger.letters().all().filter(|row| row.fits(&filter)).cloned().collect();
             let mut meant: Vec<_> = rows.iter().filter(|row| may(row, &ledger)).collect();
             meant.sort_unstable_by_key(|row| (row.at, row.letter.id));
-            if dry_run {
-                count += meant.len() as u64;
-                continue;
-            }
-            for some in meant.chunks(LETTERS_PER_DECISION) {
-                let ids = some.iter().map(|row| row.letter.id).collect();
-                count += ledger.submit(Many { ids, by: self.by(), deed: deed() }).await?;
-            }
+            let ids = |some: &[&Arc<LetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
+            parts.extend(meant.chunks(LETTERS_PER_DECISION).map(|some| (Arc::clone(&ledger), ids(some))));
+        }
+        if dry_run {
+            return Ok(parts.iter().map(|(_, ids)| ids.len() as u64).sum());
+        }
+        let (mut count, last) = (0, parts.len());
+        for (number, (ledger, ids)) in parts.into_iter().enumerate() {
+            let keep = if number + 1 == last { keep.clone() } else { Keep::nothing() };
+            let keep = keep.seen_through(move |here: &u64| Some(Ok(count + here)));
+            count += ledger.submit_keeping(Many { ids, by: self.by(), deed: deed() }, keep).await?;
         }
         Ok(count)
     }
@@ -209,35 +229,42 @@ impl DeadLetters<'_> {
         Ok(Change { id, bundle })
     }
 
-    /// A letter as it is shown, with its event.
     async fn view(&self, ledger: &Ledger, row: &LetterRow) -> Result<DeadLetter> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Correlated {
-            correlation_id: Option<String>,
-        }
-        let event = self.event_of(ledger, row).await?;
-        let text = event.as_ref().and_then(|event| std::str::from_utf8(&event.text).ok());
-        let correlated = text.and_then(|text| serde_json::from_str::<Correlated>(text).ok());
-        let letter = &row.letter;
-        Ok(DeadLetter {
-            id: letter.id,
-            source: letter.source,
-            name: letter.name.clone(),
-            service: letter.name.clone(),
-            status: row.status,
-            exc_class: letter.error.class.clone(),
-            exc_msg: letter.error.message.clone(),
-            original_topic: letter.topic.clone(),
-            sequence: letter.sequence,
-            event_id: letter.event,
-            correlation_id: correlated.and_then(|event| event.correlation_id),
-            attempts: letter.attempts.clone(),
-            created_at: Timestamp::from_millis(row.at),
-            resolution: row.resolution.clone(),
-            event: text.and_then(|text| RawValue::from_string(text.to_owned()).ok()),
-        })
+        Ok(shown(row, self.event_of(ledger, row).await?.as_ref()))
     }
+}
+
+/// A letter as it is shown, with its event.
+fn shown(row: &LetterRow, event: Option<&StoredEvent>) -> DeadLetter {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Correlated {
+        correlation_id: Option<String>,
+    }
+    let text = event.and_then(|event| std::str::from_utf8(&event.text).ok());
+    let correlated = text.and_then(|text| serde_json::from_str::<Correlated>(text).ok());
+    let letter = &row.letter;
+    DeadLetter {
+        id: letter.id,
+        source: letter.source,
+        name: letter.name.clone(),
+        service: letter.name.clone(),
+        status: row.status,
+        exc_class: letter.error.class.clone(),
+        exc_msg: letter.error.message.clone(),
+        original_topic: letter.topic.clone(),
+        sequence: letter.sequence,
+        event_id: letter.event,
+        correlation_id: correlated.and_then(|event| event.correlation_id),
+        attempts: letter.attempts.clone(),
+        created_at: Timestamp::from_millis(row.at),
+        resolution: row.resolution.clone(),
+        event: text.and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+    }
+}
+
+fn changing() -> Error {
+    Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.").with_retry_after(1)
 }
 
 /// The event that takes the place of one given up; `None` where nothing is to be different.

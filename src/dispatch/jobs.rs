@@ -4,17 +4,18 @@
 //! - A list looks through a bounded part of the log at a time; its cursor says how far.
 
 use super::Context;
-use super::listing::{Listing, Stands, place};
+use super::face::{Face, Moment};
+use super::listing::{Listing, place};
 use super::verbs::would_do;
 use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::FilterFailures;
-use crate::ledger::{JobEnd, JobKey, JobSlot, Ledger, ReplayRow, SubscriptionRow, TASKS, TaskRow, read_failed};
+use crate::ledger::{JobEnd, JobKey, JobSlot, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
 use crate::subscriptions::{Peek, Terms, Vault};
 use contract::{
-    BlockedGroup, Cursor, DispatchJob, DispatchMode, Error, JobFilter, JobKind, JobStatus, Page, ProducerId, Result,
-    Sequence, Timestamp,
+    BlockedGroup, Cursor, DispatchJob, DispatchMode, Error, JobFilter, JobStatus, Page, ProducerId, Result, Sequence,
+    Timestamp,
 };
 use log::{Limit, LogError, Range, Record, TopicNumber};
 use std::collections::BTreeMap;
@@ -275,83 +276,27 @@ impl Jobs<'_> {
 
     /// A job as it is shown.
     pub(super) fn view(&self, lane: &LaneOf, record: &Record) -> DispatchJob {
-        let (sequence, time, now) = (record.header.sequence, record.header.time, self.clock.now());
-        let key = JobKey { lane: lane.lane, sequence };
-        let definition = &lane.row.definition;
-        let aged_from = lane.replay.map_or(time, |replay| replay.at);
-        let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
-        let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
-        let (slot, recent) = {
-            let rows = lane.ledger.dispatch();
-            let of = rows.lane(lane.lane);
-            (of.and_then(|of| of.slot(sequence)), of.map(|of| of.recent(sequence)).unwrap_or_default())
-        };
-        let due = time.saturating_add(delay);
-        let stands =
-            Stands { expires, due, now, is_flying: self.context.is_flying(key), is_paused: lane.row.paused.is_some() };
-        let (status, scheduled, dead_letter) = stands.status(slot.as_ref());
-        let attempts = match slot {
-            Some(JobSlot::Open(row)) => row.attempts,
-            _ => recent,
-        };
-        let peek = Peek::at(&record.body);
-        let group = peek.as_ref().and_then(Peek::group);
-        DispatchJob {
-            id: job_id(key),
-            kind: JobKind::Event,
-            code: peek.as_ref().map(|peek| peek.event_type.clone()).unwrap_or_default(),
-            subscription: Some(definition.code.clone()),
-            replay: lane.replay.map(|_| lane.lane),
-            event: Some(Uuid::from_u128(record.header.id)),
-            topic: Some(definition.topic.clone()),
-            sequence: Some(sequence),
-            subject: peek.and_then(|peek| peek.subject),
-            target: definition.target.clone(),
-            status,
-            message_group: group.map(|group| format!("{}:{group}", definition.code)),
-            attempts,
-            scheduled_for: scheduled.map(Timestamp::from_millis),
-            expires_at: Some(Timestamp::from_millis(expires)),
-            dead_letter,
-            created_at: Timestamp::from_millis(time),
-        }
+        self.look(&Face::Event(Box::new((lane.clone(), record.clone()))))
     }
 
     /// A task as it is shown.
-    pub(super) fn view_task(&self, ledger: &Ledger, row: &TaskRow) -> DispatchJob {
-        let key = JobKey { lane: TASKS, sequence: row.number };
+    pub(super) fn view_task(&self, ledger: &Arc<Ledger>, row: &TaskRow) -> DispatchJob {
+        self.look(&Face::Task(Arc::clone(ledger), row.clone()))
+    }
+
+    fn look(&self, face: &Face) -> DispatchJob {
+        face.shown(self.moment(face))
+    }
+
+    /// How a job stands now.
+    pub(super) fn moment(&self, face: &Face) -> Moment {
+        let key = face.key();
         let (slot, recent) = {
-            let rows = ledger.dispatch();
-            let of = rows.lane(TASKS);
-            (of.and_then(|of| of.slot(row.number)), of.map(|of| of.recent(row.number)).unwrap_or_default())
+            let rows = face.ledger().dispatch();
+            let of = rows.lane(key.lane);
+            (of.and_then(|of| of.slot(key.sequence)), of.map(|of| of.recent(key.sequence)).unwrap_or_default())
         };
-        let due = row.task.scheduled_for.unwrap_or(row.at);
-        let (now, is_flying) = (self.clock.now(), self.context.is_flying(key));
-        let stands = Stands { expires: i64::MAX, due, now, is_flying, is_paused: false };
-        let (status, scheduled, dead_letter) = stands.status(slot.as_ref());
-        let attempts = match slot {
-            Some(JobSlot::Open(row)) => row.attempts,
-            _ => recent,
-        };
-        DispatchJob {
-            id: row.id.to_string(),
-            kind: JobKind::Task,
-            code: row.task.code.clone(),
-            subscription: None,
-            replay: None,
-            event: None,
-            topic: None,
-            sequence: None,
-            subject: None,
-            target: row.task.target.clone(),
-            status,
-            message_group: row.task.message_group.clone(),
-            attempts,
-            scheduled_for: scheduled.map(Timestamp::from_millis),
-            expires_at: None,
-            dead_letter,
-            created_at: Timestamp::from_millis(row.at),
-        }
+        Moment { slot, recent, now: self.clock.now(), is_flying: self.context.is_flying(key) }
     }
 }
 

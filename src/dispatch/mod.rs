@@ -13,6 +13,7 @@
 //! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
 
 mod breaker;
+mod face;
 mod groups;
 mod jobs;
 mod lane;

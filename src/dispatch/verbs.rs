@@ -3,12 +3,14 @@
 //! - A verb that does not fit how the job stands is refused, and changes nothing.
 //! - With the job its dead letter is closed, in the same append.
 
+use super::face::{Face, Moment};
 use super::jobs::{Jobs, Named, record_at};
 use crate::ledger::{
-    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, StoredTask, TASKS, TaskRow,
+    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Keep, StoredTask, TaskRow,
 };
 use crate::subscriptions::{Terms, check_task};
-use contract::{DispatchJob, Error, GroupVerbs, JobStatus, Kind, NewTask, Result};
+use contract::{DispatchJob, Error, GroupVerbs, JobAttempt, JobStatus, Kind, NewTask, Result};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Who acts where nobody says.
@@ -27,28 +29,28 @@ pub(crate) enum JobVerb {
 
 impl Jobs<'_> {
     /// Does something about a job; answers it as it is then.
-    pub(crate) async fn act(&self, id: &str, verb: JobVerb) -> Result<DispatchJob> {
-        let named = self.named(id)?;
-        let (ledger, key, event, shown) = match &named {
-            Named::Task(ledger, task) => {
-                let key = JobKey { lane: TASKS, sequence: task.number };
-                (ledger, key, task.id, self.view_task(ledger, task))
-            }
+    pub(crate) async fn act(&self, id: &str, verb: JobVerb, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
+        let face = match self.named(id)? {
+            Named::Task(ledger, task) => Face::Task(ledger, task),
             Named::Event(lane, sequence) => {
-                let record = record_at(lane, *sequence).await?.ok_or_else(|| Error::not_found("job"))?;
-                self.check_is_job(lane, &Terms::of(&lane.row, self.vault)?, &record)?;
-                let key = JobKey { lane: lane.lane, sequence: *sequence };
-                (&lane.ledger, key, Uuid::from_u128(record.header.id), self.view(lane, &record))
+                let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
+                self.check_is_job(&lane, &Terms::of(&lane.row, self.vault)?, &record)?;
+                Face::Event(Box::new((lane, record)))
             }
         };
-        check(verb, shown.status)?;
+        let now = self.moment(&face);
+        check(verb, face.shown(now.clone()).status)?;
         let by = self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone());
-        ledger.submit(Act { key, event, verb, by }).await?;
-        self.get(id).await
+        let act = Act { key: face.key(), event: face.event(), verb, by };
+        let ledger = Arc::clone(face.ledger());
+        let shown = move |acted: &Acted| face.shown(acted.moment(&now));
+        let seen = shown.clone();
+        let keep = keep.seen_through(move |acted| Some(Ok(seen(acted))));
+        Ok(shown(&ledger.submit_keeping(act, keep).await?))
     }
 
     /// Asks for a task.
-    pub(crate) async fn create_task(&self, new: NewTask) -> Result<DispatchJob> {
+    pub(crate) async fn create_task(&self, new: NewTask, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         let ledger = self.logs.default_ledger();
         if let Some(pool) = &new.pool
@@ -66,8 +68,13 @@ impl Jobs<'_> {
             pool: new.pool,
             scheduled_for: new.scheduled_for.map(|at| at.millis()),
         };
-        let row = ledger.submit(CreateTask { id: Uuid::new_v4(), task }).await?;
-        Ok(self.view_task(ledger, &row))
+        // Nothing is known of it yet, so it is shown of its row alone.
+        let (now, home) = (self.clock.now(), Arc::clone(ledger));
+        let shown =
+            move |row: &TaskRow| Face::Task(Arc::clone(&home), row.clone()).shown(Moment::begin(now.max(row.at)));
+        let seen = shown.clone();
+        let keep = keep.seen_through(move |row| Some(Ok(seen(row))));
+        Ok(shown(&ledger.submit_keeping(CreateTask { id: Uuid::new_v4(), task }, keep).await?))
     }
 }
 
@@ -122,10 +129,26 @@ struct Act {
     by: String,
 }
 
-impl Command for Act {
-    type Answer = ();
+/// What became of it.
+struct Acted {
+    slot: Option<JobSlot>,
+    /// What was tried of a job that had a story and is over now.
+    attempts: Vec<JobAttempt>,
+    at: i64,
+}
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+impl Acted {
+    /// How the job stands then.
+    fn moment(&self, before: &Moment) -> Moment {
+        let recent = before.recent.iter().chain(&self.attempts).cloned().collect();
+        Moment { slot: self.slot.clone(), recent, now: before.now.max(self.at), is_flying: before.is_flying }
+    }
+}
+
+impl Command for Act {
+    type Answer = Acted;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Acted> {
         let slot = decision.dispatch().slot(self.key);
         match (self.verb, &slot) {
             (JobVerb::Retry, Some(JobSlot::Ended(JobEnd::Completed)))
@@ -139,12 +162,15 @@ impl Command for Act {
             JobVerb::Complete => DispatchFact::JobCompleted { job, by },
         };
         decision.add_entry(Entry::Dispatch { what })?;
-        match slot {
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter: Some(letter) }, .. })) => {
-                self.close(letter, decision)
-            }
-            _ => Ok(()),
+        let row = match slot {
+            Some(JobSlot::Open(row)) => Some(row),
+            _ => None,
+        };
+        if let Some(JobRow { standing: JobStanding::Dead { letter: Some(letter) }, .. }) = &row {
+            self.close(*letter, decision)?;
         }
+        let attempts = row.map(|row| row.attempts).unwrap_or_default();
+        Ok(Acted { slot: decision.dispatch().slot(self.key), attempts, at: decision.now() })
     }
 
     fn bytes(&self) -> usize {

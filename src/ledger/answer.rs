@@ -137,13 +137,13 @@ impl<A: 'static> Keep<A> {
         self.0.is_some()
     }
 
-    /// The same for a decision whose answer is not yet what the caller gets. `view` makes it that; `None` is an answer
-    /// that the caller never sees.
+    /// The same for a decision whose answer is not yet what the caller gets. `view` makes it that, of what was read before
+    /// the decision, and is pure; `None` is an answer that the caller never sees, and that has changed nothing.
     #[must_use]
-    pub fn seen_through<B: 'static>(&self, view: fn(&B) -> Option<Result<A>>) -> Keep<B> {
+    pub fn seen_through<B: 'static>(&self, view: impl Fn(&B) -> Option<Result<A>> + Send + Sync + 'static) -> Keep<B> {
         Keep(self.0.as_ref().map(|Keeping { ticket, render }| {
             let render = Arc::clone(render);
-            let through = move |answer: Result<&B, &Error>| match answer.map(view) {
+            let through = move |answer: Result<&B, &Error>| match answer.map(&view) {
                 Ok(None) => None,
                 Ok(Some(answer)) => render(answer.as_ref()),
                 Err(error) => render(Err(error)),

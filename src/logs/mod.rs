@@ -68,6 +68,7 @@ pub(crate) enum Place {
 }
 
 /// A topic, and the log it lives in.
+#[derive(Clone)]
 pub(crate) struct Located {
     pub(crate) place: Place,
     pub(crate) topic: Arc<TopicEntry>,

@@ -1,7 +1,7 @@
 //! How far a view is behind: what it has not applied yet, and how long that has been there.
 
-use crate::ledger::{Ledger, ProjectionEntry, read_failed};
-use contract::{Lag, Offset, Position, Result, Sequence, TopicId, limits};
+use crate::ledger::{Ledger, read_failed};
+use contract::{Lag, NewProjection, Offset, Position, Result, Sequence, TopicId, limits};
 use log::{Limit, LogError, Range, Record, TopicNumber};
 
 /// One record.
@@ -9,11 +9,11 @@ const ONE: Limit = Limit { records: 1, bytes: 0 };
 /// How much of the log is looked at in one go for its next event.
 const SCAN: Limit = Limit { records: 256, bytes: 256 * 1024 };
 
-/// The lag of a projection at `now`.
-pub(super) async fn of(ledger: &Ledger, entry: &ProjectionEntry, now: i64) -> Result<Lag> {
-    match &entry.definition.topic {
-        Some(topic) => in_topic(ledger, topic, entry.checkpoint, now).await,
-        None => in_log(ledger, Position(entry.checkpoint.get()), now).await,
+/// The lag at `now` of a projection that has come to `checkpoint`.
+pub(super) async fn of(ledger: &Ledger, definition: &NewProjection, checkpoint: Offset, now: i64) -> Result<Lag> {
+    match &definition.topic {
+        Some(topic) => in_topic(ledger, topic, checkpoint, now).await,
+        None => in_log(ledger, Position(checkpoint.get()), now).await,
     }
 }
 

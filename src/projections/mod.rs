@@ -18,11 +18,11 @@ pub(crate) use waiting::Awaited;
 use crate::clock::Clock;
 use crate::events::{Policy, Reader};
 use crate::filters;
-use crate::ledger::{Keep, Ledger, ProjectionEntry};
+use crate::ledger::{Command, Keep, Ledger, ProjectionEntry};
 use crate::logs::Logs;
 use contract::{
-    Cursor, Error, Filter, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result, Timestamp,
-    Violation, limits,
+    Cursor, Error, Filter, Kind, Lag, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result,
+    Timestamp, Violation, limits,
 };
 use decide::{Delete, Move, Put, Reset};
 use std::sync::Arc;
@@ -45,19 +45,36 @@ struct Known {
 
 impl Projections<'_> {
     /// Registers a projection, or gives it another filter.
-    pub(crate) async fn put(&self, name: &str, definition: NewProjection) -> Result<Registered<Projection>> {
+    pub(crate) async fn put(
+        &self,
+        name: &str,
+        definition: NewProjection,
+        keep: Keep<Registered<Projection>>,
+    ) -> Result<Registered<Projection>> {
         check(name, &definition)?;
         let ledger = self.home(&definition)?;
         // Side logs decide for themselves; the turn keeps a name from being taken in two of them at once.
         let turn = self.logs.turn().await;
-        if self.find(name).is_ok_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
+        let known = self.find(name).ok();
+        if known.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
             return Err(decide::reads_something_else());
         }
-        let outcome = ledger.submit(Put { name: name.to_owned(), definition }).await?;
+        let checkpoint = known.map_or(Offset::ZERO, |known| known.entry.checkpoint);
+        let shown = self.shown_under(&keep, &ledger, name, (&definition, checkpoint)).await?;
+        let keep = match shown.clone() {
+            None => Keep::nothing(),
+            Some(shown) => keep.seen_through(move |outcome: &Registered<ProjectionEntry>| {
+                Some(Ok(match outcome {
+                    Registered::Created(entry) => Registered::Created(shown(entry)),
+                    Registered::Unchanged(entry) => Registered::Unchanged(shown(entry)),
+                }))
+            }),
+        };
+        let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition }, keep).await?;
         drop(turn);
         Ok(match outcome {
-            Registered::Created(entry) => Registered::Created(self.view(name, Known { ledger, entry }).await?),
-            Registered::Unchanged(entry) => Registered::Unchanged(self.view(name, Known { ledger, entry }).await?),
+            Registered::Created(entry) => Registered::Created(self.told(&ledger, name, entry, shown).await?),
+            Registered::Unchanged(entry) => Registered::Unchanged(self.told(&ledger, name, entry, shown).await?),
         })
     }
 
@@ -91,17 +108,31 @@ impl Projections<'_> {
     }
 
     /// Records how far a view has come.
-    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint) -> Result<Projection> {
-        let ledger = self.find(name)?.ledger;
-        let entry = ledger.submit(Move { name: name.to_owned(), to }).await?;
-        self.view(name, Known { ledger, entry }).await
+    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint, keep: Keep<Projection>) -> Result<Projection> {
+        self.come_to(to.offset, name, Move { name: name.to_owned(), to }, keep).await
     }
 
     /// Begins the next generation behind `offset`.
-    pub(crate) async fn reset(&self, name: &str, offset: Offset) -> Result<Projection> {
-        let ledger = self.find(name)?.ledger;
-        let entry = ledger.submit(Reset { name: name.to_owned(), offset }).await?;
-        self.view(name, Known { ledger, entry }).await
+    pub(crate) async fn reset(&self, name: &str, offset: Offset, keep: Keep<Projection>) -> Result<Projection> {
+        self.come_to(offset, name, Reset { name: name.to_owned(), offset }, keep).await
+    }
+
+    /// Has something decided by which a projection comes to `offset`.
+    async fn come_to(
+        &self,
+        offset: Offset,
+        name: &str,
+        command: impl Command<Answer = ProjectionEntry>,
+        keep: Keep<Projection>,
+    ) -> Result<Projection> {
+        let Known { ledger, entry } = self.find(name)?;
+        let shown = self.shown_under(&keep, &ledger, name, (&entry.definition, offset)).await?;
+        let keep = match shown.clone() {
+            None => Keep::nothing(),
+            Some(shown) => keep.seen_through(move |entry| Some(Ok(shown(entry)))),
+        };
+        let entry = ledger.submit_keeping(command, keep).await?;
+        self.told(&ledger, name, entry, shown).await
     }
 
     /// The projection once its checkpoint has reached `offset`.
@@ -132,16 +163,56 @@ impl Projections<'_> {
 
     /// A projection with its lag.
     async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
-        Ok(Projection {
-            name: name.to_owned(),
-            lag: lag::of(&ledger, &entry, self.clock.now()).await?,
-            definition: NewProjection::clone(&entry.definition),
-            checkpoint: entry.checkpoint,
-            generation: entry.generation,
-            start: entry.start,
-            created_at: Timestamp::from_millis(entry.created_at),
-            updated_at: Timestamp::from_millis(entry.updated_at),
-        })
+        let lag = lag::of(&ledger, &entry.definition, entry.checkpoint, self.clock.now()).await?;
+        Ok(shown(name, &entry, lag))
+    }
+
+    /// How a projection is shown that comes to `checkpoint` by a decision whose answer is kept. The lag is read from the
+    /// log, which a decision cannot: it is told as of just before.
+    async fn shown_under<A: 'static>(
+        &self,
+        keep: &Keep<A>,
+        ledger: &Ledger,
+        name: &str,
+        (definition, checkpoint): (&NewProjection, Offset),
+    ) -> Result<Option<Shown>> {
+        if !keep.is_something() {
+            return Ok(None);
+        }
+        let lag = lag::of(ledger, definition, checkpoint, self.clock.now()).await?;
+        let name = name.to_owned();
+        Ok(Some(Arc::new(move |entry| shown(&name, entry, lag))))
+    }
+
+    /// What a decision is answered: what it kept, or how the projection stands now.
+    async fn told(
+        &self,
+        ledger: &Arc<Ledger>,
+        name: &str,
+        entry: ProjectionEntry,
+        shown: Option<Shown>,
+    ) -> Result<Projection> {
+        match shown {
+            Some(shown) => Ok(shown(&entry)),
+            None => self.view(name, Known { ledger: Arc::clone(ledger), entry }).await,
+        }
+    }
+}
+
+/// How a projection is shown under a key.
+type Shown = Arc<dyn Fn(&ProjectionEntry) -> Projection + Send + Sync>;
+
+/// A projection that is so far behind, as it is shown.
+fn shown(name: &str, entry: &ProjectionEntry, lag: Lag) -> Projection {
+    Projection {
+        name: name.to_owned(),
+        lag,
+        definition: NewProjection::clone(&entry.definition),
+        checkpoint: entry.checkpoint,
+        generation: entry.generation,
+        start: entry.start,
+        created_at: Timestamp::from_millis(entry.created_at),
+        updated_at: Timestamp::from_millis(entry.updated_at),
     }
 }
 

@@ -7,7 +7,7 @@ use super::events::producer;
 use super::once::once;
 use super::problem::{Answer, Document, Problem};
 use super::rows::{self, Wanted};
-use super::told::Told;
+use super::told::{self, Told};
 use super::verb;
 use axum::Router;
 use axum::routing::{get, post};
@@ -63,18 +63,18 @@ async fn take(mut asked: Asked) -> Answer<Told> {
     let producer = producer(asked.headers())?;
     let Some(claims) = several::<NewClaim>(&body)? else {
         let claim: NewClaim = body::json(&body)?;
-        return Ok(Told::shown(&asked.app.events().claim(claim, producer.as_ref()).await?));
+        return asked.tell(Told::shown, |keep| asked.writes().claim(claim, producer.as_ref(), keep)).await;
     };
-    let outcomes = asked.app.events().claim_batch(claims, producer.as_ref()).await?;
-    Ok(results(&outcomes, |outcome: &ClaimOutcome| Done::Outcome(outcome)))
+    let told = |outcomes: &Vec<Result<ClaimOutcome>>| results(outcomes, |outcome| Done::Outcome(outcome));
+    asked.tell(told, |keep| asked.writes().claim_batch(claims, producer.as_ref(), keep)).await
 }
 
 async fn complete_several(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let Several::<ClaimCompletion> { claims } = asked.json().await?;
     let producer = producer(asked.headers())?;
-    let outcomes = asked.app.events().complete_claims(claims, producer.as_ref()).await?;
-    Ok(results(&outcomes, |claim: &Claim| Done::Claim { claim }))
+    let told = |outcomes: &Vec<Result<Claim>>| results(outcomes, |claim| Done::Claim { claim });
+    asked.tell(told, |keep| asked.writes().complete_claims(claims, producer.as_ref(), keep)).await
 }
 
 async fn list(asked: Asked) -> Answer {
@@ -106,24 +106,24 @@ async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let piece = asked.piece("id").to_owned();
     let (id, verb) = verb::split(&piece);
-    let claim: Claim = match verb {
+    match verb {
         Some("heartbeat") => {
             let Heartbeat { token } = asked.json().await?;
-            asked.app.events().heartbeat(id, token).await?
+            asked.tell(Told::shown, |keep| asked.writes().heartbeat(id, token, keep)).await
         }
         Some("done") => {
             let completion: Completion = asked.json().await?;
             let producer = producer(asked.headers())?;
-            asked.app.events().complete_claim(id, completion, producer.as_ref()).await?
+            let producer = producer.as_ref();
+            asked.tell(Told::shown, |keep| asked.writes().complete_claim(id, completion, producer, keep)).await
         }
         Some("fail") => {
             let failure: Failure = asked.json().await?;
-            asked.app.events().fail_claim(id, failure).await?
+            asked.tell(Told::shown, |keep| asked.writes().fail_claim(id, failure, keep)).await
         }
-        Some(_) => return Err(verb::unknown()),
-        None => return Err(Problem::not_allowed("GET, HEAD")),
-    };
-    Ok(Told::shown(&claim))
+        Some(_) => Err(verb::unknown()),
+        None => Err(Problem::not_allowed("GET, HEAD")),
+    }
 }
 
 /// `{"results":[…]}`: what became of each, in the order they were sent.
@@ -157,5 +157,11 @@ fn results<'a, T>(outcomes: &'a [Result<T>], done: impl Fn(&'a T) -> Done<'a>) -
             OneOf { index, status: problem.status().as_u16(), done: Done::Refused { error } }
         }
     });
-    Told::shown(&Results { results: results.collect() })
+    let told = Told::shown(&Results { results: results.collect() });
+    // Where nothing came of any of them, and one may be told otherwise in a moment, all are.
+    let is_passing = |problem: &Problem| !told::is_decision(problem.status());
+    match answers.iter().all(Result::is_err) && answers.iter().filter_map(|it| it.as_ref().err()).any(is_passing) {
+        true => told.not_kept(),
+        false => told,
+    }
 }

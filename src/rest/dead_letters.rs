@@ -81,33 +81,39 @@ async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let piece = asked.piece("id").to_owned();
     let (id, verb) = verb::split(&piece);
-    let letter = match verb {
+    let by = producer(asked.headers());
+    match verb {
         Some("redrive") => {
             let (id, redrive): (_, Redrive) = (id_of(id)?, if_any(&mut asked).await?);
-            asked.app.events().redrive(id, redrive, producer(asked.headers())?.as_ref()).await?
+            let by = by?;
+            asked.tell(Told::shown, |keep| asked.writes().redrive(id, redrive, by.as_ref(), keep)).await
         }
         Some("discard") => {
             let (id, Discard { reason }) = (id_of(id)?, if_any(&mut asked).await?);
-            asked.app.events().discard(id, reason, producer(asked.headers())?.as_ref()).await?
+            let by = by?;
+            asked.tell(Told::shown, |keep| asked.writes().discard(id, reason, by.as_ref(), keep)).await
         }
-        Some(_) => return Err(verb::unknown()),
-        None => return Err(Problem::not_allowed("GET, HEAD")),
-    };
-    Ok(Told::shown(&letter))
+        Some(_) => Err(verb::unknown()),
+        None => Err(Problem::not_allowed("GET, HEAD")),
+    }
 }
 
 async fn redrive_all(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let order: LetterOrder = if_any(&mut asked).await?;
-    let count = asked.app.events().redrive_all(order, producer(asked.headers())?.as_ref()).await?;
-    Ok(Told::shown(&json!({"count": count})))
+    let by = producer(asked.headers())?;
+    asked.tell(counted, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
 }
 
 async fn discard_all(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let order: LetterOrder = if_any(&mut asked).await?;
-    let count = asked.app.events().discard_all(order, producer(asked.headers())?.as_ref()).await?;
-    Ok(Told::shown(&json!({"count": count})))
+    let by = producer(asked.headers())?;
+    asked.tell(counted, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
+}
+
+fn counted(count: &u64) -> Told {
+    Told::shown(&json!({"count": count}))
 }
 
 /// What an order says; one without a body says nothing.

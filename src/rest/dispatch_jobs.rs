@@ -12,7 +12,7 @@ use super::verb;
 use crate::dispatch::JobVerb;
 use axum::Router;
 use axum::routing::get;
-use contract::{Error, JobFilter, JobStatus, Kind, NewTask, Result, limits};
+use contract::{DispatchJob, Error, JobFilter, JobStatus, Kind, NewTask, Result, limits};
 use uuid::Uuid;
 
 /// A task with its payload.
@@ -53,8 +53,9 @@ fn event(text: &str) -> Result<Uuid> {
 async fn create(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let task: NewTask = asked.json().await?;
-    let job = asked.app.broker.jobs(None).create_task(task).await?;
-    Ok(Told::made(&job, &format!("/v1/dispatch-jobs/{}", job.id)))
+    let made = |job: &DispatchJob| Told::made(job, &format!("/v1/dispatch-jobs/{}", job.id));
+    let jobs = asked.app.broker.jobs(None);
+    asked.tell(made, |keep| jobs.create_task(task, keep)).await
 }
 
 async fn show(asked: Asked) -> Answer {
@@ -80,5 +81,6 @@ async fn act(asked: Asked) -> Answer<Told> {
     };
     let by = producer(asked.headers())?;
     asked.app.broker.caught_up().await?;
-    Ok(Told::shown(&asked.app.broker.jobs(by.as_ref()).act(id, verb).await?))
+    let jobs = asked.app.broker.jobs(by.as_ref());
+    asked.tell(Told::shown, |keep| jobs.act(id, verb, keep)).await
 }

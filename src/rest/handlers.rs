@@ -9,7 +9,7 @@ use super::rows::{self, Wanted};
 use super::told::Told;
 use axum::Router;
 use axum::routing::get;
-use contract::{Kind, NewHandler, Registered};
+use contract::{Handler, Kind, NewHandler, Registered};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What does not stand for itself in a path.
@@ -36,12 +36,15 @@ async fn show(asked: Asked) -> Answer {
 async fn put(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let handler: NewHandler = asked.json().await?;
-    let registered = asked.app.events().put_handler(asked.piece("name"), handler).await?;
-    Ok(match registered {
+    asked.tell(registered, |keep| asked.writes().put_handler(asked.piece("name"), handler, keep)).await
+}
+
+fn registered(registered: &Registered<Handler>) -> Told {
+    match registered {
         Registered::Created(made) => {
             let location = format!("/v1/handlers/{}", utf8_percent_encode(&made.name, ESCAPED));
-            Told::made(&made, &location)
+            Told::made(made, &location)
         }
-        Registered::Unchanged(known) => Told::shown(&known),
-    })
+        Registered::Unchanged(known) => Told::shown(known),
+    }
 }

@@ -31,8 +31,9 @@ async fn list(asked: Asked) -> Answer {
 async fn create(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let pool: Pool = asked.json().await?;
-    let pool = asked.app.broker.subscriptions(None).create_pool(pool).await?;
-    Ok(Told::made(&pool, &format!("/v1/pools/{}", pool.code)))
+    let made = |pool: &Pool| Told::made(pool, &format!("/v1/pools/{}", pool.code));
+    let subscriptions = asked.app.broker.subscriptions(None);
+    asked.tell(made, |keep| subscriptions.create_pool(pool, keep)).await
 }
 
 async fn show(asked: Asked) -> Answer {
@@ -45,12 +46,13 @@ async fn change(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let change: PoolChange = asked.json().await?;
     asked.app.broker.caught_up().await?;
-    Ok(Told::shown(&asked.app.broker.subscriptions(None).change_pool(asked.piece("code"), change).await?))
+    let subscriptions = asked.app.broker.subscriptions(None);
+    asked.tell(Told::shown, |keep| subscriptions.change_pool(asked.piece("code"), change, keep)).await
 }
 
 async fn remove(asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     asked.app.broker.caught_up().await?;
-    asked.app.broker.subscriptions(None).delete_pool(asked.piece("code")).await?;
-    Ok(Told::done(&()))
+    let subscriptions = asked.app.broker.subscriptions(None);
+    asked.tell(Told::done, |keep| subscriptions.delete_pool(asked.piece("code"), keep)).await
 }

@@ -59,11 +59,14 @@ async fn put(mut asked: Asked) -> Answer<Told> {
     let name = name_of(&asked)?;
     asked.takes(&[])?;
     let projection: NewProjection = asked.json().await?;
-    let registered = asked.app.events().put_projection(&name, projection).await?;
-    Ok(match registered {
-        Registered::Created(made) => Told::made(&made, &location(&made.name)),
-        Registered::Unchanged(known) => Told::shown(&known),
-    })
+    asked.tell(registered, |keep| asked.writes().put_projection(&name, projection, keep)).await
+}
+
+fn registered(registered: &Registered<Projection>) -> Told {
+    match registered {
+        Registered::Created(made) => Told::made(made, &location(&made.name)),
+        Registered::Unchanged(known) => Told::shown(known),
+    }
 }
 
 /// `GET /v1/projections/{name}` and `GET /v1/projections/{name}:wait`.
@@ -94,8 +97,7 @@ async fn remove(asked: Asked) -> Answer<Told> {
     asked.tell(Told::done, |keep| asked.writes().delete_projection(&name, keep)).await
 }
 
-/// `POST /v1/projections/{name}:checkpoint` and `:reset`. What they tell holds the lag, which no decision knows, so it is
-/// kept after them; asked for again in between, both come to the same.
+/// `POST /v1/projections/{name}:checkpoint` and `:reset`.
 async fn act(mut asked: Asked) -> Answer<Told> {
     let (name, verb) = verb::split(asked.piece("name"));
     let (name, is_checkpoint) = (name.to_owned(), verb == Some("checkpoint"));
@@ -104,17 +106,16 @@ async fn act(mut asked: Asked) -> Answer<Told> {
         return Err(if is_unknown { verb::unknown() } else { not_allowed(asked.piece("name")) });
     }
     asked.takes(&[])?;
-    let projection: Projection = match is_checkpoint {
+    match is_checkpoint {
         true => {
             let to = checkpoint(asked.json().await?)?;
-            asked.app.events().move_checkpoint(&name, to).await?
+            asked.tell(Told::shown, |keep| asked.writes().move_checkpoint(&name, to, keep)).await
         }
         false => {
             let offset = reset(asked.json().await?)?;
-            asked.app.events().reset_projection(&name, offset).await?
+            asked.tell(Told::shown, |keep| asked.writes().reset_projection(&name, offset, keep)).await
         }
-    };
-    Ok(Told::shown(&projection))
+    }
 }
 
 /// The projection a path names; a verb of one does not take this method.

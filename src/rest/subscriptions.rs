@@ -99,15 +99,16 @@ async fn change(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let change: SubscriptionChange = asked.json().await?;
     asked.app.broker.caught_up().await?;
-    Ok(Told::shown(&asked.app.broker.subscriptions(None).change(&id, change).await?))
+    let subscriptions = asked.app.broker.subscriptions(None);
+    asked.tell(Told::shown, |keep| subscriptions.change(&id, change, keep)).await
 }
 
 async fn remove(asked: Asked) -> Answer<Told> {
     let id = id_of(&asked)?;
     asked.takes(&[])?;
     asked.app.broker.caught_up().await?;
-    asked.app.broker.subscriptions(None).delete(&id).await?;
-    Ok(Told::done(&()))
+    let subscriptions = asked.app.broker.subscriptions(None);
+    asked.tell(Told::done, |keep| subscriptions.delete(&id, keep)).await
 }
 
 async fn groups(asked: Asked) -> Answer {
@@ -167,11 +168,11 @@ async fn act(mut asked: Asked) -> Answer<Told> {
         Some("pause") => {
             let Pause { reason } = order(&mut asked).await?;
             app.broker.caught_up().await?;
-            Ok(Told::shown(&subscriptions.pause(id, reason).await?))
+            asked.tell(Told::shown, |keep| subscriptions.pause(id, reason, keep)).await
         }
         Some("resume") => {
             app.broker.caught_up().await?;
-            Ok(Told::shown(&subscriptions.resume(id).await?))
+            asked.tell(Told::shown, |keep| subscriptions.resume(id, keep)).await
         }
         Some("rotate-secret") => {
             let Rotate { grace_seconds, kind } = order(&mut asked).await?;
@@ -180,20 +181,19 @@ async fn act(mut asked: Asked) -> Answer<Told> {
                 Kinds::Asymmetric => SecretKind::Asymmetric,
             });
             app.broker.caught_up().await?;
-            let made = subscriptions.rotate(id, grace_seconds, kind).await?;
-            // A secret is not kept to be shown again.
-            Ok(Told::shown(&made.secret).not_kept())
+            asked.tell(Told::shown, |keep| subscriptions.rotate(id, grace_seconds, kind, keep)).await
         }
         Some("test") => {
             app.broker.caught_up().await?;
             let (_, row) = subscriptions.find(id)?;
+            // Nothing of it is in the log; whoever asks again wants another try.
             Ok(Told::shown(&app.broker.jobs(None).test(&row).await?).not_kept())
         }
         Some("replay") => {
             let replay: NewReplay = asked.json().await?;
             app.broker.caught_up().await?;
-            let (replay, count) = subscriptions.replay(id, replay).await?;
-            Ok(Told::shown(&Replayed { count, replay }))
+            let told = |(replay, count): &_| Told::shown(&Replayed { count: *count, replay: *replay });
+            asked.tell(told, |keep| subscriptions.replay(id, replay, keep)).await
         }
         Some(_) => Err(verb::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD, PATCH, DELETE")),

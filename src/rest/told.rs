@@ -146,7 +146,7 @@ fn text(bytes: &[u8]) -> Option<Option<Piece>> {
 }
 
 /// Whether sending the same request again could only be told the same.
-fn is_decision(status: StatusCode) -> bool {
+pub(crate) fn is_decision(status: StatusCode) -> bool {
     match status.as_u16() {
         401 | 403 | 405 | 406 | 408 | 413 | 415 | 429 => false,
         200..=299 | 400..=499 => true,

@@ -67,8 +67,8 @@ async fn change(mut asked: Asked) -> Answer<Told> {
     asked.tell(Told::shown, |keep| asked.writes().change_topic(&id, change, keep)).await
 }
 
-/// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. They take several appends, so their answers are kept behind
-/// the last one.
+/// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. What they do may take several appends: republishing keeps its
+/// answer with the last one, the others behind it.
 async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let piece = asked.piece("id").to_owned();
@@ -76,7 +76,7 @@ async fn act(mut asked: Asked) -> Answer<Told> {
     let counted = match verb {
         Some("republish") => {
             let (id, order) = (TopicId::parse(id)?, asked.json::<Republish>().await?);
-            asked.app.events().republish(&id, order).await?
+            return asked.tell(Told::shown, |keep| asked.writes().republish(&id, order, keep)).await;
         }
         Some("compact") => asked.app.events().compact_topic(&TopicId::parse(id)?).await?,
         Some("trim") => {

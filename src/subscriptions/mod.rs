@@ -114,7 +114,12 @@ impl Subscriptions<'_> {
     }
 
     /// Changes a subscription. Jobs that are not reached yet follow the new definition; what is settled stays so.
-    pub(crate) async fn change(&self, id: &str, change: SubscriptionChange) -> Result<Subscription> {
+    pub(crate) async fn change(
+        &self,
+        id: &str,
+        change: SubscriptionChange,
+        keep: Keep<Subscription>,
+    ) -> Result<Subscription> {
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
             let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
@@ -133,15 +138,24 @@ impl Subscriptions<'_> {
             if definition.handshake && !asked {
                 self.check_consent(&terms).await?;
             }
-            if let Some(row) = self.put(&ledger, &row, definition, &secrets).await? {
-                return Ok(view(&ledger, &row));
+            let standing = Standing::of(&ledger, row.id);
+            let keep = keep.seen_through(move |row| Some(standing.shown(row)).map(Ok));
+            if let Some(row) = self.put(&ledger, &row, definition, (&secrets, keep)).await? {
+                return Ok(standing.shown(&row));
             }
         }
         Err(changing())
     }
 
-    /// Gives a subscription a new secret; those it had sign too for a while.
-    pub(crate) async fn rotate(&self, id: &str, grace: Option<u32>, kind: SecretKind) -> Result<SubscriptionMade> {
+    /// Gives a subscription a new secret; those it had sign too for a while. What is kept under a key says all but the
+    /// secret itself.
+    pub(crate) async fn rotate(
+        &self,
+        id: &str,
+        grace: Option<u32>,
+        kind: SecretKind,
+        keep: Keep<NewSecret>,
+    ) -> Result<NewSecret> {
         let grace = grace.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
         if grace > limits::GRACE_SECONDS_MAX {
             let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
@@ -159,43 +173,52 @@ impl Subscriptions<'_> {
             secrets.signing.insert(0, SigningSecret { text: made.expose().to_owned(), until: None });
             secrets.signing.truncate(limits::SIGNING_SECRETS_MAX);
             let definition = NewSubscription::clone(&row.definition);
-            if let Some(row) = self.put(&ledger, &row, definition, &secrets).await? {
-                let secret = NewSecret {
-                    secret: made.expose().to_owned(),
-                    public_key: made.public_key(),
-                    previous_until: (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until)),
-                };
-                return Ok(SubscriptionMade { subscription: view(&ledger, &row), secret: Some(secret) });
+            let previous_until = (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until));
+            let told = NewSecret { secret: String::new(), public_key: made.public_key(), previous_until };
+            let kept = told.clone();
+            let keep = keep.seen_through(move |_| Some(Ok(kept.clone())));
+            if self.put(&ledger, &row, definition, (&secrets, keep)).await?.is_some() {
+                return Ok(NewSecret { secret: made.expose().to_owned(), ..told });
             }
         }
         Err(changing())
     }
 
     /// Lets a subscription's jobs wait.
-    pub(crate) async fn pause(&self, id: &str, reason: Option<String>) -> Result<Subscription> {
+    pub(crate) async fn pause(
+        &self,
+        id: &str,
+        reason: Option<String>,
+        keep: Keep<Subscription>,
+    ) -> Result<Subscription> {
         if reason.as_ref().is_some_and(|reason| reason.len() > limits::REASON_BYTES_MAX) {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
             return Err(Error::invalid("/reason", detail));
         }
         let by = self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone());
-        self.turn(id, To::Paused { by, reason }).await
+        self.turn(id, To::Paused { by, reason }, keep).await
     }
 
     /// Lets them go on.
-    pub(crate) async fn resume(&self, id: &str) -> Result<Subscription> {
-        self.turn(id, To::Active).await
+    pub(crate) async fn resume(&self, id: &str, keep: Keep<Subscription>) -> Result<Subscription> {
+        self.turn(id, To::Active, keep).await
     }
 
     /// Deletes a subscription, with its jobs.
-    pub(crate) async fn delete(&self, id: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, id: &str, keep: Keep<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
-        ledger.submit(Turn { id: row.id, to: To::Gone }).await.map(drop)
+        let keep = keep.seen_through(|_| Some(Ok(())));
+        ledger.submit_keeping(Turn { id: row.id, to: To::Gone }, keep).await.map(drop)
     }
 
-    async fn turn(&self, id: &str, to: To) -> Result<Subscription> {
+    async fn turn(&self, id: &str, to: To, keep: Keep<Subscription>) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        let row = ledger.submit(Turn { id: row.id, to }).await?.ok_or_else(|| Error::not_found("subscription"))?;
-        Ok(view(&ledger, &row))
+        let standing = Standing::of(&ledger, row.id);
+        let shown = move |row: &Option<SubscriptionRow>| {
+            row.as_ref().map(|row| standing.shown(row)).ok_or_else(|| Error::not_found("subscription"))
+        };
+        let keep = keep.seen_through(move |row| Some(shown(row)));
+        shown(&ledger.submit_keeping(Turn { id: row.id, to }, keep).await?)
     }
 
     async fn put(
@@ -203,11 +226,11 @@ impl Subscriptions<'_> {
         ledger: &Ledger,
         row: &SubscriptionRow,
         definition: NewSubscription,
-        secrets: &Secrets,
+        (secrets, keep): (&Secrets, Keep<SubscriptionRow>),
     ) -> Result<Option<SubscriptionRow>> {
         let (sealed, auth_type) = (self.vault.seal(secrets)?, auth_type(secrets));
         let change = Change { id: row.id, version: row.version, definition, sealed, auth_type };
-        ledger.submit(change).await
+        ledger.submit_keeping(change, keep.seen_through(|row: &Option<_>| row.clone().map(Ok))).await
     }
 
     /// A subscription and its log, by its id or code.
@@ -292,16 +315,35 @@ pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
     }
 }
 
+/// How far a subscription has come, as of the last durable record.
+#[derive(Clone, Copy)]
+struct Standing {
+    settled_through: Offset,
+    open_jobs: u64,
+    replays: u64,
+}
+
+impl Standing {
+    fn of(ledger: &Ledger, id: Uuid) -> Self {
+        let rows = ledger.dispatch();
+        let lane = rows.lane(id);
+        Self {
+            settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
+            open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
+            replays: rows.replays().filter(|(_, replay)| replay.subscription == id).count() as u64,
+        }
+    }
+
+    /// A subscription that has come so far, as it is shown.
+    fn shown(self, row: &SubscriptionRow) -> Subscription {
+        let Self { settled_through, open_jobs, replays } = self;
+        Subscription { settled_through, open_jobs, replays, ..fresh(row) }
+    }
+}
+
 /// A subscription as it is shown.
 fn view(ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
-    let rows = ledger.dispatch();
-    let lane = rows.lane(row.id);
-    Subscription {
-        settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
-        open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
-        replays: rows.replays().filter(|(_, replay)| replay.subscription == row.id).count() as u64,
-        ..fresh(row)
-    }
+    Standing::of(ledger, row.id).shown(row)
 }
 
 fn changing() -> Error {

@@ -3,17 +3,17 @@
 use super::decide::{DropPool, PutPool};
 use super::{DEFAULT_POOL, Subscriptions, check};
 use crate::config::Dispatch;
-use crate::ledger::DispatchRows;
+use crate::ledger::{DispatchRows, Keep};
 use contract::{Cursor, Error, Kind, Page, Pool, PoolChange, Result};
 
 impl Subscriptions<'_> {
     /// Makes a pool. The same again is no error.
-    pub(crate) async fn create_pool(&self, pool: Pool) -> Result<Pool> {
+    pub(crate) async fn create_pool(&self, pool: Pool, keep: Keep<Pool>) -> Result<Pool> {
         check::pool(&pool)?;
         if pool.code == DEFAULT_POOL {
             return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
         }
-        self.logs.default_ledger().submit(PutPool { pool, is_new: true }).await
+        self.logs.default_ledger().submit_keeping(PutPool { pool, is_new: true }, keep).await
     }
 
     /// One pool.
@@ -34,16 +34,16 @@ impl Subscriptions<'_> {
     }
 
     /// Changes a pool; what is under way is finished as it was begun.
-    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange) -> Result<Pool> {
+    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, keep: Keep<Pool>) -> Result<Pool> {
         let mut pool = self.pool(code)?;
         pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
         pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
         check::pool(&pool)?;
-        self.logs.default_ledger().submit(PutPool { pool, is_new: false }).await
+        self.logs.default_ledger().submit_keeping(PutPool { pool, is_new: false }, keep).await
     }
 
     /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
-    pub(crate) async fn delete_pool(&self, code: &str) -> Result<()> {
+    pub(crate) async fn delete_pool(&self, code: &str, keep: Keep<()>) -> Result<()> {
         let uses = |pool: Option<&String>| pool.is_some_and(|pool| pool == code);
         let is_used = self.logs.ledgers().iter().any(|ledger| {
             let rows = ledger.dispatch();
@@ -53,7 +53,7 @@ impl Subscriptions<'_> {
             let detail = "Subscriptions use this pool; give them another one first.";
             return Err(Error::new(Kind::InvalidState, detail));
         }
-        self.logs.default_ledger().submit(DropPool { code: code.to_owned() }).await
+        self.logs.default_ledger().submit_keeping(DropPool { code: code.to_owned() }, keep).await
     }
 
     /// Refuses a pool that is not there.

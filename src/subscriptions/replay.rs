@@ -6,7 +6,7 @@
 use super::decide::Replay;
 use super::{Subscriptions, Terms, millis_from};
 use crate::filters::FilterFailures;
-use crate::ledger::{Ledger, TopicEntry, read_failed};
+use crate::ledger::{Keep, Ledger, TopicEntry, read_failed};
 use contract::{Error, NewReplay, ReplayEdge, Result, Sequence, Timestamp};
 use log::{Find, Limit, LogError, Range, TopicNumber};
 use uuid::Uuid;
@@ -16,7 +16,12 @@ const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
 
 impl Subscriptions<'_> {
     /// Orders a replay, or only counts; answers how many events it is.
-    pub(crate) async fn replay(&self, id: &str, order: NewReplay) -> Result<(Option<Uuid>, u64)> {
+    pub(crate) async fn replay(
+        &self,
+        id: &str,
+        order: NewReplay,
+        keep: Keep<(Option<Uuid>, u64)>,
+    ) -> Result<(Option<Uuid>, u64)> {
         let (ledger, row) = self.find(id)?;
         let registry = ledger.registry();
         let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
@@ -28,7 +33,8 @@ impl Subscriptions<'_> {
             return Ok((None, count));
         }
         let replay = Uuid::new_v4();
-        ledger.submit(Replay { id: replay, subscription: row.id, from, to }).await?;
+        let keep = keep.seen_through(move |()| Some(Ok((Some(replay), count))));
+        ledger.submit_keeping(Replay { id: replay, subscription: row.id, from, to }, keep).await?;
         Ok((Some(replay), count))
     }
 }

@@ -7,7 +7,7 @@
 
 use super::compaction::with_heads;
 use crate::events::{Repeat, Repeating};
-use crate::ledger::{Command, Decision, Entry, Head, Ledger, TopicEntry, read_failed};
+use crate::ledger::{Command, Decision, Entry, Head, Keep, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs};
 use contract::{Cleanup, Counted, Error, Republish, RepublishTarget, Result, Sequence, TopicId, limits};
 use log::{Limit, LogError, Range, Record, TopicNumber};
@@ -16,15 +16,16 @@ use log::{Limit, LogError, Range, Record, TopicNumber};
 const PAGE: Limit = Limit { records: 256, bytes: 1024 * 1024 };
 
 /// Has events of a topic once more; answers how many.
-pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish) -> Result<Counted> {
+pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish, keep: &Keep<Counted>) -> Result<Counted> {
     let found = logs.find(id)?;
     check(order)?;
     let count = match (order.target, &order.name) {
-        (RepublishTarget::Topic, None) => to_topic(logs, &found, order).await?,
+        (RepublishTarget::Topic, None) => to_topic(logs, &found, order, keep).await?,
         (RepublishTarget::Group, Some(name)) => {
             let (group, number) = (name.clone(), found.topic.number);
             let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-            logs.ledger(&found.place).submit(HandAgain { group, number, from, to, dry_run }).await?
+            let keep = keep.seen_through(|count| Some(Ok(Counted { count: *count })));
+            logs.ledger(&found.place).submit_keeping(HandAgain { group, number, from, to, dry_run }, keep).await?
         }
         (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
         (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
@@ -48,8 +49,13 @@ fn check(order: &Republish) -> Result<()> {
     Ok(())
 }
 
-/// Appends the events again, or only counts them.
-async fn to_topic(logs: &Logs, Located { place, topic }: &Located, order: &Republish) -> Result<u64> {
+/// Appends the events again, or only counts them. The answer is kept with the last of them.
+async fn to_topic(
+    logs: &Logs,
+    Located { place, topic }: &Located,
+    order: &Republish,
+    keep: &Keep<Counted>,
+) -> Result<u64> {
     let ledger = logs.ledger(place);
     // What is appended here is not meant.
     let to = order.to.min(topic.tail());
@@ -68,7 +74,11 @@ async fn to_topic(logs: &Logs, Located { place, topic }: &Located, order: &Repub
         }
         count += match order.dry_run {
             true => page.len() as u64,
-            false => ledger.submit(Repeat::of(topic, &page, how)?).await?,
+            false => {
+                let keep = if reached >= to { keep.clone() } else { Keep::nothing() };
+                let keep = keep.seen_through(move |here: &u64| Some(Ok(Counted { count: count + here })));
+                ledger.submit_keeping(Repeat::of(topic, &page, how)?, keep).await?
+            }
         };
     }
     Ok(count)

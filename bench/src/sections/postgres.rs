@@ -4,7 +4,7 @@
 //!   filled alike, and they are asked in turns.
 //! - Plain SQL does less: no schema, no idempotency, no order, no compare; its numbers come from this process.
 
-mod cluster;
+pub(super) mod cluster;
 mod contender;
 mod engine;
 mod rows;

@@ -158,7 +158,7 @@ impl World {
                     task[*name] = json!(value);
                 }
                 let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
-                self.broker.jobs(None).create_task(task).await?;
+                self.broker.jobs(None).create_task(task, Keep::nothing()).await?;
             }
             _ => return self.ask_about_subscriptions(verb, rest, &named).await,
         }
@@ -178,11 +178,11 @@ impl World {
             }
             "change" => {
                 let change = changed(named);
-                self.broker.subscriptions(None).change(rest[0], change).await?;
+                self.broker.subscriptions(None).change(rest[0], change, Keep::nothing()).await?;
             }
-            "unsubscribe" => self.broker.subscriptions(None).delete(rest[0]).await?,
-            "pause" => drop(self.broker.subscriptions(None).pause(rest[0], None).await?),
-            "resume" => drop(self.broker.subscriptions(None).resume(rest[0]).await?),
+            "unsubscribe" => self.broker.subscriptions(None).delete(rest[0], Keep::nothing()).await?,
+            "pause" => drop(self.broker.subscriptions(None).pause(rest[0], None, Keep::nothing()).await?),
+            "resume" => drop(self.broker.subscriptions(None).resume(rest[0], Keep::nothing()).await?),
             "status" => {
                 let it = self.broker.subscriptions(None).get(rest[0])?;
                 let by = it.pause.map(|pause| format!(" by {}", pause.by)).unwrap_or_default();
@@ -197,18 +197,19 @@ impl World {
                             concurrency: number("concurrency"),
                             rate_per_minute: number("rate").map(Some),
                         };
-                        subscriptions.change_pool(rest[0], change).await?;
+                        subscriptions.change_pool(rest[0], change, Keep::nothing()).await?;
                     }
                     false => {
                         let (code, concurrency) = (rest[0].to_owned(), number("concurrency").unwrap_or(10));
-                        subscriptions.create_pool(Pool { code, concurrency, rate_per_minute: number("rate") }).await?;
+                        let pool = Pool { code, concurrency, rate_per_minute: number("rate") };
+                        subscriptions.create_pool(pool, Keep::nothing()).await?;
                     }
                 }
             }
             "replay" => {
                 let edge = |text: &str| ReplayEdge::Sequence(Sequence(text.parse().unwrap()));
                 let order = NewReplay { from: edge(rest[1]), to: Some(edge(rest[2])), dry_run: rest.contains(&"dry") };
-                let (_, count) = self.broker.subscriptions(None).replay(rest[0], order).await?;
+                let (_, count) = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
                 return Ok(count.to_string());
             }
             _ => return self.ask_about_jobs(verb, rest, named).await,
@@ -231,7 +232,7 @@ impl World {
                     _ => JobVerb::Complete,
                 };
                 let id = self.job(rest[0]).await?.id;
-                let job = self.broker.jobs(None).act(&id, verb).await?;
+                let job = self.broker.jobs(None).act(&id, verb, Keep::nothing()).await?;
                 job.status.as_str().to_owned()
             }
             "jobs" => {

@@ -1,5 +1,7 @@
 //! `Idempotency-Key`: whatever is sent again is answered again, and happened once.
 
+mod one_append;
+
 use super::{CREATED, Server, TENANT, TOPIC, client, event, expect_problem};
 use crate::overload::Gated;
 use contract::{Sequence, TopicId};

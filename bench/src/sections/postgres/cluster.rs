@@ -11,19 +11,19 @@ use std::panic::catch_unwind;
 use tokio_postgres::{Client, NoTls};
 
 /// A running server.
-pub(super) struct Cluster {
+pub(in crate::sections) struct Cluster {
     server: Server,
 }
 
 /// A database with the broker's schema, and a connection to look at it.
-pub(super) struct Database {
-    pub(super) url: String,
+pub(in crate::sections) struct Database {
+    pub(in crate::sections) url: String,
     looking: Client,
 }
 
 impl Cluster {
     /// Starts one, or says why there is none.
-    pub(super) fn start(place: &Place) -> Result<Self, String> {
+    pub(in crate::sections) fn start(place: &Place) -> Result<Self, String> {
         let options = ServerOptions {
             fsync: true,
             place: Some(place.folder().to_owned()),
@@ -37,7 +37,7 @@ impl Cluster {
     }
 
     /// A new database with the broker's schema.
-    pub(super) async fn database(&self) -> Outcome<Database> {
+    pub(in crate::sections) async fn database(&self) -> Outcome<Database> {
         let url = self.server.create_database();
         // Opening makes the tables.
         drop(PostgresLog::open(&url, Options::default()).await?);

@@ -1,0 +1,133 @@
+//! How a job looks: what it is made of, and how it stands at a moment.
+//!
+//! - Pure, so that a decision can show the job as it leaves it.
+
+use super::jobs::{LaneOf, job_id};
+use super::listing::Stands;
+use crate::ledger::{JobKey, JobSlot, Ledger, TASKS, TaskRow};
+use crate::subscriptions::Peek;
+use contract::{DispatchJob, JobAttempt, JobKind, Timestamp};
+use log::Record;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What a job is made of.
+#[derive(Clone)]
+pub(super) enum Face {
+    /// An event in a lane.
+    Event(Box<(LaneOf, Record)>),
+    Task(Arc<Ledger>, TaskRow),
+}
+
+/// How it stands.
+#[derive(Clone)]
+pub(super) struct Moment {
+    pub(super) slot: Option<JobSlot>,
+    /// What is remembered of its attempts once it is over.
+    pub(super) recent: Vec<JobAttempt>,
+    pub(super) now: i64,
+    pub(super) is_flying: bool,
+}
+
+impl Moment {
+    /// Nothing came of it yet.
+    pub(super) const fn begin(now: i64) -> Self {
+        Self { slot: None, recent: Vec::new(), now, is_flying: false }
+    }
+
+    fn attempts(self) -> Vec<JobAttempt> {
+        match self.slot {
+            Some(JobSlot::Open(row)) => row.attempts,
+            _ => self.recent,
+        }
+    }
+}
+
+impl Face {
+    pub(super) const fn ledger(&self) -> &Arc<Ledger> {
+        match self {
+            Self::Event(it) => &it.0.ledger,
+            Self::Task(ledger, _) => ledger,
+        }
+    }
+
+    pub(super) const fn key(&self) -> JobKey {
+        match self {
+            Self::Event(it) => JobKey { lane: it.0.lane, sequence: it.1.header.sequence },
+            Self::Task(_, task) => JobKey { lane: TASKS, sequence: task.number },
+        }
+    }
+
+    /// The event's id, or the task's.
+    pub(super) const fn event(&self) -> Uuid {
+        match self {
+            Self::Event(it) => Uuid::from_u128(it.1.header.id),
+            Self::Task(_, task) => task.id,
+        }
+    }
+
+    /// The job at a moment.
+    pub(super) fn shown(&self, moment: Moment) -> DispatchJob {
+        match self {
+            Self::Event(it) => event(&it.0, &it.1, moment),
+            Self::Task(_, task) => self::task(task, moment),
+        }
+    }
+}
+
+fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
+    let (sequence, time) = (record.header.sequence, record.header.time);
+    let definition = &lane.row.definition;
+    let aged_from = lane.replay.map_or(time, |replay| replay.at);
+    let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
+    let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
+    let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
+    let stands = Stands { expires, due, now: moment.now, is_flying: moment.is_flying, is_paused };
+    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    let peek = Peek::at(&record.body);
+    let group = peek.as_ref().and_then(Peek::group);
+    DispatchJob {
+        id: job_id(JobKey { lane: lane.lane, sequence }),
+        kind: JobKind::Event,
+        code: peek.as_ref().map(|peek| peek.event_type.clone()).unwrap_or_default(),
+        subscription: Some(definition.code.clone()),
+        replay: lane.replay.map(|_| lane.lane),
+        event: Some(Uuid::from_u128(record.header.id)),
+        topic: Some(definition.topic.clone()),
+        sequence: Some(sequence),
+        subject: peek.and_then(|peek| peek.subject),
+        target: definition.target.clone(),
+        status,
+        message_group: group.map(|group| format!("{}:{group}", definition.code)),
+        attempts: moment.attempts(),
+        scheduled_for: scheduled.map(Timestamp::from_millis),
+        expires_at: Some(Timestamp::from_millis(expires)),
+        dead_letter,
+        created_at: Timestamp::from_millis(time),
+    }
+}
+
+fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
+    let due = row.task.scheduled_for.unwrap_or(row.at);
+    let stands = Stands { expires: i64::MAX, due, now: moment.now, is_flying: moment.is_flying, is_paused: false };
+    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    DispatchJob {
+        id: row.id.to_string(),
+        kind: JobKind::Task,
+        code: row.task.code.clone(),
+        subscription: None,
+        replay: None,
+        event: None,
+        topic: None,
+        sequence: None,
+        subject: None,
+        target: row.task.target.clone(),
+        status,
+        message_group: row.task.message_group.clone(),
+        attempts: moment.attempts(),
+        scheduled_for: scheduled.map(Timestamp::from_millis),
+        expires_at: None,
+        dead_letter,
+        created_at: Timestamp::from_millis(row.at),
+    }
+}
