@@ -80,6 +80,8 @@ enum Section {
     Read,
     /// The broker on PostgreSQL, beside plain SQL that writes the same rows.
     Postgres,
+    /// Deliveries to a receiver on this machine, and publishing beside jobs that wait.
+    Dispatch,
     /// Every section that measures over HTTP: the next six.
     Http,
     /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
@@ -147,7 +149,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 8] = [
+    let disk: [(Section, &'static str, Measure); 9] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
@@ -156,6 +158,7 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Open, "open", sections::open::measure),
         (Section::Read, "read", sections::read::measure),
         (Section::Postgres, "postgres", sections::postgres::measure),
+        (Section::Dispatch, "dispatch", sections::dispatch::measure),
     ];
     let http: [(Section, &'static str, Measure); 6] = [
         (Section::HttpPublish, "http-publish", sections::http::publish::measure),

@@ -45,7 +45,7 @@ pub(crate) struct Job {
     pub(crate) tried: u32,
     /// Where it goes, if not where its lane does.
     pub(crate) target: Option<Arc<str>>,
-    /// The event, if it is at hand.
+    /// The event, when it is sent, if it was at hand.
     pub(crate) stored: Option<Stored>,
 }
 
@@ -90,6 +90,8 @@ pub(super) struct LanePlan {
     pub(super) groups: HashMap<u64, Group>,
     /// Jobs without a story that are not over.
     pub(super) fresh: RoaringTreemap,
+    /// Their events, as many as there is room for, until they are sent.
+    pub(super) at_hand: HashMap<Sequence, Stored>,
     pub(super) scanned: Sequence,
     pub(super) flying: u32,
     pub(super) last_turn: u64,
@@ -140,6 +142,7 @@ impl LanePlan {
             due: BTreeMap::new(),
             groups: HashMap::new(),
             fresh: RoaringTreemap::new(),
+            at_hand: HashMap::new(),
             scanned: through,
             flying: 0,
             last_turn: 0,

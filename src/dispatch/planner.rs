@@ -14,6 +14,7 @@ use super::breaker::{Breakers, Turned};
 use super::groups::{Group, Member, Promotion};
 use super::lane::{Back, Job, LaneKey, LanePlan, Offer, Pick, Queued, Rules, Stored};
 use super::pools::PoolPlan;
+use bytes::Bytes;
 use contract::{DispatchMode, Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Planner {
             self.unqueue(key, queued, &pool);
         }
         if let Some(lane) = self.lanes.remove(&key) {
-            let cached = lane.due.values().map(|job| bytes_of(job.stored.as_ref()));
+            let cached = lane.at_hand.values().map(|stored| stored.text.len());
             self.cached = self.cached.saturating_sub(cached.sum());
         }
     }
@@ -129,17 +130,18 @@ impl Planner {
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.fresh.insert(sequence.get());
+        if let Some(stored) = stored.filter(|stored| self.cached + stored.text.len() <= CACHED_BYTES_MAX) {
+            self.cached += stored.text.len();
+            // Copied: the text is a part of its page, and would hold on to all of that.
+            let text = Bytes::copy_from_slice(&stored.text);
+            lane.at_hand.insert(sequence, Stored { text, ..stored });
+        }
         match group.filter(|_| mode != DispatchMode::Immediate) {
             Some(group) => {
                 lane.groups.entry(group).or_insert_with(|| Group::new(mode)).add(sequence, Member::Fresh(time));
                 self.promote(key, group, mode);
             }
-            None => {
-                let stored = stored.filter(|stored| self.cached + stored.text.len() <= CACHED_BYTES_MAX);
-                self.cached += bytes_of(stored.as_ref());
-                let job = lane.rules.fresh(sequence, None, mode, time);
-                lane.put_due(Job { stored, ..job });
-            }
+            None => lane.put_due(lane.rules.fresh(sequence, None, mode, time)),
         }
         self.queue(key, now);
     }
@@ -240,9 +242,10 @@ impl Planner {
             self.queue(key, now);
             return None;
         };
-        self.cached = self.cached.saturating_sub(bytes_of(job.stored.as_ref()));
         let sequence = job.sequence;
         if now >= job.expires {
+            let stored = lane.at_hand.remove(&sequence);
+            self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
             self.come_back(key, job, Back::Over, now);
             return Some(Pick::Expire(key, sequence));
         }
@@ -265,7 +268,8 @@ impl Planner {
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.begin();
         }
-        let stored = job.stored.take();
+        let stored = lane.at_hand.remove(&sequence);
+        self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
         self.flights.insert((key, sequence), Flight { pool: pool.to_owned(), job: job.clone() });
         self.queue(key, now);
         Some(Pick::Send(key, Job { stored, ..job }))

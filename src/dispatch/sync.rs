@@ -12,7 +12,7 @@ use crate::ledger::{DispatchRows, JobRow, JobStanding, Ledger, SubscriptionRow, 
 use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
 use contract::{DispatchMode, Position, Result, Sequence};
 use log::TopicNumber;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -41,17 +41,15 @@ impl Worker {
         }
         let is_first = self.seen.is_none();
         self.take_pools(&default.dispatch(), now);
-        let wanted = wanted(&ledger.dispatch());
+        let (wanted, changed) = wanted(&ledger.dispatch(), &self.known);
         let gone: Vec<_> =
-            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains_key(lane)).copied().collect();
+            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
         for lane in gone {
             self.forget(lane);
         }
-        for (_, it) in wanted {
-            if self.known.get(&it.lane) != Some(&it.touched) {
-                self.build(ledger, &it, is_first, now).await?;
-                self.known.insert(it.lane, it.touched);
-            }
+        for it in changed {
+            self.build(ledger, &it, is_first, now).await?;
+            self.known.insert(it.lane, it.touched);
         }
         let touched = ledger.dispatch().touched(TASKS);
         if touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched) {
@@ -135,18 +133,25 @@ impl Worker {
     }
 }
 
-fn wanted(rows: &DispatchRows) -> BTreeMap<Uuid, Wanted> {
-    let active = rows.subscriptions().filter(|row| row.paused.is_none());
-    let mut wanted: BTreeMap<_, _> = active
-        .map(|row| (row.id, Wanted { lane: row.id, touched: rows.touched(row.id), row: row.clone(), replay: None }))
-        .collect();
+/// All lanes that are served, and those of them that something was said about, in their order.
+fn wanted(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<Wanted>) {
+    let (mut all, mut changed) = (BTreeSet::new(), Vec::new());
+    let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
+        all.insert(lane);
+        // Thousands may be as they were: only the others are copied.
+        if known.get(&lane) != Some(&touched) {
+            changed.push(Wanted { lane, touched, row: row.clone(), replay });
+        }
+    };
+    for row in rows.subscriptions().filter(|row| row.paused.is_none()) {
+        want(row.id, rows.touched(row.id), row, None);
+    }
     for (id, replay) in rows.replays() {
         let Some(row) = rows.subscription(replay.subscription).filter(|row| row.paused.is_none()) else { continue };
-        let touched = rows.touched(id).max(rows.touched(row.id));
-        let replay = Some((replay.to, replay.at));
-        wanted.insert(id, Wanted { lane: id, touched, row: row.clone(), replay });
+        want(id, rows.touched(id).max(rows.touched(row.id)), row, Some((replay.to, replay.at)));
     }
-    wanted
+    changed.sort_unstable_by_key(|it| it.lane);
+    (all, changed)
 }
 
 fn rules(terms: &Terms, replay: Option<(Sequence, i64)>) -> Rules {

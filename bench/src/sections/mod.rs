@@ -1,6 +1,7 @@
 //! The sections of the benchmark; each measures, prints its tables, and marks its targets.
 
 pub(crate) mod append;
+pub(crate) mod dispatch;
 pub(crate) mod growth;
 pub(crate) mod http;
 pub(crate) mod memory;
