@@ -56,6 +56,11 @@ impl Breakers {
         }
     }
 
+    /// Until when a target is left alone, if it is now.
+    pub(super) fn open_until(&self, target: &Arc<str>, now: i64) -> Option<i64> {
+        self.0.get(target)?.open_until.filter(|until| now < *until)
+    }
+
     /// A call came to something.
     pub(super) fn noted(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
         if is_alive {
@@ -91,6 +96,7 @@ mod tests {
         }
         assert_eq!(breakers.noted(&target, false, 0), Some(Turned::Failing));
         assert_eq!(breakers.admit(&target, 29_999), Err(30_000));
+        assert_eq!([29_999, 30_000].map(|now| breakers.open_until(&target, now)), [Some(30_000), None]);
         assert_eq!(breakers.admit(&target, 30_000), Ok(()), "the probe");
         assert_eq!(breakers.admit(&target, 30_000), Err(31_000), "no second one");
         assert_eq!(breakers.noted(&target, false, 30_000), None);

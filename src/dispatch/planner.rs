@@ -19,8 +19,9 @@ use contract::{DispatchMode, Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Jobs of an unordered lane that wait in memory.
-const AHEAD_UNORDERED: u64 = 1024;
+/// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
+const AHEAD: usize = 1024;
+const AHEAD_OF_POOL: usize = 4;
 /// Bytes of events that are kept for lanes to send.
 const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -90,12 +91,25 @@ impl Planner {
         self.lanes.keys().copied()
     }
 
-    /// Whether more of a lane may be offered.
-    pub(crate) fn has_room(&self, key: LaneKey) -> bool {
-        self.lanes.get(&key).is_some_and(|lane| {
-            let most = if lane.rules.ordered { contract::limits::JOBS_AHEAD_MAX as u64 } else { AHEAD_UNORDERED };
-            lane.fresh.len() < most
-        })
+    /// Whether one more of a lane may be offered.
+    pub(crate) fn has_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 1, now)
+    }
+
+    /// Whether so much of a lane was sent that it is worth reading on for it alone.
+    pub(crate) fn has_much_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 2, now)
+    }
+
+    fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
+        let Some(lane) = self.lanes.get(&key) else { return false };
+        // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
+        let until = self.breakers.open_until(&lane.rules.target, now);
+        if until.zip(lane.due.keys().next()).is_some_and(|(until, (due, _))| *due <= until) {
+            return false;
+        }
+        let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);
+        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, now)
     }
 
     /// How far a lane was looked through.

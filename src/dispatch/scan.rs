@@ -142,7 +142,7 @@ impl Walk {
             if is_behind || reading.until.is_some_and(|until| sequence > until) {
                 continue;
             }
-            if !planner.has_room(key) {
+            if !planner.has_room(key, now) {
                 planner.set_scanned(key, Sequence(sequence.get().saturating_sub(1)));
                 self.fall_back(key);
                 continue;
@@ -173,7 +173,7 @@ impl Walk {
         let Some(reading) = self.lanes.get(&key).cloned() else { return Ok(false) };
         let Some(scanned) = planner.scanned(key) else { return Ok(false) };
         let end = reading.until.map_or(tail, |until| until.min(tail));
-        if scanned >= end || !planner.has_room(key) {
+        if scanned >= end || !planner.has_much_room(key, now) {
             return Ok(false);
         }
         if reading.until.is_none() && (self.front.is_empty() || scanned >= self.cursor) {
@@ -187,7 +187,7 @@ impl Walk {
         let mut failures = FilterFailures::default();
         for record in page {
             let sequence = record.header.sequence;
-            if sequence > end || !planner.has_room(key) {
+            if sequence > end || !planner.has_room(key, now) {
                 break;
             }
             if reading.terms.wants(&record, &mut failures) {

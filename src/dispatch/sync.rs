@@ -34,8 +34,13 @@ impl Worker {
     /// Takes in what was said since the last time.
     pub(super) async fn sync(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
-        let replays = ledger.dispatch().replays().count();
-        let seen = (ledger.dispatch().version(), default.dispatch().version(), replays);
+        let (version, replays) = {
+            let rows = ledger.dispatch();
+            (rows.version(), rows.replays().count())
+        };
+        // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
+        let pools_version = default.dispatch().version();
+        let seen = (version, pools_version, replays);
         if self.seen == Some(seen) {
             return Ok(());
         }

@@ -15,6 +15,7 @@
 
 mod modes;
 mod several;
+mod topics;
 mod traps;
 mod verbs;
 

@@ -1,6 +1,7 @@
 //! Publishing beside jobs that wait: a broker with many subscriptions and a receiver that holds its jobs, and a broker with
 //! none, asked in turns.
 
+use super::CONCURRENCY;
 use super::subscribed::subscription;
 use crate::Outcome;
 use crate::figures::{counted, fine, mebibytes, median, percent, whole};
@@ -12,7 +13,7 @@ use crate::http::text::{self, Topics};
 use crate::report::{Report, Table};
 use crate::sections::Run;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SUBSCRIPTIONS: u64 = 10_000;
 const WAITING: u64 = 100_000;
@@ -20,6 +21,8 @@ const WAITING: u64 = 100_000;
 const LOADS: [(u64, u64); 2] = [(256, 1), (16, 100)];
 /// Connections on which subscriptions are made.
 const MAKERS: u64 = 16;
+/// How long it may take until the receiver holds what it can.
+const HELD_MAX: Duration = Duration::from_secs(60);
 
 /// A broker, and what came of each round.
 struct Contender {
@@ -103,11 +106,14 @@ async fn subscribe(server: &Server, receiver: &Receiver, count: u64) -> Outcome 
     let mut connection = Connection::open(server.address).await?;
     let held = subscription_from_the_start(receiver);
     connection.expect(201, &held).await?;
-    server.settle().await?;
-    if receiver.count() == 0 {
-        return Err("nothing is delivered to the receiver that holds".into());
+    let begun = Instant::now();
+    while receiver.count() < CONCURRENCY as u64 {
+        if begun.elapsed() > HELD_MAX {
+            return Err("too little is delivered to the receiver that holds".into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Ok(())
+    server.settle().await
 }
 
 /// The one that wants everything there is.
