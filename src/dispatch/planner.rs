@@ -104,8 +104,8 @@ impl Planner {
     fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
         let Some(lane) = self.lanes.get(&key) else { return false };
         // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
-        let until = self.breakers.open_until(&lane.rules.target, now);
-        if until.zip(lane.due.keys().next()).is_some_and(|(until, (due, _))| *due <= until) {
+        let again = self.breakers.asks_again(&lane.rules.target, now);
+        if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
             return false;
         }
         let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);

@@ -18,7 +18,7 @@ async fn a_topic_with_more_to_read_is_read_on_though_the_last_one_has_nothing() 
     world.ask("subscribe mail types=wanted").await.unwrap();
     world.ask(&format!("subscribe other topic={quiet}")).await.unwrap();
     let unwanted = || {
-        let data = RawValue::from_string("1".to_owned()).unwrap();
+        let data = RawValue::from_string("{}".to_owned()).unwrap();
         NewEvent::new(format!("{TYPE}.unwanted.v1").parse().unwrap(), "test", data)
     };
     let publishing: Vec<_> = (0..MANY).map(|_| world.broker.publish(unwanted(), None)).collect();
