@@ -82,6 +82,8 @@ enum Section {
     Postgres,
     /// Claiming events and finishing them over HTTP, beside publishing.
     Claims,
+    /// Deliveries to a receiver on this machine, and publishing beside jobs that wait.
+    Dispatch,
     /// Every section that measures over HTTP: the next six.
     Http,
     /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
@@ -159,6 +161,7 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Read, "read", sections::read::measure),
         (Section::Postgres, "postgres", sections::postgres::measure),
         (Section::Claims, "claims", sections::claims::measure),
+        (Section::Dispatch, "dispatch", sections::dispatch::measure),
     ];
     let http: [(Section, &'static str, Measure); 6] = [
         (Section::HttpPublish, "http-publish", sections::http::publish::measure),

@@ -63,6 +63,12 @@ impl Breakers {
         }
     }
 
+    /// When a job that may not go now asks again, at the latest; nothing for a target that may be called.
+    pub(super) fn asks_again(&self, target: &Arc<str>, now: i64) -> Option<i64> {
+        let until = self.0.get(target)?.open_until?;
+        Some(if now < until { until } else { now + PROBE })
+    }
+
     /// A call came to something.
     pub(super) fn noted(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
         if is_alive {
@@ -98,12 +104,14 @@ mod tests {
         }
         assert_eq!(breakers.noted(&target, false, 0), Some(Turned::Failing));
         assert_eq!(breakers.admit(&target, 29_999), Err(30_000));
+        assert_eq!([29_999, 30_000].map(|now| breakers.asks_again(&target, now)), [Some(30_000), Some(31_000)]);
         assert_eq!(breakers.admit(&target, 30_000), Ok(true), "the probe");
         assert_eq!(breakers.admit(&target, 30_000), Err(31_000), "no second one");
         assert_eq!(breakers.noted(&target, false, 30_000), None);
         assert_eq!(breakers.admit(&target, 89_999), Err(90_000), "twice the wait");
         assert_eq!(breakers.admit(&target, 90_000), Ok(true));
         assert_eq!(breakers.noted(&target, true, 90_000), Some(Turned::Recovered));
+        assert_eq!(breakers.asks_again(&target, 90_000), None);
         assert_eq!(breakers.admit(&target, 90_000), Ok(false));
         assert_eq!(breakers.noted(&target, true, 90_000), None);
     }

@@ -45,7 +45,7 @@ pub(crate) struct Job {
     pub(crate) tried: u32,
     /// Where it goes, if not where its lane does.
     pub(crate) target: Option<Arc<str>>,
-    /// The event, if it is at hand.
+    /// The event, when it is sent, if it was at hand.
     pub(crate) stored: Option<Stored>,
 }
 
@@ -90,6 +90,8 @@ pub(super) struct LanePlan {
     pub(super) groups: HashMap<u64, Group>,
     /// Jobs without a story that are not over.
     pub(super) fresh: RoaringTreemap,
+    /// Their events, as many as there is room for, until they are sent.
+    pub(super) at_hand: HashMap<Sequence, Stored>,
     pub(super) scanned: Sequence,
     pub(super) flying: u32,
     pub(super) last_turn: u64,
@@ -133,6 +135,18 @@ impl LanePlan {
         self.due.insert((job.due, job.sequence), job);
     }
 
+    /// Whether more may be offered, where so many wait at most. Jobs of ordered lanes that cannot go now do not count, but
+    /// to their own limit: what goes next may lie behind them.
+    pub(super) fn has_room(&self, ahead: usize, now: i64) -> bool {
+        if !self.rules.ordered {
+            return self.fresh.len() < ahead as u64;
+        }
+        // One of a group is ready at a time, so half as many are enough to choose from.
+        let ready = ahead / 2;
+        let is_full = self.due.len() >= ready && self.due.keys().nth(ready - 1).is_some_and(|(due, _)| *due <= now);
+        !is_full && self.fresh.len() < contract::limits::JOBS_AHEAD_MAX as u64
+    }
+
     /// A lane that was looked through so far.
     pub(super) fn new(rules: Rules, through: Sequence) -> Self {
         Self {
@@ -140,10 +154,74 @@ impl LanePlan {
             due: BTreeMap::new(),
             groups: HashMap::new(),
             fresh: RoaringTreemap::new(),
+            at_hand: HashMap::new(),
             scanned: through,
             flying: 0,
             last_turn: 0,
             queued: Queued::No,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::planner::Planner;
+    use contract::Pool;
+
+    const KEY: LaneKey = LaneKey { lane: Uuid::nil(), part: 0 };
+    const MODE: DispatchMode = DispatchMode::BlockOnError;
+
+    fn rules(ordered: bool) -> Rules {
+        Rules {
+            pool: "p".to_owned(),
+            priority: 99,
+            ordered,
+            target: "http://a/".into(),
+            delay_millis: 0,
+            max_age_millis: i64::MAX,
+            ages_from: None,
+            share: None,
+        }
+    }
+
+    #[test]
+    fn an_ordered_lane_has_room_until_enough_of_its_jobs_could_go() {
+        let mut lane = LanePlan::new(rules(true), Sequence::ZERO);
+        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), MODE, 0) };
+        (1..=3).for_each(|number| lane.put_due(ready(number, 10)));
+        assert!(lane.has_room(8, 10), "three of four");
+        lane.put_due(ready(4, 11));
+        assert!(lane.has_room(8, 10), "the fourth goes later");
+        assert!(!lane.has_room(8, 11));
+        lane.fresh.insert_range(1..=100);
+        assert!(lane.has_room(8, 10), "those behind others do not count");
+        lane.rules.ordered = false;
+        assert!(!lane.has_room(100, 10) && lane.has_room(101, 10), "in no order all of them count");
+    }
+
+    fn offer(planner: &mut Planner, number: u64) {
+        let stored = Some(Stored { id: Uuid::nil(), text: Bytes::from_static(b"{}") });
+        let mode = DispatchMode::Immediate;
+        planner.offer(KEY, Offer { sequence: Sequence(number), group: None, mode, time: 0, stored }, 0);
+    }
+
+    #[test]
+    fn nothing_more_is_read_for_a_target_that_is_left_alone_while_a_job_of_it_asks_again() {
+        let mut planner = Planner::default();
+        planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: 2, rate_per_minute: None }], 0);
+        planner.put_lane(KEY, rules(false), Sequence::ZERO);
+        for _ in 0..10 {
+            planner.noted(&rules(false).target, false, 0);
+        }
+        assert!(planner.has_room(KEY, 0), "somebody must ask");
+        offer(&mut planner, 1);
+        assert!(!planner.has_room(KEY, 0));
+        assert!(planner.next(0).is_none());
+        assert_eq!((planner.next_time(), planner.has_room(KEY, 0)), (Some(30_000), false));
+        assert!(!planner.has_room(KEY, 30_000), "it goes first");
+        let Some(Pick::Send(_, job)) = planner.next(30_000) else { panic!("the probe does not go") };
+        assert!(job.stored.is_some(), "the event is still at hand");
+        assert!(planner.has_room(KEY, 30_000));
     }
 }

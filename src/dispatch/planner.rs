@@ -14,12 +14,14 @@ use super::breaker::{Breakers, Turned};
 use super::groups::{Group, Member, Promotion};
 use super::lane::{Back, Job, LaneKey, LanePlan, Offer, Pick, Queued, Rules, Stored};
 use super::pools::PoolPlan;
+use bytes::Bytes;
 use contract::{DispatchMode, Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Jobs of an unordered lane that wait in memory.
-const AHEAD_UNORDERED: u64 = 1024;
+/// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
+const AHEAD: usize = 1024;
+const AHEAD_OF_POOL: usize = 4;
 /// Bytes of events that are kept for lanes to send.
 const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -81,7 +83,7 @@ impl Planner {
             self.unqueue(key, queued, &pool);
         }
         if let Some(lane) = self.lanes.remove(&key) {
-            let cached = lane.due.values().map(|job| bytes_of(job.stored.as_ref()));
+            let cached = lane.at_hand.values().map(|stored| stored.text.len());
             self.cached = self.cached.saturating_sub(cached.sum());
         }
     }
@@ -91,12 +93,25 @@ impl Planner {
         self.lanes.keys().copied()
     }
 
-    /// Whether more of a lane may be offered.
-    pub(crate) fn has_room(&self, key: LaneKey) -> bool {
-        self.lanes.get(&key).is_some_and(|lane| {
-            let most = if lane.rules.ordered { contract::limits::JOBS_AHEAD_MAX as u64 } else { AHEAD_UNORDERED };
-            lane.fresh.len() < most
-        })
+    /// Whether one more of a lane may be offered.
+    pub(crate) fn has_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 1, now)
+    }
+
+    /// Whether so much of a lane was sent that it is worth reading on for it alone.
+    pub(crate) fn has_much_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 2, now)
+    }
+
+    fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
+        let Some(lane) = self.lanes.get(&key) else { return false };
+        // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
+        let again = self.breakers.asks_again(&lane.rules.target, now);
+        if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
+            return false;
+        }
+        let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);
+        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, now)
     }
 
     /// How far a lane was looked through.
@@ -131,17 +146,18 @@ impl Planner {
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.fresh.insert(sequence.get());
+        if let Some(stored) = stored.filter(|stored| self.cached + stored.text.len() <= CACHED_BYTES_MAX) {
+            self.cached += stored.text.len();
+            // Copied: the text is a part of its page, and would hold on to all of that.
+            let text = Bytes::copy_from_slice(&stored.text);
+            lane.at_hand.insert(sequence, Stored { text, ..stored });
+        }
         match group.filter(|_| mode != DispatchMode::Immediate) {
             Some(group) => {
                 lane.groups.entry(group).or_insert_with(|| Group::new(mode)).add(sequence, Member::Fresh(time));
                 self.promote(key, group, mode);
             }
-            None => {
-                let stored = stored.filter(|stored| self.cached + stored.text.len() <= CACHED_BYTES_MAX);
-                self.cached += bytes_of(stored.as_ref());
-                let job = lane.rules.fresh(sequence, None, mode, time);
-                lane.put_due(Job { stored, ..job });
-            }
+            None => lane.put_due(lane.rules.fresh(sequence, None, mode, time)),
         }
         self.queue(key, now);
     }
@@ -245,9 +261,10 @@ impl Planner {
             self.queue(key, now);
             return None;
         };
-        self.cached = self.cached.saturating_sub(bytes_of(job.stored.as_ref()));
         let sequence = job.sequence;
         if now >= job.expires {
+            let stored = lane.at_hand.remove(&sequence);
+            self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
             self.come_back(key, job, Back::Over, now);
             return Some(Pick::Expire(key, sequence));
         }
@@ -273,7 +290,8 @@ impl Planner {
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.begin();
         }
-        let stored = job.stored.take();
+        let stored = lane.at_hand.remove(&sequence);
+        self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
         self.flights.insert(
             (key, sequence),
             Flight { pool: pool.to_owned(), job: job.clone(), probes: is_probe.then_some(target) },

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
+pub(super) const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
 
 /// A lane that reads a topic.
 #[derive(Clone)]
@@ -29,8 +29,12 @@ pub(super) struct Reading {
 pub(super) struct Walk {
     cursor: Sequence,
     lanes: BTreeMap<LaneKey, Reading>,
+    /// Those that end somewhere.
+    bounded: BTreeSet<LaneKey>,
     /// Those that walk together.
     front: BTreeSet<LaneKey>,
+    /// All the others.
+    lagging: BTreeSet<LaneKey>,
     /// Which lanes want events of a type, by its fingerprint.
     index: HashMap<u64, Arc<Vec<LaneKey>>>,
 }
@@ -40,22 +44,45 @@ impl Walk {
     pub(super) fn put(&mut self, key: LaneKey, reading: Reading, scanned: Sequence, all_new: bool) {
         if all_new {
             self.cursor = if self.lanes.is_empty() { scanned } else { self.cursor.min(scanned) };
-            self.front.insert(key);
+            self.lead(key);
         } else {
-            self.front.remove(&key);
+            self.fall_back(key);
         }
+        match reading.until {
+            Some(_) => self.bounded.insert(key),
+            None => self.bounded.remove(&key),
+        };
         self.lanes.insert(key, reading);
         self.index.clear();
     }
 
     pub(super) fn remove(&mut self, key: LaneKey) {
         self.lanes.remove(&key);
+        self.bounded.remove(&key);
         self.front.remove(&key);
+        self.lagging.remove(&key);
         self.index.clear();
+    }
+
+    /// A lane walks with the others.
+    fn lead(&mut self, key: LaneKey) {
+        self.lagging.remove(&key);
+        self.front.insert(key);
+    }
+
+    /// A lane walks by itself.
+    fn fall_back(&mut self, key: LaneKey) {
+        self.front.remove(&key);
+        self.lagging.insert(key);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
+    }
+
+    /// The lanes that end somewhere.
+    pub(super) fn bounded(&self) -> impl Iterator<Item = LaneKey> + '_ {
+        self.bounded.iter().copied()
     }
 
     /// How far a lane has been looked through, by this walk.
@@ -79,8 +106,7 @@ impl Walk {
         now: i64,
     ) -> Result<bool> {
         let mut moved = false;
-        let lagging: Vec<_> = self.lanes.keys().filter(|key| !self.front.contains(key)).copied().collect();
-        for key in lagging {
+        for key in self.lagging.iter().copied().collect::<Vec<_>>() {
             moved |= self.catch_up(ledger, (number, tail), key, planner, now).await?;
         }
         if self.front.is_empty() || self.cursor >= tail {
@@ -116,9 +142,9 @@ impl Walk {
             if is_behind || reading.until.is_some_and(|until| sequence > until) {
                 continue;
             }
-            if !planner.has_room(key) {
+            if !planner.has_room(key, now) {
                 planner.set_scanned(key, Sequence(sequence.get().saturating_sub(1)));
-                self.front.remove(&key);
+                self.fall_back(key);
                 continue;
             }
             if reading.terms.takes(record, failures) {
@@ -147,13 +173,13 @@ impl Walk {
         let Some(reading) = self.lanes.get(&key).cloned() else { return Ok(false) };
         let Some(scanned) = planner.scanned(key) else { return Ok(false) };
         let end = reading.until.map_or(tail, |until| until.min(tail));
-        if scanned >= end || !planner.has_room(key) {
+        if scanned >= end || !planner.has_much_room(key, now) {
             return Ok(false);
         }
         if reading.until.is_none() && (self.front.is_empty() || scanned >= self.cursor) {
             // With nobody in front it leads.
             self.cursor = if self.front.is_empty() { scanned } else { self.cursor };
-            self.front.insert(key);
+            self.lead(key);
             return Ok(true);
         }
         let mut cursor = scanned;
@@ -161,7 +187,7 @@ impl Walk {
         let mut failures = FilterFailures::default();
         for record in page {
             let sequence = record.header.sequence;
-            if sequence > end || !planner.has_room(key) {
+            if sequence > end || !planner.has_room(key, now) {
                 break;
             }
             if reading.terms.wants(&record, &mut failures) {

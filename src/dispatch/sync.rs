@@ -12,7 +12,7 @@ use crate::ledger::{DispatchRows, JobRow, JobSlot, JobStanding, Ledger, Subscrip
 use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
 use contract::{DispatchMode, Position, Result, Sequence};
 use log::TopicNumber;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -34,33 +34,31 @@ impl Worker {
     /// Takes in what was said since the last time.
     pub(super) async fn sync(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
-        // One guard at a time: the two logs may be one, and a second guard would wait for a writer that waits for the first.
         let (version, replays) = {
             let rows = ledger.dispatch();
             (rows.version(), rows.replays().count())
         };
-        let seen = (version, default.dispatch().version(), replays);
+        // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
+        let pools_version = default.dispatch().version();
+        let seen = (version, pools_version, replays);
         if self.seen == Some(seen) {
             return Ok(());
         }
         let is_first = self.seen.is_none();
         self.take_pools(&default.dispatch(), now);
-        let wanted = wanted(&ledger.dispatch());
+        let (wanted, changed) = wanted(&ledger.dispatch(), &self.known);
         let gone: Vec<_> =
-            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains_key(lane)).copied().collect();
+            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
         for lane in gone {
             self.forget(lane);
         }
-        let is_new = |it: &Wanted| self.known.get(&it.lane) != Some(&it.touched);
-        if wanted.values().any(is_new) || self.has_new_tasks(ledger) {
+        if !changed.is_empty() || self.has_new_tasks(ledger) {
             // A lane is built from the log: what was delivered must be there, or it would be delivered again.
             self.flush(ledger).await?;
         }
-        for (_, it) in wanted {
-            if self.known.get(&it.lane) != Some(&it.touched) {
-                self.build(ledger, &it, is_first, now).await?;
-                self.known.insert(it.lane, it.touched);
-            }
+        for it in changed {
+            self.build(ledger, &it, is_first, now).await?;
+            self.known.insert(it.lane, it.touched);
         }
         self.sync_tasks(ledger, now);
         self.seen = Some(seen);
@@ -159,18 +157,25 @@ impl Worker {
     }
 }
 
-fn wanted(rows: &DispatchRows) -> BTreeMap<Uuid, Wanted> {
-    let active = rows.subscriptions().filter(|row| row.paused.is_none());
-    let mut wanted: BTreeMap<_, _> = active
-        .map(|row| (row.id, Wanted { lane: row.id, touched: rows.touched(row.id), row: row.clone(), replay: None }))
-        .collect();
+/// All lanes that are served, and those of them that something was said about, in their order.
+fn wanted(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<Wanted>) {
+    let (mut all, mut changed) = (BTreeSet::new(), Vec::new());
+    let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
+        all.insert(lane);
+        // Thousands may be as they were: only the others are copied.
+        if known.get(&lane) != Some(&touched) {
+            changed.push(Wanted { lane, touched, row: row.clone(), replay });
+        }
+    };
+    for row in rows.subscriptions().filter(|row| row.paused.is_none()) {
+        want(row.id, rows.touched(row.id), row, None);
+    }
     for (id, replay) in rows.replays() {
         let Some(row) = rows.subscription(replay.subscription).filter(|row| row.paused.is_none()) else { continue };
-        let touched = rows.touched(id).max(rows.touched(row.id));
-        let replay = Some((replay.to, replay.at));
-        wanted.insert(id, Wanted { lane: id, touched, row: row.clone(), replay });
+        want(id, rows.touched(id).max(rows.touched(row.id)), row, Some((replay.to, replay.at)));
     }
-    wanted
+    changed.sort_unstable_by_key(|it| it.lane);
+    (all, changed)
 }
 
 fn rules(terms: &Terms, replay: Option<(Sequence, i64)>) -> Rules {

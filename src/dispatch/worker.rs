@@ -12,7 +12,7 @@ use super::lane::{Back, Job, LaneKey, Pick};
 use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, TakeLease, recorded};
 use super::retry::{self, Next};
-use super::scan::{Reading, Walk};
+use super::scan::{PAGE, Reading, Walk};
 use super::sending::{Errand, Landed, send_event, send_task};
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
@@ -33,6 +33,8 @@ const UNWRITTEN_MAX: usize = 20_000;
 const FINISH_MAX: Duration = Duration::from_secs(10);
 /// A lane that came this far without a word is written down.
 const SETTLED_EVERY: u64 = 4096;
+/// Events walked, or positions passed, after which all lanes are looked at: there may be thousands.
+const LOOK_EVERY: u64 = 1024;
 
 pub(crate) struct Worker {
     pub(super) ledger: Weak<Ledger>,
@@ -50,6 +52,9 @@ pub(crate) struct Worker {
     /// Being written: its failures go back to the planner when it is.
     pub(crate) writing: JoinSet<(Report, Result<()>)>,
     unwritten: usize,
+    /// What was walked since all lanes were looked at, and the position then.
+    walked: u64,
+    looked_at: Position,
     pub(super) written: HashMap<Uuid, Sequence>,
 }
 
@@ -79,6 +84,8 @@ impl Worker {
             report: Report::default(),
             writing: JoinSet::new(),
             unwritten: 0,
+            walked: 0,
+            looked_at: Position::ZERO,
             written: HashMap::new(),
         }
     }
@@ -150,17 +157,18 @@ impl Worker {
         for (number, walk) in &mut self.walks {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
-            let mut has_more = true;
+            let mut moves = true;
             for _ in 0..PAGES_PER_TURN {
-                if !has_more {
+                moves = walk.step(ledger, number, tail, &mut self.planner, now).await?;
+                if !moves {
                     break;
                 }
-                has_more = walk.step(ledger, number, tail, &mut self.planner, now).await?;
+                self.walked += PAGE.records as u64;
             }
-            more |= has_more;
+            more |= moves;
         }
         more |= self.send(ledger, now);
-        self.note_settled();
+        self.note_settled(*ledger.position().borrow());
         self.write(ledger);
         Ok(more)
     }
@@ -258,9 +266,16 @@ impl Worker {
     }
 
     /// Lanes that came far without a word are worth one.
-    fn note_settled(&mut self) {
+    fn note_settled(&mut self, position: Position) {
         let every = SETTLED_EVERY.max(64 * self.errands.len() as u64);
-        let far = self.errands.keys().filter(|key| key.lane != TASKS).filter_map(|key| {
+        let passed = position.get().saturating_sub(self.looked_at.get());
+        let candidates: Vec<_> = if self.walked.max(passed) >= LOOK_EVERY {
+            (self.walked, self.looked_at) = (0, position);
+            self.errands.keys().filter(|key| key.lane != TASKS).copied().collect()
+        } else {
+            self.walks.values().flat_map(Walk::bounded).collect()
+        };
+        let far = candidates.iter().filter_map(|key| {
             let settled = self.settled(*key)?;
             let written = self.written.get(&key.lane).copied().unwrap_or_default();
             // The end of a replay is worth a word in any case.
@@ -373,8 +388,12 @@ impl Worker {
     }
 
     fn key_of(&self, job: JobKey) -> LaneKey {
-        let known = self.errands.keys().find(|key| key.lane == job.lane && self.planner.is_flying(**key, job.sequence));
-        known.copied().unwrap_or(LaneKey { lane: job.lane, part: 0 })
+        let whole = LaneKey { lane: job.lane, part: 0 };
+        if job.lane != TASKS {
+            return whole;
+        }
+        let known = self.errands.keys().find(|key| key.lane == TASKS && self.planner.is_flying(**key, job.sequence));
+        known.copied().unwrap_or(whole)
     }
 
     /// Whether deliveries may begin: the log's jobs are this worker's.

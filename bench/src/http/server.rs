@@ -55,6 +55,14 @@ impl Server {
         Self::launch(kind, command, folder, topics).await
     }
 
+    /// Starts ours in files, and lets it call receivers on this machine.
+    pub(crate) async fn start_calling(run: &Run<'_>, name: &str, topics: Topics) -> Outcome<Self> {
+        let folder = run.place.fresh(name)?;
+        let mut command = Kind::File.command(&run.programs, &folder)?;
+        command.env("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true");
+        Self::launch(Kind::File, command, folder, topics).await
+    }
+
     /// Starts ours on a database; its tables are in a folder on the measured disk.
     pub(crate) async fn start_on(run: &Run<'_>, database: &str, name: &str) -> Outcome<Self> {
         let folder = run.place.fresh(name)?;

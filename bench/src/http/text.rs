@@ -35,7 +35,7 @@ pub(crate) fn topic(number: u64) -> String {
     format!("gts.hx.core.events.topic.v1~acme.orders{number}.v1")
 }
 
-fn event_type(number: u64) -> String {
+pub(crate) fn event_type(number: u64) -> String {
     format!("gts.acme.shop.order_placed{number}.v1")
 }
 

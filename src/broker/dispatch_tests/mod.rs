@@ -19,6 +19,7 @@ mod modes;
 mod news;
 mod receiver;
 mod several;
+mod topics;
 mod traps;
 mod verbs;
 

@@ -75,7 +75,7 @@ fn mark(report: &mut Report, running: &[Running]) {
 
 impl Run<'_> {
     /// How long a round over HTTP takes.
-    pub(super) fn http_time(&self) -> Duration {
+    pub(crate) fn http_time(&self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2000 })
     }
 
