@@ -65,7 +65,7 @@ async fn take(mut asked: Asked) -> Answer<Told> {
         let claim: NewClaim = body::json(&body)?;
         return asked.tell(Told::shown, |keep| asked.writes().claim(claim, producer.as_ref(), keep)).await;
     };
-    let told = |outcomes: &Vec<Result<ClaimOutcome>>| results(outcomes, |outcome| Done::Outcome(outcome));
+    let told = |outcomes: &Vec<Result<ClaimOutcome>>| results(outcomes, Done::Outcome);
     asked.tell(told, |keep| asked.writes().claim_batch(claims, producer.as_ref(), keep)).await
 }
 

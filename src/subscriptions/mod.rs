@@ -139,7 +139,7 @@ impl Subscriptions<'_> {
                 self.check_consent(&terms).await?;
             }
             let standing = Standing::of(&ledger, row.id);
-            let keep = keep.seen_through(move |row| Some(standing.shown(row)).map(Ok));
+            let keep = keep.seen_through(move |row| Some(Ok(standing.shown(row))));
             if let Some(row) = self.put(&ledger, &row, definition, (&secrets, keep)).await? {
                 return Ok(standing.shown(&row));
             }

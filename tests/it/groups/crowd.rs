@@ -146,10 +146,6 @@ async fn run(brokers: Vec<Arc<Broker>>, count: u64, aggregates: u64) {
     join_all(members).await.into_iter().for_each(|member| member.unwrap());
     let World { effects, longest_wait, done_by, kills, .. } = std::mem::take(&mut *world.lock().unwrap());
     assert_eq!((effects.len() as u64, effects.values().max()), (count, Some(&1)));
-    println!(
-        "{count} events, {kills} kills, {:?}; longest wait {longest_wait:?}; by member {done_by:?}",
-        began.elapsed()
-    );
     assert!(kills > 0);
     if is_strict() {
         check_pace(longest_wait, &done_by, brokers.len());
