@@ -17,6 +17,7 @@ mod face;
 mod groups;
 mod jobs;
 mod lane;
+mod lease;
 mod listing;
 mod planner;
 mod pools;

@@ -187,33 +187,6 @@ fn letter_id(job: JobKey, position: u64) -> Uuid {
     uuid::Builder::from_custom_bytes(half).into_uuid()
 }
 
-/// Takes, or keeps, the right to dispatch a log's jobs; answers until when whoever has it has it.
-pub(super) struct TakeLease {
-    pub(super) owner: Uuid,
-    pub(super) lease_millis: i64,
-    /// Nobody else can have it: whoever had it is gone.
-    pub(super) is_alone: bool,
-}
-
-impl Command for TakeLease {
-    type Answer = ();
-
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        let now = decision.now();
-        let held = decision.dispatch().lease().filter(|lease| lease.owner != self.owner && lease.until > now);
-        if held.is_some() && !self.is_alone {
-            return Ok(());
-        }
-        let until = if self.is_alone { i64::MAX } else { now.saturating_add(self.lease_millis) };
-        decision.add_entry(Entry::Dispatch { what: DispatchFact::DispatchTaken { owner: self.owner, until } })?;
-        Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
 /// An attempt as the log keeps it.
 pub(super) fn recorded(attempt: &crate::delivery::Attempt, number: u32, at: i64, token: u64) -> JobAttempt {
     const RESPONSE_BYTES_KEPT: usize = 1024;

@@ -7,7 +7,9 @@ use crate::events::stored_at;
 use crate::ledger::{Ledger, TaskRow};
 use crate::subscriptions::{Peek, Terms, Way};
 use contract::Timestamp;
+use futures_util::FutureExt;
 use log::TopicNumber;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -76,7 +78,7 @@ pub(super) async fn send_event(
         token: Some(token),
         trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
     };
-    let attempt = context.deliver.deliver(delivery).await;
+    let attempt = attempt(&context, delivery).await;
     landed(stored.id, Some(attempt))
 }
 
@@ -112,12 +114,24 @@ pub(super) async fn send_task(
                 token: Some(token),
                 trace_parent: None,
             };
-            Some(context.deliver.deliver(delivery).await)
+            Some(attempt(&context, delivery).await)
         }
         _ => None,
     };
     let event = row.map_or(Uuid::nil(), |row| row.id);
     Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, attempt }
+}
+
+/// Makes the attempt. What panics would panic again: the job is given up, and a person hears of it.
+async fn attempt(context: &Context, delivery: Delivery<'_>) -> Attempt {
+    let made = AssertUnwindSafe(context.deliver.deliver(delivery)).catch_unwind().await;
+    made.unwrap_or_else(|_| Attempt {
+        outcome: Outcome::Failed { retryable: false },
+        status: None,
+        duration: std::time::Duration::ZERO,
+        error: Some((ErrorClass::Payload, "The broker failed over this delivery; see its log.".to_owned())),
+        response: String::new(),
+    })
 }
 
 /// The event could not be read: a failure of ours, which costs the job nothing.

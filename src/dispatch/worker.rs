@@ -9,8 +9,9 @@
 use super::Context;
 use super::breaker::Turned;
 use super::lane::{Back, Job, LaneKey, Pick};
+use super::lease::TakeLease;
 use super::planner::Planner;
-use super::report::{Failed, LaneReport, Report, TakeLease, recorded};
+use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
 use super::scan::{PAGE, Reading, Walk};
 use super::sending::{Errand, Landed, send_event, send_task};
@@ -19,7 +20,7 @@ use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
 use crate::subscriptions::{Retry, Tell, Terms};
 use contract::{Error, Position, Result, Sequence};
 use log::TopicNumber;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -173,29 +174,31 @@ impl Worker {
         Ok(more)
     }
 
-    /// Sends what may go; whether there was more than may be unwritten.
+    /// Sends what may go; whether something ended without that, and made room for what is not read yet.
     fn send(&mut self, ledger: &Arc<Ledger>, now: i64) -> bool {
         // Read before the lease is looked at: so it is below whatever a later owner writes.
         let token = ledger.position().borrow().get();
+        let mut made_room = false;
         while self.unwritten < UNWRITTEN_MAX && self.holds(ledger, now) {
             match self.planner.next(now) {
-                None => return false,
+                None => break,
                 Some(Pick::Expire(key, sequence)) => {
                     self.lane_report(key.lane).expired.push(sequence);
                     self.unwritten += 1;
+                    made_room = true;
                 }
-                Some(Pick::Send(key, job)) => self.begin(ledger, key, job, now, token),
+                Some(Pick::Send(key, job)) => made_room |= !self.begin(ledger, key, job, now, token),
             }
         }
-        false
+        made_room
     }
 
-    fn begin(&mut self, ledger: &Arc<Ledger>, key: LaneKey, job: Job, now: i64, token: u64) {
-        // A person may have ended it since it was planned.
+    /// Sends a job; not one that a person, or the end of its event, has ended since it was planned.
+    fn begin(&mut self, ledger: &Arc<Ledger>, key: LaneKey, job: Job, now: i64, token: u64) -> bool {
         let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_over(job.sequence));
         let Some(errand) = self.errands.get(&key).filter(|_| !is_over).cloned() else {
             self.planner.ended(key, job.sequence, Back::Over, now);
-            return;
+            return false;
         };
         self.context.flying(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
@@ -207,10 +210,11 @@ impl Worker {
                 Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
         });
+        true
     }
 
     pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
-        // A delivery that panicked is under way for ever here; the next owner of the log sends it again.
+        // None is ended from outside, and one that panics says so itself.
         let Ok(landed) = landed else { return };
         let now = self.context.clock.now();
         let Landed { key, job, event, began_at, token, errand, target, attempt } = landed;
@@ -394,47 +398,6 @@ impl Worker {
         }
         let known = self.errands.keys().find(|key| key.lane == TASKS && self.planner.is_flying(**key, job.sequence));
         known.copied().unwrap_or(whole)
-    }
-
-    /// Whether deliveries may begin: the log's jobs are this worker's.
-    fn holds(&self, ledger: &Ledger, now: i64) -> bool {
-        ledger.dispatch().lease().is_some_and(|lease| lease.owner == self.context.owner && lease.until > now)
-    }
-
-    /// Takes or keeps the lease; answers when to renew it, or until when somebody else has it.
-    async fn hold(&self, ledger: &Arc<Ledger>, now: i64) -> Result<std::result::Result<Option<i64>, i64>> {
-        let is_alone = !ledger.log().is_shared();
-        let (owner, lease_millis) = (self.context.owner, self.context.lease_millis);
-        for _ in 0..2 {
-            let lease = ledger.dispatch().lease();
-            match lease {
-                Some(lease) if lease.owner == owner => {
-                    let renew = lease.until.saturating_sub(lease_millis / 3 * 2);
-                    if is_alone || now < renew {
-                        return Ok(Ok((!is_alone).then_some(renew)));
-                    }
-                }
-                Some(lease) if lease.until > now && !is_alone => return Ok(Err(lease.until)),
-                _ => (),
-            }
-            ledger.submit(TakeLease { owner, lease_millis, is_alone }).await?;
-        }
-        let lease = ledger.dispatch().lease();
-        Ok(match lease {
-            Some(lease) if lease.owner == owner => Ok(Some(lease.until.saturating_sub(lease_millis / 3 * 2))),
-            Some(lease) => Err(lease.until.max(now + 1)),
-            None => Err(now.saturating_add(lease_millis)),
-        })
-    }
-
-    /// Somebody else has the log: nothing of it is planned here any more.
-    fn let_go(&mut self) {
-        let lanes: BTreeSet<_> = self.planner.lanes().collect();
-        lanes.into_iter().for_each(|key| self.planner.drop_lane(key));
-        self.walks.clear();
-        self.errands.clear();
-        self.known.clear();
-        self.seen = None;
     }
 }
 

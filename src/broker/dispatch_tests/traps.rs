@@ -211,3 +211,19 @@ fn a_target_that_is_down_is_left_alone_and_that_costs_nothing() {
     "
     ));
 }
+
+#[test]
+fn a_delivery_that_the_broker_itself_fails_over_is_given_up_and_not_stuck() {
+    check(
+        "
+        subscribe mail mode=NEXT_ON_ERROR
+        answer mail/1 panic
+        publish a a
+        run                         -> mail/1:panic mail/2:200
+        job mail/1                  -> ERROR tried 1
+        retry mail/1
+        run                         -> mail/1:200
+        job mail/1                  -> COMPLETED tried 2
+    ",
+    );
+}

@@ -1,0 +1,80 @@
+//! The right to dispatch a log's jobs: one worker has it at a time, until it ends or is given up.
+//!
+//! - It is a fact of the log, so all brokers agree who has it. Alone with a log nobody else can, and it does not end.
+
+use super::worker::Worker;
+use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger};
+use contract::Result;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uuid::Uuid;
+
+impl Worker {
+    /// Whether deliveries may begin: the log's jobs are this worker's.
+    pub(super) fn holds(&self, ledger: &Ledger, now: i64) -> bool {
+        ledger.dispatch().lease().is_some_and(|lease| lease.owner == self.context.owner && lease.until > now)
+    }
+
+    /// Takes or keeps the lease; answers when to renew it, or until when somebody else has it.
+    pub(super) async fn hold(&self, ledger: &Arc<Ledger>, now: i64) -> Result<std::result::Result<Option<i64>, i64>> {
+        let is_alone = !ledger.log().is_shared();
+        let (owner, lease_millis) = (self.context.owner, self.context.lease_millis);
+        for _ in 0..2 {
+            let lease = ledger.dispatch().lease();
+            match lease {
+                Some(lease) if lease.owner == owner => {
+                    let renew = lease.until.saturating_sub(lease_millis / 3 * 2);
+                    if is_alone || now < renew {
+                        return Ok(Ok((!is_alone).then_some(renew)));
+                    }
+                }
+                Some(lease) if lease.until > now && !is_alone => return Ok(Err(lease.until)),
+                _ => (),
+            }
+            ledger.submit(TakeLease { owner, lease_millis, is_alone }).await?;
+        }
+        let lease = ledger.dispatch().lease();
+        Ok(match lease {
+            Some(lease) if lease.owner == owner => Ok(Some(lease.until.saturating_sub(lease_millis / 3 * 2))),
+            Some(lease) => Err(lease.until.max(now + 1)),
+            None => Err(now.saturating_add(lease_millis)),
+        })
+    }
+
+    /// Somebody else has the log: nothing of it is planned here any more.
+    pub(super) fn let_go(&mut self) {
+        let lanes: BTreeSet<_> = self.planner.lanes().collect();
+        lanes.into_iter().for_each(|key| self.planner.drop_lane(key));
+        self.walks.clear();
+        self.errands.clear();
+        self.known.clear();
+        self.seen = None;
+    }
+}
+
+/// Takes, or keeps, the right to dispatch a log's jobs; answers until when whoever has it has it.
+pub(super) struct TakeLease {
+    pub(super) owner: Uuid,
+    pub(super) lease_millis: i64,
+    /// Nobody else can have it: whoever had it is gone.
+    pub(super) is_alone: bool,
+}
+
+impl Command for TakeLease {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let now = decision.now();
+        let held = decision.dispatch().lease().filter(|lease| lease.owner != self.owner && lease.until > now);
+        if held.is_some() && !self.is_alone {
+            return Ok(());
+        }
+        let until = if self.is_alone { i64::MAX } else { now.saturating_add(self.lease_millis) };
+        decision.add_entry(Entry::Dispatch { what: DispatchFact::DispatchTaken { owner: self.owner, until } })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
