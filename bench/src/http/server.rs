@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 /// How long a server may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
-/// Rows of published events that a broker which calls receivers keeps in RAM, so that its memory is that of its calls.
-pub(crate) const CALLING_ROWS: u64 = 50_000;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +60,6 @@ impl Server {
         let folder = run.place.fresh(name)?;
         let mut command = Kind::File.command(&run.programs, &folder)?;
         command.env("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true");
-        command.env("EVENT_BROKER__MAINTENANCE__CHECKPOINT_ROWS", CALLING_ROWS.to_string());
         Self::launch(Kind::File, command, folder, topics).await
     }
 

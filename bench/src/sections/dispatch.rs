@@ -13,7 +13,6 @@ use super::Run;
 use super::http::one_thread;
 use crate::Outcome;
 use crate::figures::{fine, mebibytes, median, millis_at, percent, whole};
-use crate::http::server::CALLING_ROWS;
 use crate::report::{Report, Table};
 use client::Client;
 use std::time::Duration;
@@ -138,11 +137,10 @@ fn note(table: &mut Table) {
         "default pool: {CONCURRENCY} deliveries at a time over HTTP/1.1; signed with one secret; the receiver is one \
         thread that answers 204, on the same two cores"
     ));
-    table.note(format!(
-        "maintenance.checkpoint_rows is {}: by default the rows of two million published events stay in RAM, some 200 \
-        bytes each, whether they are delivered or not",
-        whole(CALLING_ROWS as f64)
-    ));
+    table.note(
+        "RSS holds the rows of what was published, too, some 200 bytes an event up to maintenance.checkpoint_rows, as it \
+        does without subscriptions (see the last table)",
+    );
     table.note(
         "the HTTP client alone: the same library with as many calls at a time, the same headers and body, nothing read, \
         signed or kept; sender CPU is its own then",
