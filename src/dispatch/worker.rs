@@ -34,8 +34,8 @@ const UNWRITTEN_MAX: usize = 20_000;
 const FINISH_MAX: Duration = Duration::from_secs(10);
 /// A lane that came this far without a word is written down.
 const SETTLED_EVERY: u64 = 4096;
-/// Events walked, or positions passed, after which all lanes are looked at: there may be thousands.
-const LOOK_EVERY: u64 = 1024;
+/// All lanes are looked at after this part of that was walked or passed: there may be thousands.
+const LOOKS: u64 = 4;
 
 pub(crate) struct Worker {
     pub(super) ledger: Weak<Ledger>,
@@ -273,7 +273,7 @@ impl Worker {
     fn note_settled(&mut self, position: Position) {
         let every = SETTLED_EVERY.max(64 * self.errands.len() as u64);
         let passed = position.get().saturating_sub(self.looked_at.get());
-        let candidates: Vec<_> = if self.walked.max(passed) >= LOOK_EVERY {
+        let candidates: Vec<_> = if self.walked.max(passed) >= every / LOOKS {
             (self.walked, self.looked_at) = (0, position);
             self.errands.keys().filter(|key| key.lane != TASKS).copied().collect()
         } else {
