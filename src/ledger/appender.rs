@@ -171,7 +171,7 @@ struct Pace {
 
 impl Pace {
     /// An append that is over sooner is not worth waiting for.
-    const SLOW: Duration = Duration::from_millis(1);
+    const SLOW: Duration = Duration::from_millis(2);
     const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
     /// How long to wait for as many as there were, if at all.

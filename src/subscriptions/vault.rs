@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 const KEY_BYTES: usize = 32;
 /// What the key is derived for.
@@ -28,6 +28,8 @@ pub(crate) struct Vault {
     source: Source,
     /// Read, or made, when it is first needed.
     key: OnceLock<LessSafeKey>,
+    /// Held meanwhile: two that made one would not have the same.
+    making: Mutex<()>,
 }
 
 /// Where the key comes from.
@@ -71,7 +73,7 @@ impl Vault {
             (None, Engine::Memory) => Source::Memory,
             (None, Engine::Database) => Source::Nowhere,
         };
-        Self { source, key: OnceLock::new() }
+        Self { source, key: OnceLock::new(), making: Mutex::default() }
     }
 
     /// Whether secrets can be kept.
@@ -80,6 +82,10 @@ impl Vault {
     }
 
     fn key(&self) -> Result<&LessSafeKey> {
+        if let Some(key) = self.key.get() {
+            return Ok(key);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = self.key.get() {
             return Ok(key);
         }
@@ -196,6 +202,21 @@ mod tests {
         let sealed = Vault::of(&Config::folder(folder.path())).seal(&secrets()).unwrap();
         assert!(Vault::of(&Config::folder(folder.path())).unseal(sealed.as_deref()).is_ok());
         assert!(!folder.path().join("secret.part").exists());
+    }
+
+    #[test]
+    fn many_that_need_the_first_key_at_once_get_the_same() {
+        for _ in 0..50 {
+            let folder = TempDir::new().unwrap();
+            let config = Config::folder(folder.path());
+            let vault = Vault::of(&config);
+            let sealed = std::thread::scope(|scope| {
+                let sealing: Vec<_> = (0..8).map(|_| scope.spawn(|| vault.seal(&secrets()).unwrap())).collect();
+                sealing.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+            });
+            let later = Vault::of(&config);
+            assert!(sealed.iter().all(|sealed| later.unseal(sealed.as_deref()).is_ok()));
+        }
     }
 
     #[cfg(unix)]

@@ -138,8 +138,8 @@ fn note(table: &mut Table) {
         thread that answers 204, on the same two cores"
     ));
     table.note(
-        "RSS holds the rows of what was published, too, some 200 bytes an event up to maintenance.checkpoint_rows, as it \
-        does without subscriptions (see the last table)",
+        "RSS holds the rows of what was published, too, up to maintenance.checkpoint_rows; a broker without \
+        subscriptions has them as well",
     );
     table.note(
         "the HTTP client alone: the same library with as many calls at a time, the same headers and body, nothing read, \
