@@ -14,7 +14,7 @@ pub struct Republish {
     pub to: Sequence,
     /// For whom.
     pub target: RepublishTarget,
-    /// Which group, where it is one.
+    /// Which group, or which subscription; absent: all subscriptions of the topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Only count them.
@@ -35,6 +35,12 @@ impl Republish {
     #[must_use]
     pub fn to_group(name: impl Into<String>, from: Sequence, to: Sequence) -> Self {
         Self { from, to, target: RepublishTarget::Group, name: Some(name.into()), dry_run: false }
+    }
+
+    /// The same for all subscriptions of the topic: each is delivered again what it wants of them.
+    #[must_use]
+    pub const fn to_subscriptions(from: Sequence, to: Sequence) -> Self {
+        Self { from, to, target: RepublishTarget::Subscriptions, name: None, dry_run: false }
     }
 }
 

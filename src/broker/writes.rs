@@ -10,8 +10,8 @@ use contract::{
     Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted,
     DeadLetter, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, LetterOrder, NewCheckpoint, NewClaim,
     NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, ProducerId,
-    Projection, Published, Redrive, Registered, Republish, Result, SchemaVersion, Token, Topic, TopicChange, TopicId,
-    Unread, Version,
+    Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result, SchemaVersion, Token, Topic,
+    TopicChange, TopicId, Unread, Version,
 };
 use uuid::Uuid;
 
@@ -253,6 +253,16 @@ impl Writes<'_> {
 
     pub(crate) async fn republish(self, id: &TopicId, order: Republish, keep: Keep<Counted>) -> Result<Counted> {
         let (order, keep) = (&order, &keep);
-        self.0.afresh(|| topics::republish(&self.0.logs, id, order, keep)).await
+        let again = || async move {
+            self.0.logs.find(id)?;
+            topics::check_republish(order)?;
+            match order.target {
+                RepublishTarget::Subscriptions => self.0.subscriptions(None).republish(id, order, keep).await,
+                RepublishTarget::Topic | RepublishTarget::Group => {
+                    topics::republish(&self.0.logs, id, order, keep).await
+                }
+            }
+        };
+        self.0.afresh(again).await
     }
 }

@@ -66,7 +66,7 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Has events once more: for everybody who reads the topic, or for one shared group.
+    /// Has events once more: for everybody who reads the topic, for one shared group, or for subscriptions.
     Republish {
         /// The topic's id.
         topic: String,
@@ -77,8 +77,11 @@ enum Verb {
         #[arg(long, value_name = "SEQUENCE")]
         to: u64,
         /// Hand this shared group again what it has finished of them, instead of appending them.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", conflicts_with = "subscription")]
         group: Option<String>,
+        /// Deliver them again to this subscription, or with `all` to every one of the topic, instead of appending them.
+        #[arg(long, value_name = "CODE")]
+        subscription: Option<String>,
         /// Only count them.
         #[arg(long)]
         dry_run: bool,
@@ -175,9 +178,14 @@ async fn act(arguments: &Arguments) -> Outcome {
             let changed = client.put_forth(Method::PATCH, &["topics", topic], &change, Repeat::Freely).await?;
             print(&mut output, arguments.json, &changed)?;
         }
-        Verb::Republish { topic, from, to, group, dry_run } => {
-            let target = if group.is_some() { "group" } else { "topic" };
-            let order = json!({"from": from, "to": to, "target": target, "name": group, "dryRun": dry_run});
+        Verb::Republish { topic, from, to, group, subscription, dry_run } => {
+            let (target, name) = match (group, subscription.as_deref()) {
+                (Some(group), _) => ("group", Some(group.as_str())),
+                (None, Some("all")) => ("subscriptions", None),
+                (None, code @ Some(_)) => ("subscriptions", code),
+                (None, None) => ("topic", None),
+            };
+            let order = json!({"from": from, "to": to, "target": target, "name": name, "dryRun": dry_run});
             print(&mut output, arguments.json, &order_of(&client, topic, "republish", &order).await?)?;
         }
         Verb::Compact { topic } => {

@@ -80,23 +80,18 @@ impl Jobs<'_> {
 
 /// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
 pub(super) fn would_do(status: JobStatus, waiting: u64) -> GroupVerbs {
-    let behind = match waiting {
+    let then = |one: &str, many: &str| match waiting {
         0 => "nothing waits behind it".to_owned(),
-        1 => "the one behind it".to_owned(),
-        many => format!("the {many} behind it"),
+        1 => format!("the one behind it {one}"),
+        count => format!("the {count} behind it {many}"),
     };
-    let say = |verb, what: &str, then: &str| {
-        let then = if waiting == 0 { behind.clone() } else { format!("{behind} {then}") };
-        fits(verb, status).then(|| format!("{what}; {then}."))
-    };
+    let say = |verb, what: &str, then: String| fits(verb, status).then(|| format!("{what}; {then}."));
+    let (waits, goes) =
+        (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
     GroupVerbs {
-        retry: say(
-            JobVerb::Retry,
-            "It is tried again now, with all its attempts before it",
-            "wait until it is delivered",
-        ),
-        cancel: say(JobVerb::Cancel, "It is called off and never delivered", "go on in order"),
-        complete: say(JobVerb::Complete, "It counts as delivered without being sent again", "go on in order"),
+        retry: say(JobVerb::Retry, "It is tried again now, with all its attempts before it", waits),
+        cancel: say(JobVerb::Cancel, "It is called off and never delivered", goes.clone()),
+        complete: say(JobVerb::Complete, "It counts as delivered without being sent again", goes),
     }
 }
 
@@ -217,5 +212,23 @@ impl Command for CreateTask {
 
     fn bytes(&self) -> usize {
         self.task.payload.len() + self.task.target.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_verb_would_do_is_said_of_none_one_and_many() {
+        let cancel = |waiting| would_do(JobStatus::Error, waiting).cancel.unwrap();
+        for (waiting, end) in [
+            (0, "; nothing waits behind it."),
+            (1, "; the one behind it goes on in order."),
+            (2, "; the 2 behind it go on in order."),
+        ] {
+            assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
+        }
+        assert!(would_do(JobStatus::Completed, 1).retry.is_none());
     }
 }

@@ -169,6 +169,21 @@ impl Command for Replay {
     }
 }
 
+/// Orders several replays, all or none.
+pub(super) struct Replays(pub(super) Vec<Replay>);
+
+impl Command for Replays {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        self.0.iter().try_for_each(|replay| replay.decide(decision))
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * size_of::<Replay>()
+    }
+}
+
 /// Puts a pool: a new one, or one that is known.
 pub(super) struct PutPool {
     pub(super) pool: Pool,

@@ -3,11 +3,11 @@
 //! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of groups, and takes only a share of
 //! the pool.
 
-use super::decide::Replay;
+use super::decide::{Replay, Replays};
 use super::{Subscriptions, Terms, millis_from};
 use crate::filters::FilterFailures;
-use crate::ledger::{Keep, Ledger, TopicEntry, read_failed};
-use contract::{Error, NewReplay, ReplayEdge, Result, Sequence, Timestamp};
+use crate::ledger::{Keep, Ledger, SubscriptionRow, TopicEntry, read_failed};
+use contract::{Counted, Error, NewReplay, ReplayEdge, Republish, Result, Sequence, Timestamp, TopicId};
 use log::{Find, Limit, LogError, Range, TopicNumber};
 use uuid::Uuid;
 
@@ -40,6 +40,36 @@ impl Subscriptions<'_> {
 }
 
 impl Subscriptions<'_> {
+    /// Has events of a topic delivered once more: to the subscription that is named, or to all of the topic, each what it
+    /// wants of them. Answers how many deliveries it is; all are ordered, or none.
+    pub(crate) async fn republish(&self, id: &TopicId, order: &Republish, keep: &Keep<Counted>) -> Result<Counted> {
+        let found = self.logs.find(id)?;
+        let (ledger, topic) = (self.logs.ledger(&found.place), &found.topic);
+        let is_meant = |row: &&SubscriptionRow| {
+            let name = order.name.as_deref();
+            row.number == topic.number.0 && name.is_none_or(|it| row.definition.code == it || row.id.to_string() == it)
+        };
+        let rows: Vec<_> = ledger.dispatch().subscriptions().filter(is_meant).cloned().collect();
+        if rows.is_empty() && order.name.is_some() {
+            return Err(Error::invalid("/name", "is no subscription of this topic"));
+        }
+        let (from, to) = (order.from, order.to.min(topic.tail()));
+        let (mut replays, mut all) = (Vec::new(), 0);
+        for row in rows {
+            let wanted = count(ledger, topic, (from, to), &Terms::of(&row, self.vault)?).await?;
+            all += wanted;
+            if wanted > 0 {
+                replays.push(Replay { id: Uuid::new_v4(), subscription: row.id, from, to });
+            }
+        }
+        let counted = Counted { count: all };
+        if !order.dry_run && !replays.is_empty() {
+            let keep = keep.seen_through(move |()| Some(Ok(counted)));
+            ledger.submit_keeping(Replays(replays), keep).await?;
+        }
+        Ok(counted)
+    }
+
     /// The replays of a subscription that are not over, the oldest first.
     pub(crate) fn replays(&self, id: &str) -> Result<Vec<contract::Replay>> {
         let (ledger, row) = self.find(id)?;

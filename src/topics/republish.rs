@@ -1,4 +1,5 @@
-//! Republishing: events of a topic once more, for everybody who reads it or for one shared group.
+//! Republishing: events of a topic once more, for everybody who reads it or for one shared group. Who is pushed to is the
+//! business of `subscriptions`.
 //!
 //! - Everybody: the events are appended again, in their order, a page at a time. A request that is cut short has appended
 //!   the first of them.
@@ -15,10 +16,9 @@ use log::{Limit, LogError, Range, Record, TopicNumber};
 /// How many events are appended at once.
 const PAGE: Limit = Limit { records: 256, bytes: 1024 * 1024 };
 
-/// Has events of a topic once more; answers how many.
+/// Has events of a topic once more, for whoever reads it or for a group; answers how many.
 pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish, keep: &Keep<Counted>) -> Result<Counted> {
     let found = logs.find(id)?;
-    check(order)?;
     let count = match (order.target, &order.name) {
         (RepublishTarget::Topic, None) => to_topic(logs, &found, order, keep).await?,
         (RepublishTarget::Group, Some(name)) => {
@@ -29,12 +29,13 @@ pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish, keep
         }
         (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
         (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
-        (RepublishTarget::Subscriptions, _) => return Err(Error::invalid("/name", "There is no such subscription.")),
+        (RepublishTarget::Subscriptions, _) => return Err(Error::invalid("/target", "is not read here")),
     };
     Ok(Counted { count })
 }
 
-fn check(order: &Republish) -> Result<()> {
+/// Refuses an order that makes no sense, or is too large.
+pub(crate) fn check_republish(order: &Republish) -> Result<()> {
     let Republish { from, to, .. } = order;
     if *from == Sequence::ZERO {
         return Err(Error::invalid("/from", "must be 1 or more"));

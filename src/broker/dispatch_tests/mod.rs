@@ -32,7 +32,7 @@ use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
     DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask, Pool,
-    PoolChange, Read, Redrive, ReplayEdge, Result, Sequence, SubscriptionChange, TopicId,
+    PoolChange, Read, Redrive, ReplayEdge, Republish, Result, Sequence, SubscriptionChange, TopicId,
 };
 use log::{Log, MemoryLog};
 use receiver::Receiver;
@@ -212,6 +212,13 @@ impl World {
                 let order = NewReplay { from: edge(rest[1]), to: Some(edge(rest[2])), dry_run: rest.contains(&"dry") };
                 let (_, count) = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
                 return Ok(count.to_string());
+            }
+            "republish" => {
+                let edge = |text: &str| Sequence(text.parse().unwrap());
+                let mut order = Republish::to_subscriptions(edge(rest[0]), edge(rest[1]));
+                order.dry_run = rest.contains(&"dry");
+                order.name = named.get("to").map(|name| (*name).to_owned());
+                return Ok(self.broker.republish(&TopicId::parse(TOPIC)?, order).await?.count.to_string());
             }
             _ => return self.ask_about_jobs(verb, rest, named).await,
         }

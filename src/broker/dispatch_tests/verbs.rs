@@ -125,6 +125,26 @@ fn a_replay_is_counted_first_keeps_the_order_of_groups_and_is_apart_from_live_tr
 }
 
 #[test]
+fn events_are_published_again_for_one_subscription_or_for_all_of_the_topic() {
+    check(
+        "
+        subscribe a
+        subscribe b
+        publish x x y
+        run-sorted                  -> a/1:200 a/2:200 a/3:200 b/1:200 b/2:200 b/3:200
+        republish 2 9 dry           -> 4
+        run                         ->
+        republish 2 9               -> 4
+        run-sorted                  -> a/2:200 a/3:200 b/2:200 b/3:200
+        republish 1 1 to=b          -> 1
+        run                         -> b/1:200
+        republish 1 1 to=c          -> VALIDATION_ERROR
+        republish 3 2               -> VALIDATION_ERROR
+    ",
+    );
+}
+
+#[test]
 fn a_task_is_delivered_in_its_time_and_in_the_order_of_its_group() {
     check(
         "

@@ -135,7 +135,10 @@ async fn verbs_of_a_topic_answer_and_refuse_as_the_table_says() {
         POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"topic","name":"g"} -> 422 VALIDATION_ERROR /name
         POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"group"} -> 422 VALIDATION_ERROR /name
         POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"group","name":"g"} -> 422 VALIDATION_ERROR /name
-        POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"subscriptions"} -> 422 VALIDATION_ERROR /name
+        POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"subscriptions"} -> 200
+        POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"subscriptions","name":"s"} -> 422 VALIDATION_ERROR /name
+        POST /v1/topics/{T}:republish {"from":2,"to":1,"target":"subscriptions"} -> 422 VALIDATION_ERROR /to
+        POST /v1/topics/{O}:republish {"from":1,"to":2,"target":"subscriptions"} -> 404 NOT_FOUND
         POST /v1/topics/{T}:republish {"from":1,"to":2,"target":"topic","x":1} -> 422 VALIDATION_ERROR /x
         POST /v1/topics/{O}:republish {"from":1,"to":2,"target":"topic"} -> 404 NOT_FOUND
         POST /v1/topics/{T}:trim {} -> 422 VALIDATION_ERROR /through

@@ -79,7 +79,8 @@ fn republish() -> Op {
         .about(format!(
             "Has events of the topic once more, from one sequence to another, both included. For `topic` they are appended \
             again with the same ids and `republishOf`; deduplication does not swallow them, and a handler that has done one \
-            is told `done`. For `group` the shared group called `name` is handed again what it has finished of them. What \
+            is told `done`. For `group` the shared group called `name` is handed again what it has finished of them. For `subscriptions` they are replayed to the one called `name`, or to \
+            every one of the topic, and the deliveries are counted. What \
             retention has removed does not count. A topic with `cleanup` `compact` publishes the latest event of each aggregate, under a new id \
             and caused by the old one. At most {REPUBLISH_EVENTS_MAX} sequences in one request; one that is cut \
             short has appended the first of them."

@@ -148,7 +148,7 @@ fn republish() -> Shape {
         .must("from", number(1..=u64::MAX, "The first sequence.").like(1))
         .must("to", number(1..=u64::MAX, "The last sequence; not less than `from`.").like(100))
         .must("target", word(&["topic", "group", "subscriptions"], target).like("topic"))
-        .or_null("name", text("Which group; not beside the target `topic`.").not_empty().like("billing"))
+        .or_null("name", text("Which group, or which subscription (all of the topic's where it is absent); not beside the target `topic`.").not_empty().like("billing"))
         .may("dryRun", flag("Only count them.").like(true))
         .closed()
         .like(example)
