@@ -1,5 +1,6 @@
 //! Dispatch jobs: the duty to deliver one event to one subscription, or one task to a URL; and the pools they share.
 
+use crate::given::{given, present};
 use crate::object::object;
 use crate::{DispatchMode, Sequence, Span, Timestamp, Token, TopicId};
 use serde::{Deserialize, Serialize};
@@ -201,14 +202,11 @@ object!(NewTask Pool);
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolChange {
     /// Most deliveries at a time.
+    #[serde(deserialize_with = "present")]
     pub concurrency: Option<u32>,
     /// Most deliveries begun in a minute; null: as many as it takes.
     #[serde(deserialize_with = "given")]
     pub rate_per_minute: Option<Option<u32>>,
-}
-
-fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
-    Option::<u32>::deserialize(deserializer).map(Some)
 }
 
 /// The schedule of tries where nobody says otherwise.

@@ -18,6 +18,7 @@ mod duration;
 mod error;
 mod event;
 mod event_type;
+mod given;
 mod gts;
 mod handler;
 mod json;

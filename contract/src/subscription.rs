@@ -3,9 +3,10 @@
 //! - A definition is plain values. Secrets come in with it and are never shown again.
 //! - What may be absent has one default, said at its field.
 
+use crate::given::{given, present};
 use crate::object::object;
 use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use uuid::Uuid;
@@ -284,6 +285,7 @@ pub struct SubscriptionChange {
     #[serde(deserialize_with = "given")]
     pub description: Option<Option<String>>,
     /// Which types.
+    #[serde(deserialize_with = "present")]
     pub event_types: Option<Vec<TypeBinding>>,
     /// A CEL expression.
     #[serde(deserialize_with = "given")]
@@ -292,19 +294,25 @@ pub struct SubscriptionChange {
     #[serde(deserialize_with = "given")]
     pub tenant: Option<Option<Uuid>>,
     /// The URL.
+    #[serde(deserialize_with = "present")]
     pub target: Option<String>,
     /// What order.
+    #[serde(deserialize_with = "present")]
     pub mode: Option<DispatchMode>,
     /// Which pool.
     #[serde(deserialize_with = "given")]
     pub pool: Option<Option<String>>,
     /// For one attempt.
+    #[serde(deserialize_with = "present")]
     pub timeout_seconds: Option<u32>,
     /// The oldest that is delivered.
+    #[serde(deserialize_with = "present")]
     pub max_age_seconds: Option<u32>,
     /// The wait before delivery.
+    #[serde(deserialize_with = "present")]
     pub delay_seconds: Option<u32>,
     /// Who goes first.
+    #[serde(deserialize_with = "present")]
     pub sequence: Option<u32>,
     /// All tries.
     #[serde(deserialize_with = "given")]
@@ -313,25 +321,26 @@ pub struct SubscriptionChange {
     #[serde(deserialize_with = "given")]
     pub retry_schedule: Option<Option<Vec<Span>>>,
     /// Whether `data` alone is sent.
+    #[serde(deserialize_with = "present")]
     pub data_only: Option<bool>,
     /// What an event is sent as.
+    #[serde(deserialize_with = "present")]
     pub format: Option<DeliveryFormat>,
     /// Headers of its own.
+    #[serde(deserialize_with = "present")]
     pub headers: Option<BTreeMap<String, String>>,
     /// The secrets, all of them anew.
+    #[serde(deserialize_with = "present")]
     pub signing: Option<Signing>,
     /// How deliveries are authorised.
     #[serde(deserialize_with = "given")]
     pub auth: Option<Option<DeliveryAuth>>,
     /// Whether the receiver is asked first.
+    #[serde(deserialize_with = "present")]
     pub handshake: Option<bool>,
     /// For whoever reads it.
+    #[serde(deserialize_with = "present")]
     pub custom_config: Option<BTreeMap<String, String>>,
-}
-
-/// A member that is there, be it null.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Some)
 }
 
 impl SubscriptionChange {

@@ -191,6 +191,9 @@ impl Subscriptions<'_> {
         reason: Option<String>,
         keep: Keep<Subscription>,
     ) -> Result<Subscription> {
+        if reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
+            return Err(Error::invalid("/reason", check::NUL));
+        }
         if reason.as_ref().is_some_and(|reason| reason.len() > limits::REASON_BYTES_MAX) {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
             return Err(Error::invalid("/reason", detail));

@@ -171,6 +171,30 @@ async fn what_may_not_be_called_and_what_breaks_the_rules_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_nul_and_a_null_where_there_must_be_something_are_refused() {
+    let server = Server::start(&[]);
+    let new = json!({"code": "mail", "topic": TOPIC, "target": "https://example.com/", "auth": null, "signing": null});
+    assert_eq!(server.post("/v1/subscriptions", &new).await.0, 201);
+    let task = json!({"code": "t", "target": "https://example.com/", "payload": 1, "messageGroup": "a\u{0}b"});
+    let mail = "/v1/subscriptions/mail";
+    for (method, path, body, pointer) in [
+        (Method::POST, "/v1/dispatch-jobs", task, "/messageGroup"),
+        (Method::POST, "/v1/subscriptions/mail:pause", json!({"reason": "a\u{0}b"}), "/reason"),
+        (Method::PATCH, mail, json!({"name": "a\u{0}b"}), "/name"),
+        (Method::PATCH, mail, json!({"customConfig": {"a": "\u{0}"}}), "/customConfig"),
+        (Method::PATCH, mail, json!({"mode": null}), "/mode"),
+        (Method::PATCH, mail, json!({"timeoutSeconds": null}), "/timeoutSeconds"),
+        (Method::PATCH, mail, json!({"signing": null}), "/signing"),
+        (Method::PATCH, "/v1/pools/default", json!({"concurrency": null}), "/concurrency"),
+    ] {
+        let (status, problem) = super::answer(server.request(method, path).json(&body)).await;
+        assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!(pointer)), "{body}: {problem}");
+    }
+    let (status, changed) = super::answer(server.request(Method::PATCH, mail).json(&json!({"auth": null}))).await;
+    assert_eq!((status.as_u16(), &changed["status"]), (200, &json!("ACTIVE")), "{changed}");
+}
+
+#[tokio::test]
 async fn a_request_under_a_key_makes_one_subscription_and_its_replay_shows_no_secret() {
     let server = Server::start(&[]);
     let new = json!({"code": "mail", "topic": TOPIC, "target": "https://example.com/"});

@@ -5,8 +5,8 @@ use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::subscriptions::{self as examples, CODE, JOB_ID, POOL, SUBSCRIPTION_ID};
 use crate::rest::openapi::examples::{EVENT_ID, page_of, part};
 use crate::rest::openapi::shape::{
-    Shape, any_of_types, any_text, either, flag, list, named, named_as, number, object, patterned, text_up_to, time,
-    uuid, word,
+    Shape, any_of_types, any_text, either, flag, list, named, named_as, named_or_null, number, object, patterned,
+    text_up_to, time, uuid, word,
 };
 use contract::{JobStatus, limits};
 use serde_json::{Value, json};
@@ -118,8 +118,11 @@ fn new_subscription() -> Shape {
         .must("topic", topic_id("The topic whose events are pushed."))
         .must("target", target());
     with_terms(shape)
-        .may("signing", named_as("Signing", "How deliveries are signed; with a new secret when absent."))
-        .may("auth", named_as("DeliveryAuth", "How deliveries are authorised besides."))
+        .may(
+            "signing",
+            named_or_null("Signing", "How deliveries are signed; with a new secret when absent.").like(Value::Null),
+        )
+        .may("auth", named_or_null("DeliveryAuth", "How deliveries are authorised besides.").like(Value::Null))
         .may("startFrom", named_as("StartFrom", "Where it begins; `latest` when absent."))
         .closed()
         .like(examples::new_subscription())
@@ -129,7 +132,10 @@ fn change() -> Shape {
     with_terms(object("What is to be different about a subscription; null takes away what may be absent."))
         .may("target", target())
         .may("signing", named_as("Signing", "The secrets, all of them anew."))
-        .may("auth", named_as("DeliveryAuth", "How deliveries are authorised; null: not at all."))
+        .may(
+            "auth",
+            named_or_null("DeliveryAuth", "How deliveries are authorised; null: not at all.").like(Value::Null),
+        )
         .closed()
         .like(examples::change())
 }
@@ -221,7 +227,7 @@ fn auth() -> Shape {
 fn start_from() -> Shape {
     let word = word(&["latest", "earliest"], "With what comes, or with the first there is.").like("latest");
     let offset = object("Behind this sequence.")
-        .must("offset", number(0..=NUMBER_MAX, "The sequence.").like(12_000))
+        .must("offset", number(0..=u64::MAX, "The sequence.").like(12_000))
         .closed()
         .like(json!({"offset": 12_000}));
     let at = object("With the first event stored at this time or later.")
@@ -257,7 +263,7 @@ fn rotate_order() -> Shape {
 }
 
 fn edge(description: &str) -> Shape {
-    let sequence = number(0..=NUMBER_MAX, "A sequence.").like(1);
+    let sequence = number(0..=u64::MAX, "A sequence.").like(1);
     either([sequence, time("A time.").like("2025-12-03T12:00:00Z")], description).like(1)
 }
 
