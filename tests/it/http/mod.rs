@@ -72,6 +72,8 @@ impl Server {
             .arg(folder.path())
             .args(storage.iter().flat_map(|url| ["--storage", url]))
             .args(arguments)
+            // Brokers on a database have no folder in common that could hold a key.
+            .envs(storage.iter().map(|_| ("EVENT_BROKER__DISPATCH__SECRET_KEY", "a secret of the tests")))
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().with_extension("log")).unwrap())
