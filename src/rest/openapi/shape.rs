@@ -117,9 +117,13 @@ pub(super) fn named_as(name: &str, description: &str) -> Ref {
 
 /// The schema of this name, or null.
 pub(super) fn named_or_null(name: &str, description: &str) -> Shape {
+    either([RefOr::Ref(named(name)), RefOr::T(Schema::Object(nothing()))], description)
+}
+
+fn nothing() -> Object {
     let mut null = scalar(Type::Null, "Nothing.");
     null.examples = vec![Value::Null];
-    either([RefOr::Ref(named(name)), RefOr::T(Schema::Object(null))], description)
+    null
 }
 
 fn scalar(schema_type: Type, description: &str) -> Object {
@@ -199,6 +203,7 @@ impl Shape {
                 }
             }
             Schema::Array(array) => null(&mut array.schema_type),
+            Schema::AnyOf(either) => either.items.push(RefOr::T(Schema::Object(nothing()))),
             _ => (),
         }
         self

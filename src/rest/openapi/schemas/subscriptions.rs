@@ -407,7 +407,7 @@ fn pool() -> Shape {
 
 fn pool_change() -> Shape {
     object("What is to be different about a pool.")
-        .or_null("concurrency", concurrency())
+        .may("concurrency", concurrency())
         .or_null("ratePerMinute", rate())
         .closed()
         .like(json!({"concurrency": 40}))
