@@ -5,10 +5,12 @@ use reqwest::Method;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_under_load_keeps_every_acknowledged_event() {
     const CLIENTS: usize = 64;
+    const ANSWER_MAX: Duration = Duration::from_secs(60);
     let server = Server::start(&[]);
     server.register(CREATED).await;
     let acknowledged = Arc::new(AtomicU64::new(0));
@@ -20,7 +22,10 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
                 let mut kept = Vec::new();
                 loop {
                     let body = event(CREATED, &format!("client-{client}"));
-                    match http.post(&url).json(&body).send().await {
+                    // Seen once: the client's library waited on for a connection that was gone, and so was the server. It
+                    // was not told anything, so it counts as refused.
+                    let sent = http.post(&url).json(&body).timeout(ANSWER_MAX).send().await;
+                    match sent {
                         Ok(response) if response.status() == 201 => {
                             let stored: serde_json::Value = response.json().await.unwrap();
                             kept.push(stored["id"].as_str().unwrap().to_owned());
@@ -32,7 +37,7 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
                         }
                         // A refused or closed connection is a clear refusal too: nothing of the answer was sent.
                         Err(error) => {
-                            assert!(error.is_connect() || error.is_request(), "{error:?}");
+                            assert!(error.is_connect() || error.is_request() || error.is_timeout(), "{error:?}");
                             return kept;
                         }
                     }
