@@ -1,9 +1,9 @@
 //! The throw-away server itself: it comes up, goes down, comes back, and leaves nothing behind.
 
 use log_postgres::testing::{Server, Stop};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -45,6 +45,21 @@ fn holds_a_server_until_killed() {
 
 const HOLD: &str = "EVENT_BROKER_HOLD_SERVER";
 
+/// A session that does as it is told, and ends with a failure when the server does.
+fn session(url: &str) -> Child {
+    let mut psql = Command::new("psql");
+    psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", url]);
+    psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Has it say something, and waits until it is said.
+fn ask(session: &mut Child, told: &mut ChildStdin, what: &str) {
+    writeln!(told, "{what}").unwrap();
+    let mut said = String::new();
+    BufReader::new(session.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(what.contains(said.trim()) && !said.trim().is_empty(), "{said}");
+}
+
 #[test]
 fn a_server_does_not_outlive_a_program_that_was_killed() {
     let mut program = Command::new(std::env::current_exe().unwrap());
@@ -53,14 +68,20 @@ fn a_server_does_not_outlive_a_program_that_was_killed() {
     let lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
     let line = lines.into_iter().find_map(|line| Some(line.strip_prefix("holds ")?.to_owned())).unwrap();
     let (url, folder) = line.split_once(' ').unwrap();
-    let mut client = Command::new("psql");
-    client.args(["-X", "-A", "-t", url, "-c", "SELECT 'connected'", "-c", "SELECT pg_sleep(600)"]);
-    let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
-    let mut connected = String::new();
-    BufReader::new(client.stdout.take().unwrap()).read_line(&mut connected).unwrap();
+    // One holds a lock for as long as it may speak; the other waits for it, and for nothing else.
+    let mut holder = session(url);
+    let mut held = holder.stdin.take().unwrap();
+    ask(&mut holder, &mut held, "SELECT 'locked' FROM pg_advisory_lock(1);");
+    let mut waiter = session(url);
+    let mut waits = waiter.stdin.take().unwrap();
+    ask(&mut waiter, &mut waits, "SELECT 'connected';");
+    writeln!(waits, "SET lock_timeout = '60s'; SELECT pg_advisory_lock(1);").unwrap();
+    drop(waits);
     program.kill().unwrap();
     program.wait().unwrap();
-    assert!(!client.wait().unwrap().success(), "the server answered");
+    assert!(!waiter.wait().unwrap().success(), "the server answered");
+    drop(held);
+    holder.wait().unwrap();
     let given_up = Instant::now() + Duration::from_secs(60);
     while Path::new(folder).exists() {
         assert!(Instant::now() < given_up, "{folder} is still there");
