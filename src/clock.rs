@@ -1,7 +1,7 @@
 //! Time as a value: the broker asks a [`Clock`], a test turns the hands.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tells the time in milliseconds since 1970 began.
 pub trait Clock: Send + Sync {
@@ -17,22 +17,6 @@ impl Clock for SystemClock {
     fn now(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-/// How long something takes, whatever becomes of the clock meanwhile.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stopwatch(Instant);
-
-impl Stopwatch {
-    /// Begins now.
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Since then.
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
     }
 }
 

@@ -1,20 +1,16 @@
 //! The appender: a thread of its own that makes decided records durable.
 //!
 //! - It takes whatever has been decided while it was busy, as one batch: the slower the disk, the larger the batches.
-//! - Where appends take long, it waits a moment for those that were just answered and come again, so that all of them share
-//!   an append and not every second one ([`Pace`]).
 //! - It never waits for the writer: the disk goes from one batch to the next while the first one is applied and answered.
 //! - What was decided without a record rests on the log too. Where others may write to it, an append that begins after the
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
-use crate::clock::Stopwatch;
 use contract::Position;
 use log::{Log, LogError, Record};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// A batch whose append is over.
@@ -63,11 +59,9 @@ impl Appender {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let taking = Arc::clone(&gathering);
         let work = move || {
-            let mut pace = Pace::default();
-            while let Some(Taken { turn, after, batch }) = taking.take(pace) {
-                let (records, began) = (batch.clone(), Stopwatch::start());
+            while let Some(Taken { turn, after, batch }) = taking.take() {
+                let records = batch.clone();
                 let outcome = runtime.block_on(log.append(after, batch));
-                pace = Pace { lasted: began.elapsed(), crowd: records.len() + taking.lock().records.len() };
                 if outcome.is_err() {
                     taking.stop();
                 }
@@ -135,15 +129,10 @@ impl Gathering {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything gathered, as soon as there is something and the pace allows; `None` at the end.
-    fn take(&self, pace: Pace) -> Option<Taken> {
+    /// Everything gathered, as soon as there is something; `None` at the end.
+    fn take(&self) -> Option<Taken> {
         let nothing = |inner: &mut Inner| inner.records.is_empty() && inner.compare.is_none() && !inner.closed;
         let mut inner = self.changed.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        if let Some(patience) = pace.patience() {
-            let few = |inner: &mut Inner| inner.records.len() < pace.crowd && inner.compare.is_none() && !inner.closed;
-            let waited = self.changed.wait_timeout_while(inner, patience, few);
-            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
         let (batch, compare) = (std::mem::take(&mut inner.records), inner.compare.take());
         let before = |record: &Record| Position(record.header.position.0 - 1);
         let after = batch.first().map(before).or(compare)?;
@@ -158,76 +147,9 @@ impl Gathering {
     }
 }
 
-/// How the last append went, which says how long the next one may wait for company.
-///
-/// Whoever was answered by it comes again a moment later, when the next append has just begun with the others: so each
-/// would wait for two appends, and half of them share one. A wait that is short beside an append brings them together.
-#[derive(Debug, Clone, Copy, Default)]
-struct Pace {
-    lasted: Duration,
-    /// Records in it, and those that had gathered behind it at its end.
-    crowd: usize,
-}
-
-impl Pace {
-    /// An append that is over sooner is not worth waiting for.
-    const SLOW: Duration = Duration::from_millis(2);
-    const PATIENCE_MAX: Duration = Duration::from_millis(2);
-
-    /// How long to wait for as many as there were, if at all.
-    fn patience(self) -> Option<Duration> {
-        (self.lasted >= Self::SLOW && self.crowd > 1).then(|| (self.lasted / 3).min(Self::PATIENCE_MAX))
-    }
-}
-
 /// What the next append is to do.
 struct Taken {
     turn: Turn,
     after: Position,
     batch: Vec<Record>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn company_is_waited_for_only_where_an_append_is_slow_and_others_are_about() {
-        let millis = Duration::from_millis;
-        for (lasted, crowd, patience) in [
-            (millis(0), 16, None),
-            (millis(3), 1, None),
-            (millis(3), 2, Some(millis(1))),
-            (millis(60), 16, Some(millis(2))),
-        ] {
-            assert_eq!(Pace { lasted, crowd }.patience(), patience, "{lasted:?} {crowd}");
-        }
-    }
-
-    #[test]
-    fn whoever_waits_for_company_goes_when_it_is_complete_or_late_or_not_wanted() {
-        let record = |position| Record {
-            header: log::Header {
-                position: Position(position),
-                topic: log::TopicNumber(0),
-                sequence: contract::Sequence(position),
-                time: 0,
-                id: 0,
-                facets: None,
-            },
-            body: bytes::Bytes::new(),
-        };
-        let slow = Pace { lasted: Duration::from_secs(3600), crowd: 2 };
-        for (records, compare, closed, pace) in [
-            (vec![record(1), record(2)], None, false, slow),
-            (vec![record(1)], Some(Position(1)), false, slow),
-            (vec![record(1)], None, true, slow),
-            (vec![record(1)], None, false, Pace { crowd: 9, ..slow }),
-        ] {
-            let gathering = Gathering::default();
-            let count = records.len();
-            *gathering.lock() = Inner { records, compare, closed, ..Inner::default() };
-            assert_eq!(gathering.take(pace).unwrap().batch.len(), count);
-        }
-    }
 }
