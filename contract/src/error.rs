@@ -117,6 +117,9 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// What is wrong with a text that holds one: neither PostgreSQL nor most receivers could keep it.
+    pub const NUL: &'static str = "contains a NUL character";
+
     /// A violation at `pointer`.
     pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), detail: detail.into() }

@@ -254,13 +254,12 @@ impl Writes<'_> {
     pub(crate) async fn republish(self, id: &TopicId, order: Republish, keep: Keep<Counted>) -> Result<Counted> {
         let (order, keep) = (&order, &keep);
         let again = || async move {
-            self.0.logs.find(id)?;
+            let (logs, found) = (&self.0.logs, self.0.logs.find(id)?);
             topics::check_republish(order)?;
             match order.target {
-                RepublishTarget::Subscriptions => self.0.subscriptions(None).republish(id, order, keep).await,
-                RepublishTarget::Topic | RepublishTarget::Group => {
-                    topics::republish(&self.0.logs, id, order, keep).await
-                }
+                RepublishTarget::Topic => topics::republish_to_topic(logs, &found, order, keep).await,
+                RepublishTarget::Group => topics::republish_to_group(logs, &found, order, keep).await,
+                RepublishTarget::Subscriptions => self.0.subscriptions(None).republish(&found, order, keep).await,
             }
         };
         self.0.afresh(again).await

@@ -15,7 +15,7 @@ use crate::ledger::{Keep, Ledger, LetterRow};
 use crate::logs::{Logs, Place};
 use contract::{
     Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, NewEvent, Page,
-    ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, limits,
+    ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, Violation, limits,
 };
 use decide::{Change, Deal, Dealt, Deed, Many};
 use log::TopicNumber;
@@ -295,7 +295,7 @@ fn check_reason(reason: Option<&str>) -> Result<()> {
         Some(reason) if reason.len() > limits::REASON_BYTES_MAX => {
             Err(Error::invalid("/reason", format!("may have at most {} bytes", limits::REASON_BYTES_MAX)))
         }
-        Some(reason) if reason.contains('\0') => Err(Error::invalid("/reason", "contains a NUL character")),
+        Some(reason) if reason.contains('\0') => Err(Error::invalid("/reason", Violation::NUL)),
         _ => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use log::TopicNumber;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// What a lane delivers.
@@ -61,22 +62,16 @@ pub(super) async fn send_event(
     };
     let peek = Peek::at(&stored.text);
     let (id, signing) = (stored.id.to_string(), terms.signing(now));
+    let payload = Payload::Event { text: stored.text.clone(), shape: terms.way.shape };
     let delivery = Delivery {
-        target: &terms.way.target,
-        payload: Payload::Event { text: stored.text.clone(), shape: terms.way.shape },
         signing: &signing,
-        auth: &terms.way.auth,
-        identity: terms.way.identity.as_ref(),
-        headers: &terms.way.headers,
-        timeout: terms.way.timeout,
-        id: &id,
-        at: Timestamp::from_millis(now),
         attempt: job.tried.saturating_add(1),
         subscription: Some(&terms.code),
         topic: Some(&terms.topic),
         sequence: Some(job.sequence),
         token: Some(token),
         trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
+        ..delivery_by(&terms.way, payload, &id, now)
     };
     let attempt = attempt(&context, delivery).await;
     landed(stored.id, Some(attempt))
@@ -97,22 +92,11 @@ pub(super) async fn send_task(
     let attempt = match (&row, way) {
         (Some(row), Some(way)) => {
             let id = row.id.to_string();
+            let payload = Payload::Task(row.task.payload.clone().into_bytes().into());
             let delivery = Delivery {
-                target: &way.target,
-                payload: Payload::Task(row.task.payload.clone().into_bytes().into()),
-                signing: &[],
-                auth: &way.auth,
-                identity: None,
-                headers: &way.headers,
-                timeout: way.timeout,
-                id: &id,
-                at: Timestamp::from_millis(now),
                 attempt: job.tried.saturating_add(1),
-                subscription: None,
-                topic: None,
-                sequence: None,
                 token: Some(token),
-                trace_parent: None,
+                ..delivery_by(&way, payload, &id, now)
             };
             Some(attempt(&context, delivery).await)
         }
@@ -122,25 +106,42 @@ pub(super) async fn send_task(
     Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, attempt }
 }
 
+/// A first attempt by this way, of nobody's order; not signed.
+pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, now: i64) -> Delivery<'a> {
+    Delivery {
+        target: &way.target,
+        payload,
+        signing: &[],
+        auth: &way.auth,
+        identity: way.identity.as_ref(),
+        headers: &way.headers,
+        timeout: way.timeout,
+        id,
+        at: Timestamp::from_millis(now),
+        attempt: 1,
+        subscription: None,
+        topic: None,
+        sequence: None,
+        token: None,
+        trace_parent: None,
+    }
+}
+
 /// Makes the attempt. What panics would panic again: the job is given up, and a person hears of it.
 async fn attempt(context: &Context, delivery: Delivery<'_>) -> Attempt {
     let made = AssertUnwindSafe(context.deliver.deliver(delivery)).catch_unwind().await;
-    made.unwrap_or_else(|_| Attempt {
-        outcome: Outcome::Failed { retryable: false },
-        status: None,
-        duration: std::time::Duration::ZERO,
-        error: Some((ErrorClass::Payload, "The broker failed over this delivery; see its log.".to_owned())),
-        response: String::new(),
-    })
+    let detail = "The broker failed over this delivery; see its log.";
+    made.unwrap_or_else(|_| not_made(Outcome::Failed { retryable: false }, ErrorClass::Payload, detail))
 }
 
 /// The event could not be read: a failure of ours, which costs the job nothing.
 fn unread() -> Attempt {
-    Attempt {
-        outcome: Outcome::Deferred { after: std::time::Duration::from_secs(5) },
-        status: None,
-        duration: std::time::Duration::ZERO,
-        error: Some((ErrorClass::Connect, "The event could not be read from the log.".to_owned())),
-        response: String::new(),
-    }
+    let later = Outcome::Deferred { after: Duration::from_secs(5) };
+    not_made(later, ErrorClass::Connect, "The event could not be read from the log.")
+}
+
+/// An attempt that came to nothing for a reason of our own.
+fn not_made(outcome: Outcome, class: ErrorClass, detail: &str) -> Attempt {
+    let error = Some((class, detail.to_owned()));
+    Attempt { outcome, status: None, duration: Duration::ZERO, error, response: String::new() }
 }

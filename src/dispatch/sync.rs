@@ -52,7 +52,7 @@ impl Worker {
         for lane in gone {
             self.forget(lane);
         }
-        if !changed.is_empty() || self.has_new_tasks(ledger) {
+        if !changed.is_empty() || self.must_build_tasks(ledger) {
             // A lane is built from the log: what was delivered must be there, or it would be delivered again.
             self.flush(ledger).await?;
         }
@@ -65,7 +65,8 @@ impl Worker {
         Ok(())
     }
 
-    fn has_new_tasks(&self, ledger: &Ledger) -> bool {
+    /// Whether something was said about a task that is known, so that all are built anew.
+    fn must_build_tasks(&self, ledger: &Ledger) -> bool {
         let touched = ledger.dispatch().touched(TASKS);
         touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched)
     }

@@ -2,6 +2,7 @@
 
 use super::jobs::Jobs;
 use super::report::recorded;
+use super::sending::delivery_by;
 use crate::delivery::{Delivery, Payload};
 use crate::ledger::SubscriptionRow;
 use crate::subscriptions::Terms;
@@ -30,22 +31,12 @@ impl Jobs<'_> {
             "createdAt": at,
         });
         let (id, signing) = (id.to_string(), terms.signing(now));
+        let payload = Payload::Event { text: event.to_string().into_bytes().into(), shape: terms.way.shape };
         let delivery = Delivery {
-            target: &terms.way.target,
-            payload: Payload::Event { text: event.to_string().into_bytes().into(), shape: terms.way.shape },
             signing: &signing,
-            auth: &terms.way.auth,
-            identity: terms.way.identity.as_ref(),
-            headers: &terms.way.headers,
-            timeout: terms.way.timeout,
-            id: &id,
-            at,
-            attempt: 1,
             subscription: Some(&terms.code),
             topic: Some(&terms.topic),
-            sequence: None,
-            token: None,
-            trace_parent: None,
+            ..delivery_by(&terms.way, payload, &id, now)
         };
         let attempt = self.context.deliver.deliver(delivery).await;
         Ok(recorded(&attempt, 1, now, 0))

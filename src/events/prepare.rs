@@ -189,7 +189,7 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
             violations.push(Violation::new(pointer, format!("is longer than {bytes_max} bytes")));
         }
         if value.contains('\0') {
-            violations.push(Violation::new(pointer, "contains a NUL character"));
+            violations.push(Violation::new(pointer, Violation::NUL));
         }
     };
     text("/source", Some(&event.source), limits::SUBJECT_BYTES_MAX);

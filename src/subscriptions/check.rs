@@ -3,9 +3,6 @@
 use crate::delivery::check_target;
 use contract::{Error, Kind, NewSubscription, NewTask, Pool, Result, SchemaVersion, Violation, limits};
 
-/// What is wrong with a text that holds one: PostgreSQL keeps none, and neither do most receivers.
-pub(super) const NUL: &str = "contains a NUL character";
-
 /// Refuses a definition that breaks a rule, naming every rule it breaks.
 pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<()> {
     let mut found = Vec::new();
@@ -16,7 +13,7 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
             refuse(pointer, format!("may have at most {} bytes", limits::REASON_BYTES_MAX));
         }
         if text.as_ref().is_some_and(|text| text.contains('\0')) {
-            refuse(pointer, NUL.to_owned());
+            refuse(pointer, Violation::NUL.to_owned());
         }
     }
     if let Err(error) = check_target("/target", &it.target, allow_private) {
@@ -51,7 +48,7 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
         refuse("/customConfig", format!("may have at most {} members of moderate size", limits::HEADERS_MAX));
     }
     if it.custom_config.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
-        refuse("/customConfig", NUL.to_owned());
+        refuse("/customConfig", Violation::NUL.to_owned());
     }
     end(found, "The subscription breaks the rules; see `errors`.")
 }
@@ -99,7 +96,7 @@ pub(crate) fn task(task: &NewTask, allow_private: bool) -> Result<()> {
         found.push(Violation::new("/messageGroup", format!("must have 1 to {} bytes", limits::LABEL_BYTES_MAX)));
     }
     if task.message_group.as_ref().is_some_and(|group| group.contains('\0')) {
-        found.push(Violation::new("/messageGroup", NUL));
+        found.push(Violation::new("/messageGroup", Violation::NUL));
     }
     end(found, "The task breaks the rules; see `errors`.")
 }

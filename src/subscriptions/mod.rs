@@ -31,7 +31,7 @@ use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
 use crate::logs::{Located, Logs};
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, Timestamp, limits,
+    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, Timestamp, Violation, limits,
 };
 use decide::{Change, Create, Start, To, Turn, taken};
 use log::{Find, Limit, LogError, Range};
@@ -192,7 +192,7 @@ impl Subscriptions<'_> {
         keep: Keep<Subscription>,
     ) -> Result<Subscription> {
         if reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
-            return Err(Error::invalid("/reason", check::NUL));
+            return Err(Error::invalid("/reason", Violation::NUL));
         }
         if reason.as_ref().is_some_and(|reason| reason.len() > limits::REASON_BYTES_MAX) {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);

@@ -7,7 +7,8 @@ use super::decide::{Replay, Replays};
 use super::{Subscriptions, Terms, millis_from};
 use crate::filters::FilterFailures;
 use crate::ledger::{Keep, Ledger, SubscriptionRow, TopicEntry, read_failed};
-use contract::{Counted, Error, NewReplay, ReplayEdge, Republish, Result, Sequence, Timestamp, TopicId};
+use crate::logs::Located;
+use contract::{Counted, Error, NewReplay, ReplayEdge, Republish, Result, Sequence, Timestamp};
 use log::{Find, Limit, LogError, Range, TopicNumber};
 use uuid::Uuid;
 
@@ -42,9 +43,13 @@ impl Subscriptions<'_> {
 impl Subscriptions<'_> {
     /// Has events of a topic delivered once more: to the subscription that is named, or to all of the topic, each what it
     /// wants of them. Answers how many deliveries it is; all are ordered, or none.
-    pub(crate) async fn republish(&self, id: &TopicId, order: &Republish, keep: &Keep<Counted>) -> Result<Counted> {
-        let found = self.logs.find(id)?;
-        let (ledger, topic) = (self.logs.ledger(&found.place), &found.topic);
+    pub(crate) async fn republish(
+        &self,
+        Located { place, topic }: &Located,
+        order: &Republish,
+        keep: &Keep<Counted>,
+    ) -> Result<Counted> {
+        let ledger = self.logs.ledger(place);
         let is_meant = |row: &&SubscriptionRow| {
             let name = order.name.as_deref();
             row.number == topic.number.0 && name.is_none_or(|it| row.definition.code == it || row.id.to_string() == it)

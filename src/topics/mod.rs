@@ -10,7 +10,7 @@ mod republish;
 mod retention;
 
 pub(crate) use placing::find_again;
-pub(crate) use republish::{check_republish, republish};
+pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
 pub(crate) use retention::{compact_now, expire, keep_expiring, tombstones, trim, trim_as_told};
 
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};

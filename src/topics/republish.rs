@@ -10,33 +10,20 @@ use super::compaction::with_heads;
 use crate::events::{Repeat, Repeating};
 use crate::ledger::{Command, Decision, Entry, Head, Keep, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs};
-use contract::{Cleanup, Counted, Error, Republish, RepublishTarget, Result, Sequence, TopicId, limits};
+use contract::{Cleanup, Counted, Error, Republish, RepublishTarget, Result, Sequence, limits};
 use log::{Limit, LogError, Range, Record, TopicNumber};
 
 /// How many events are appended at once.
 const PAGE: Limit = Limit { records: 256, bytes: 1024 * 1024 };
 
-/// Has events of a topic once more, for whoever reads it or for a group; answers how many.
-pub(crate) async fn republish(logs: &Logs, id: &TopicId, order: &Republish, keep: &Keep<Counted>) -> Result<Counted> {
-    let found = logs.find(id)?;
-    let count = match (order.target, &order.name) {
-        (RepublishTarget::Topic, None) => to_topic(logs, &found, order, keep).await?,
-        (RepublishTarget::Group, Some(name)) => {
-            let (group, number) = (name.clone(), found.topic.number);
-            let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-            let keep = keep.seen_through(|count| Some(Ok(Counted { count: *count })));
-            logs.ledger(&found.place).submit_keeping(HandAgain { group, number, from, to, dry_run }, keep).await?
-        }
-        (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
-        (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
-        (RepublishTarget::Subscriptions, _) => return Err(Error::invalid("/target", "is not read here")),
-    };
-    Ok(Counted { count })
-}
-
 /// Refuses an order that makes no sense, or is too large.
 pub(crate) fn check_republish(order: &Republish) -> Result<()> {
-    let Republish { from, to, .. } = order;
+    let Republish { from, to, target, name, .. } = order;
+    match (target, name) {
+        (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
+        (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
+        _ => (),
+    }
     if *from == Sequence::ZERO {
         return Err(Error::invalid("/from", "must be 1 or more"));
     }
@@ -50,13 +37,27 @@ pub(crate) fn check_republish(order: &Republish) -> Result<()> {
     Ok(())
 }
 
-/// Appends the events again, or only counts them. The answer is kept with the last of them.
-async fn to_topic(
+/// Hands a group again what it has finished of the events, or only counts them.
+pub(crate) async fn republish_to_group(
     logs: &Logs,
     Located { place, topic }: &Located,
     order: &Republish,
     keep: &Keep<Counted>,
-) -> Result<u64> {
+) -> Result<Counted> {
+    let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
+    let (from, to, dry_run) = (order.from, order.to, order.dry_run);
+    let keep = keep.seen_through(|count| Some(Ok(Counted { count: *count })));
+    let handed = logs.ledger(place).submit_keeping(HandAgain { group, number, from, to, dry_run }, keep).await;
+    Ok(Counted { count: handed? })
+}
+
+/// Appends the events again, or only counts them; says how many. The answer is kept with the last of them.
+pub(crate) async fn republish_to_topic(
+    logs: &Logs,
+    Located { place, topic }: &Located,
+    order: &Republish,
+    keep: &Keep<Counted>,
+) -> Result<Counted> {
     let ledger = logs.ledger(place);
     // What is appended here is not meant.
     let to = order.to.min(topic.tail());
@@ -82,7 +83,7 @@ async fn to_topic(
             }
         };
     }
-    Ok(count)
+    Ok(Counted { count })
 }
 
 /// The next events that are there.
