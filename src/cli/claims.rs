@@ -1,6 +1,6 @@
 //! `event-broker claims`: what handlers are at, and how they stand.
 
-use super::client::{self, Server};
+use super::client::{self, Asking};
 use super::failure::Outcome;
 use super::output::{Output, member};
 use serde_json::Value;
@@ -19,12 +19,7 @@ use std::process::ExitCode;
     event-broker claims list billing")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -49,14 +44,14 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    match &arguments.verb {
+    let json = *json;
+    match verb {
         Verb::List { handler } => {
             let query = [("handler".to_owned(), handler.clone())];
             let claims = client.list(&["claims"], &query, "items").await?;

@@ -34,6 +34,18 @@ pub(super) struct Server {
     url: String,
 }
 
+/// What commands that ask a broker have in common.
+#[derive(clap::Args)]
+pub(super) struct Asking<V: clap::Subcommand> {
+    #[command(flatten)]
+    pub(super) server: Server,
+    /// Print JSON: one object, or one to a line for a list.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    #[command(subcommand)]
+    pub(super) verb: V,
+}
+
 /// A broker to ask.
 #[derive(Debug, Clone)]
 pub(super) struct Client {

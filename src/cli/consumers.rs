@@ -1,6 +1,6 @@
 //! `event-broker consumers`: who reads, and how far each group has come.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::Outcome;
 use super::output::{Output, member};
 use reqwest::Method;
@@ -21,12 +21,7 @@ use std::process::ExitCode;
     event-broker consumers create --group billing --topic gts.hx.core.events.topic.v1~ --session-timeout PT5M")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -105,14 +100,14 @@ struct Creation {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    match &arguments.verb {
+    let json = *json;
+    match verb {
         Verb::List { group } => {
             let query: Vec<_> = group.iter().map(|group| ("consumerGroup".to_owned(), group.clone())).collect();
             let consumers = client.list(&["consumers"], &query, "items").await?;

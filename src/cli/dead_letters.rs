@@ -1,6 +1,6 @@
 //! `event-broker dead-letters`: what was given up, and what to make of it.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::{Failure, Outcome};
 use super::output::{Output, member};
 use reqwest::Method;
@@ -23,12 +23,7 @@ use std::process::ExitCode;
     event-broker dead-letters discard ID --reason 'the tenant is gone'")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -109,14 +104,14 @@ impl Which {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    match &arguments.verb {
+    let json = *json;
+    match verb {
         Verb::List { which, resolved } => {
             let mut query: Vec<_> = which.members().map(|(name, value)| (name.to_owned(), value.clone())).collect();
             query.extend(resolved.then(|| ("status".to_owned(), "all".to_owned())));

@@ -1,6 +1,6 @@
 //! `event-broker jobs`: what is delivered, what failed, and what to make of it.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::Outcome;
 use super::output::{Output, member, plain, shown};
 use reqwest::Method;
@@ -25,12 +25,7 @@ const OVER: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
     event-broker jobs retry 0b2f4c1e5a774f0e9d4c2f6f3a1b7c90-12345")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -88,14 +83,14 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    let (id, verb) = match &arguments.verb {
+    let json = *json;
+    let (id, verb) = match verb {
         Verb::List { status, subscription, event, group } => {
             let given = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
             print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query(&given), "items").await?)?;

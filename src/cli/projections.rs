@@ -1,6 +1,6 @@
 //! `event-broker projections`: how far views have come, and the order to rebuild one.
 
-use super::client::{self, Repeat, Server};
+use super::client::{self, Asking, Repeat};
 use super::failure::Outcome;
 use super::output::{Output, member};
 use reqwest::Method;
@@ -21,12 +21,7 @@ use std::process::ExitCode;
     event-broker projections reset accounts --to 1200")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -55,14 +50,14 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    match &arguments.verb {
+    let json = *json;
+    match verb {
         Verb::List => {
             let projections = client.list(&["projections"], &[], "items").await?;
             print_all(&mut output, json, &projections)?;

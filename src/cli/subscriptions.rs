@@ -1,6 +1,6 @@
 //! `event-broker subscriptions`: who is sent which events.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::{Failure, Outcome};
 use super::output::{Output, bar, member, plain};
 use reqwest::Method;
@@ -23,12 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
     event-broker subscriptions replay mailer --from 1 --to 100 --wait")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -112,14 +107,14 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    let json = arguments.json;
-    match &arguments.verb {
+    let json = *json;
+    match verb {
         Verb::List => print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?,
         Verb::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
         Verb::Groups { id } => {
@@ -127,7 +122,7 @@ async fn act(arguments: &Arguments) -> Outcome {
             print_groups(&mut output, json, &groups)?;
         }
         Verb::Create { .. } => {
-            let body = definition(&arguments.verb);
+            let body = definition(verb);
             // Twice, it would be refused for its own effect.
             let made = client.put_forth(Method::POST, &["subscriptions"], &body, Repeat::Never).await?;
             print(&mut output, json, &made)?;

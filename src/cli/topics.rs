@@ -1,6 +1,6 @@
 //! `event-broker topics`: what topics there are, made, changed, looked into, published again and let go.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::{Failure, Outcome};
 use super::input;
 use super::output::{Output, member};
@@ -22,12 +22,7 @@ use std::process::ExitCode;
     event-broker topics segments gts.hx.core.events.topic.v1~ --json")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for a list.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -151,23 +146,23 @@ struct Placing {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    match &arguments.verb {
+    match verb {
         Verb::List { pattern } => {
             let query: Vec<_> = pattern.iter().map(|pattern| ("topic".to_owned(), pattern.clone())).collect();
             let topics = client.list(&["topics"], &query, "topics").await?;
-            print_all(&mut output, arguments.json, &topics)?;
+            print_all(&mut output, *json, &topics)?;
         }
-        Verb::Show { topic } => print(&mut output, arguments.json, &client.get(&["topics", topic], &[]).await?)?,
+        Verb::Show { topic } => print(&mut output, *json, &client.get(&["topics", topic], &[]).await?)?,
         Verb::Create { topic, file, settings, placing } => {
             for definition in definitions(topic.as_deref(), file.as_ref(), settings, placing)? {
                 let made = client.put_forth(Method::POST, &["topics"], &definition, Repeat::Freely).await?;
-                print(&mut output, arguments.json, &made)?;
+                print(&mut output, *json, &made)?;
             }
         }
         Verb::Change { topic, settings } => {
@@ -176,7 +171,7 @@ async fn act(arguments: &Arguments) -> Outcome {
                 return Err(Failure::Misused("nothing to change: name what should, such as --retention".to_owned()));
             }
             let changed = client.put_forth(Method::PATCH, &["topics", topic], &change, Repeat::Freely).await?;
-            print(&mut output, arguments.json, &changed)?;
+            print(&mut output, *json, &changed)?;
         }
         Verb::Republish { topic, from, to, group, subscription, dry_run } => {
             let (target, name) = match (group, subscription.as_deref()) {
@@ -186,18 +181,18 @@ async fn act(arguments: &Arguments) -> Outcome {
                 (None, None) => ("topic", None),
             };
             let order = json!({"from": from, "to": to, "target": target, "name": name, "dryRun": dry_run});
-            print(&mut output, arguments.json, &order_of(&client, topic, "republish", &order).await?)?;
+            print(&mut output, *json, &order_of(&client, topic, "republish", &order).await?)?;
         }
         Verb::Compact { topic } => {
-            print(&mut output, arguments.json, &order_of(&client, topic, "compact", &json!({})).await?)?;
+            print(&mut output, *json, &order_of(&client, topic, "compact", &json!({})).await?)?;
         }
         Verb::Trim { topic, through, before } => {
             let trim = json!({"through": through, "before": before});
-            print(&mut output, arguments.json, &order_of(&client, topic, "trim", &trim).await?)?;
+            print(&mut output, *json, &order_of(&client, topic, "trim", &trim).await?)?;
         }
         Verb::Segments { topic, descending } => {
             let segments = segments(&client, topic, *descending).await?;
-            print_segments(&mut output, arguments.json, &segments)?;
+            print_segments(&mut output, *json, &segments)?;
         }
     }
     Ok(ExitCode::SUCCESS)

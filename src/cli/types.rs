@@ -1,6 +1,6 @@
 //! `event-broker types`: event types and the versions of their schemas.
 
-use super::client::{self, Client, Repeat, Server};
+use super::client::{self, Asking, Client, Repeat};
 use super::failure::{Failure, Outcome};
 use super::input::{self, Source};
 use super::output::{Output, member, note, plain};
@@ -24,12 +24,7 @@ use std::process::ExitCode;
     event-broker types list --json > types.ndjson && event-broker types register types.ndjson --url http://other:8087")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    server: Server,
-    /// Print JSON: one object, or one to a line for several.
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
+    asking: Asking<Verb>,
 }
 
 #[derive(clap::Subcommand)]
@@ -90,25 +85,25 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(arguments)))
+    client::run(Box::pin(act(&arguments.asking)))
 }
 
-async fn act(arguments: &Arguments) -> Outcome {
-    let client = arguments.server.client()?;
+async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+    let client = server.client()?;
     let mut output = Output::new();
-    match &arguments.verb {
+    match verb {
         Verb::List { pattern, topic } => {
             let query: Vec<_> = [("type", pattern), ("topic", topic)]
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
                 .collect();
             let types = client.list(&["event-types"], &query, "items").await?;
-            print_all(&mut output, arguments.json, &types)?;
+            print_all(&mut output, *json, &types)?;
         }
-        Verb::Register { file } => register(&client, file.as_ref(), &mut output, arguments.json).await?,
+        Verb::Register { file } => register(&client, file.as_ref(), &mut output, *json).await?,
         verb => {
             let answer = ask(&client, verb).await?;
-            print(&mut output, arguments.json, &answer)?;
+            print(&mut output, *json, &answer)?;
         }
     }
     Ok(ExitCode::SUCCESS)
