@@ -151,7 +151,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 9] = [
+    let disk: [(Section, &'static str, Measure); 10] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
