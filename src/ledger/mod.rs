@@ -108,7 +108,7 @@ enum Message {
 
 impl Ledger {
     /// Opens the ledger of `log`: loads the last checkpoint from `folder` (or starts from nothing), folds what came
-    /// after it, and starts the writer. Without a folder the state lives in memory only; with one,
+    /// after it, and starts the writer as a task of this runtime. Without a folder the state lives in memory only; with one,
     /// `checkpoint_rows` of the tables stay in RAM between checkpoints. Keys of kept answers are remembered for
     /// `answers_millis`.
     pub async fn open(
@@ -145,7 +145,7 @@ impl Ledger {
             patience: None,
             failed: None,
         };
-        start(writer, messages)?;
+        tokio::spawn(writer.run(messages));
         Ok(Self { log, inbox, room: Arc::new(Semaphore::new(ROOM_BYTES)), shared })
     }
 
@@ -362,15 +362,6 @@ async fn fold_all(
     })
     .await?;
     Ok(on_disk)
-}
-
-/// Runs the writer on a thread of its own, so that neither a slow disk nor a busy runtime holds up the other.
-fn start(writer: Writer, messages: mpsc::Receiver<Message>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new()
-        .name("event-broker-writer".to_owned())
-        .spawn(move || runtime.block_on(writer.run(messages)))?;
-    Ok(())
 }
 
 /// The error a reader gets for an engine's refusal.

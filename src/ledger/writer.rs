@@ -6,6 +6,7 @@
 //!                  └────────── state ◀─────────────────┘
 //! ```
 //!
+//! - It shares its threads with those who ask, so that asking and answering wake nobody; it never waits for a disk.
 //! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
 //! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
 //! - Where others write to the log too, what was decided without a record also waits until the log has confirmed that
@@ -82,6 +83,7 @@ impl Writer {
                     if count == 0 {
                         break None;
                     }
+                    gather(&mut taken, &mut inbox).await;
                     if let Some(closing) = self.take(&mut taken) {
                         break Some(closing);
                     }
@@ -310,14 +312,32 @@ impl Writer {
                 self.settle(appended).await;
             }
         }
+        // Joins a thread and writes files, which is not for a thread that others share. If it panics, it has said so.
+        let _ = tokio::task::spawn_blocking(move || self.leave()).await;
+        if let Some(reply) = closing {
+            let _ = reply.send(());
+        }
+    }
+
+    /// Leaves a checkpoint and lets go of the log.
+    fn leave(mut self) {
         self.appender.close();
         if self.failed.is_none() {
             self.checkpoints.last(&mut self.state, self.clock.now());
         }
-        drop(self);
-        if let Some(reply) = closing {
-            let _ = reply.send(());
-        }
+    }
+}
+
+/// Lets everybody who is ready to run send its command first: what is decided together is appended together. Where
+/// nobody is, that takes no time.
+async fn gather(taken: &mut Vec<Message>, inbox: &mut mpsc::Receiver<Message>) {
+    if taken.len() < TAKE_MAX {
+        tokio::task::yield_now().await;
+    }
+    while taken.len() < TAKE_MAX
+        && let Ok(message) = inbox.try_recv()
+    {
+        taken.push(message);
     }
 }
 
