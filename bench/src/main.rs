@@ -29,10 +29,6 @@ use sections::Run;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The allocator of the `event-broker` program, so that the figures are its figures.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Whatever went wrong; a benchmark has nobody to tell errors apart for.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// A result with any error.
@@ -109,6 +105,8 @@ enum Section {
 }
 
 fn main() -> ExitCode {
+    // The program's, so that the figures are its figures.
+    allocator::give_back_soon();
     let arguments = Arguments::parse();
     let outcome = match arguments.section {
         Some(Section::Worker) => worker::serve(&arguments.data),

@@ -226,8 +226,9 @@ fn settle() -> Prepare {
                     return Err(failure::silent());
                 }
             }
-            // Acknowledged means durable; and a large batch is unfolded in memory.
-            session.run("SET work_mem = '64MB'").await?;
+            // Acknowledged means durable; and a large batch is unfolded in memory. One plan serves batches of any size:
+            // to make one for each costs more than a small batch itself.
+            session.run("SET work_mem = '64MB'; SET plan_cache_mode = force_generic_plan").await?;
             session
                 .run(
                     "SELECT set_config('synchronous_commit', 'on', false) \

@@ -153,9 +153,9 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
 }
 
 fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
-    let payload = serde_json::to_string(&Snapshot::of(state)).and_then(RawValue::from_string).ok()?;
-    let expire_before = expire_before(state, now);
-    state.tables.freeze(payload, expire_before)
+    let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state, now));
+    let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
+    state.tables.freeze(Box::new(payload), expire_before)
 }
 
 /// Keys from before this are past every topic's window, and that of kept answers.

@@ -10,6 +10,7 @@ use super::{App, incoming};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use contract::{Error, Kind};
 use http::header::{HeaderName, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
@@ -27,18 +28,21 @@ const URI_BYTES_MAX: usize = 16 * 1024;
 
 /// A trace and our place in it.
 struct Trace {
-    id: String,
-    span: String,
+    id: Hyphenless,
+    span: Uuid,
 }
+
+/// Thirty-two hexadecimal digits.
+type Hyphenless = [u8; 32];
 
 /// Answers one request.
 pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
     let began = Instant::now();
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
+    let uri = request.uri().clone();
     let response = match normalise(&app, incoming::Incoming::of(request, &app.options)) {
-        Err(problem) => problem.respond(&path, &trace.id),
+        Err(problem) => problem.respond(uri.path(), trace.id()),
         Ok(request) => {
             let waits = may_wait(request.uri());
             let answer = router.call(request);
@@ -50,14 +54,14 @@ pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incomi
                 },
             };
             match response {
-                Ok(response) => finish(response, &method, &path, &trace.id),
+                Ok(response) => finish(response, &method, uri.path(), trace.id()),
                 Err(never) => match never {},
             }
         }
     };
     tracing::debug!(
-        target: "event_broker::access", %method, path, status = response.status().as_u16(),
-        micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id, "request"
+        target: "event_broker::access", %method, path = uri.path(), status = response.status().as_u16(),
+        micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id(), "request"
     );
     Ok(trace.mark(response))
 }
@@ -129,21 +133,32 @@ fn took_too_long() -> Problem {
 impl Trace {
     /// The trace the caller names, or a new one.
     fn of(parent: Option<&HeaderValue>) -> Self {
-        let named = parent.and_then(|parent| trace_id(parent.to_str().ok()?)).map(str::to_owned);
-        let span = Uuid::new_v4().simple().to_string();
-        Self { id: named.unwrap_or_else(|| Uuid::new_v4().simple().to_string()), span }
+        let named = parent.and_then(|parent| trace_id(parent.to_str().ok()?)?.as_bytes().try_into().ok());
+        Self { id: named.unwrap_or_else(|| digits(Uuid::new_v4())), span: Uuid::new_v4() }
+    }
+
+    /// Its name.
+    fn id(&self) -> &str {
+        std::str::from_utf8(&self.id).unwrap_or_default()
     }
 
     fn mark(&self, mut response: Response) -> Response {
-        let span = self.span.get(..16).unwrap_or_default();
-        if let Ok(id) = HeaderValue::from_str(&self.id) {
-            response.headers_mut().insert(TRACE_ID, id);
-        }
-        if let Ok(parent) = HeaderValue::from_str(&format!("00-{}-{span}-01", self.id)) {
+        let span = digits(self.span);
+        let pieces: [&[u8]; 5] = [b"00-", &self.id, b"-", span.get(..16).unwrap_or_default(), b"-01"];
+        if let Ok(parent) = HeaderValue::from_maybe_shared(Bytes::from(pieces.concat())) {
             response.headers_mut().insert(TRACE_PARENT, parent);
+        }
+        if let Ok(id) = HeaderValue::from_bytes(&self.id) {
+            response.headers_mut().insert(TRACE_ID, id);
         }
         response
     }
+}
+
+fn digits(uuid: Uuid) -> Hyphenless {
+    let mut digits = [0; 32];
+    uuid.simple().encode_lower(&mut digits);
+    digits
 }
 
 /// The trace id of a W3C `traceparent`, if it is one.

@@ -43,6 +43,7 @@ use crate::answers::InFlight;
 use crate::broker::Broker;
 use axum::Router;
 use contract::{Error, EventBroker, Kind};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -81,15 +82,26 @@ pub struct Options {
     pub compression: bool,
 }
 
-/// What every handler has at hand. Cheap to clone.
+/// What every handler has at hand. Cheap to clone: every request does, more than once.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct App(Arc<AtHand>);
+
+/// What it is.
+pub(crate) struct AtHand {
     pub(crate) broker: Arc<Broker>,
     pub(crate) options: Arc<Options>,
     room: Arc<Semaphore>,
-    draining: Arc<watch::Sender<bool>>,
+    draining: watch::Sender<bool>,
     /// Keys whose first request is still running.
     in_flight: Arc<InFlight>,
+}
+
+impl Deref for App {
+    type Target = AtHand;
+
+    fn deref(&self) -> &AtHand {
+        &self.0
+    }
 }
 
 /// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open.
@@ -150,8 +162,8 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 impl App {
     fn new(broker: Arc<Broker>, options: Options) -> Self {
         let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
-        let draining = Arc::new(watch::Sender::new(false));
-        Self { broker, options: Arc::new(options), room, draining, in_flight: Arc::default() }
+        let draining = watch::Sender::new(false);
+        Self(Arc::new(AtHand { broker, options: Arc::new(options), room, draining, in_flight: Arc::default() }))
     }
 
     /// The broker as the contract has it.

@@ -21,12 +21,14 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What the owner has written with a checkpoint. It is put into words by the job: that may take a while.
+pub(crate) type Payload = Box<dyn Fn() -> io::Result<Box<RawValue>> + Send>;
+
 /// A checkpoint to be written.
-#[derive(Debug)]
 pub struct Job {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
-    pub(super) payload: Box<RawValue>,
+    pub(super) payload: Payload,
     pub(super) expire_before: i64,
     pub(super) heads: Part<HEAD_BYTES>,
     pub(super) keys: Part<KEY_BYTES>,
@@ -92,8 +94,8 @@ impl Job {
         let keys = self.keys.write(folder, self.number, self.expire_before)?;
         folder.sync()?;
         crash_point("checkpoint.after_runs");
-        let (number, payload) = (self.number, &*self.payload);
-        Manifest { number, heads: entries(&heads), keys: entries(&keys), payload }.write(folder)?;
+        let (number, payload) = (self.number, (self.payload)()?);
+        Manifest { number, heads: entries(&heads), keys: entries(&keys), payload: &*payload }.write(folder)?;
         crash_point("checkpoint.after_manifest_write");
         Ok(Written { heads, keys })
     }

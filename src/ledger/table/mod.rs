@@ -37,7 +37,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use job::{Done, Job};
+pub(crate) use job::{Done, Job, Payload};
 pub(crate) use rows::KeyMap;
 
 use filter::Probe;
@@ -140,7 +140,7 @@ impl Tables {
     /// `None` while an earlier job or its outcome is still around, and for tables in memory; nothing is frozen then.
     /// After a job that failed or was dropped, the next one takes its rows over; an outcome that was dropped is
     /// installed now.
-    pub fn freeze(&mut self, payload: Box<RawValue>, expire_before: i64) -> Option<Job> {
+    pub fn freeze(&mut self, payload: Payload, expire_before: i64) -> Option<Job> {
         let shared = self.shared.clone()?;
         // Two are this one and the tables' own.
         if Arc::strong_count(&shared) > 2 {

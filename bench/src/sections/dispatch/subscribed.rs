@@ -75,9 +75,10 @@ pub(super) fn subscription(code: &str, event_type: &str, mode: &str, receiver: &
 }
 
 impl Subscribed {
-    pub(super) async fn start(run: &Run<'_>, mode: Mode) -> Outcome<Self> {
+    /// Starts one; `name` tells it from others of its mode.
+    pub(super) async fn start(run: &Run<'_>, mode: Mode, name: &str) -> Outcome<Self> {
         let receiver = Receiver::start(Manner::Answers)?;
-        let server = Server::start_calling(run, mode.word(), Topics::ONE).await?;
+        let server = Server::start_calling(run, &format!("{}-{name}", mode.word()), Topics::ONE).await?;
         let mut connection = Connection::open(server.address).await?;
         let new = subscription(CODE, &text::event_type(0), mode.word(), &receiver);
         connection.expect(201, &new).await?;

@@ -12,9 +12,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// A filter of `count` keys.
-    pub(crate) fn of(keys: impl Iterator<Item = u128>, count: usize) -> Self {
-        let mut words = vec![0u64; (count * BITS_PER_KEY).div_ceil(64)];
+    /// A filter of these keys.
+    pub(crate) fn of(keys: impl ExactSizeIterator<Item = u128>) -> Self {
+        let mut words = vec![0u64; Self::words_of(keys.len())];
         let bits = words.len() as u64 * 64;
         for key in keys {
             for bit in probes(key, bits) {
@@ -24,6 +24,15 @@ impl Filter {
             }
         }
         Self { words }
+    }
+
+    /// Bytes of a filter of so many keys.
+    pub(crate) fn bytes_of(keys: usize) -> usize {
+        Self::words_of(keys) * 8
+    }
+
+    fn words_of(keys: usize) -> usize {
+        (keys * BITS_PER_KEY).div_ceil(64)
     }
 
     /// `false` only if the key is not among them.
@@ -67,11 +76,11 @@ mod tests {
 
     #[test]
     fn holds_every_key_and_few_others() {
-        let filter = Filter::of(0..10_000, 10_000);
+        let filter = Filter::of((0..10_000_u32).map(u128::from));
         let filter = Filter::decode(&filter.encode());
         assert!((0..10_000).all(|key| filter.may_hold(key)));
         let vain = (10_000..110_000).filter(|key| filter.may_hold(*key)).count();
         assert!(vain < 4_000, "{vain} of 100000 absent keys would be looked for in vain");
-        assert!(!Filter::of(std::iter::empty(), 0).may_hold(1));
+        assert!(!Filter::of(std::iter::empty()).may_hold(1));
     }
 }

@@ -3,6 +3,7 @@
 //! - Positions ascend; so do each topic's sequences. Who pushes checks that.
 //! - Records are numbered from 0 in the order of their frames; the maps hold these numbers.
 
+use super::numbered::Numbered;
 use super::run::Run;
 use super::{Order, Place, Plan, Summary, TopicSummary};
 use crate::{Header, Limit, Range, TopicNumber};
@@ -19,10 +20,13 @@ pub(crate) struct LiveIndex {
     last_time: i64,
     records: Vec<Entry>,
     topics: HashMap<TopicNumber, LiveTopic>,
-    /// The first record of each id; ids are rarely stored twice.
-    ids: HashMap<u128, u32>,
+    ids: Numbered,
+    /// The first record of each id, by its number; ids are rarely stored twice.
+    id_records: Vec<u32>,
     repeated_ids: Vec<(u128, u32)>,
-    aggregates: HashMap<u128, Run>,
+    aggregates: Numbered,
+    /// The records of each aggregate, by its number.
+    runs: Vec<Run>,
 }
 
 #[derive(Debug)]
@@ -49,9 +53,11 @@ impl LiveIndex {
             last_time: 0,
             records: Vec::new(),
             topics: HashMap::new(),
-            ids: HashMap::new(),
+            ids: Numbered::default(),
+            id_records: Vec::new(),
             repeated_ids: Vec::new(),
-            aggregates: HashMap::new(),
+            aggregates: Numbered::default(),
+            runs: Vec::new(),
         }
     }
 
@@ -60,7 +66,9 @@ impl LiveIndex {
     pub(crate) fn with_room_of(mut self, other: &Self) -> Self {
         self.records.reserve(other.records.len());
         self.ids.reserve(other.ids.len());
+        self.id_records.reserve(other.id_records.len());
         self.aggregates.reserve(other.aggregates.len());
+        self.runs.reserve(other.runs.len());
         self
     }
 
@@ -75,12 +83,18 @@ impl LiveIndex {
         self.records.push(Entry { delta, offset: self.bytes as u32 });
         self.bytes += frame_bytes as u64;
         self.topics.entry(header.topic).or_insert_with(|| LiveTopic::new(header)).push(header, record, frame_bytes);
-        if header.id != 0 && *self.ids.entry(header.id).or_insert(record) != record {
-            self.repeated_ids.push((header.id, record));
+        if header.id != 0 {
+            match self.ids.number(header.id) {
+                Err(_) => self.id_records.push(record),
+                Ok(_) => self.repeated_ids.push((header.id, record)),
+            }
         }
         if let Some(mark) = header.facets.as_ref().and_then(|facets| facets.aggregate.as_ref()) {
             let entry = (mark.sequence.get(), record);
-            self.aggregates.entry(mark.key).and_modify(|run| run.push(entry)).or_insert(Run::One(entry));
+            match self.aggregates.number(mark.key) {
+                Err(_) => self.runs.push(Run::One(entry)),
+                Ok(number) => self.runs.get_mut(number as usize).into_iter().for_each(|run| run.push(entry)),
+            }
         }
     }
 
@@ -161,14 +175,14 @@ impl LiveIndex {
     }
 
     pub(crate) fn ids(&self, id: u128) -> Vec<u64> {
-        let first = self.ids.get(&id).map(|record| (id, *record));
+        let first = self.id_record(id).map(|record| (id, record));
         let repeated = self.repeated_ids.iter().copied().filter(|(repeated, _)| *repeated == id);
         first.into_iter().chain(repeated).filter_map(|(_, record)| self.offset(record)).collect()
     }
 
     /// The first position of an id.
     pub(crate) fn first_of_id(&self, id: u128) -> Option<Position> {
-        self.records.get(*self.ids.get(&id)? as usize).map(|entry| self.position(entry))
+        self.records.get(self.id_record(id)? as usize).map(|entry| self.position(entry))
     }
 
     /// The last position of an aggregate.
@@ -178,7 +192,7 @@ impl LiveIndex {
     }
 
     pub(crate) fn holds_id(&self, id: u128) -> bool {
-        self.ids.contains_key(&id)
+        self.ids.find(id).is_some()
     }
 
     pub(crate) fn aggregate(&self, key: u128, most: usize) -> Vec<u64> {
@@ -186,7 +200,7 @@ impl LiveIndex {
     }
 
     pub(crate) fn holds_aggregate(&self, key: u128) -> bool {
-        self.aggregates.contains_key(&key)
+        self.aggregates.find(key).is_some()
     }
 
     /// Position and offset of every record.
@@ -200,35 +214,57 @@ impl LiveIndex {
         entries.iter().filter_map(|(delta, record)| Some((*delta, self.place(*record, 0)?)))
     }
 
-    /// Every id and its offset, sorted.
-    pub(super) fn sorted_ids(&self) -> Vec<(u128, u32)> {
-        let all = self.ids.iter().map(|(id, record)| (*id, *record)).chain(self.repeated_ids.iter().copied());
-        let mut ids: Vec<_> = all.filter_map(|(id, record)| Some((id, self.offset(record)? as u32))).collect();
-        ids.sort_unstable();
-        ids
+    /// Every id and its offsets, sorted.
+    pub(super) fn sorted_ids(&self) -> impl Iterator<Item = (u128, u32)> {
+        let mut repeated = self.repeated_ids.clone();
+        repeated.sort_unstable();
+        let records = move |(number, id): (u32, u128)| {
+            let again = repeated.partition_point(|(other, _)| *other < id);
+            let again = repeated.iter().skip(again).take_while(|(other, _)| *other == id).map(|(_, record)| *record);
+            let records: Vec<_> = self.id_records.get(number as usize).copied().into_iter().chain(again).collect();
+            records.into_iter().map(move |record| (id, record))
+        };
+        let offset = |(id, record)| Some((id, self.offset(record)? as u32));
+        self.ids.sorted().flat_map(records).filter_map(offset)
     }
 
-    /// Every aggregate's key and place, sorted by key and aggregate sequence.
-    pub(super) fn sorted_aggregates(&self) -> Vec<(u128, Place)> {
-        let all = self.aggregates.iter().flat_map(|(key, run)| run.entries().iter().map(|entry| (*key, *entry)));
-        let mut entries: Vec<_> =
-            all.filter_map(|(key, (sequence, record))| Some((key, self.place(record, sequence)?))).collect();
-        entries.sort_unstable_by_key(|(key, place)| (*key, place.number, place.offset));
-        entries
+    /// How many ids there are, one that is there twice counted twice.
+    pub(super) fn id_count(&self) -> usize {
+        self.ids.len() + self.repeated_ids.len()
     }
 
-    /// How many different aggregates it holds.
-    pub(super) fn aggregate_count(&self) -> usize {
-        self.aggregates.len()
+    /// The different ids it holds.
+    pub(super) fn id_keys(&self) -> impl ExactSizeIterator<Item = u128> {
+        self.ids.keys()
+    }
+
+    /// Every aggregate's key and places, sorted by key and aggregate sequence.
+    pub(super) fn sorted_aggregates(&self) -> impl Iterator<Item = (u128, Place)> {
+        let entries = move |(number, key): (u32, u128)| {
+            let run = self.runs.get(number as usize).map(Run::entries).unwrap_or_default();
+            run.iter().filter_map(move |(sequence, record)| Some((key, self.place(*record, *sequence)?)))
+        };
+        self.aggregates.sorted().flat_map(entries)
+    }
+
+    /// How many records of aggregates there are.
+    pub(super) fn aggregate_entries(&self) -> usize {
+        self.runs.iter().map(|run| run.entries().len()).sum()
     }
 
     /// The different aggregates it holds.
-    pub(super) fn aggregate_keys(&self) -> impl Iterator<Item = u128> {
-        self.aggregates.keys().copied()
+    pub(super) fn aggregate_keys(&self) -> impl ExactSizeIterator<Item = u128> {
+        self.aggregates.keys()
     }
 
     fn run(&self, key: u128) -> &[(u64, u32)] {
-        self.aggregates.get(&key).map(Run::entries).unwrap_or_default()
+        let run = self.aggregates.find(key).and_then(|number| self.runs.get(number as usize));
+        run.map(Run::entries).unwrap_or_default()
+    }
+
+    /// The first record of an id.
+    fn id_record(&self, id: u128) -> Option<u32> {
+        self.id_records.get(self.ids.find(id)? as usize).copied()
     }
 
     fn position(&self, entry: &Entry) -> Position {

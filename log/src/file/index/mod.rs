@@ -6,6 +6,7 @@
 
 mod filter;
 mod live;
+mod numbered;
 mod paged;
 mod pages;
 mod run;

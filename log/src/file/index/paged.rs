@@ -53,23 +53,33 @@ pub(crate) struct EncodedIndex {
 pub(crate) fn encode(live: &LiveIndex, head: &SegmentHead) -> Option<EncodedIndex> {
     let summary = live.summary()?;
     let head_bytes = FIXED_BYTES + Summary::encoded_bytes(summary.topics.len());
-    let mut pages = PageWriter::new(head_bytes.div_ceil(PAYLOAD_BYTES) as u32);
+    let mut pages = PageWriter::with_room(head_bytes.div_ceil(PAYLOAD_BYTES) as u32, &room_for(live));
     let records = pages.section(live.records().map(|(delta, offset)| record_entry(delta, offset)));
     let topics = summary.topics.iter().flat_map(|topic| live.topic_entries(topic.topic));
     let topics = pages.section(topics.map(|(delta, place)| topic_entry(delta, place)));
-    let sorted_ids = live.sorted_ids();
-    let ids = pages.section(sorted_ids.iter().map(|(id, offset)| id_entry(*id, *offset)));
-    let aggregates = live.sorted_aggregates();
-    let aggregates = pages.section(aggregates.iter().map(|(key, place)| aggregate_entry(*key, *place)));
-    let id_filter = Filter::of(sorted_ids.iter().map(|(id, _)| *id), sorted_ids.len());
-    let id_filter = pages.stream(&id_filter.encode());
-    let aggregate_filter = Filter::of(live.aggregate_keys(), live.aggregate_count());
-    let aggregate_filter = pages.stream(&aggregate_filter.encode());
+    let ids = pages.section(live.sorted_ids().map(|(id, offset)| id_entry(id, offset)));
+    let aggregates = pages.section(live.sorted_aggregates().map(|(key, place)| aggregate_entry(key, place)));
+    let id_filter = pages.stream(&Filter::of(live.id_keys()).encode());
+    let aggregate_filter = pages.stream(&Filter::of(live.aggregate_keys()).encode());
     let sections = Sections { records, topics, ids, aggregates, id_filter, aggregate_filter };
 
     let mut head_pages = PageWriter::new(0);
     head_pages.stream(&encode_head(head, head_bytes, &sections, &summary));
     Some(EncodedIndex { head: head_pages.finish(), body: pages.finish() })
+}
+
+/// Entries and bytes of an entry, of all sections. A file of megabytes that grows as it is written is there twice.
+fn room_for(live: &LiveIndex) -> [(usize, usize); 6] {
+    let (records, ids, aggregates) = (live.count(), live.id_count(), live.aggregate_entries());
+    let filter = |keys: usize| (Filter::bytes_of(keys), 1);
+    [
+        (records, RECORD_BYTES),
+        (records, TOPIC_BYTES),
+        (ids, ID_BYTES),
+        (aggregates, AGGREGATE_BYTES),
+        filter(live.id_keys().len()),
+        filter(live.aggregate_keys().len()),
+    ]
 }
 
 impl PagedIndex {

@@ -41,6 +41,13 @@ impl PageWriter {
         Self { next_page: first_page, bytes: Vec::new() }
     }
 
+    /// Pages from `first_page` on, with room for sections of so many entries of so many bytes.
+    pub(super) fn with_room(first_page: u32, sections: &[(usize, usize)]) -> Self {
+        let pages = |(count, bytes): &(usize, usize)| count.div_ceil(PAYLOAD_BYTES / bytes.max(&1));
+        let bytes = sections.iter().map(pages).sum::<usize>() * PAGE_BYTES;
+        Self { next_page: first_page, bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Adds a section of fixed-size entries.
     pub(super) fn section<const N: usize>(&mut self, entries: impl Iterator<Item = [u8; N]>) -> Section {
         let mut section = Section { page: self.next_page, count: 0, entry_bytes: N };

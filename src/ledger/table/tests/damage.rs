@@ -33,7 +33,7 @@ fn notices(folder: &TempDir, file: &str, bytes: &[u8]) -> bool {
             true
         }
         Found::Checkpoint(found) => {
-            assert_eq!(found.get(), payload(1).get());
+            assert_eq!(found.get(), payload(1)().unwrap().get());
             (0..ROWS).fold(false, |noticed, n| {
                 let heads = right_or_damaged(tables.heads.get(key(n)), head(n), file);
                 let keys = right_or_damaged(tables.keys.get(key(n)), at_time(n as i64, n), file);

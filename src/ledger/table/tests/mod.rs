@@ -34,15 +34,15 @@ fn time_of(value: &[u8; KEY_BYTES]) -> i64 {
     i64::from_le_bytes(*value.first_chunk().unwrap())
 }
 
-fn payload(n: u64) -> Box<RawValue> {
-    serde_json::value::to_raw_value(&serde_json::json!({ "position": n })).unwrap()
+fn payload(n: u64) -> Payload {
+    Box::new(move || Ok(serde_json::value::to_raw_value(&serde_json::json!({ "position": n }))?))
 }
 
 /// Opens tables that must hold a checkpoint with the payload of `n`.
 fn reopen(folder: &TempDir, n: u64) -> Tables {
     let (tables, found) = Tables::open(folder.path(), time_of).unwrap();
     let Found::Checkpoint(found) = found else { panic!("no checkpoint: {found:?}") };
-    assert_eq!(found.get(), payload(n).get());
+    assert_eq!(found.get(), payload(n)().unwrap().get());
     tables
 }
 
