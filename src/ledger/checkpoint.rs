@@ -19,11 +19,14 @@ use serde_json::value::RawValue;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
 /// Records folded since the last one that make a checkpoint due.
 const RECORDS_DUE: u64 = 4 * 1024 * 1024;
+/// A checkpoint writes the small state whole, however little of it has changed: it waits for a row for so many bytes of it.
+const BYTES_PER_ROW: usize = 10;
 
 /// The small part of the state, next to the tables.
 #[derive(Serialize, Deserialize)]
@@ -48,6 +51,8 @@ pub(super) struct Checkpoints {
     on_disk: bool,
     /// Rows in RAM that make one due.
     rows_due: usize,
+    /// Bytes of the small state, as of the last one written.
+    snapshot_bytes: Arc<AtomicUsize>,
     writer: mpsc::WeakSender<Message>,
     running: Option<JoinHandle<io::Result<Done>>>,
     /// Where the last one was begun.
@@ -57,14 +62,15 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
     pub(super) fn new(on_disk: bool, rows_due: usize, position: Position, writer: mpsc::WeakSender<Message>) -> Self {
-        Self { on_disk, rows_due, writer, running: None, position }
+        Self { on_disk, rows_due, snapshot_bytes: Arc::default(), writer, running: None, position }
     }
 
     /// Begins a checkpoint if one is due and none is under way.
     pub(super) fn consider(&mut self, state: &mut State, now: i64) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
-        if self.running.is_some() || (rows < self.rows_due && records < RECORDS_DUE) {
+        let rows_due = self.rows_due.max(self.snapshot_bytes.load(Ordering::Relaxed) / BYTES_PER_ROW);
+        if self.running.is_some() || (rows < rows_due && records < RECORDS_DUE) {
             return;
         }
         if !self.on_disk {
@@ -75,7 +81,7 @@ impl Checkpoints {
             }
             return;
         }
-        let Some(job) = freeze(state, now) else { return };
+        let Some(job) = freeze(state, now, Arc::clone(&self.snapshot_bytes)) else { return };
         self.position = state.position;
         let writer = self.writer.clone();
         let work = move || {
@@ -107,7 +113,7 @@ impl Checkpoints {
 
 /// Writes a checkpoint here and now; whether that worked. Without a folder it does not.
 pub(super) fn write_now(state: &mut State, now: i64) -> bool {
-    let done = freeze(state, now).map(|job| job.run(&crash_point));
+    let done = freeze(state, now, Arc::default()).map(|job| job.run(&crash_point));
     let Some(Ok(done)) = done else { return false };
     state.tables.install(done);
     true
@@ -152,9 +158,14 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }
 
-fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
+/// Begins a checkpoint; `bytes` will tell how large the small state is.
+fn freeze(state: &mut State, now: i64, bytes: Arc<AtomicUsize>) -> Option<super::table::Job> {
     let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state, now));
-    let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
+    let payload = move || {
+        let text = serde_json::to_string(&snapshot)?;
+        bytes.store(text.len(), Ordering::Relaxed);
+        Ok(RawValue::from_string(text)?)
+    };
     state.tables.freeze(Box::new(payload), expire_before)
 }
 
