@@ -1,15 +1,14 @@
 //! A log whose server goes away: what was under way is settled when it is back, what is new is refused meanwhile.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Segment, Sequence};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Sequence};
 use contract::{ClaimAnswer, ClaimError, Completion, Failure, NewClaim, NewHandler};
 use event_broker::{Broker, Config, SystemClock};
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
 use serde_json::value::RawValue;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::sync::watch;
 use uuid::Uuid;
 
 /// What the next appends come to.
@@ -85,21 +84,7 @@ impl Log for Server {
         self.log.read(range, limit)
     }
 
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.log.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.log.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.log.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.remove(topic, through)
-    }
+    forward_rest!();
 }
 
 async fn broker() -> (Broker, Arc<Server>) {

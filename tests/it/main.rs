@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[macro_use]
+mod forward;
 mod scenario;
 
 mod away;

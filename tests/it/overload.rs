@@ -1,12 +1,11 @@
 //! Overload: a disk that does not keep up fills the queue, and the queue has an end.
 
 use crate::scenario::{subject_type_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position, Segment, Sequence};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position};
 use event_broker::{Broker, Config, SystemClock};
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Log, LogError, MemoryLog, Record};
 use serde_json::value::RawValue;
 use std::sync::{Arc, Condvar, Mutex};
-use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A log whose appends stand still while the gate is shut.
@@ -36,25 +35,8 @@ impl Log for Gated {
         })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
-        self.log.read(range, limit)
-    }
-
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.log.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.log.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.log.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.remove(topic, through)
-    }
+    forward_read!();
+    forward_rest!();
 }
 
 fn event(filling: &str) -> NewEvent {

@@ -179,17 +179,22 @@ fn memory(pid: u32) -> (u64, u64) {
     (bytes("VmHWM"), bytes("VmRSS"))
 }
 
+/// Where nothing may call, and how often something did.
+async fn spy() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let spied = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&spied);
+    let count = move |_| {
+        counting.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(())
+    };
+    (raw(count).await, spied)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_receivers_are_contained_each_with_its_record_and_others_get_everything_meanwhile() {
     let server = Server::start_with(&[("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")], &[]);
     server.register(CREATED).await;
-    let spied = Arc::new(AtomicUsize::new(0));
-    let counting = Arc::clone(&spied);
-    let spy = raw(move |_| {
-        counting.fetch_add(1, Ordering::SeqCst);
-        std::future::ready(())
-    })
-    .await;
+    let (spy, spied) = spy().await;
     let (good, mut counted) = well_behaved().await;
     for (code, target) in [
         ("hangs", format!("http://{}/", raw(hangs).await)),
@@ -239,13 +244,7 @@ async fn hostile_receivers_are_contained_each_with_its_record_and_others_get_eve
 async fn targets_inside_are_refused_when_they_are_named_and_when_a_name_leads_there() {
     let server = Server::start(&[]);
     server.register(CREATED).await;
-    let spied = Arc::new(AtomicUsize::new(0));
-    let counting = Arc::clone(&spied);
-    let spy = raw(move |_| {
-        counting.fetch_add(1, Ordering::SeqCst);
-        std::future::ready(())
-    })
-    .await;
+    let (spy, spied) = spy().await;
     let port = spy.port();
     for inside in ["127.0.0.1", "169.254.169.254", "2130706433", "0xa9fea9fe", "[::1]", "[::ffff:169.254.169.254]"] {
         let new = json!({"code": "inside", "topic": TOPIC, "target": format!("http://{inside}:{port}/")});

@@ -5,14 +5,13 @@
 
 use super::super::{CREATED, TOPIC, event};
 use super::{Got, Served, USERS, VERSIONED, send};
-use contract::{BoxFuture, Position, Segment, Sequence};
+use contract::{BoxFuture, Position};
 use event_broker::{Config, SystemClock};
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Log, LogError, MemoryLog, Record};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use tokio::sync::watch;
 
 /// Routes whose answers are kept otherwise, and why.
 const EXCUSED: [(&str, &str); 4] = [
@@ -52,25 +51,8 @@ impl Log for Noted {
         self.log.append(after, batch)
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
-        self.log.read(range, limit)
-    }
-
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.log.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.log.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.log.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.remove(topic, through)
-    }
+    forward_read!();
+    forward_rest!();
 }
 
 /// A broker whose appends are looked at, and the routes that were tried.
