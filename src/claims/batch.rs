@@ -15,7 +15,7 @@ use contract::{
 };
 use futures_util::future::join_all;
 use log::{Header, Limit, Range, Record};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -33,16 +33,21 @@ pub(super) struct Part<T> {
     pub(super) items: Vec<(usize, T)>,
 }
 
-/// Sorts items by the log that decides them; the order within each is kept.
-pub(super) fn by_place<T>(items: impl Iterator<Item = (usize, Place, T)>) -> VecDeque<Part<T>> {
-    let mut parts: VecDeque<Part<T>> = VecDeque::new();
+/// Sorts items by the log that decides them; the order within each is kept. An answer is kept where one log decides all
+/// of it.
+pub(super) fn by_place<T, A: 'static>(
+    items: Vec<(usize, Place, T)>,
+    keep: Keep<All<A>>,
+) -> (Vec<Part<T>>, Keep<All<A>>) {
+    let mut parts: Vec<Part<T>> = Vec::new();
     for (index, place, item) in items {
         match parts.iter_mut().find(|part| part.place == place) {
             Some(part) => part.items.push((index, item)),
-            None => parts.push_back(Part { place, items: vec![(index, item)] }),
+            None => parts.push(Part { place, items: vec![(index, item)] }),
         }
     }
-    parts
+    let keep = if parts.len() == 1 { keep } else { Keep::nothing() };
+    (parts, keep)
 }
 
 /// One answer per item of a request; those nobody gave are told so.
@@ -130,8 +135,7 @@ impl Claims<'_> {
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let parts = by_place(found.into_iter());
-        let keep = if parts.len() == 1 { keep } else { Keep::nothing() };
+        let (parts, keep) = by_place(found, keep);
         for part in parts {
             self.take_part(part, &mut answers, &keep).await;
         }

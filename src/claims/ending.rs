@@ -59,8 +59,7 @@ impl Claims<'_> {
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let parts = by_place(found.into_iter());
-        let keep = if parts.len() == 1 { keep } else { Keep::nothing() };
+        let (parts, keep) = by_place(found, keep);
         for part in parts {
             self.complete_part(part, &mut answers, &keep).await;
         }
