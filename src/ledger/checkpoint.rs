@@ -19,7 +19,6 @@ use serde_json::value::RawValue;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
@@ -52,7 +51,7 @@ pub(super) struct Checkpoints {
     /// Rows in RAM that make one due.
     rows_due: usize,
     /// Bytes of the small state, as of the last one written.
-    snapshot_bytes: Arc<AtomicUsize>,
+    snapshot_bytes: usize,
     writer: mpsc::WeakSender<Message>,
     running: Option<JoinHandle<io::Result<Done>>>,
     /// Where the last one was begun.
@@ -62,15 +61,14 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
     pub(super) fn new(on_disk: bool, rows_due: usize, position: Position, writer: mpsc::WeakSender<Message>) -> Self {
-        Self { on_disk, rows_due, snapshot_bytes: Arc::default(), writer, running: None, position }
+        Self { on_disk, rows_due, snapshot_bytes: 0, writer, running: None, position }
     }
 
     /// Begins a checkpoint if one is due and none is under way.
     pub(super) fn consider(&mut self, state: &mut State, now: i64) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
-        let rows_due = self.rows_due.max(self.snapshot_bytes.load(Ordering::Relaxed) / BYTES_PER_ROW);
-        if self.running.is_some() || (rows < rows_due && records < RECORDS_DUE) {
+        if self.running.is_some() || !self.is_due(rows, records) {
             return;
         }
         if !self.on_disk {
@@ -81,7 +79,7 @@ impl Checkpoints {
             }
             return;
         }
-        let Some(job) = freeze(state, now, Arc::clone(&self.snapshot_bytes)) else { return };
+        let Some(job) = freeze(state, now) else { return };
         self.position = state.position;
         let writer = self.writer.clone();
         let work = move || {
@@ -95,9 +93,14 @@ impl Checkpoints {
         self.running = std::thread::Builder::new().name("event-broker-checkpoint".to_owned()).spawn(work).ok();
     }
 
+    fn is_due(&self, rows: usize, records: u64) -> bool {
+        rows >= self.rows_due.max(self.snapshot_bytes / BYTES_PER_ROW) || records >= RECORDS_DUE
+    }
+
     /// Takes over a checkpoint that is done. After a failed one its rows stay in RAM until the next succeeds.
     pub(super) fn collect(&mut self, state: &mut State) {
         if let Some(Ok(Ok(done))) = self.running.take().map(JoinHandle::join) {
+            self.snapshot_bytes = done.payload_bytes;
             state.tables.install(done);
         }
     }
@@ -113,7 +116,7 @@ impl Checkpoints {
 
 /// Writes a checkpoint here and now; whether that worked. Without a folder it does not.
 pub(super) fn write_now(state: &mut State, now: i64) -> bool {
-    let done = freeze(state, now, Arc::default()).map(|job| job.run(&crash_point));
+    let done = freeze(state, now).map(|job| job.run(&crash_point));
     let Some(Ok(done)) = done else { return false };
     state.tables.install(done);
     true
@@ -158,14 +161,9 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }
 
-/// Begins a checkpoint; `bytes` will tell how large the small state is.
-fn freeze(state: &mut State, now: i64, bytes: Arc<AtomicUsize>) -> Option<super::table::Job> {
+fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
     let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state, now));
-    let payload = move || {
-        let text = serde_json::to_string(&snapshot)?;
-        bytes.store(text.len(), Ordering::Relaxed);
-        Ok(RawValue::from_string(text)?)
-    };
+    let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
     state.tables.freeze(Box::new(payload), expire_before)
 }
 
@@ -210,5 +208,28 @@ impl Snapshot {
         }
         let parts = Arc::new(self.parts.into());
         State { position, time, registry: Arc::new(registry), tails, parts, ..State::new(tables) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_by_its_rows_by_a_large_small_state_later_and_by_records_in_any_case() {
+        let (writer, _inbox) = mpsc::channel(1);
+        let mut checkpoints = Checkpoints::new(true, 100, Position::ZERO, writer.downgrade());
+        for (snapshot_bytes, rows, records, is_due) in [
+            (0, 99, 0, false),
+            (0, 100, 0, true),
+            (100 * BYTES_PER_ROW, 100, 0, true),
+            (101 * BYTES_PER_ROW, 100, 0, false),
+            (101 * BYTES_PER_ROW, 101, 0, true),
+            (usize::MAX, 0, RECORDS_DUE - 1, false),
+            (usize::MAX, 0, RECORDS_DUE, true),
+        ] {
+            checkpoints.snapshot_bytes = snapshot_bytes;
+            assert_eq!(checkpoints.is_due(rows, records), is_due, "{snapshot_bytes} {rows} {records}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 //!                  └────────── state ◀─────────────────┘
 //! ```
 //!
-//! - It shares its threads with those who ask, so that asking and answering wake nobody; it never waits for a disk.
+//! - It shares its threads with those who ask: asking and answering wake no thread. Writing is left to the appender; what
+//!   it reads itself are rows of the tables, mostly from RAM.
 //! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
 //! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
 //! - Where others write to the log too, what was decided without a record also waits until the log has confirmed that

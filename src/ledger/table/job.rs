@@ -37,6 +37,8 @@ pub struct Job {
 /// The word that a checkpoint was written, for [`Tables::install`](super::Tables::install).
 #[derive(Debug)]
 pub struct Done {
+    /// How large the payload was, in words.
+    pub(crate) payload_bytes: usize,
     /// Until this is installed (or lost), no other checkpoint begins.
     _shared: Arc<Shared>,
 }
@@ -76,7 +78,8 @@ impl Job {
     pub fn run(self, crash_point: &dyn Fn(&'static str)) -> io::Result<Done> {
         crash_point("checkpoint.before_runs");
         let folder = &self.shared.folder;
-        let written = self.write(folder, crash_point).inspect_err(|_| self.remove_written(folder))?;
+        let written = self.write(folder, crash_point).inspect_err(|_| self.remove_written(folder));
+        let (written, payload_bytes) = written?;
         Manifest::rename(folder)?;
         crash_point("checkpoint.after_manifest_rename");
         // Before the sweep: a power cut must not bring back the old manifest without its files.
@@ -85,11 +88,11 @@ impl Job {
         self.shared.put(written);
         folder.sweep(&named);
         crash_point("checkpoint.after_sweep");
-        Ok(Done { _shared: Arc::clone(&self.shared) })
+        Ok(Done { payload_bytes, _shared: Arc::clone(&self.shared) })
     }
 
-    /// Writes all that the new checkpoint needs, beside the old one.
-    fn write(&self, folder: &Folder, crash_point: &dyn Fn(&'static str)) -> io::Result<Written> {
+    /// Writes all that the new checkpoint needs, beside the old one; says how large its payload is, too.
+    fn write(&self, folder: &Folder, crash_point: &dyn Fn(&'static str)) -> io::Result<(Written, usize)> {
         let heads = self.heads.write(folder, self.number, self.expire_before)?;
         let keys = self.keys.write(folder, self.number, self.expire_before)?;
         folder.sync()?;
@@ -97,7 +100,7 @@ impl Job {
         let (number, payload) = (self.number, (self.payload)()?);
         Manifest { number, heads: entries(&heads), keys: entries(&keys), payload: &*payload }.write(folder)?;
         crash_point("checkpoint.after_manifest_write");
-        Ok(Written { heads, keys })
+        Ok((Written { heads, keys }, payload.get().len()))
     }
 
     /// Makes room again after a failure before the rename: on a full disk no sweep would ever come.
