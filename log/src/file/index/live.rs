@@ -84,16 +84,16 @@ impl LiveIndex {
         self.bytes += frame_bytes as u64;
         self.topics.entry(header.topic).or_insert_with(|| LiveTopic::new(header)).push(header, record, frame_bytes);
         if header.id != 0 {
-            match self.ids.number(header.id) {
-                Err(_) => self.id_records.push(record),
-                Ok(_) => self.repeated_ids.push((header.id, record)),
+            match self.ids.insert(header.id) {
+                None => self.id_records.push(record),
+                Some(_) => self.repeated_ids.push((header.id, record)),
             }
         }
         if let Some(mark) = header.facets.as_ref().and_then(|facets| facets.aggregate.as_ref()) {
             let entry = (mark.sequence.get(), record);
-            match self.aggregates.number(mark.key) {
-                Err(_) => self.runs.push(Run::One(entry)),
-                Ok(number) => self.runs.get_mut(number as usize).into_iter().for_each(|run| run.push(entry)),
+            match self.aggregates.insert(mark.key) {
+                None => self.runs.push(Run::One(entry)),
+                Some(number) => self.runs.get_mut(number as usize).into_iter().for_each(|run| run.push(entry)),
             }
         }
     }
@@ -221,8 +221,8 @@ impl LiveIndex {
         let records = move |(number, id): (u32, u128)| {
             let again = repeated.partition_point(|(other, _)| *other < id);
             let again = repeated.iter().skip(again).take_while(|(other, _)| *other == id).map(|(_, record)| *record);
-            let records: Vec<_> = self.id_records.get(number as usize).copied().into_iter().chain(again).collect();
-            records.into_iter().map(move |record| (id, record))
+            let again: Vec<_> = again.collect();
+            self.id_records.get(number as usize).copied().into_iter().chain(again).map(move |record| (id, record))
         };
         let offset = |(id, record)| Some((id, self.offset(record)? as u32));
         self.ids.sorted().flat_map(records).filter_map(offset)
