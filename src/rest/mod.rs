@@ -89,7 +89,7 @@ pub(crate) struct App(Arc<AtHand>);
 /// What it is.
 pub(crate) struct AtHand {
     pub(crate) broker: Arc<Broker>,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Options,
     room: Arc<Semaphore>,
     draining: watch::Sender<bool>,
     /// Keys whose first request is still running.
@@ -163,7 +163,7 @@ impl App {
     fn new(broker: Arc<Broker>, options: Options) -> Self {
         let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
         let draining = watch::Sender::new(false);
-        Self(Arc::new(AtHand { broker, options: Arc::new(options), room, draining, in_flight: Arc::default() }))
+        Self(Arc::new(AtHand { broker, options, room, draining, in_flight: Arc::default() }))
     }
 
     /// The broker as the contract has it.

@@ -73,7 +73,8 @@ pub(crate) async fn serve(
 
 /// Serves one connection to its end.
 async fn connection(stream: TcpStream, app: App, router: Router, watcher: hyper_util::server::graceful::Watcher) {
-    let options = Arc::clone(&app.options);
+    let at_hand = app.clone();
+    let options = &at_hand.options;
     prepare(&stream);
     let greeting = Socket::greet(stream, options.write_timeout);
     let Ok(Ok(socket)) = tokio::time::timeout(options.header_timeout, greeting).await else { return };
