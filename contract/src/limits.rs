@@ -56,7 +56,7 @@ pub const LOCATION_BYTES_MAX: usize = 1024;
 /// Most event types of one broker.
 pub const EVENT_TYPES_MAX: usize = 10_000;
 /// Rows of the broker's tables kept in RAM before they go to disk.
-pub const CHECKPOINT_ROWS_DEFAULT: usize = 200_000;
+pub const CHECKPOINT_ROWS_DEFAULT: usize = 100_000;
 /// How often events past their topic's retention are looked for, in seconds.
 pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
 /// An idempotency key is remembered this long unless the topic says otherwise, in hours.

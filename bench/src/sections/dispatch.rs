@@ -122,6 +122,8 @@ fn show(report: &mut Report, table: &mut Table, broker: &Subscribed, rounds: &[R
     let name = broker.mode.name();
     let met = rate >= DELIVERIES_WANTED;
     report.target(format!("{name}: durable deliveries per second"), ">= 10 000", whole(rate), met);
+    let measured = format!("{} MB", fine(peak / 1e6));
+    report.target(format!("{name}: the broker's RSS, peak"), "< 100 MB", measured, peak < RSS_WANTED);
     Ok(())
 }
 
