@@ -1,27 +1,34 @@
 //! Appending: one statement, one round trip, one commit.
 //!
-//! - One append at a time, over one connection; a second one waits for the first.
+//! - All over one connection, in the order in which they were begun. One is sent without waiting for the answer to the one
+//!   before it, and is refused over there if that one failed.
 //! - Whoever loses a compare has the turn (see `append` in the migrations). Where it does not use it, it is given back.
+//! - It listens over the same connection: what it said itself comes back with the answer, and no other session is woken
+//!   for it.
 //! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
 //!   said about the end of the log, a new connection is made and the old session's end is waited for.
 
 use crate::columns::Columns;
 use crate::failure;
+use crate::follow::look;
 use crate::link::{Link, Prepare};
 use crate::row::{Stamp, number};
 use crate::session::{Session, Target};
 use crate::tail::Tail;
 use contract::Position;
 use log::{LogError, Record};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 
 const APPEND: &str = "SELECT outcome, tail FROM append(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
-    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)";
+    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
 const BACKEND: &str = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// No row: the session is gone. A row: whether it was in time.
 const END_BACKEND: &str =
@@ -38,15 +45,44 @@ pub(crate) struct Writer {
 
 struct Inner {
     link: Link,
-    /// Held during an append.
-    one_at_a_time: tokio::sync::Mutex<()>,
+    /// Held until an append is sent.
+    in_order: tokio::sync::Mutex<()>,
     /// Appends begun: tells whether a turn was used.
     begun: AtomicU64,
+    /// Appends not ended.
+    under_way: AtomicUsize,
     /// The session that was lost during an append, which may still be running over there.
     in_doubt: Mutex<Option<Arc<Session>>>,
     tail: Arc<Tail>,
     turn: Duration,
     runtime: Handle,
+}
+
+/// Where a batch goes.
+#[derive(Clone, Copy)]
+struct Place {
+    after: Position,
+    /// Only if the append before it, which is not answered yet, succeeds.
+    chained: bool,
+}
+
+/// Counts an append as long as it lives.
+struct UnderWay<'a> {
+    count: &'a AtomicUsize,
+    /// How many there were already.
+    before: usize,
+}
+
+impl<'a> UnderWay<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::AcqRel) }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What `append` answered.
@@ -57,14 +93,15 @@ enum Outcome {
 }
 
 impl Writer {
-    pub(crate) fn start(target: Target, tail: Arc<Tail>, turn: Duration) -> Self {
+    pub(crate) fn start(target: Target, tail: Arc<Tail>, channel: &str, turn: Duration) -> Self {
         let runtime = target.runtime.clone();
-        let link = Link::keep(target, None, settle());
+        let link = Link::keep(target, Some(Arc::clone(&tail)), settle(channel, &tail));
         Self {
             inner: Arc::new(Inner {
                 link,
-                one_at_a_time: tokio::sync::Mutex::default(),
+                in_order: tokio::sync::Mutex::default(),
                 begun: AtomicU64::new(0),
+                under_way: AtomicUsize::new(0),
                 in_doubt: Mutex::default(),
                 tail,
                 turn,
@@ -92,12 +129,24 @@ impl Writer {
     /// Puts `batch` behind `after`.
     pub(crate) async fn append(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
         let inner = &self.inner;
+        // Told before anything is waited for: what is under way now must succeed.
+        let under_way = UnderWay::one_more(&inner.under_way);
         let columns = check(after, batch).and_then(|()| Columns::of(batch, true));
-        let _turn = inner.one_at_a_time.lock().await;
-        inner.begun.fetch_add(1, Ordering::AcqRel);
         // A batch that cannot be right is still compared first.
         let (columns, wrong) = columns.map_or_else(|wrong| (Columns::default(), Some(wrong)), |it| (it, None));
-        let outcome = inner.ask(after, &columns, batch).await?;
+        let sending = inner.in_order.lock().await;
+        inner.begun.fetch_add(1, Ordering::AcqRel);
+        let session = inner.link.session().await?;
+        let place = Place { after, chained: under_way.before > 0 };
+        let answered = once_begun(inner.ask(&session, place, &columns), || drop(sending)).await?;
+        let outcome = match answered {
+            Err(error) if failure::is_about_a_value(&error) => {
+                tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
+                inner.ask(&session, place, &Columns::of(batch, false)?).await?
+            }
+            answered => answered,
+        };
+        let outcome = outcome.map_err(|error| refusal(&error))?;
         match (outcome, wrong) {
             (Outcome::TailMoved(tail), _) => {
                 inner.tail.show(tail);
@@ -123,7 +172,7 @@ impl Writer {
         self.inner.runtime.spawn(async move {
             tokio::time::sleep(turn).await;
             let Some(inner) = inner.upgrade() else { return };
-            let _turn = inner.one_at_a_time.lock().await;
+            let _turn = inner.in_order.lock().await;
             if inner.begun.load(Ordering::Acquire) == begun
                 && let Ok(session) = inner.link.session().await
                 && let Err(error) = session.row(GIVE_BACK, &[]).await
@@ -145,29 +194,16 @@ impl Inner {
         *self.in_doubt() = Some(Arc::clone(session));
     }
 
-    async fn ask(&self, after: Position, columns: &Columns<'_>, batch: &[Record]) -> Result<Outcome, LogError> {
-        let session = self.link.session().await?;
-        let answered = self.ask_once(&session, after, columns).await?;
-        match answered {
-            Err(error) if failure::is_about_a_value(&error) => {
-                tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
-                let bare = Columns::of(batch, false)?;
-                self.ask_once(&session, after, &bare).await?.map_err(|error| refusal(&error))
-            }
-            answered => answered.map_err(|error| refusal(&error)),
-        }
-    }
-
     /// One round trip. The outer error: no answer came in time.
-    async fn ask_once(
+    async fn ask(
         &self,
         session: &Arc<Session>,
-        after: Position,
+        Place { after, chained }: Place,
         columns: &Columns<'_>,
     ) -> Result<Result<Outcome, tokio_postgres::Error>, LogError> {
         let after = number(after.get());
         let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &turn];
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &chained, &turn];
         params.extend(columns.params());
         let answered = session.try_rows(APPEND, &params).await.inspect_err(|_| self.doubt(session))?;
         let rows = match answered {
@@ -186,6 +222,17 @@ impl Inner {
             1 => Outcome::TailMoved(tail),
             _ => Outcome::TimeFell,
         }))
+    }
+}
+
+/// What `work` comes to; `then` is called once it has begun.
+async fn once_begun<T>(work: impl Future<Output = T>, then: impl FnOnce()) -> T {
+    let mut work = pin!(work);
+    let begun = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    then();
+    match begun {
+        Poll::Ready(done) => done,
+        Poll::Pending => work.await,
     }
 }
 
@@ -213,11 +260,13 @@ fn check(after: Position, batch: &[Record]) -> Result<(), LogError> {
     Ok(())
 }
 
-/// On each new connection: the session before it is ended first, and what it was doing is over then.
-fn settle() -> Prepare {
+/// On each new connection: the session before it is ended first, and what it was doing is over then. It listens before it
+/// looks, so that nothing falls between.
+fn settle(channel: &str, tail: &Arc<Tail>) -> Prepare {
     let before: Arc<Mutex<Option<(i32, Stamp)>>> = Arc::default();
+    let (listen, tail) = (format!("LISTEN \"{channel}\""), Arc::clone(tail));
     Box::new(move |session| {
-        let before = Arc::clone(&before);
+        let (before, listen, tail) = (Arc::clone(&before), listen.clone(), Arc::clone(&tail));
         Box::pin(async move {
             let last = *before.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((pid, started)) = last {
@@ -239,7 +288,9 @@ fn settle() -> Prepare {
             // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
             let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
             *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
-            Ok(())
+            session.prepare(APPEND).await?;
+            session.run(&listen).await?;
+            look(&session, &tail).await
         })
     })
 }

@@ -1,7 +1,7 @@
-//! Following what other processes append: a notification each time, and a look of our own once a second in case one was
-//! missed.
+//! Following what other processes append: the connection that appends is told of it, and here is a look of our own once a
+//! second, in case it is busy or was lost.
 
-use crate::link::{Link, Prepare};
+use crate::link::Link;
 use crate::session::{Session, Target};
 use crate::tail::Tail;
 use contract::Position;
@@ -19,9 +19,9 @@ const TAIL: &str = "SELECT position FROM log_end";
 pub(crate) struct Follower(JoinHandle<()>);
 
 impl Follower {
-    pub(crate) fn start(target: Target, tail: &Arc<Tail>, channel: &str) -> Self {
+    pub(crate) fn start(target: Target, tail: &Arc<Tail>) -> Self {
         let runtime = target.runtime.clone();
-        let link = Link::keep(target, Some(Arc::clone(tail)), listen(channel, tail));
+        let link = Link::keep(target, None, Box::new(|_| Box::pin(async { Ok(()) })));
         let tail = Arc::clone(tail);
         Self(runtime.spawn(async move {
             loop {
@@ -40,18 +40,6 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// On each new connection: listen first, then look, so that nothing falls between.
-fn listen(channel: &str, tail: &Arc<Tail>) -> Prepare {
-    let (channel, tail) = (format!("LISTEN \"{channel}\""), Arc::clone(tail));
-    Box::new(move |session| {
-        let (channel, tail) = (channel.clone(), Arc::clone(&tail));
-        Box::pin(async move {
-            session.run(&channel).await?;
-            look(&session, &tail).await
-        })
-    })
 }
 
 /// Shows where the log ends now.

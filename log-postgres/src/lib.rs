@@ -9,8 +9,9 @@
 //!
 //! ```text
 //!  append ──▶ Writer ── one connection ─────▶ append()  ─┐
-//!  read   ──▶ pages  ── a few connections ──▶ indexes    ├─ events, entries, removals
-//!  tail   ◀── Follower ─ one that listens ◀── NOTIFY   ◀─┘
+//!  tail   ◀──    ┴────── the same ◀────────── NOTIFY   ◀─┤
+//!  tail   ◀── Follower ─ one that looks ◀──── indexes    ├─ events, entries, removals
+//!  read   ──▶ pages  ── a few connections ──▶ indexes   ─┘
 //!  remove ──▶ Remover ── as maintenance ────▶ remove_some()
 //! ```
 //!
@@ -84,15 +85,16 @@ impl PostgresLog {
         let session = target.connect(None).await?;
         follow::look(&session, &tail).await?;
         let reader = |_| Link::keep(target.clone(), None, Box::new(|_| Box::pin(async { Ok(()) })));
+        let channel = format!("event_broker.{}", options.schema);
         Ok(Self {
-            writer: Writer::start(target.clone(), Arc::clone(&tail), options.turn),
+            writer: Writer::start(target.clone(), Arc::clone(&tail), &channel, options.turn),
             readers: (0..options.read_connections.max(1)).map(reader).collect(),
             next_reader: AtomicUsize::new(0),
             remover: Remover::new(maintenance),
             location: format!("postgres:{}", options.schema),
             identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
             warnings: rights::warnings(&session).await?,
-            _follower: Follower::start(target.clone(), &tail, &format!("event_broker.{}", options.schema)),
+            _follower: Follower::start(target.clone(), &tail),
             tail,
         })
     }
@@ -176,5 +178,9 @@ impl Log for PostgresLog {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn blocks(&self) -> bool {
+        false
     }
 }

@@ -13,7 +13,7 @@ pub struct Options {
     pub owner_url: Option<String>,
     /// Where to connect for retention. Absent: the log's own role removes, if it may.
     pub maintenance_url: Option<String>,
-    /// Connections that read, beside one that appends and one that listens.
+    /// Connections that read, beside one that appends and listens and one that looks.
     pub read_connections: usize,
     /// How long a statement may take before its connection is given up.
     pub answer_timeout: Duration,

@@ -158,6 +158,12 @@ impl Session {
         self.in_time(self.client.batch_execute(text)).await?.map_err(|error| failure::of_statement(&error))
     }
 
+    /// Has a statement ready: it is sent as soon as it is asked then.
+    pub(crate) async fn prepare(&self, text: &'static str) -> Result<(), LogError> {
+        let prepared = self.in_time(self.statement(text)).await?;
+        prepared.map(drop).map_err(|error| failure::of_statement(&error))
+    }
+
     /// The rows a statement gives.
     pub(crate) async fn rows(&self, text: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, LogError> {
         self.try_rows(text, params).await?.map_err(|error| failure::of_statement(&error))

@@ -53,9 +53,8 @@ pub trait Log: Send + Sync {
     ///
     /// Positions in `batch` must run densely from `after + 1`, and times must not fall behind the last record ever stored
     /// (removed or not); anything else is [`LogError::Misnumbered`] and writes nothing. Sequences are the caller's word.
-    /// An aggregate's records all lie in one topic. One append at a time: a second one waits for the first. The
-    /// thread that polls may be held up by the disk; give it one of its own. An append whose future is dropped may still
-    /// happen.
+    /// An aggregate's records all lie in one topic. Appends happen in the order in which they were first polled; one
+    /// that was begun before another had ended fails if that one does. An append whose future is dropped may still happen.
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>>;
 
     /// Records of `range`, in its order, as many as `limit` allows but at least one if there is one.
@@ -84,6 +83,11 @@ pub trait Log: Send + Sync {
     /// Whether somebody else may append to it while it is open here.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Whether an append may hold up the thread that polls it, which then should be one of its own.
+    fn blocks(&self) -> bool {
+        true
     }
 }
 

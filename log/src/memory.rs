@@ -122,6 +122,10 @@ impl Log for MemoryLog {
     fn is_shared(&self) -> bool {
         self.shared
     }
+
+    fn blocks(&self) -> bool {
+        false
+    }
 }
 
 /// Everything behind the lock.

@@ -132,7 +132,7 @@ impl EventBroker for Broker {
     }
 
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(self.intake(producer).publish(event, Keep::nothing()))
+        Box::pin(self.intake(producer).publish(Box::new(event), Keep::nothing()))
     }
 
     fn publish_batch<'a>(

@@ -87,7 +87,7 @@ impl Writes<'_> {
 
     pub(crate) async fn publish(
         self,
-        event: NewEvent,
+        event: Box<NewEvent>,
         producer: Option<&ProducerId>,
         keep: Keep<Published>,
     ) -> Result<Published> {

@@ -3,10 +3,11 @@
 use super::output::{Output, note};
 use super::settings::Settings;
 use super::{failed, logging};
-use event_broker::config::{Config, Loaded};
+use event_broker::config::{Config, Engine, Loaded};
 use event_broker::{Broker, OpenError, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +45,18 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         return failed(&std::io::Error::other(error));
     }
     loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    match tokio::runtime::Builder::new_multi_thread().worker_threads(threads(&loaded.config)).enable_all().build() {
         Ok(runtime) => runtime.block_on(serve(loaded)),
         Err(error) => failed(&error),
     }
+}
+
+/// Threads that serve requests. What appends to a database keeps a core of its own busy over there, which is often here:
+/// another thread on it slows down both.
+fn threads(config: &Config) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let left_over = usize::from(config.storage.engine == Engine::Database);
+    config.server.threads.unwrap_or(cores.saturating_sub(left_over).max(1))
 }
 
 async fn serve(loaded: Loaded) -> ExitCode {

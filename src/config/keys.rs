@@ -179,6 +179,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("server.compression", Expects::Flag, "Compress answers for clients that take it."),
     key(
+        "server.threads",
+        number("threads", 1, 1024),
+        "Threads that serve requests. Absent: one for each core; with `database` one less, which is left to the database.",
+    )
+    .optional(),
+    key(
         "logging.level",
         Expects::Text("a level"),
         "`off`, `error`, `warn`, `info`, `debug` or `trace`, or levels by target: `info,event_broker=debug`.",

@@ -291,6 +291,8 @@ pub struct Server {
     pub cors: Cors,
     /// Whether answers are compressed for clients that take it.
     pub compression: bool,
+    /// Threads that serve requests; absent: by the number of cores.
+    pub threads: Option<usize>,
 }
 
 impl Default for Server {
@@ -308,6 +310,7 @@ impl Default for Server {
             drain_timeout_secs: 25,
             cors: Cors::default(),
             compression: true,
+            threads: None,
         }
     }
 }

@@ -36,9 +36,9 @@ pub(crate) struct Intake<'a> {
 
 impl Intake<'_> {
     /// Publishes one event.
-    pub(crate) async fn publish(self, event: NewEvent, keep: Keep<Published>) -> Result<Published> {
+    pub(crate) async fn publish(self, event: Box<NewEvent>, keep: Keep<Published>) -> Result<Published> {
         let keep = keep.seen_through(|outcomes: &BatchOutcome| outcomes.first().cloned());
-        let mut outcomes = self.publish_batch(vec![Ok(event)], Atomicity::PerTopic, keep).await?;
+        let mut outcomes = self.publish_batch(vec![Ok(*event)], Atomicity::PerTopic, keep).await?;
         outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
 

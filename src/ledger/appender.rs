@@ -1,23 +1,40 @@
-//! The appender: a thread of its own that makes decided records durable.
+//! The appender: makes decided records durable, batch by batch.
 //!
+//! - It is a task beside the writer; over a log that holds up its thread, it has one of its own.
 //! - It takes whatever has been decided while it was busy, as one batch: the slower the disk, the larger the batches.
+//! - A log that does not hold up its thread is given the next batch while it is still busy with the one before, once
+//!   everybody who was just answered is back: with fewer, larger batches it does more.
 //! - It never waits for the writer: the disk goes from one batch to the next while the first one is applied and answered.
 //! - What was decided without a record rests on the log too. Where others may write to it, an append that begins after the
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
 use contract::Position;
+use futures_util::future::Either;
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use log::{Log, LogError, Record};
+use std::future::{Ready, poll_fn, ready};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use tokio::sync::{Notify, mpsc};
 
-/// A batch whose append is over.
-pub(super) struct Appended {
+/// Appends begun and not ended, where the log lets them follow each other.
+const UNDER_WAY_MAX: usize = 2;
+
+/// What one append puts into the log.
+#[derive(Debug)]
+pub(super) struct Batch {
     pub(super) turn: Turn,
     pub(super) records: Vec<Record>,
-    pub(super) outcome: Result<(), LogError>,
+}
+
+/// An append that failed.
+pub(super) struct Failed {
+    pub(super) error: LogError,
+    /// Its batch, and those begun behind it.
+    pub(super) unsure: Vec<Batch>,
 }
 
 /// The number of an append, counted from 1 in the order they begin.
@@ -27,15 +44,14 @@ pub(super) struct Turn(u64);
 /// The writer's end: where decided records gather, and what has become of those that were taken.
 pub(super) struct Appender {
     gathering: Arc<Gathering>,
-    pub(super) appended: mpsc::UnboundedReceiver<Appended>,
-    thread: Option<JoinHandle<()>>,
+    pub(super) appended: mpsc::UnboundedReceiver<Result<Batch, Failed>>,
 }
 
 /// Records decided but not taken yet.
 #[derive(Default)]
 struct Gathering {
     inner: Mutex<Inner>,
-    changed: Condvar,
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -52,26 +68,20 @@ struct Inner {
 }
 
 impl Appender {
-    /// Starts the thread.
+    /// Starts it.
     pub(super) fn start(log: Arc<dyn Log>) -> io::Result<Self> {
         let gathering = Arc::new(Gathering::default());
         let (report, appended) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let taking = Arc::clone(&gathering);
-        let work = move || {
-            while let Some(Taken { turn, after, batch }) = taking.take() {
-                let records = batch.clone();
-                let outcome = runtime.block_on(log.append(after, batch));
-                if outcome.is_err() {
-                    taking.stop();
-                }
-                if report.send(Appended { turn, records, outcome }).is_err() {
-                    return;
-                }
+        match log.blocks() {
+            true => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+                let work = work(Arc::clone(&gathering), log, report);
+                let thread = std::thread::Builder::new().name("event-broker-append".to_owned());
+                thread.spawn(move || runtime.block_on(work))?;
             }
-        };
-        let thread = std::thread::Builder::new().name("event-broker-append".to_owned()).spawn(work)?;
-        Ok(Self { gathering, appended, thread: Some(thread) })
+            false => drop(tokio::spawn(work(Arc::clone(&gathering), log, report))),
+        }
+        Ok(Self { gathering, appended })
     }
 
     /// Hands over decided records, in order.
@@ -113,14 +123,71 @@ impl Appender {
         *inner = Inner { turn: inner.turn, ..Inner::default() };
     }
 
-    /// Ends the thread, once it has appended what it was given, and lets go of the log.
-    pub(super) fn close(&mut self) {
-        self.gathering.lock().closed = true;
-        self.gathering.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
-            let _ = thread.join();
+    /// Ends it, once it has appended what it was given and let go of the log.
+    pub(super) async fn close(&mut self) {
+        self.gathering.close();
+        while self.appended.recv().await.is_some() {}
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        self.gathering.close();
+    }
+}
+
+/// Appends whatever gathers, until it is closed. The end of its reports says that it has let go of the log.
+async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::UnboundedSender<Result<Batch, Failed>>) {
+    let most = if log.blocks() { 1 } else { UNDER_WAY_MAX };
+    let mut under_way = FuturesOrdered::new();
+    let (mut wanted, mut open) = (usize::MAX, true);
+    while open || !under_way.is_empty() {
+        let least = if under_way.is_empty() { 1 } else { wanted };
+        let ended = tokio::select! {
+            biased;
+            Some(ended) = under_way.next() => ended,
+            taken = gathering.take(least), if open && under_way.len() < most => {
+                match taken {
+                    Some(Taken { after, batch }) => under_way.push_back(begun(Box::pin(append(log.as_ref(), after, batch))).await),
+                    None => open = false,
+                }
+                continue;
+            }
+        };
+        let ended = match ended {
+            Ok(batch) => {
+                wanted = gathering.records() + batch.records.len();
+                Ok(batch)
+            }
+            Err(mut failed) => {
+                wanted = usize::MAX;
+                gathering.stop();
+                while let Some(behind) = under_way.next().await {
+                    failed.unsure.extend(behind.map_or_else(|failed| failed.unsure, |batch| vec![batch]));
+                }
+                Err(failed)
+            }
+        };
+        if report.send(ended).is_err() {
+            break;
         }
+    }
+    drop(under_way);
+    drop(log);
+}
+
+/// Begins with it here and now: before anybody looks whether the append in front of it has failed, so that it fails too.
+async fn begun<T: Send>(mut work: impl Future<Output = T> + Send + Unpin) -> Either<Ready<T>, impl Future<Output = T>> {
+    match poll_fn(|context| Poll::Ready(Pin::new(&mut work).poll(context))).await {
+        Poll::Ready(done) => Either::Left(ready(done)),
+        Poll::Pending => Either::Right(work),
+    }
+}
+
+async fn append(log: &dyn Log, after: Position, batch: Batch) -> Result<Batch, Failed> {
+    match log.append(after, batch.records.clone()).await {
+        Ok(()) => Ok(batch),
+        Err(error) => Err(Failed { error, unsure: vec![batch] }),
     }
 }
 
@@ -129,16 +196,30 @@ impl Gathering {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything gathered, as soon as there is something; `None` at the end.
-    fn take(&self) -> Option<Taken> {
-        let nothing = |inner: &mut Inner| inner.records.is_empty() && inner.compare.is_none() && !inner.closed;
-        let mut inner = self.changed.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let (batch, compare) = (std::mem::take(&mut inner.records), inner.compare.take());
-        let before = |record: &Record| Position(record.header.position.0 - 1);
-        let after = batch.first().map(before).or(compare)?;
-        inner.bytes = 0;
-        inner.turn.0 += 1;
-        Some(Taken { turn: inner.turn, after, batch })
+    fn records(&self) -> usize {
+        self.lock().records.len()
+    }
+
+    /// Everything gathered, as soon as it is `least` records, or one and nothing else will come; `None` at the end.
+    async fn take(&self, least: usize) -> Option<Taken> {
+        loop {
+            {
+                let mut inner = self.lock();
+                let is_enough = inner.closed || inner.records.len() >= least || least == 1 && inner.compare.is_some();
+                if is_enough && let Some(taken) = inner.take() {
+                    return Some(taken);
+                }
+                if inner.closed {
+                    return None;
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
     }
 
     fn stop(&self) {
@@ -147,9 +228,19 @@ impl Gathering {
     }
 }
 
+impl Inner {
+    fn take(&mut self) -> Option<Taken> {
+        let (records, compare) = (std::mem::take(&mut self.records), self.compare.take());
+        let before = |record: &Record| Position(record.header.position.0 - 1);
+        let after = records.first().map(before).or(compare)?;
+        self.bytes = 0;
+        self.turn.0 += 1;
+        Some(Taken { after, batch: Batch { turn: self.turn, records } })
+    }
+}
+
 /// What the next append is to do.
 struct Taken {
-    turn: Turn,
     after: Position,
-    batch: Vec<Record>,
+    batch: Batch,
 }

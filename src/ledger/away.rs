@@ -1,11 +1,11 @@
 //! While the log's server is away: what is under way waits, what is new is refused, and the log is asked again and again.
 //!
-//! - An append that ended half way is stored whole or not at all. Which of the two is seen by reading its positions; until
-//!   then nobody is told anything about it.
+//! - An append that ended half way is stored whole or not at all, and none behind one that is not. What is so is seen by
+//!   reading their positions; until then nobody is told anything about them.
 //! - Whoever has waited too long is told that the outcome is not known. A repetition with the same id happens once.
 //! - Nothing is given up: when the server is back the ledger goes on by itself.
 
-use super::appender::Turn;
+use super::appender::{Batch, Turn};
 use contract::{Error, Kind, Position};
 use log::Record;
 use std::pin::Pin;
@@ -28,11 +28,13 @@ pub(super) struct Away {
     refusal: Error,
     next_try: Pin<Box<Sleep>>,
     patience: Patience,
-    /// An append whose records are stored, all of them, or are not.
-    turn: Turn,
+    /// Appends that ended half way: their records, one behind the other, and how many there are up to the end of each.
     unsure: Vec<Record>,
-    /// How many of them were found where they belong; `None` once something else was found there.
-    found: Option<usize>,
+    ends: Vec<(Turn, usize)>,
+    /// How many of them were found where they belong.
+    found: usize,
+    /// Something else was found there.
+    ends_here: bool,
 }
 
 /// How long it has been going on. A server that can be read but not written to is away every time an append is tried, so
@@ -60,13 +62,20 @@ impl Patience {
 }
 
 impl Away {
-    /// Because of `refusal`; an append (its number, its records) ended half way. `patience` is that of the last time, if nothing was
-    /// written since.
-    pub(super) fn new(refusal: Error, (turn, unsure): (Turn, Vec<Record>), patience: Option<Patience>) -> Self {
+    /// Because of `refusal`; `batches` are of appends that ended half way. `patience` is that of the last time, if nothing
+    /// was written since.
+    pub(super) fn new(refusal: Error, batches: Vec<Batch>, patience: Option<Patience>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
         let patience = patience.unwrap_or(Patience::NEW);
         let next_try = Box::pin(tokio::time::sleep(patience.wait));
-        Self { refusal, next_try, patience, turn, unsure, found: Some(0) }
+        let (mut unsure, mut ends) = (Vec::new(), Vec::new());
+        for Batch { turn, records } in batches {
+            if !records.is_empty() {
+                unsure.extend(records);
+                ends.push((turn, unsure.len()));
+            }
+        }
+        Self { refusal, next_try, patience, unsure, ends, found: 0, ends_here: false }
     }
 
     /// How long it has been going on.
@@ -95,16 +104,18 @@ impl Away {
 
     /// The next records behind the last durable one are these.
     pub(super) fn compare(&mut self, page: &[Record]) {
-        let Some(found) = self.found else { return };
-        let left = self.unsure.get(found..).unwrap_or_default();
-        let is_ours = left.iter().zip(page).all(|(ours, theirs)| ours == theirs);
-        self.found = is_ours.then_some(found + left.len().min(page.len()));
+        let left = self.unsure.get(self.found..).unwrap_or_default();
+        if !self.ends_here {
+            let ours = left.iter().zip(page).take_while(|(ours, there)| ours == there).count();
+            self.ends_here = ours < left.len().min(page.len());
+            self.found += ours;
+        }
     }
 
-    /// The append that ended half way, and its last position, if it is stored.
+    /// The last append that ended half way and is stored, and its last position.
     pub(super) fn stored(&self) -> Option<(Turn, Position)> {
-        let is_whole = self.found == Some(self.unsure.len());
-        self.unsure.last().filter(|_| is_whole).map(|record| (self.turn, record.header.position))
+        let (turn, end) = self.ends.iter().rfind(|(_, end)| *end <= self.found)?;
+        self.unsure.get(end.checked_sub(1)?).map(|record| (*turn, record.header.position))
     }
 
     /// What those are told who waited too long.
@@ -138,17 +149,28 @@ mod tests {
 
     #[tokio::test]
     async fn an_append_is_stored_only_if_all_of_it_is_found_where_it_belongs() {
-        let ours = || records(5..=7, "ours");
+        let ours = |numbers| records(numbers, "ours");
+        let theirs = |numbers| records(numbers, "theirs");
         for (name, pages, stored) in [
             ("nothing came", vec![], None),
-            ("all of it", vec![ours()], Some(Position(7))),
-            ("all of it, in two pages", vec![records(5..=5, "ours"), records(6..=7, "ours")], Some(Position(7))),
-            ("all of it, and more", vec![records(5..=9, "ours")], Some(Position(7))),
-            ("somebody else's", vec![records(5..=7, "theirs")], None),
-            ("somebody else's first", vec![records(5..=5, "theirs"), records(6..=7, "ours")], None),
-            ("the beginning only", vec![records(5..=6, "ours")], None),
+            ("the first", vec![ours(5..=7)], Some(Position(7))),
+            ("the first, in two pages", vec![ours(5..=5), ours(6..=7)], Some(Position(7))),
+            ("the first, and the beginning of the second", vec![ours(5..=8)], Some(Position(7))),
+            ("the first, and somebody else's", vec![ours(5..=7), theirs(8..=9)], Some(Position(7))),
+            (
+                "the first, and somebody else's in one page",
+                vec![[ours(5..=7), theirs(8..=9)].concat()],
+                Some(Position(7)),
+            ),
+            ("both", vec![ours(5..=9)], Some(Position(9))),
+            ("both, in two pages", vec![ours(5..=7), ours(8..=9)], Some(Position(9))),
+            ("both, and more", vec![ours(5..=11)], Some(Position(9))),
+            ("somebody else's", vec![theirs(5..=7)], None),
+            ("somebody else's first", vec![theirs(5..=5), ours(6..=9)], None),
+            ("the beginning only", vec![ours(5..=6)], None),
         ] {
-            let mut away = Away::new(Away::unknown(), (Turn::default(), ours()), None);
+            let batches = [5..=7, 8..=9].map(|numbers| Batch { turn: Turn::default(), records: ours(numbers) });
+            let mut away = Away::new(Away::unknown(), batches.into(), None);
             pages.iter().for_each(|page| away.compare(page));
             assert_eq!(away.stored().map(|(_, through)| through), stored, "{name}");
         }
@@ -156,9 +178,11 @@ mod tests {
 
     #[tokio::test]
     async fn without_an_append_under_way_nothing_is_stored() {
-        let mut away = Away::new(Away::unknown(), (Turn::default(), Vec::new()), None);
-        away.compare(&records(5..=7, "theirs"));
-        assert_eq!(away.stored(), None);
+        for batches in [vec![], vec![Batch { turn: Turn::default(), records: Vec::new() }]] {
+            let mut away = Away::new(Away::unknown(), batches, None);
+            away.compare(&records(5..=7, "theirs"));
+            assert_eq!(away.stored(), None);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! - While the log's server is away, new commands are refused and those under way wait a while ([`super::away`]).
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
-use super::appender::{Appended, Appender, Turn};
+use super::appender::{Appender, Batch, Failed, Turn};
 use super::away::{ANSWER_MAX, Away, Patience};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
@@ -151,20 +151,18 @@ impl Writer {
     }
 
     /// A batch's append is over; nothing is appended any more where there is none.
-    async fn settle(&mut self, appended: Option<Appended>) {
-        let Some(Appended { turn, records, outcome }) = appended else {
-            return self.fail(unavailable(stopped()));
-        };
-        match outcome {
-            Ok(()) => {
+    async fn settle(&mut self, appended: Option<Result<Batch, Failed>>) {
+        match appended {
+            Some(Ok(Batch { turn, records })) => {
                 self.patience = None;
                 self.settled = turn;
                 self.apply(&records);
                 self.answer_durable();
                 self.checkpoints.consider(&mut self.state, self.clock.now());
             }
-            Err(LogError::TailMoved(_)) => self.decide_anew().await,
-            Err(error) => self.lose(error, (turn, records)),
+            Some(Err(Failed { error: LogError::TailMoved(_), .. })) => self.decide_anew().await,
+            Some(Err(Failed { error, unsure })) => self.lose(error, unsure),
+            None => self.fail(unavailable(stopped())),
         }
     }
 
@@ -197,7 +195,7 @@ impl Writer {
         self.overlay.clear();
         self.appender.start_over();
         if let Err(error) = self.catch_up().await {
-            return self.lose(error, (Turn::default(), Vec::new()));
+            return self.lose(error, Vec::new());
         }
         self.decide_waiting();
     }
@@ -240,9 +238,8 @@ impl Writer {
         outcome
     }
 
-    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is the append that
-    /// ended so.
-    fn lose(&mut self, error: LogError, unsure: (Turn, Vec<Record>)) {
+    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is what was on its way.
+    fn lose(&mut self, error: LogError, unsure: Vec<Batch>) {
         if !matches!(error, LogError::Unavailable(_)) {
             return self.fail(unavailable(error));
         }
@@ -313,7 +310,8 @@ impl Writer {
                 self.settle(appended).await;
             }
         }
-        // Joins a thread and writes files, which is not for a thread that others share. If it panics, it has said so.
+        self.appender.close().await;
+        // Writes files, which is not for a thread that others share. If it panics, it has said so.
         let _ = tokio::task::spawn_blocking(move || self.leave()).await;
         if let Some(reply) = closing {
             let _ = reply.send(());
@@ -322,7 +320,6 @@ impl Writer {
 
     /// Leaves a checkpoint and lets go of the log.
     fn leave(mut self) {
-        self.appender.close();
         if self.failed.is_none() {
             self.checkpoints.last(&mut self.state, self.clock.now());
         }

@@ -46,11 +46,12 @@ async fn publish(mut asked: Asked) -> Answer<Told> {
     asked.takes(&["waitFor", "timeout"])?.wants_json()?;
     let wait_for = WaitFor::of(&asked.app, &asked.params)?;
     let body = asked.bytes().await?;
-    let event = match sent {
+    // Boxed: it is handed on a few times, and would take its room in every one of them.
+    let event = Box::new(match sent {
         Sent::Json => parse(&body)?,
         Sent::BinaryCloudEvent => cloudevents::from_headers(asked.headers(), &body)?,
         Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(&body)?,
-    };
+    });
     let producer = producer(asked.headers())?;
     wait_for.check(&asked.app, &event)?;
     let publish = async |keep| {

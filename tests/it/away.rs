@@ -4,11 +4,14 @@ use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Sequence};
 use contract::{ClaimAnswer, ClaimError, Completion, Failure, NewClaim, NewHandler};
 use event_broker::{Broker, Config, SystemClock};
+use log::testing::in_time;
 use log::{Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
 use serde_json::value::RawValue;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// What the next appends come to.
@@ -30,6 +33,10 @@ struct Server {
     fates: Mutex<Vec<Fate>>,
     /// This many readings fail before the server is back.
     away: AtomicU32,
+    /// Appends begun.
+    begun: watch::Sender<u32>,
+    /// An append waits for one of these.
+    may_end: Semaphore,
 }
 
 fn cut() -> LogError {
@@ -67,6 +74,8 @@ impl Server {
 impl Log for Server {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
+            self.begun.send_modify(|begun| *begun += 1);
+            self.may_end.acquire().await.unwrap().forget();
             match self.fate() {
                 Fate::Stored => return self.log.append(after, batch).await,
                 Fate::StoredUnsaid => self.log.append(after, batch).await?,
@@ -84,12 +93,21 @@ impl Log for Server {
         self.log.read(range, limit)
     }
 
+    fn blocks(&self) -> bool {
+        false
+    }
+
     forward_rest!();
 }
 
 async fn broker() -> (Broker, Arc<Server>) {
-    let server = Server { log: MemoryLog::new(), fates: Mutex::default(), away: AtomicU32::new(0) };
-    let server = Arc::new(server);
+    let server = Arc::new(Server {
+        log: MemoryLog::new(),
+        fates: Mutex::default(),
+        away: AtomicU32::new(0),
+        begun: watch::Sender::new(0),
+        may_end: Semaphore::new(Semaphore::MAX_PERMITS),
+    });
     let log = Arc::clone(&server) as Arc<dyn Log>;
     let broker = Broker::on_log(Config::default(), log, None, Arc::new(SystemClock)).await.unwrap();
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
@@ -130,6 +148,49 @@ async fn an_append_cut_off_half_way_is_settled_by_what_is_stored() {
         assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false }, "{fates:?}");
         assert_eq!(again.event, published.event, "{fates:?}");
         assert_eq!(stored(&broker).await, [1, 2], "{fates:?}");
+        assert!(broker.failure().is_none(), "{fates:?}");
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn two_appends_cut_off_half_way_are_settled_by_what_is_stored() {
+    for fates in [
+        [Fate::StoredUnsaid, Fate::StoredUnsaid],
+        [Fate::StoredUnsaid, Fate::Lost],
+        [Fate::Lost, Fate::Lost],
+        [Fate::Overtaken, Fate::Lost],
+        [Fate::Stored, Fate::StoredUnsaid],
+        [Fate::Stored, Fate::Lost],
+    ] {
+        let (broker, server) = broker().await;
+        let broker = Arc::new(broker);
+        let mut begun = server.begun.subscribe();
+        let before = *begun.borrow();
+        server.may_end.forget_permits(Semaphore::MAX_PERMITS);
+        let mut publishing = JoinSet::new();
+        let mut publish = |ids: std::ops::RangeInclusive<u128>| {
+            for id in ids {
+                let broker = Arc::clone(&broker);
+                publishing.spawn(async move { broker.publish(event(id), None).await });
+            }
+        };
+        publish(1..=1);
+        in_time(begun.wait_for(|begun| *begun == before + 1)).await.unwrap();
+        publish(2..=3);
+        server.may_end.add_permits(1);
+        in_time(begun.wait_for(|begun| *begun >= before + 2)).await.unwrap();
+        publish(4..=6);
+        // Begun before the one in front of it has ended.
+        in_time(begun.wait_for(|begun| *begun == before + 3)).await.unwrap();
+        server.fates.lock().unwrap().extend(fates.iter().rev());
+        server.may_end.add_permits(1000);
+        for published in in_time(publishing.join_all()).await {
+            assert_eq!(published.unwrap().outcome, Outcome::Created, "{fates:?}");
+        }
+        let mut stored = stored(&broker).await;
+        stored.sort_unstable();
+        assert_eq!(stored, [1, 2, 3, 4, 5, 6], "{fates:?}");
         assert!(broker.failure().is_none(), "{fates:?}");
         broker.close().await;
     }

@@ -76,6 +76,27 @@ async fn three_busy_engines_take_turns_and_show_one_order() {
     hammer(3).await;
 }
 
+/// Another engine wrote just as many records: the tail is where the second append expects it, and yet not its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_sent_behind_one_that_is_overtaken_fails_with_it() {
+    let test = TestEngine::new();
+    let (winner, loser) = (open(&test.url).await, open(&test.url).await);
+    winner.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
+    let (first, second) = tokio::join!(
+        loser.append(Position(0), batch(Position(0), 11, 2)),
+        loser.append(Position(2), batch(Position(2), 13, 1))
+    );
+    assert!(matches!(first, Err(LogError::TailMoved(Position(2)))), "{first:?}");
+    assert!(matches!(second, Err(LogError::TailMoved(Position(2)))), "{second:?}");
+    let (third, fourth) = tokio::join!(
+        loser.append(Position(2), batch(Position(2), 14, 2)),
+        loser.append(Position(4), batch(Position(4), 16, 1))
+    );
+    assert!(third.is_ok() && fourth.is_ok(), "{third:?} {fourth:?}");
+    let ids: Vec<u128> = everything(&winner).await.iter().map(|record| record.header.id).collect();
+    assert_eq!(ids, [1, 1, 14, 14, 16]);
+}
+
 /// It lost, and has nothing to append after all: its session gives the turn back by itself, and lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loser_with_nothing_to_say_gives_its_turn_back() {

@@ -162,6 +162,9 @@ impl Log for FileLog {
             if let Some(answer) = self.shared.read_hot(range, limit) {
                 return answer;
             }
+            if let Some(page) = self.shared.read_at_hand(range, limit) {
+                return Ok(page);
+            }
             let shared = Arc::clone(&self.shared);
             blocking(move || shared.read(range, limit)).await
         })

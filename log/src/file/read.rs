@@ -1,9 +1,13 @@
 //! Reading pages of records: from the hot tail if they are all there, else segment by segment from the disk.
 //!
+//! - A small page that the system has in its cache is read where the caller is; only what the disk must fetch, or what is
+//!   large, goes to another thread, which costs two wake-ups.
 //! - A read goes in steps: under the lock find the next segment, outside it look up places and fetch them.
 //! - A segment rewritten or dropped meanwhile is simply looked for again; its numbers are the same.
 //! - Damage ends a page early; the read that starts at the damaged record is told.
 
+use super::Disk;
+use super::disk::AtHand;
 use super::fetch::fetch;
 use super::index::{Index, Miss, Place};
 use super::scan;
@@ -16,6 +20,9 @@ use std::sync::Arc;
 
 /// How often a segment may vanish under one read before we stop believing in rewrites.
 const VANISHED_MAX: usize = 100;
+
+/// Pages up to this size are read where the caller is, if they are at hand: a fraction of a millisecond.
+const AT_HAND: Limit = Limit { records: 256, bytes: 256 * 1024 };
 
 /// The records read so far.
 struct Page {
@@ -64,6 +71,9 @@ enum Source {
 /// One read, on its way.
 struct Reading<'a> {
     shared: &'a Shared,
+    disk: &'a dyn Disk,
+    /// Most bytes of the file in one step.
+    step_bytes: usize,
     /// What is still to be read.
     range: Range,
     page: Page,
@@ -92,9 +102,25 @@ impl Shared {
         Some(Ok(page.records))
     }
 
+    /// The page, if it is small and the disk has all of it at hand.
+    pub(crate) fn read_at_hand(&self, range: Range, limit: Limit) -> Option<Vec<Record>> {
+        if limit.records > AT_HAND.records {
+            return None;
+        }
+        let at_hand = AtHand(&*self.disk);
+        let mut reading = Reading::new(self, &at_hand, AT_HAND.bytes, range, limit);
+        loop {
+            match reading.step() {
+                Ok(true) => {}
+                Ok(false) => return Some(reading.page.records),
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// The page, from the disk.
     pub(crate) fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
-        let mut reading = Reading { shared: self, range, page: Page::new(limit), done: Position::ZERO };
+        let mut reading = Reading::new(self, &*self.disk, usize::MAX, range, limit);
         let mut vanished = 0;
         loop {
             match reading.step() {
@@ -132,7 +158,11 @@ impl Shared {
     }
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    fn new(shared: &'a Shared, disk: &'a dyn Disk, step_bytes: usize, range: Range, limit: Limit) -> Self {
+        Self { shared, disk, step_bytes, range, page: Page::new(limit), done: Position::ZERO }
+    }
+
     /// Reads on; `false` when the page is complete.
     fn step(&mut self) -> Result<bool, Miss> {
         let (source, marks) = {
@@ -151,7 +181,10 @@ impl Reading<'_> {
             self.done = head.name.base;
             return Ok(matches!(source, Source::Sealed(_)));
         };
-        let fetched = fetch(&*self.shared.disk, &head.name.file(), &places)?;
+        if places.iter().map(|place| place.bytes).sum::<usize>() > self.step_bytes {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+        }
+        let fetched = fetch(self.disk, &head.name.file(), &places)?;
         for (number, place) in places.iter().enumerate() {
             let record = fetched
                 .record(number, place, self.range, head.salt)
@@ -191,8 +224,9 @@ impl Reading<'_> {
     }
 
     fn places(&self, segment: &Arc<Sealed>) -> Result<Vec<Place>, Miss> {
-        let places = segment.index.places(&*self.shared.disk, self.range, self.page.room());
-        if matches!(places, Err(Miss::BadIndex)) {
+        let places = segment.index.places(self.disk, self.range, self.page.room());
+        // Work for the thread that may wait.
+        if matches!(places, Err(Miss::BadIndex)) && self.step_bytes == usize::MAX {
             self.shared.heal(segment)?;
         }
         places
@@ -222,6 +256,57 @@ mod tests {
     use crate::testing::fault_disk::FaultDisk;
     use crate::testing::{NO_LIMIT, Numbering};
     use crate::{Log, TopicNumber};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A disk that has everything at hand, and counts how often it is asked otherwise.
+    struct Warm(FaultDisk, AtomicUsize);
+
+    impl Disk for Warm {
+        fn list(&self) -> io::Result<Vec<(String, u64)>> {
+            self.0.list()
+        }
+        fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.read(name, offset, buffer)
+        }
+        fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(name, offset, buffer)
+        }
+        fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write(name, offset, bytes)
+        }
+        fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
+            self.0.truncate(name, length)
+        }
+        fn sync(&self, name: Option<&str>) -> io::Result<()> {
+            self.0.sync(name)
+        }
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.0.remove(name)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_page_at_hand_is_read_where_the_caller_is() {
+        let disk = Arc::new(Warm(FaultDisk::new(), AtomicUsize::new(0)));
+        let log = FileLog::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+        let mut batch = Numbering::default().entries(&[1, 1, 1, 1]);
+        batch[3].body = vec![b'x'; AT_HAND.bytes].into();
+        log.append(Position::ZERO, batch).await.unwrap();
+        let before = disk.1.load(Ordering::Relaxed);
+        let read = |records| {
+            let page =
+                log.shared.read_at_hand(Range::Topic(TopicNumber(1), Sequence(0)), Limit { records, ..NO_LIMIT });
+            page.map(|page| page.len())
+        };
+        assert_eq!(read(3), Some(3));
+        assert_eq!(read(4), None, "it is large");
+        assert_eq!(read(AT_HAND.records + 1), None, "it may be large");
+        assert_eq!(disk.1.load(Ordering::Relaxed), before, "something was fetched");
+        let cold = FileLog::open(Arc::new(FaultDisk::new()), Options::default()).unwrap();
+        cold.append(Position::ZERO, Numbering::default().entries(&[1])).await.unwrap();
+        assert_eq!(cold.shared.read_at_hand(Range::All(Position::ZERO), AT_HAND), None, "it is not at hand");
+    }
 
     /// The hot tail is asked first and would have said so; a removal may come between the two.
     #[tokio::test]

@@ -70,6 +70,7 @@ macro_rules! conformance_promises {
             the_tail_wakes_and_shows_only_what_can_be_read
             readers_see_a_batch_whole_or_not_at_all
             of_two_appends_behind_one_tail_one_wins
+            appends_begun_behind_each_other_happen_in_order
             eight_writers_racing_leave_a_dense_log
             a_read_that_races_removal_is_whole_or_trimmed
         }

@@ -112,6 +112,23 @@ pub async fn of_two_appends_behind_one_tail_one_wins(engine: &dyn Engine) {
     assert_eq!(probe.reopen().await.all(0).await, won);
 }
 
+/// Nobody waits for the answer to the one before.
+pub async fn appends_begun_behind_each_other_happen_in_order(engine: &dyn Engine) {
+    let probe = Probe::open(engine).await;
+    let log = probe.log();
+    let batch =
+        |after: u64, count| (after + 1..=after + count).map(|number| record(number, 1, number)).collect::<Vec<_>>();
+    let (first, second, third) = tokio::join!(
+        log.append(Position(0), batch(0, 2)),
+        log.append(Position(2), batch(2, 1)),
+        log.append(Position(3), batch(3, 70))
+    );
+    drop(log);
+    assert!(first.is_ok() && second.is_ok() && third.is_ok(), "{first:?} {second:?} {third:?}");
+    assert_eq!(probe.all(0).await, batch(0, 73));
+    assert_eq!(probe.reopen().await.all(0).await, batch(0, 73));
+}
+
 /// Compare, lose, read what is new, try again: everybody's records get in, once each.
 pub async fn eight_writers_racing_leave_a_dense_log(engine: &dyn Engine) {
     const WRITERS: u128 = 8;
