@@ -82,6 +82,10 @@ impl Disk for CountingDisk {
         self.inner.read(name, offset, buffer)
     }
 
+    fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_at_hand(name, offset, buffer)
+    }
+
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let write = || self.inner.write(name, offset, bytes);
         if is_segment(name) { self.counted(&self.counters.bytes, bytes.len() as u64, write) } else { write() }
