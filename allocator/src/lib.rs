@@ -14,8 +14,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PURGE_DELAY: mi_option_t = 15;
 /// What that is where nobody has said otherwise.
 const PURGE_DELAY_DEFAULT: c_long = 1000;
-/// What it is to be: long enough that what the next request needs is not given away first. A busy broker frees tens of megabytes a second: its tables' rows when they go to disk, its indexes
-/// when a segment is sealed. `MIMALLOC_PURGE_DELAY=1000 bench dispatch` shows what it takes to keep them for a second.
+/// What it is to be: long enough that what the next request needs is not given away first. A busy broker frees tens of
+/// megabytes a second: its tables' rows when they go to disk, its indexes when a segment is sealed.
+/// `MIMALLOC_PURGE_DELAY=1000 bench dispatch` shows what it takes to keep them for a second.
 const PURGE_DELAY_WANTED: c_long = 100;
 
 /// Has freed memory given back to the system after a moment instead of a second. Call it first thing in `main`.

@@ -9,13 +9,11 @@
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
-use contract::Position;
-use futures_util::future::Either;
+use contract::{BoxFuture, Position};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use log::{Log, LogError, Record};
-use std::future::{Ready, poll_fn, ready};
+use std::future::{poll_fn, ready};
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use tokio::sync::{Notify, mpsc};
@@ -148,7 +146,7 @@ async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::Unboun
             Some(ended) = under_way.next() => ended,
             taken = gathering.take(least), if open && under_way.len() < most => {
                 match taken {
-                    Some(Taken { after, batch }) => under_way.push_back(begun(Box::pin(append(log.as_ref(), after, batch))).await),
+                    Some(taken) => under_way.push_back(begin(log.as_ref(), taken).await),
                     None => open = false,
                 }
                 continue;
@@ -176,18 +174,17 @@ async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::Unboun
     drop(log);
 }
 
-/// Begins with it here and now: before anybody looks whether the append in front of it has failed, so that it fails too.
-async fn begun<T: Send>(mut work: impl Future<Output = T> + Send + Unpin) -> Either<Ready<T>, impl Future<Output = T>> {
-    match poll_fn(|context| Poll::Ready(Pin::new(&mut work).poll(context))).await {
-        Poll::Ready(done) => Either::Left(ready(done)),
-        Poll::Pending => Either::Right(work),
-    }
-}
-
-async fn append(log: &dyn Log, after: Position, batch: Batch) -> Result<Batch, Failed> {
-    match log.append(after, batch.records.clone()).await {
-        Ok(()) => Ok(batch),
-        Err(error) => Err(Failed { error, unsure: vec![batch] }),
+/// Begins an append here and now: before anybody looks whether the one in front of it has failed, so that it fails too.
+async fn begin(log: &dyn Log, Taken { after, batch }: Taken) -> BoxFuture<'_, Result<Batch, Failed>> {
+    let mut appending: BoxFuture<'_, _> = Box::pin(async move {
+        match log.append(after, batch.records.clone()).await {
+            Ok(()) => Ok(batch),
+            Err(error) => Err(Failed { error, unsure: vec![batch] }),
+        }
+    });
+    match poll_fn(|context| Poll::Ready(appending.as_mut().poll(context))).await {
+        Poll::Ready(ended) => Box::pin(ready(ended)),
+        Poll::Pending => appending,
     }
 }
 
@@ -200,7 +197,8 @@ impl Gathering {
         self.lock().records.len()
     }
 
-    /// Everything gathered, as soon as it is `least` records, or one and nothing else will come; `None` at the end.
+    /// Everything gathered, as soon as there are `least` records; where one is enough, so is a tail to compare. `None` at
+    /// the end.
     async fn take(&self, least: usize) -> Option<Taken> {
         loop {
             {

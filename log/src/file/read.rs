@@ -72,8 +72,8 @@ enum Source {
 struct Reading<'a> {
     shared: &'a Shared,
     disk: &'a dyn Disk,
-    /// Most bytes of the file in one step.
-    step_bytes: usize,
+    /// On the caller's thread: large pages and repairs are left to one that may wait.
+    hurried: bool,
     /// What is still to be read.
     range: Range,
     page: Page,
@@ -104,11 +104,15 @@ impl Shared {
 
     /// The page, if it is small and the disk has all of it at hand.
     pub(crate) fn read_at_hand(&self, range: Range, limit: Limit) -> Option<Vec<Record>> {
+        self.read_hurried(&AtHand(&*self.disk), range, limit)
+    }
+
+    fn read_hurried(&self, disk: &dyn Disk, range: Range, limit: Limit) -> Option<Vec<Record>> {
         if limit.records > AT_HAND.records {
             return None;
         }
-        let at_hand = AtHand(&*self.disk);
-        let mut reading = Reading::new(self, &at_hand, AT_HAND.bytes, range, limit);
+        let mut reading = Reading::new(self, disk, range, limit);
+        reading.hurried = true;
         loop {
             match reading.step() {
                 Ok(true) => {}
@@ -120,7 +124,7 @@ impl Shared {
 
     /// The page, from the disk.
     pub(crate) fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
-        let mut reading = Reading::new(self, &*self.disk, usize::MAX, range, limit);
+        let mut reading = Reading::new(self, &*self.disk, range, limit);
         let mut vanished = 0;
         loop {
             match reading.step() {
@@ -159,8 +163,8 @@ impl Shared {
 }
 
 impl<'a> Reading<'a> {
-    fn new(shared: &'a Shared, disk: &'a dyn Disk, step_bytes: usize, range: Range, limit: Limit) -> Self {
-        Self { shared, disk, step_bytes, range, page: Page::new(limit), done: Position::ZERO }
+    fn new(shared: &'a Shared, disk: &'a dyn Disk, range: Range, limit: Limit) -> Self {
+        Self { shared, disk, hurried: false, range, page: Page::new(limit), done: Position::ZERO }
     }
 
     /// Reads on; `false` when the page is complete.
@@ -181,7 +185,7 @@ impl<'a> Reading<'a> {
             self.done = head.name.base;
             return Ok(matches!(source, Source::Sealed(_)));
         };
-        if places.iter().map(|place| place.bytes).sum::<usize>() > self.step_bytes {
+        if self.hurried && places.iter().map(|place| place.bytes).sum::<usize>() > AT_HAND.bytes {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         let fetched = fetch(self.disk, &head.name.file(), &places)?;
@@ -225,8 +229,7 @@ impl<'a> Reading<'a> {
 
     fn places(&self, segment: &Arc<Sealed>) -> Result<Vec<Place>, Miss> {
         let places = segment.index.places(self.disk, self.range, self.page.room());
-        // Work for the thread that may wait.
-        if matches!(places, Err(Miss::BadIndex)) && self.step_bytes == usize::MAX {
+        if matches!(places, Err(Miss::BadIndex)) && !self.hurried {
             self.shared.heal(segment)?;
         }
         places
@@ -256,56 +259,21 @@ mod tests {
     use crate::testing::fault_disk::FaultDisk;
     use crate::testing::{NO_LIMIT, Numbering};
     use crate::{Log, TopicNumber};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A disk that has everything at hand, and counts how often it is asked otherwise.
-    struct Warm(FaultDisk, AtomicUsize);
-
-    impl Disk for Warm {
-        fn list(&self) -> io::Result<Vec<(String, u64)>> {
-            self.0.list()
-        }
-        fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.read(name, offset, buffer)
-        }
-        fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-            self.0.read(name, offset, buffer)
-        }
-        fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
-            self.0.write(name, offset, bytes)
-        }
-        fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
-            self.0.truncate(name, length)
-        }
-        fn sync(&self, name: Option<&str>) -> io::Result<()> {
-            self.0.sync(name)
-        }
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.0.remove(name)
-        }
-    }
 
     #[tokio::test]
-    async fn a_small_page_at_hand_is_read_where_the_caller_is() {
-        let disk = Arc::new(Warm(FaultDisk::new(), AtomicUsize::new(0)));
-        let log = FileLog::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+    async fn only_a_small_page_at_hand_is_read_where_the_caller_is() {
+        let log = FileLog::open(Arc::new(FaultDisk::new()), Options::default()).unwrap();
         let mut batch = Numbering::default().entries(&[1, 1, 1, 1]);
         batch[3].body = vec![b'x'; AT_HAND.bytes].into();
         log.append(Position::ZERO, batch).await.unwrap();
-        let before = disk.1.load(Ordering::Relaxed);
-        let read = |records| {
-            let page =
-                log.shared.read_at_hand(Range::Topic(TopicNumber(1), Sequence(0)), Limit { records, ..NO_LIMIT });
-            page.map(|page| page.len())
-        };
+        let range = Range::Topic(TopicNumber(1), Sequence(0));
+        let limit = |records| Limit { records, ..NO_LIMIT };
+        // As of a disk that has everything at hand.
+        let read = |records| log.shared.read_hurried(&*log.shared.disk, range, limit(records)).map(|page| page.len());
         assert_eq!(read(3), Some(3));
         assert_eq!(read(4), None, "it is large");
         assert_eq!(read(AT_HAND.records + 1), None, "it may be large");
-        assert_eq!(disk.1.load(Ordering::Relaxed), before, "something was fetched");
-        let cold = FileLog::open(Arc::new(FaultDisk::new()), Options::default()).unwrap();
-        cold.append(Position::ZERO, Numbering::default().entries(&[1])).await.unwrap();
-        assert_eq!(cold.shared.read_at_hand(Range::All(Position::ZERO), AT_HAND), None, "it is not at hand");
+        assert_eq!(log.shared.read_at_hand(range, limit(3)), None, "it is not at hand");
     }
 
     /// The hot tail is asked first and would have said so; a removal may come between the two.
