@@ -21,7 +21,7 @@ pub(crate) struct Follower(JoinHandle<()>);
 impl Follower {
     pub(crate) fn start(target: Target, tail: &Arc<Tail>) -> Self {
         let runtime = target.runtime.clone();
-        let link = Link::keep(target, None, Box::new(|_| Box::pin(async { Ok(()) })));
+        let link = Link::plain(target);
         let tail = Arc::clone(tail);
         Self(runtime.spawn(async move {
             loop {

@@ -84,7 +84,7 @@ impl PostgresLog {
         let tail = Arc::new(Tail::default());
         let session = target.connect(None).await?;
         follow::look(&session, &tail).await?;
-        let reader = |_| Link::keep(target.clone(), None, Box::new(|_| Box::pin(async { Ok(()) })));
+        let reader = |_| Link::plain(target.clone());
         let channel = format!("event_broker.{}", options.schema);
         Ok(Self {
             writer: Writer::start(target.clone(), Arc::clone(&tail), &channel, options.turn),

@@ -38,6 +38,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Begins to keep a connection that needs no preparation.
+    pub(crate) fn plain(target: Target) -> Self {
+        Self::keep(target, None, Box::new(|_| Box::pin(async { Ok(()) })))
+    }
+
     /// Begins to keep a connection to `target`.
     pub(crate) fn keep(target: Target, tail: Option<Arc<Tail>>, prepare: Prepare) -> Self {
         let (state, watched) = watch::channel(State::Connecting);
