@@ -1,5 +1,7 @@
 //! Appending: one statement, one round trip, one commit.
 //!
+//! - Events alone are inserted by a statement that compares first (`claim` in the migrations). Whatever else a batch holds
+//!   goes through `append`, and so does one whose compare failed.
 //! - All over one connection, in the order in which they were begun. One is sent without waiting for the answer to the one
 //!   before it, and is refused over there if that one failed.
 //! - Whoever loses a compare has the turn (see `append` in the migrations). Where it does not use it, it is given back.
@@ -8,7 +10,7 @@
 //! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
 //!   said about the end of the log, a new connection is made and the old session's end is waited for.
 
-use crate::columns::Columns;
+use crate::columns::{Columns, OnlyEvents, Param};
 use crate::failure;
 use crate::follow::look;
 use crate::link::{Link, Prepare};
@@ -24,16 +26,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio_postgres::types::ToSql;
 
 const APPEND: &str = "SELECT outcome, tail FROM append(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
     $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
+/// Events alone. Nothing is added where the claim fails.
+const ADD_EVENTS: &str = "INSERT INTO events (\
+    event_id, id, topic_number, topic, topic_seq, stored_at, occurred_at, aggregate_type, aggregate_id, aggregate_seq, \
+    event_type, event_version, data_version, actor_type, actor_id, org_id, request_id, idempotency_key, correlation_id, \
+    causation_id, app_id, env_id, payload, aggregate_key, facets, body) \
+    SELECT unnest($5::bigint[]), unnest($6::uuid[]), unnest($7::bigint[]), unnest($8::text[]), unnest($9::bigint[]), \
+    unnest($10::timestamptz[]), unnest($11::timestamptz[]), unnest($12::text[]), unnest($13::text[]), \
+    unnest($14::bigint[]), unnest($15::text[]), unnest($16::int[]), unnest($17::text[]), unnest($18::text[]), \
+    unnest($19::text[]), unnest($20::text[]), unnest($21::text[]), unnest($22::text[]), unnest($23::text[]), \
+    unnest($24::text[]), unnest($25::text[]), unnest($26::text[]), unnest($27::text[])::jsonb, unnest($28::uuid[]), \
+    unnest($29::bytea[]), unnest($30::bytea[]) FROM claim($1, $2, $3, $4) AS claimed WHERE claimed";
 const BACKEND: &str = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// No row: the session is gone. A row: whether it was in time.
 const END_BACKEND: &str =
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2";
 const GIVE_BACK: &str = "SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)";
+
+/// No log ends here.
+const NOWHERE: Position = Position(u64::MAX);
 
 /// A process that stopped holds its turn this many times longer than one that runs.
 const STOPPED_TURNS: u32 = 5;
@@ -84,6 +99,9 @@ impl Drop for UnderWay<'_> {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+/// What PostgreSQL said. The outer error: no answer came in time.
+type Answer<T> = Result<Result<T, tokio_postgres::Error>, LogError>;
 
 /// What `append` answered.
 enum Outcome {
@@ -194,26 +212,38 @@ impl Inner {
         *self.in_doubt() = Some(Arc::clone(session));
     }
 
-    /// One round trip. The outer error: no answer came in time.
-    async fn ask(
-        &self,
-        session: &Arc<Session>,
-        Place { after, chained }: Place,
-        columns: &Columns<'_>,
-    ) -> Result<Result<Outcome, tokio_postgres::Error>, LogError> {
-        let after = number(after.get());
-        let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &chained, &turn];
-        params.extend(columns.params());
-        let answered = session.try_rows(APPEND, &params).await.inspect_err(|_| self.doubt(session))?;
-        let rows = match answered {
-            Ok(rows) => rows,
-            Err(error) => {
-                if failure::ends_session(&error) {
-                    self.doubt(session);
-                }
-                return Ok(Err(error));
+    /// Has `columns` appended: in one round trip, unless somebody else was faster.
+    async fn ask(&self, session: &Arc<Session>, mut place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
+        if let Some(events) = columns.only_events() {
+            match self.add_events(session, place, &events).await? {
+                // `append` says why, and gives the turn. The append in front has failed: whatever has come in since, this
+                // one must not come in behind it.
+                Ok(false) if place.chained => place.after = NOWHERE,
+                Ok(false) => {}
+                Ok(true) => return Ok(Ok(Outcome::Appended)),
+                Err(error) => return Ok(Err(error)),
             }
+        }
+        self.append_any(session, place, columns).await
+    }
+
+    /// Whether events were added.
+    async fn add_events(&self, session: &Arc<Session>, place: Place, events: &OnlyEvents<'_>) -> Answer<bool> {
+        let after = number(place.after.get());
+        let head: [Param<'_>; 4] = [&after, &place.chained, &events.amount, events.first_stored_at];
+        let params: Vec<Param<'_>> = head.into_iter().chain(events.params).collect();
+        let added = self.heard(session, session.try_add(ADD_EVENTS, &params).await)?;
+        Ok(added.map(|rows| rows > 0))
+    }
+
+    async fn append_any(&self, session: &Arc<Session>, place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
+        let after = number(place.after.get());
+        let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
+        let head: [Param<'_>; 3] = [&after, &place.chained, &turn];
+        let params: Vec<Param<'_>> = head.into_iter().chain(columns.params()).collect();
+        let rows = match self.heard(session, session.try_rows(APPEND, &params).await)? {
+            Ok(rows) => rows,
+            Err(error) => return Ok(Err(error)),
         };
         let row = rows.first().ok_or_else(|| failure::refused("append gave no answer"))?;
         let tail = Position(row.get::<_, i64>(1).unsigned_abs());
@@ -222,6 +252,14 @@ impl Inner {
             1 => Outcome::TailMoved(tail),
             _ => Outcome::TimeFell,
         }))
+    }
+
+    /// An answer as it came; one that ends the session, or none, leaves it in doubt.
+    fn heard<T>(&self, session: &Arc<Session>, answer: Answer<T>) -> Answer<T> {
+        if answer.as_ref().map_or(true, |said| said.as_ref().is_err_and(failure::ends_session)) {
+            self.doubt(session);
+        }
+        answer
     }
 }
 
@@ -288,6 +326,7 @@ fn settle(channel: &str, tail: &Arc<Tail>) -> Prepare {
             // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
             let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
             *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
+            session.prepare(ADD_EVENTS).await?;
             session.prepare(APPEND).await?;
             session.run(&listen).await?;
             look(&session, &tail).await

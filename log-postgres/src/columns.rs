@@ -13,11 +13,21 @@ use std::borrow::Cow;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-/// The parameters of `append` behind the first two, in its order.
+/// A parameter of a statement.
+pub(crate) type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// The columns of a batch, each an array.
 #[derive(Default)]
 pub(crate) struct Columns<'a> {
     events: Events<'a>,
     entries: Entries<'a>,
+}
+
+/// The columns of a batch that has no entries.
+pub(crate) struct OnlyEvents<'a> {
+    pub(crate) params: [Param<'a>; 26],
+    pub(crate) first_stored_at: &'a Stamp,
+    pub(crate) amount: i32,
 }
 
 #[derive(Default)]
@@ -78,49 +88,51 @@ impl<'a> Columns<'a> {
         Ok(columns)
     }
 
-    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 35] {
-        let Self { events: e, entries: n } = self;
-        [
-            &e.event_ids,
-            &e.ids,
-            &e.topic_numbers,
-            &e.topics,
-            &e.topic_seqs,
-            &e.stored_ats,
-            &e.occurred_ats,
-            &e.aggregate_types,
-            &e.aggregate_ids,
-            &e.aggregate_seqs,
-            &e.event_types,
-            &e.event_versions,
-            &e.data_versions,
-            &e.actor_types,
-            &e.actor_ids,
-            &e.org_ids,
-            &e.request_ids,
-            &e.idempotency_keys,
-            &e.correlation_ids,
-            &e.causation_ids,
-            &e.app_ids,
-            &e.env_ids,
-            &e.payloads,
-            &e.aggregate_keys,
-            &e.facets,
-            &e.bodies,
-            &n.positions,
-            &n.sequences,
-            &n.stored_ats,
-            &n.facts,
-            &n.ids,
-            &n.aggregate_keys,
-            &n.aggregate_seqs,
-            &n.facets,
-            &n.bodies,
-        ]
+    /// All of them, in `append`'s order.
+    pub(crate) fn params(&self) -> impl Iterator<Item = Param<'_>> {
+        self.events.params().into_iter().chain(self.entries.params())
+    }
+
+    /// Those of the table of events, where there are no others.
+    pub(crate) fn only_events(&self) -> Option<OnlyEvents<'_>> {
+        let first_stored_at = self.events.stored_ats.first().filter(|_| self.entries.positions.is_empty())?;
+        let amount = i32::try_from(self.events.event_ids.len()).ok()?;
+        Some(OnlyEvents { params: self.events.params(), first_stored_at, amount })
     }
 }
 
 impl<'a> Events<'a> {
+    fn params(&self) -> [Param<'_>; 26] {
+        [
+            &self.event_ids,
+            &self.ids,
+            &self.topic_numbers,
+            &self.topics,
+            &self.topic_seqs,
+            &self.stored_ats,
+            &self.occurred_ats,
+            &self.aggregate_types,
+            &self.aggregate_ids,
+            &self.aggregate_seqs,
+            &self.event_types,
+            &self.event_versions,
+            &self.data_versions,
+            &self.actor_types,
+            &self.actor_ids,
+            &self.org_ids,
+            &self.request_ids,
+            &self.idempotency_keys,
+            &self.correlation_ids,
+            &self.causation_ids,
+            &self.app_ids,
+            &self.env_ids,
+            &self.payloads,
+            &self.aggregate_keys,
+            &self.facets,
+            &self.bodies,
+        ]
+    }
+
     fn push(&mut self, Record { header, body }: &'a Record, stored_at: Stamp, payloads: bool) {
         // All that can be read of it, or nothing.
         let event: Event<'a> = serde_json::from_slice(body).unwrap_or_default();
@@ -158,6 +170,20 @@ impl<'a> Events<'a> {
 }
 
 impl<'a> Entries<'a> {
+    fn params(&self) -> [Param<'_>; 9] {
+        [
+            &self.positions,
+            &self.sequences,
+            &self.stored_ats,
+            &self.facts,
+            &self.ids,
+            &self.aggregate_keys,
+            &self.aggregate_seqs,
+            &self.facets,
+            &self.bodies,
+        ]
+    }
+
     fn push(&mut self, Record { header, body }: &'a Record, stored_at: Stamp) {
         let (key, sequence) = aggregate(header);
         self.positions.push(number(header.position.get()));

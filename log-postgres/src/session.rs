@@ -182,6 +182,19 @@ impl Session {
         self.in_time(answering).await
     }
 
+    /// How many rows a statement adds, or what PostgreSQL says against it.
+    pub(crate) async fn try_add(
+        &self,
+        text: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Result<u64, tokio_postgres::Error>, LogError> {
+        let answering = async {
+            let statement = self.statement(text).await?;
+            self.client.execute(&statement, params).await
+        };
+        self.in_time(answering).await
+    }
+
     /// The first row a statement gives.
     pub(crate) async fn row(
         &self,

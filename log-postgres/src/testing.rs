@@ -208,14 +208,22 @@ impl Server {
         panic!("PostgreSQL does not start again:\n{refused}");
     }
 
-    /// Sends a signal (its name, as `kill` knows it) to every process of the server.
-    pub fn signal(&self, name: &str) {
-        let mut pids = vec![self.postmaster()];
-        let children = format!("/proc/{0}/task/{0}/children", pids[0]);
-        let children = std::fs::read_to_string(children).expect("the server's children can be listed");
-        pids.extend(children.split_whitespace().map(str::to_owned));
-        let status = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
-        assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pids:?}");
+    /// Has every process of the server stand still, until [`Server::go_on`].
+    pub fn stand_still(&self) {
+        let postmaster = self.postmaster();
+        send("STOP", &[&postmaster]);
+        // It makes no more processes once it stands; those there are can be listed then.
+        while state(&postmaster) != Some('T') {
+            std::thread::yield_now();
+        }
+        let others = children(&postmaster);
+        send("STOP", &others);
+        assert_eq!(state(&postmaster), Some('T'), "the server does not stand still");
+    }
+
+    /// Ends [`Server::stand_still`].
+    pub fn go_on(&self) {
+        go_on(&self.postmaster());
     }
 
     /// Whether this machine lets a test have a small disk; a container may not.
@@ -253,9 +261,10 @@ impl Server {
     }
 
     fn end(&self, mut watchdog: Child, how: Stop) {
-        let signal = if how == Stop::Fast { "-INT" } else { "-QUIT" };
-        // It may be gone already.
-        let _ = Command::new("kill").args([signal, &self.postmaster()]).stderr(Stdio::null()).status();
+        let postmaster = self.postmaster();
+        send(if how == Stop::Fast { "INT" } else { "QUIT" }, &[&postmaster]);
+        // Whatever stands still does not end.
+        go_on(&postmaster);
         // Waiting would close the pipe, and the watchdog would take the folder away.
         let pipe = watchdog.stdin.take();
         watchdog.wait().expect("the watchdog can be waited for");
@@ -337,6 +346,28 @@ fn listen(stderr: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Result<
         }
     });
     said
+}
+
+/// Sends a signal to processes, some of which may be gone already.
+fn send(signal: &str, pids: &[impl AsRef<std::ffi::OsStr>]) {
+    let _ = Command::new("kill").arg(format!("-{signal}")).args(pids).stderr(Stdio::null()).status();
+}
+
+fn go_on(postmaster: &str) {
+    send("CONT", &children(postmaster));
+    send("CONT", &[postmaster]);
+}
+
+/// The processes a process has made; none where it is gone.
+fn children(pid: &str) -> Vec<String> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The letter for what a process is doing; `T` where it stands still, nothing where it is gone.
+fn state(pid: &str) -> Option<char> {
+    let said = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    said.rsplit(") ").next()?.chars().next()
 }
 
 fn free_port() -> u16 {

@@ -9,6 +9,7 @@
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
+use super::crowd::Crowd;
 use contract::{BoxFuture, Position};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use log::{Log, LogError, Record};
@@ -57,6 +58,8 @@ struct Inner {
     /// The last append begun.
     turn: Turn,
     records: Vec<Record>,
+    /// Records that have come since it was started, or started over.
+    arrived: usize,
     bytes: usize,
     /// An append is wanted even without records: is the tail here?
     compare: Option<Position>,
@@ -88,6 +91,7 @@ impl Appender {
         if records.is_empty() || inner.stopped {
             return;
         }
+        inner.arrived += records.len();
         inner.bytes += records.iter().map(|record| record.body.len()).sum::<usize>();
         match inner.records.is_empty() {
             true => inner.records = records,
@@ -138,15 +142,18 @@ impl Drop for Appender {
 async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::UnboundedSender<Result<Batch, Failed>>) {
     let most = if log.blocks() { 1 } else { UNDER_WAY_MAX };
     let mut under_way = FuturesOrdered::new();
-    let (mut wanted, mut open) = (usize::MAX, true);
+    let (mut crowd, mut open) = (Crowd::default(), true);
     while open || !under_way.is_empty() {
-        let least = if under_way.is_empty() { 1 } else { wanted };
+        let least = if under_way.is_empty() { 1 } else { crowd.wanted() };
         let ended = tokio::select! {
             biased;
             Some(ended) = under_way.next() => ended,
             taken = gathering.take(least), if open && under_way.len() < most => {
                 match taken {
-                    Some(taken) => under_way.push_back(begin(log.as_ref(), taken).await),
+                    Some(taken) => {
+                        crowd.left(taken.batch.records.len());
+                        under_way.push_back(begin(log.as_ref(), taken).await);
+                    }
                     None => open = false,
                 }
                 continue;
@@ -154,11 +161,11 @@ async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::Unboun
         };
         let ended = match ended {
             Ok(batch) => {
-                wanted = gathering.records() + batch.records.len();
+                gathering.tell(&mut crowd, batch.records.len());
                 Ok(batch)
             }
             Err(mut failed) => {
-                wanted = usize::MAX;
+                crowd = Crowd::default();
                 gathering.stop();
                 while let Some(behind) = under_way.next().await {
                     failed.unsure.extend(behind.map_or_else(|failed| failed.unsure, |batch| vec![batch]));
@@ -193,8 +200,10 @@ impl Gathering {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn records(&self) -> usize {
-        self.lock().records.len()
+    /// Tells `crowd` of an answer.
+    fn tell(&self, crowd: &mut Crowd, answered: usize) {
+        let inner = self.lock();
+        crowd.answered(answered, inner.records.len(), inner.arrived);
     }
 
     /// Everything gathered, as soon as there are `least` records; where one is enough, so is a tail to compare. `None` at

@@ -14,6 +14,7 @@ mod carried;
 mod checkpoint;
 mod claims;
 mod command;
+mod crowd;
 mod decision;
 mod dispatch;
 mod division;

@@ -254,10 +254,10 @@ async fn a_server_that_stands_still_is_given_up_in_time() {
     let log = open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await;
     let mut ledger = Ledger::default();
     ledger.put(&log, 1, SIZE).await.unwrap();
-    server.signal("STOP");
+    server.stand_still();
     let refused = in_time(ledger.put(&log, 2, SIZE)).await;
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
-    server.signal("CONT");
+    server.go_on();
     let mut id = 3;
     while in_time(ledger.put(&log, id, SIZE)).await.is_err() {
         id += 1;
