@@ -45,7 +45,9 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         return failed(&std::io::Error::other(error));
     }
     loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
-    match tokio::runtime::Builder::new_multi_thread().worker_threads(threads(&loaded.config)).enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(threads(&loaded.config)).on_thread_park(allocator::give_back_when_idle);
+    match runtime.enable_all().build() {
         Ok(runtime) => runtime.block_on(serve(loaded)),
         Err(error) => failed(&error),
     }

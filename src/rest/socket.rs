@@ -108,6 +108,11 @@ impl AsyncRead for Socket {
         let taken = self.first.len().min(buffer.remaining());
         let rest = self.first.split_off(taken);
         buffer.put_slice(&std::mem::replace(&mut self.first, rest));
+        // What came with them goes with them: a head in two pieces would be parsed twice, in a buffer twice as large. Whatever
+        // is wrong with the stream is told by the next read.
+        if self.first.is_empty() && buffer.remaining() > 0 {
+            let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
         Poll::Ready(Ok(()))
     }
 }
