@@ -213,11 +213,10 @@ impl Server {
         let postmaster = self.postmaster();
         send("STOP", &[&postmaster]);
         // It makes no more processes once it stands; those there are can be listed then.
-        while state(&postmaster) != Some('T') {
+        while state(&postmaster).is_some_and(|state| state != 'T') {
             std::thread::yield_now();
         }
-        let others = children(&postmaster);
-        send("STOP", &others);
+        send("STOP", &children(&postmaster));
         assert_eq!(state(&postmaster), Some('T'), "the server does not stand still");
     }
 
