@@ -1,5 +1,6 @@
--- Appending events alone, with less around it: `INSERT INTO events … SELECT … FROM claim(…) …`. The arrays go straight into
--- the insert; a function they went through would unpack every one of them first, and make a table of its answer.
+-- Appending to one of the two tables alone, with less around it: `INSERT INTO events … SELECT … FROM claim(…) …`. The arrays
+-- go straight into the insert; a function they went through would unpack every one of them first, and make a table of its
+-- answer.
 
 -- Whether `amount` records, the first of them stored at `first_stored_at`, may come in behind `after_position`. It is
 -- `append` (0002, 0004) up to the insert, but for the turn: whoever is told no asks `append`.
@@ -28,4 +29,4 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION claim IS 'Compare for an insert into events; the lock is held until its commit.';
+COMMENT ON FUNCTION claim IS 'Compare for an insert; the lock is held until its commit.';

@@ -1,7 +1,7 @@
 //! Appending: one statement, one round trip, one commit.
 //!
-//! - Events alone are inserted by a statement that compares first (`claim` in the migrations). Whatever else a batch holds
-//!   goes through `append`, and so does one whose compare failed.
+//! - Records that all go to one table are inserted by a statement that compares first (`claim` in the migrations). Other
+//!   batches go through `append`, and so does one whose compare failed.
 //! - All over one connection, in the order in which they were begun. One is sent without waiting for the answer to the one
 //!   before it, and is refused over there if that one failed.
 //! - Whoever loses a compare has the turn (see `append` in the migrations). Where it does not use it, it is given back.
@@ -10,7 +10,7 @@
 //! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
 //!   said about the end of the log, a new connection is made and the old session's end is waited for.
 
-use crate::columns::{Columns, OnlyEvents, Param};
+use crate::columns::{Columns, OneTable, Param, Table};
 use crate::failure;
 use crate::follow::look;
 use crate::link::{Link, Prepare};
@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 const APPEND: &str = "SELECT outcome, tail FROM append(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
     $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
-/// Events alone. Nothing is added where the claim fails.
+/// Events alone; nothing is added where the claim fails.
 const ADD_EVENTS: &str = "INSERT INTO events (\
     event_id, id, topic_number, topic, topic_seq, stored_at, occurred_at, aggregate_type, aggregate_id, aggregate_seq, \
     event_type, event_version, data_version, actor_type, actor_id, org_id, request_id, idempotency_key, correlation_id, \
@@ -41,6 +41,12 @@ const ADD_EVENTS: &str = "INSERT INTO events (\
     unnest($19::text[]), unnest($20::text[]), unnest($21::text[]), unnest($22::text[]), unnest($23::text[]), \
     unnest($24::text[]), unnest($25::text[]), unnest($26::text[]), unnest($27::text[])::jsonb, unnest($28::uuid[]), \
     unnest($29::bytea[]), unnest($30::bytea[]) FROM claim($1, $2, $3, $4) AS claimed WHERE claimed";
+/// Entries alone, likewise.
+const ADD_ENTRIES: &str = "INSERT INTO entries (\
+    position, sequence, stored_at, fact, id, aggregate_key, aggregate_seq, facets, body) \
+    SELECT unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::timestamptz[]), unnest($8::text[]), \
+    unnest($9::uuid[]), unnest($10::uuid[]), unnest($11::bigint[]), unnest($12::bytea[]), unnest($13::bytea[]) \
+    FROM claim($1, $2, $3, $4) AS claimed WHERE claimed";
 const BACKEND: &str = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// No row: the session is gone. A row: whether it was in time.
 const END_BACKEND: &str =
@@ -214,8 +220,8 @@ impl Inner {
 
     /// Has `columns` appended: in one round trip, unless somebody else was faster.
     async fn ask(&self, session: &Arc<Session>, mut place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
-        if let Some(events) = columns.only_events() {
-            match self.add_events(session, place, &events).await? {
+        if let Some(columns) = columns.of_one_table() {
+            match self.add(session, place, columns).await? {
                 // `append` says why, and gives the turn. The append in front has failed: whatever has come in since, this
                 // one must not come in behind it.
                 Ok(false) if place.chained => place.after = NOWHERE,
@@ -227,12 +233,16 @@ impl Inner {
         self.append_any(session, place, columns).await
     }
 
-    /// Whether events were added.
-    async fn add_events(&self, session: &Arc<Session>, place: Place, events: &OnlyEvents<'_>) -> Answer<bool> {
+    /// Whether records were added to their table.
+    async fn add(&self, session: &Arc<Session>, place: Place, columns: OneTable<'_>) -> Answer<bool> {
         let after = number(place.after.get());
-        let head: [Param<'_>; 4] = [&after, &place.chained, &events.amount, events.first_stored_at];
-        let params: Vec<Param<'_>> = head.into_iter().chain(events.params).collect();
-        let added = self.heard(session, session.try_add(ADD_EVENTS, &params).await)?;
+        let head: [Param<'_>; 4] = [&after, &place.chained, &columns.amount, columns.first_stored_at];
+        let params: Vec<Param<'_>> = head.into_iter().chain(columns.params).collect();
+        let text = match columns.table {
+            Table::Events => ADD_EVENTS,
+            Table::Entries => ADD_ENTRIES,
+        };
+        let added = self.heard(session, session.try_add(text, &params).await)?;
         Ok(added.map(|rows| rows > 0))
     }
 
@@ -326,8 +336,9 @@ fn settle(channel: &str, tail: &Arc<Tail>) -> Prepare {
             // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
             let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
             *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
-            session.prepare(ADD_EVENTS).await?;
-            session.prepare(APPEND).await?;
+            for text in [ADD_EVENTS, ADD_ENTRIES, APPEND] {
+                session.prepare(text).await?;
+            }
             session.run(&listen).await?;
             look(&session, &tail).await
         })

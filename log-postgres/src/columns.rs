@@ -23,11 +23,19 @@ pub(crate) struct Columns<'a> {
     entries: Entries<'a>,
 }
 
-/// The columns of a batch that has no entries.
-pub(crate) struct OnlyEvents<'a> {
-    pub(crate) params: [Param<'a>; 26],
+/// The columns of a batch whose records all go to one table.
+pub(crate) struct OneTable<'a> {
+    pub(crate) table: Table,
+    pub(crate) params: Vec<Param<'a>>,
     pub(crate) first_stored_at: &'a Stamp,
     pub(crate) amount: i32,
+}
+
+/// Where records go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Events,
+    Entries,
 }
 
 #[derive(Default)]
@@ -93,11 +101,16 @@ impl<'a> Columns<'a> {
         self.events.params().into_iter().chain(self.entries.params())
     }
 
-    /// Those of the table of events, where there are no others.
-    pub(crate) fn only_events(&self) -> Option<OnlyEvents<'_>> {
-        let first_stored_at = self.events.stored_ats.first().filter(|_| self.entries.positions.is_empty())?;
-        let amount = i32::try_from(self.events.event_ids.len()).ok()?;
-        Some(OnlyEvents { params: self.events.params(), first_stored_at, amount })
+    /// Those of the one table that has all the records, if one has.
+    pub(crate) fn of_one_table(&self) -> Option<OneTable<'_>> {
+        let (table, params, stored_ats) = match (self.events.stored_ats.as_slice(), self.entries.stored_ats.as_slice())
+        {
+            (events, []) => (Table::Events, self.events.params().to_vec(), events),
+            ([], entries) => (Table::Entries, self.entries.params().to_vec(), entries),
+            _ => return None,
+        };
+        let amount = i32::try_from(stored_ats.len()).ok()?;
+        Some(OneTable { table, params, first_stored_at: stored_ats.first()?, amount })
     }
 }
 
