@@ -1,6 +1,7 @@
 -- Appending to one of the two tables alone, with less around it: `INSERT INTO events … SELECT … FROM claim(…) …`. The arrays
 -- go straight into the insert; a function they went through would unpack every one of them first, and make a table of its
--- answer.
+-- answer. So there are two ways in from here on, under the same lock and by the same compare: `append`, and an insert behind
+-- `claim`.
 
 -- Whether `amount` records, the first of them stored at `first_stored_at`, may come in behind `after_position`. It is
 -- `append` (0002, 0004) up to the insert, but for the turn: whoever is told no asks `append`.

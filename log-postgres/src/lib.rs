@@ -8,7 +8,7 @@
 //! - An event's bytes are stored as they are served; the columns beside them are for people and SQL.
 //!
 //! ```text
-//!  append ──▶ Writer ── one connection ─────▶ append()  ─┐
+//!  append ──▶ Writer ── one connection ─────▶ claim()   ─┐
 //!  tail   ◀──    ┴────── the same ◀────────── NOTIFY   ◀─┤
 //!  tail   ◀── Follower ─ one that looks ◀──── indexes    ├─ events, entries, removals
 //!  read   ──▶ pages  ── a few connections ──▶ indexes   ─┘

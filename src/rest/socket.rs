@@ -184,3 +184,27 @@ pub(crate) fn written_out(problem: &Problem) -> Vec<u8> {
     )
     .into_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn the_first_bytes_come_with_what_follows_them() {
+        let head = b"GET /v1/topics HTTP/1.1\r\nHost: here\r\nAccept: application/json\r\n\r\n";
+        assert!(head.len() > PREFACE.len());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        peer.write_all(head).await.unwrap();
+        let mut socket = Socket::greet(stream, Duration::from_secs(60)).await.unwrap();
+        let mut buffer = [0; 8192];
+        let read = socket.read(&mut buffer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&buffer[..read]), String::from_utf8_lossy(head));
+        // A peer that is gone is still told apart from one that says nothing yet.
+        drop(peer);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 0);
+    }
+}
