@@ -2,6 +2,7 @@
 //!
 //! Only segment files count (`*.log`): indexes and marks are written beside the events, not for each of them.
 
+use crate::raw::Pace;
 use log::file::{Disk, FolderDisk};
 use std::io;
 use std::path::Path;
@@ -13,6 +14,9 @@ use std::time::Instant;
 pub(crate) struct CountingDisk {
     inner: FolderDisk,
     counters: Arc<Counters>,
+    pace: Pace,
+    /// Bytes written to segments and not synced yet.
+    unsynced: AtomicU64,
 }
 
 /// Counts since the disk was opened.
@@ -36,7 +40,13 @@ pub(crate) struct Counts {
 
 impl CountingDisk {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self { inner: FolderDisk::open(folder)?, counters: Arc::default() })
+        Self::open_at(folder, Pace::default())
+    }
+
+    /// One that is no faster than this.
+    pub(crate) fn open_at(folder: &Path, pace: Pace) -> io::Result<Self> {
+        let inner = FolderDisk::open(folder)?;
+        Ok(Self { inner, counters: Arc::default(), pace, unsynced: AtomicU64::new(0) })
     }
 
     /// Does something to a segment, counting it and its time.
@@ -88,7 +98,11 @@ impl Disk for CountingDisk {
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let write = || self.inner.write(name, offset, bytes);
-        if is_segment(name) { self.counted(&self.counters.bytes, bytes.len() as u64, write) } else { write() }
+        if !is_segment(name) {
+            return write();
+        }
+        self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.counted(&self.counters.bytes, bytes.len() as u64, write)
     }
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
@@ -97,7 +111,11 @@ impl Disk for CountingDisk {
 
     fn sync(&self, name: Option<&str>) -> io::Result<()> {
         let sync = || self.inner.sync(name);
-        if name.is_some_and(is_segment) { self.counted(&self.counters.syncs, 1, sync) } else { sync() }
+        if !name.is_some_and(is_segment) {
+            return sync();
+        }
+        let bytes = self.unsynced.swap(0, Ordering::Relaxed);
+        self.counted(&self.counters.syncs, 1, || self.pace.keep(bytes, sync))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -62,6 +62,8 @@ enum Section {
     All,
     /// 1, 16 and 256 callers, single events and batches of 100, in memory and in files.
     Publish,
+    /// Publishing in files on a disk that is no faster than the one the design was made for.
+    SlowDisk,
     /// The file engine alone, without a broker above it.
     Append,
     /// From publishing to a waiting reader's hands.
@@ -149,8 +151,9 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 10] = [
+    let disk: [(Section, &'static str, Measure); 11] = [
         (Section::Publish, "publish", sections::publish::measure),
+        (Section::SlowDisk, "slow-disk", sections::publish::measure_slow_disk),
         (Section::Append, "append", sections::append::measure),
         (Section::Wake, "wake", sections::wake::measure),
         (Section::Growth, "growth", sections::growth::measure),

@@ -36,8 +36,36 @@ pub(crate) struct SyncLoop {
     pub(crate) waits: Vec<u32>,
 }
 
+/// How fast a disk is at most; as fast as it is where nothing is said.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pace {
+    /// A sync takes this long at least.
+    pub(crate) sync: Duration,
+    /// And as long as its bytes take at this rate.
+    pub(crate) bytes_per_second: Option<f64>,
+}
+
+impl Pace {
+    /// Syncs `bytes`, and lets the caller wait as long as a disk of this pace takes for them.
+    pub(crate) fn keep<T>(self, bytes: u64, sync: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let outcome = sync();
+        let written = self.bytes_per_second.map(|rate| Duration::from_secs_f64(bytes as f64 / rate));
+        let rest = self.sync.max(written.unwrap_or_default()).saturating_sub(begun.elapsed());
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+        outcome
+    }
+}
+
 /// Writes and syncs pieces of `bytes` for about `time`.
 pub(crate) fn sync_loop(place: &Place, bytes: usize, shape: Shape, time: Duration) -> Outcome<SyncLoop> {
+    sync_loop_at(Pace::default(), place, bytes, shape, time)
+}
+
+/// The same on a disk that is no faster than this.
+pub(crate) fn sync_loop_at(pace: Pace, place: &Place, bytes: usize, shape: Shape, time: Duration) -> Outcome<SyncLoop> {
     let path = place.fresh("raw")?;
     let file = create(&path)?;
     let wrap = (AHEAD_BYTES_MAX / bytes).max(1) * bytes;
@@ -50,7 +78,7 @@ pub(crate) fn sync_loop(place: &Place, bytes: usize, shape: Shape, time: Duratio
     while begun.elapsed() < time {
         let asked = Instant::now();
         file.write_all_at(&piece, offset)?;
-        file.sync_data()?;
+        pace.keep(bytes as u64, || file.sync_data())?;
         waits.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
         offset += bytes as u64;
         if shape == Shape::WrittenAhead && offset >= wrap as u64 {

@@ -1,6 +1,7 @@
 //! A broker to be measured, with the log under it and the counters under that.
 
 use crate::counting::{Counters, CountingDisk, Counts};
+use crate::raw::Pace;
 use crate::{Outcome, events};
 use event_broker::{Broker, Config, SystemClock};
 use log::file::{FileLog, Options};
@@ -26,7 +27,12 @@ impl Store {
 
     /// What `Broker::open` does with a folder, with counters at the disk.
     pub(crate) async fn files(folder: &Path) -> Outcome<Self> {
-        let disk = CountingDisk::open(&folder.join("log"))?;
+        Self::files_at(folder, Pace::default()).await
+    }
+
+    /// The same on a disk that is no faster than this.
+    pub(crate) async fn files_at(folder: &Path, pace: Pace) -> Outcome<Self> {
+        let disk = CountingDisk::open_at(&folder.join("log"), pace)?;
         let counters = disk.counters();
         let log: Arc<dyn Log> = Arc::new(FileLog::open(Arc::new(disk), Options::default())?);
         let (config, state) = (Config::folder(folder), folder.join("state"));

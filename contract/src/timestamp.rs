@@ -32,8 +32,41 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3}", self.0)
+        match self.printed() {
+            Some(text) => f.write_str(str_of(&text)),
+            None => write!(f, "{:.3}", self.0),
+        }
     }
+}
+
+impl Timestamp {
+    /// Its text, where the year has four digits: every event carries two or three of them.
+    fn printed(self) -> Option<[u8; 24]> {
+        let at = jiff::tz::Offset::UTC.to_datetime(self.0);
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let parts = [
+            (0..4, at.year()),
+            (5..7, at.month().into()),
+            (8..10, at.day().into()),
+            (11..13, at.hour().into()),
+            (14..16, at.minute().into()),
+            (17..19, at.second().into()),
+            (20..23, at.millisecond()),
+        ];
+        for (places, number) in parts {
+            let mut rest = u16::try_from(number).ok()?;
+            for place in text.get_mut(places)?.iter_mut().rev() {
+                let [digit, _] = (rest % 10).to_le_bytes();
+                (*place, rest) = (b'0' + digit, rest / 10);
+            }
+        }
+        Some(text)
+    }
+}
+
+/// Digits and what stands between them are text.
+fn str_of(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or_default()
 }
 
 impl FromStr for Timestamp {
@@ -53,7 +86,10 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self.printed() {
+            Some(text) => serializer.serialize_str(str_of(&text)),
+            None => serializer.collect_str(self),
+        }
     }
 }
 
@@ -76,6 +112,19 @@ mod tests {
             ("2025-12-03T14:01:59.829999+02:00", "2025-12-03T12:01:59.829Z"),
         ] {
             assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn prints_what_the_calendar_prints() {
+        // Steps that share no divisor with a day, a year or a leap cycle; from the year -9999 to 9999.
+        let far =
+            (jiff::Timestamp::MIN.as_millisecond()..jiff::Timestamp::MAX.as_millisecond()).step_by(7_777_777_777_777);
+        let near = (-40_000_000_000..40_000_000_000).step_by(77_777_777);
+        for millis in far.chain(near) {
+            let time = Timestamp::from_millis(millis);
+            assert_eq!(time.to_string(), format!("{:.3}", time.0));
+            assert_eq!(serde_json::to_string(&time).unwrap(), format!("\"{:.3}\"", time.0));
         }
     }
 

@@ -18,10 +18,10 @@ mod records;
 
 use crate::{AggregateMark, Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
 use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence, Timestamp};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use index::{Ids, Index};
 use records::Records;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 

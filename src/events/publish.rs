@@ -127,31 +127,45 @@ pub(super) fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
     Ok(())
 }
 
-/// Which items of one log stand or fall together, by index; each list in the order submitted.
-fn units(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Vec<Vec<usize>> {
-    match atomicity {
-        Atomicity::All => return vec![(0..items.len()).collect()],
-        Atomicity::Each => return (0..items.len()).map(|index| vec![index]).collect(),
-        Atomicity::PerTopic => (),
-    }
-    let mut units: Vec<(Option<TopicNumber>, Vec<usize>)> = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let topic = match item {
+/// Which items of one log stand or fall together.
+enum Units {
+    /// All of them: most requests concern one topic.
+    One,
+    /// By index; each list in the order submitted.
+    Several(Vec<Vec<usize>>),
+}
+
+impl Units {
+    fn of(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Self {
+        match atomicity {
+            Atomicity::All => return Self::One,
+            Atomicity::Each => return Self::Several((0..items.len()).map(|index| vec![index]).collect()),
+            Atomicity::PerTopic => (),
+        }
+        let topic_of = |item: &Result<Prepared, Refused>| match item {
             Ok(prepared) => Some(prepared.draft.topic),
             Err(refused) => refused.topic.as_ref().map(|(_, topic)| *topic),
         };
-        match units.iter_mut().find(|(known, _)| topic.is_some() && *known == topic) {
-            Some((_, unit)) => unit.push(index),
-            None => units.push((topic, vec![index])),
+        let first = items.first().and_then(topic_of);
+        if items.len() == 1 || first.is_some() && items.iter().all(|item| topic_of(item) == first) {
+            return Self::One;
         }
+        let mut units: Vec<(Option<TopicNumber>, Vec<usize>)> = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let topic = topic_of(item);
+            match units.iter_mut().find(|(known, _)| topic.is_some() && *known == topic) {
+                Some((_, unit)) => unit.push(index),
+                None => units.push((topic, vec![index])),
+            }
+        }
+        Self::Several(units.into_iter().map(|(_, unit)| unit).collect())
     }
-    units.into_iter().map(|(_, unit)| unit).collect()
 }
 
 /// A request to one log, ready to be decided.
 struct Request {
     items: Vec<Result<Prepared, Refused>>,
-    units: Vec<Vec<usize>>,
+    units: Units,
     /// Types are the default log's.
     knows_types: bool,
     /// Where the answer is kept, it must be whole when it is decided: the events it repeats are read beforehand.
@@ -185,8 +199,13 @@ impl Command for Request {
         }
         let mark = decision.mark();
         let mut answers: Vec<Option<Result<Stored>>> = self.items.iter().map(|_| None).collect();
-        for unit in &self.units {
-            self.decide_unit(unit, decision, &mut answers);
+        match &self.units {
+            Units::One => self.decide_unit(0..self.items.len(), decision, &mut answers),
+            Units::Several(units) => {
+                for unit in units {
+                    self.decide_unit(unit.iter().copied(), decision, &mut answers);
+                }
+            }
         }
         if let Some(seen) = &self.seen {
             let unseen = show(&mut answers, seen);
@@ -205,14 +224,19 @@ impl Command for Request {
 
 impl Request {
     fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
-        Self { units: units(&items, atomicity), items, knows_types: *place == Place::Default, seen: None }
+        Self { units: Units::of(&items, atomicity), items, knows_types: *place == Place::Default, seen: None }
     }
 
-    fn decide_unit(&self, unit: &[usize], decision: &mut Decision<'_>, answers: &mut [Option<Result<Stored>>]) {
+    fn decide_unit(
+        &self,
+        unit: impl Iterator<Item = usize> + Clone,
+        decision: &mut Decision<'_>,
+        answers: &mut [Option<Result<Stored>>],
+    ) {
         let mark = decision.mark();
         let before = decision.position();
         let mut refused = false;
-        for &index in unit {
+        for index in unit.clone() {
             let answer = match self.items.get(index) {
                 Some(Ok(item)) if !refused => decide_event(item, decision),
                 Some(Ok(item)) => only_if_known(item, decision),
@@ -226,7 +250,7 @@ impl Request {
         }
         if refused {
             decision.undo(mark);
-            for &index in unit {
+            for index in unit {
                 if let Some(Some(answer)) = answers.get_mut(index)
                     && answer.as_ref().is_ok_and(|stored| stored.position() > before)
                 {

@@ -21,7 +21,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use contract::{AggregateSequence, Error, Kind, Position, Result, Sequence, Timestamp};
 use log::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 
 /// What a command decides on, and where it puts what it decides.
@@ -330,14 +329,19 @@ impl Overlay {
         }
         let (before, after) = draft.text.split_at(draft.splice);
         self.buffer.put_slice(before);
-        let mut writer = (&mut self.buffer).writer();
         let aggregate = header.facets.and_then(|facets| facets.aggregate);
-        // Writing to memory cannot fail.
-        let _ = write!(writer, ",\"sequence\":{}", header.sequence);
+        let mut number = itoa::Buffer::new();
+        self.buffer.put_slice(br#","sequence":"#);
+        self.buffer.put_slice(number.format(header.sequence.get()).as_bytes());
         if let Some(aggregate) = aggregate {
-            let _ = write!(writer, ",\"aggregateSequence\":{}", aggregate.sequence);
+            self.buffer.put_slice(br#","aggregateSequence":"#);
+            self.buffer.put_slice(number.format(aggregate.sequence.get()).as_bytes());
         }
-        let _ = write!(writer, ",\"position\":{},\"createdAt\":\"{}\"", header.position, self.stamp.text(header.time));
+        self.buffer.put_slice(br#","position":"#);
+        self.buffer.put_slice(number.format(header.position.get()).as_bytes());
+        self.buffer.put_slice(br#","createdAt":""#);
+        self.buffer.put_slice(self.stamp.text(header.time).as_bytes());
+        self.buffer.put_slice(b"\"");
         self.buffer.put_slice(after);
         self.buffer.split().freeze()
     }

@@ -8,6 +8,7 @@ use super::App;
 use super::body::{self, Held, Limit};
 use super::negotiate;
 use super::params::Params;
+use super::parking::Patient;
 use super::problem::{Answer, Problem};
 use super::told::Told;
 use crate::broker::Writes;
@@ -129,6 +130,11 @@ impl Asked {
     /// Lets go of it.
     pub(crate) fn into_app(self) -> App {
         self.app
+    }
+
+    /// Lets go of it, but for what it takes to wait.
+    pub(crate) fn into_patient(self) -> (App, Patient) {
+        (self.app, Patient::new(self.parts))
     }
 
     /// The broker's writing verbs.

@@ -5,6 +5,8 @@
 //! - Heads that are too large are refused here, where they can be refused politely.
 //! - A request that takes too long is given up, except where waiting is what was asked for.
 
+use super::alarm::Alarm;
+use super::parking::Parking;
 use super::problem::Problem;
 use super::{App, incoming};
 use axum::Router;
@@ -17,6 +19,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Instant;
 use tower::Service as _;
 use uuid::Uuid;
@@ -36,21 +39,35 @@ struct Trace {
 type Hyphenless = [u8; 32];
 
 /// Answers one request.
-pub(crate) async fn handle(app: App, mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+pub(crate) async fn handle(
+    app: App,
+    mut router: Router,
+    alarm: Alarm,
+    parking: Option<Parking>,
+    request: Request<Incoming>,
+) -> Result<Response, Infallible> {
     let began = Instant::now();
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let uri = request.uri().clone();
     let response = match normalise(&app, incoming::Incoming::of(request, &app.options)) {
         Err(problem) => problem.respond(uri.path(), trace.id()),
-        Ok(request) => {
+        Ok(mut request) => {
             let waits = may_wait(request.uri());
-            let answer = router.call(request);
+            let parking = parking.filter(|_| waits);
+            if let Some(parking) = &parking {
+                request.extensions_mut().insert(parking.clone());
+            }
+            let mut answer = pin!(router.call(request));
             let response = match waits {
-                true => answer.await,
-                false => match tokio::time::timeout(app.options.request_timeout, answer).await {
-                    Ok(response) => response,
-                    Err(_) => Ok(axum::response::IntoResponse::into_response(took_too_long())),
+                true => {
+                    let response = answer.await;
+                    parking.iter().for_each(Parking::clear);
+                    response
+                }
+                false => match alarm.within(app.options.request_timeout, answer.as_mut()).await {
+                    Some(response) => response,
+                    None => Ok(axum::response::IntoResponse::into_response(took_too_long())),
                 },
             };
             match response {

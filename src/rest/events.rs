@@ -14,11 +14,13 @@ use axum::routing::post;
 use contract::{
     Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Published, Result, Unread, limits,
 };
-use http::header::{HeaderName, HeaderValue, LOCATION};
+use http::header::{HeaderName, HeaderValue, InvalidHeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::Write;
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
@@ -160,7 +162,7 @@ fn published(published: &Published) -> Told {
         Outcome::Duplicate { .. } => StatusCode::OK,
     };
     let mut told = Told::event(status, event);
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/events/{}", event.id.hyphenated())) {
+    if let Ok(location) = location(event.id) {
         told = told.with(LOCATION, location);
     }
     if *deprecated {
@@ -171,6 +173,15 @@ fn published(published: &Published) -> Told {
         Outcome::Duplicate { payload_mismatch: false } => told.with(REPLAYED, YES),
         Outcome::Duplicate { payload_mismatch: true } => told.with(REPLAYED, YES).with(MISMATCH, YES),
     }
+}
+
+/// Where an event is.
+fn location(id: Uuid) -> std::result::Result<HeaderValue, InvalidHeaderValue> {
+    let mut path = *b"/v1/events/00000000-0000-0000-0000-000000000000";
+    if let Some(place) = path.last_chunk_mut::<{ Hyphenated::LENGTH }>() {
+        id.hyphenated().encode_lower(place);
+    }
+    HeaderValue::from_bytes(&path)
 }
 
 /// The answer to a batch: what became of each event, in the order they were sent.

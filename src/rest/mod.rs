@@ -8,6 +8,7 @@
 //! What the verbs mean is the domain's business; this room knows only how they look on the wire.
 
 mod aggregates;
+mod alarm;
 mod asked;
 mod body;
 mod claims;
@@ -26,6 +27,7 @@ mod negotiate;
 mod once;
 mod openapi;
 mod params;
+mod parking;
 mod pools;
 mod problem;
 mod projections;

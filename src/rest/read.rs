@@ -86,10 +86,8 @@ async fn poll(asked: Asked) -> Answer {
     let taken = negotiate::taken(asked.headers())?;
     let timeout = asked.params.timeout(asked.app.options.wait_default)?;
     let wanted = Wanted::of(&asked, asked.params.offset()?)?;
-    // The request holds on to the connection's buffer, which a poll that waits need not.
-    let app = asked.into_app();
-    let page = wanted.wait(&app, timeout).await?;
-    events(taken, &page)
+    let (app, patient) = asked.into_patient();
+    patient.wait(async move { events(taken, &wanted.wait(&app, timeout).await?) }).await
 }
 
 async fn show(asked: Asked) -> Answer {
@@ -110,18 +108,26 @@ async fn log(asked: Asked) -> Answer {
     let (after, limit) = (params.position()?, params.limit(asked.app.options.limit_default)?);
     let read = LogRead { after, limit, filter: params.filter()? };
     let timeout = params.timeout(Duration::ZERO)?;
-    let app = asked.into_app();
-    let page = tokio::select! {
-        page = app.events().wait_log(read.clone(), timeout) => page?,
-        () = app.drained() => app.events().read_log(read).await?,
+    let (app, patient) = asked.into_patient();
+    let page = async move {
+        let page = tokio::select! {
+            page = app.events().wait_log(read.clone(), timeout) => page?,
+            () = app.drained() => app.events().read_log(read).await?,
+        };
+        entries(taken, &page)
     };
+    patient.wait(page).await
+}
+
+/// A page of the whole log in the form the caller takes.
+fn entries(taken: Taken, page: &LogPage) -> Result<Response, Problem> {
     let LogPage { items, next_position, tail } = page;
     let mut response = match taken {
         Taken::Json => {
             let rest = format!(r#""nextPosition":{next_position},"tail":{tail}"#);
-            answer(JSON, Body::from(with_items(&items, &[], &rest)))
+            answer(JSON, Body::from(with_items(items, &[], &rest)))
         }
-        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(&items, &[])?)),
+        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items, &[])?)),
     };
     mark(&mut response, next_position.get(), tail.get());
     Ok(response)

@@ -4,6 +4,8 @@
 //! - A peer must send its head in time, take its answers in time, and answer the network's probes.
 //! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
 
+use super::alarm::Alarm;
+use super::parking::Parking;
 use super::problem::Problem;
 use super::socket::{Socket, Version, written_out};
 use super::{App, edge};
@@ -12,10 +14,14 @@ use contract::{Error, Kind};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{SockRef, TcpKeepalive};
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -36,7 +42,6 @@ pub(crate) async fn serve(
     router: Router,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
-    let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(app.options.connections_max));
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -55,51 +60,108 @@ pub(crate) async fn serve(
             tokio::spawn(turn_away(stream));
             continue;
         };
-        let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
+        let served = connection(stream, app.clone(), router.clone());
         tokio::spawn(async move {
-            connection(stream, app, router, watcher).await;
+            served.await;
             drop(place);
         });
     }
     drop(listener);
     app.drain();
-    let left = Arc::clone(&places);
-    let drained = tokio::time::timeout(app.options.drain_timeout, graceful.shutdown()).await;
-    match drained {
-        Ok(()) => Ok(()),
-        Err(_) => Err(app.options.connections_max - left.available_permits()),
+    let all = u32::try_from(app.options.connections_max).unwrap_or(u32::MAX);
+    match tokio::time::timeout(app.options.drain_timeout, places.acquire_many(all)).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(app.options.connections_max - places.available_permits()),
     }
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: TcpStream, app: App, router: Router, watcher: hyper_util::server::graceful::Watcher) {
-    let at_hand = app.clone();
-    let options = &at_hand.options;
+async fn connection(stream: TcpStream, app: App, router: Router) {
     prepare(&stream);
-    let greeting = Socket::greet(stream, options.write_timeout);
-    let Ok(Ok(socket)) = tokio::time::timeout(options.header_timeout, greeting).await else { return };
-    let version = socket.version();
-    let service = service_fn(move |request| edge::handle(app.clone(), router.clone(), request));
-    // How a connection ends is its peer's business: a reset, a timeout and a goodbye are all the same to us.
-    let _ = match version {
-        Version::One => {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(options.header_timeout)
-                .serve_connection(TokioIo::new(socket), service);
-            watcher.watch(connection).await.is_ok()
-        }
-        Version::Two => {
-            let connection = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS_MAX)
-                .max_header_list_size(u32::try_from(options.header_bytes_max).unwrap_or(u32::MAX))
-                .keep_alive_interval(KEEPALIVE)
-                .keep_alive_timeout(options.header_timeout)
-                .serve_connection(TokioIo::new(socket), service);
-            watcher.watch(connection).await.is_ok()
-        }
+    let greeting = Socket::greet(stream, app.options.write_timeout);
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(app.options.header_timeout, greeting) => greeted,
+        // Who has asked nothing yet is owed nothing.
+        () = app.drained() => return,
     };
+    let Ok(Ok(socket)) = greeted else { return };
+    match socket.version() {
+        Version::One => version_one(socket, app, router).await,
+        // It needs more room, which the others need not have.
+        Version::Two => Box::pin(version_two(socket, app, router)).await,
+    }
+}
+
+/// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
+async fn version_one(mut socket: Socket, app: App, router: Router) {
+    let (parking, flushed) = (Parking::new(), socket.flushed());
+    loop {
+        let (at_hand, router, shared) = (app.clone(), router.clone(), parking.clone());
+        let service = service_fn(move |request| {
+            edge::handle(at_hand.clone(), router.clone(), shared.alarm().clone(), Some(shared.clone()), request)
+        });
+        let mut connection = http1::Builder::new()
+            .timer(parking.alarm().clone())
+            .header_read_timeout(app.options.header_timeout)
+            // It is the socket that notices a peer that leaves.
+            .half_close(true)
+            .serve_connection(TokioIo::new(socket), service);
+        let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.leave()).flatten();
+        let left = run(&app, Pin::new(&mut connection), |connection| connection.graceful_shutdown(), leave).await;
+        let Some(parked) = left else { return };
+        let rest = connection.into_parts();
+        socket = rest.io.into_inner();
+        // Copied: the buffer is what we want to be rid of.
+        let behind = rest.read_buf.to_vec();
+        drop((rest.read_buf, rest.service));
+        let Some(question) = parked.wait(&socket, &parking).await else { return };
+        socket.read_again(&[question, behind].concat());
+    }
+}
+
+async fn version_two(socket: Socket, app: App, router: Router) {
+    let options = app.options.clone();
+    let at_hand = app.clone();
+    let service =
+        service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), Alarm::default(), None, request));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(options.header_bytes_max).unwrap_or(u32::MAX))
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(options.header_timeout)
+        .serve_connection(TokioIo::new(socket), service);
+    let nothing = || None::<Infallible>;
+    run(&app, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
+}
+
+/// Runs a connection until it ends, or until `leave` has something to leave it with. When the server drains, it ends with
+/// what it is at.
+async fn run<C: Future, T>(
+    app: &App,
+    mut connection: Pin<&mut C>,
+    wind_down: impl Fn(Pin<&mut C>),
+    leave: impl Fn() -> Option<T>,
+) -> Option<T> {
+    let mut drained = pin!(app.drained());
+    let mut draining = false;
+    poll_fn(|context| {
+        // How a connection ends is its peer's business: a reset, a timeout and a goodbye are all the same to us.
+        if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        if let Some(left) = leave() {
+            return Poll::Ready(Some(left));
+        }
+        if !draining && drained.as_mut().poll(context).is_ready() {
+            draining = true;
+            wind_down(connection.as_mut());
+            // What it does about that is seen when it is asked again.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Small answers leave at once, and a peer that vanished is noticed.

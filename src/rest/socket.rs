@@ -8,9 +8,11 @@ use super::problem::Problem;
 use http::{Method, StatusCode};
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use uuid::Uuid;
@@ -35,6 +37,8 @@ pub(crate) struct Socket {
     stall_max: Duration,
     replacement: Option<Replacement>,
     version: Version,
+    /// Set when there is nothing left to be written.
+    flushed: Arc<AtomicBool>,
 }
 
 /// A document on its way out in place of something shorter.
@@ -61,12 +65,23 @@ impl Socket {
                 break Version::Two;
             }
         };
-        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version })
+        let flushed = Arc::default();
+        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version, flushed })
     }
 
     /// Which HTTP the peer speaks.
     pub(crate) const fn version(&self) -> Version {
         self.version
+    }
+
+    /// What is set whenever there is nothing left to be written.
+    pub(crate) fn flushed(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flushed)
+    }
+
+    /// Has these bytes read before what comes next.
+    pub(crate) fn read_again(&mut self, bytes: &[u8]) {
+        self.first = [bytes, &self.first].concat();
     }
 
     /// Passes a write's outcome on, and lets go of a peer that takes nothing for too long.
@@ -79,6 +94,26 @@ impl Socket {
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall_max)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Whether an HTTP/1 peer has gone; if not, the task is woken when it does.
+    ///
+    /// Hyper flushes whenever it has nothing else to do, so this is asked while an answer is awaited. By itself it would
+    /// read ahead to find out, and take another buffer of 8 KiB for that, with every request.
+    pub(crate) fn has_lost_its_peer(&self, context: &mut Context<'_>) -> bool {
+        if self.version == Version::Two {
+            return false;
+        }
+        match self.stream.poll_read_ready(context) {
+            Poll::Pending => false,
+            Poll::Ready(Err(_)) => true,
+            // There is something to read, or there never will be.
+            Poll::Ready(Ok(())) => {
+                let state = std::pin::pin!(self.stream.ready(Interest::READABLE));
+                let state = state.poll(&mut Context::from_waker(Waker::noop()));
+                matches!(state, Poll::Ready(Ok(state)) if state.is_read_closed())
+            }
+        }
     }
 
     /// Writes what stands for hyper's own refusal; answers how many of its bytes are done with.
@@ -150,6 +185,10 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
+        if outcome.is_ready() && self.has_lost_its_peer(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        self.flushed.store(outcome.is_ready(), Ordering::Relaxed);
         self.watch(context, outcome)
     }
 

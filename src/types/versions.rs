@@ -43,7 +43,7 @@ pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Ch
         let current = versions.iter().rev().find(|version| version.status == VersionStatus::Current);
         let current = current
             .ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
-        return Ok(Choice { version: Some(current), text: current.definition.version.to_string().into() });
+        return Ok(Choice { version: Some(current), text: text_of(current.definition.version) });
     };
     if versions.is_empty() && asked == SchemaVersion::FIRST {
         return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
@@ -52,7 +52,15 @@ pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Ch
     if version.status == VersionStatus::Finalising {
         return Err(refused("is still being finalised; use a version that is current"));
     }
-    Ok(Choice { version: Some(version), text: asked.to_string().into() })
+    Ok(Choice { version: Some(version), text: text_of(asked) })
+}
+
+/// A version's text; most types have one version, whose text need not be made.
+fn text_of(version: SchemaVersion) -> Cow<'static, str> {
+    match version == SchemaVersion::FIRST {
+        true => Cow::Borrowed(FIRST),
+        false => version.to_string().into(),
+    }
 }
 
 /// Adds a version, or replaces one that is still being finalised.

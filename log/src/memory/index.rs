@@ -1,8 +1,9 @@
 //! Where records lie: by their number in a topic or aggregate, and by their id.
 
 use contract::Position;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Where the numbers of one topic or aggregate lie, both rising.
 pub(super) struct Index<N>(pub(super) VecDeque<(N, Position)>);

@@ -9,6 +9,7 @@ mod idempotency_keys;
 mod limits;
 mod manners;
 mod openapi;
+mod parked;
 mod projections;
 mod readme;
 mod restart;

@@ -5,7 +5,7 @@ use crate::events::Aggregates;
 use crate::figures::median;
 use crate::load::{Done, Load, Until};
 use crate::place::{Place, remove};
-use crate::raw::{self, Shape, SyncLoop};
+use crate::raw::{self, Pace, Shape, SyncLoop};
 use crate::sections::Run;
 use crate::store::Store;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub(super) struct Case {
     bare: Vec<Bare>,
     /// Number of the next event.
     next: u64,
+    /// How fast the disk may be.
+    pace: Pace,
 }
 
 /// The bare disk with pieces as large as the engine's groups.
@@ -35,7 +37,12 @@ pub(super) struct Bare {
 
 impl Case {
     pub(super) fn new(callers: u64, batch: u64) -> Self {
-        Self { callers, batch, rounds: Vec::new(), bare: Vec::new(), next: 0 }
+        Self { callers, batch, rounds: Vec::new(), bare: Vec::new(), next: 0, pace: Pace::default() }
+    }
+
+    /// The same on a disk that is no faster than this.
+    pub(super) fn at(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Measured without a disk.
@@ -51,15 +58,15 @@ impl Case {
     /// Measured in files: bare, ours, bare, ours, bare.
     pub(super) fn in_files(mut self, run: &Run<'_>, runtime: &Runtime) -> Outcome<Self> {
         let folder = run.place.fresh("publish")?;
-        let store = runtime.block_on(Store::files(&folder))?;
+        let store = runtime.block_on(Store::files_at(&folder, self.pace))?;
         // The first round only tells how large the groups are.
         let mut group = self.publish(runtime, &store, Duration::from_millis(300))?;
         self.rounds.clear();
         for _ in 0..run.rounds() {
-            self.bare.push(Bare::measure(run.place, group, run.raw_time())?);
+            self.bare.push(Bare::measure(run.place, group, self.pace, run.raw_time())?);
             group = self.publish(runtime, &store, Duration::from_millis(if run.quick { 500 } else { 1500 }))?;
         }
-        self.bare.push(Bare::measure(run.place, group, run.raw_time())?);
+        self.bare.push(Bare::measure(run.place, group, self.pace, run.raw_time())?);
         runtime.block_on(store.close());
         remove(&folder)?;
         Ok(self)
@@ -106,10 +113,10 @@ impl Case {
 }
 
 impl Bare {
-    fn measure(place: &Place, group_bytes: usize, time: Duration) -> Outcome<Self> {
+    fn measure(place: &Place, group_bytes: usize, pace: Pace, time: Duration) -> Outcome<Self> {
         Ok(Self {
-            growing: raw::sync_loop(place, group_bytes, Shape::Growing, time)?,
-            ahead: raw::sync_loop(place, group_bytes, Shape::WrittenAhead, time)?,
+            growing: raw::sync_loop_at(pace, place, group_bytes, Shape::Growing, time)?,
+            ahead: raw::sync_loop_at(pace, place, group_bytes, Shape::WrittenAhead, time)?,
             through: raw::write_through(place, 256 * raw::PIECE_BYTES)?,
         })
     }
