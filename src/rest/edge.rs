@@ -42,11 +42,12 @@ type Hyphenless = [u8; 32];
 pub(crate) async fn handle(
     app: App,
     mut router: Router,
-    alarm: Alarm,
     parking: Option<Parking>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let began = Instant::now();
+    // Over HTTP/2 every request has its own task, and so its own alarm.
+    let alarm = parking.as_ref().map_or_else(Alarm::default, |parking| parking.alarm().clone());
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let uri = request.uri().clone();

@@ -4,7 +4,6 @@
 //! - A peer must send its head in time, take its answers in time, and answer the network's probes.
 //! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
 
-use super::alarm::Alarm;
 use super::parking::Parking;
 use super::problem::Problem;
 use super::socket::{Socket, Version, written_out};
@@ -97,9 +96,8 @@ async fn version_one(mut socket: Socket, app: App, router: Router) {
     let (parking, flushed) = (Parking::new(), socket.flushed());
     loop {
         let (at_hand, router, shared) = (app.clone(), router.clone(), parking.clone());
-        let service = service_fn(move |request| {
-            edge::handle(at_hand.clone(), router.clone(), shared.alarm().clone(), Some(shared.clone()), request)
-        });
+        let service =
+            service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), Some(shared.clone()), request));
         let mut connection = http1::Builder::new()
             .timer(parking.alarm().clone())
             .header_read_timeout(app.options.header_timeout)
@@ -120,10 +118,8 @@ async fn version_one(mut socket: Socket, app: App, router: Router) {
 }
 
 async fn version_two(socket: Socket, app: App, router: Router) {
-    let options = app.options.clone();
-    let at_hand = app.clone();
-    let service =
-        service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), Alarm::default(), None, request));
+    let (options, at_hand) = (&app.options, app.clone());
+    let service = service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), None, request));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
