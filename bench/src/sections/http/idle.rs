@@ -25,8 +25,6 @@ const STREAMS_EACH: u64 = 1000;
 const CROWD: u64 = 20_000;
 /// Files that a server or the benchmark has open beside its connections.
 const SPARE_FILES: u64 = 300;
-/// How long after they came it is looked at what they cost: what they cost once, when they begin to wait, is over by then.
-const COMING: Duration = Duration::from_secs(6);
 /// How long polls are looked at while they wait; less than their own time.
 const WATCH_POLLS: Duration = Duration::from_secs(8);
 /// How long streams are; more than the time between two signs of life.
@@ -64,7 +62,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         idle.show(report, &mut table, count, &cost);
     }
     table.note("file engine, a topic nothing is published to; RSS of the server: what the kernel holds for sockets is not in it");
-    table.note("CPU in 8 s of waiting, from 6 s after they came; of streams in 18 s, in which each writes a sign of life once or twice");
+    table.note("CPU in 8 s of waiting; of streams in 18 s, in which each writes a sign of life once or twice");
     table.note("with: at the end of that time; after: 12 s after all of them went away");
     report.table(&table);
     crowd(run, report).await
@@ -93,7 +91,7 @@ impl Idle {
         let mut waiting = JoinSet::new();
         self.open(&server, count, &mut waiting).await?;
         let opening_seconds = begun.elapsed().as_secs_f64();
-        tokio::time::sleep(COMING).await;
+        server.settle().await?;
         let (cpu, begun) = (server.cpu_seconds()?, Instant::now());
         let ended = tokio::time::timeout(self.watch(), waiting.join_next()).await;
         let cores = (server.cpu_seconds()? - cpu) / begun.elapsed().as_secs_f64();
