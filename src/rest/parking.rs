@@ -9,6 +9,8 @@
 //! - Hyper keeps two buffers of 8 KiB for a connection, and every handler on a request's way its future. A poll that may wait
 //!   for half a minute needs none of that; `bench idle` shows what it costs.
 //! - What a poll waits for is moved, not begun anew: a filter does not look at anything twice.
+//! - A poll is parked as soon as it has to wait: what its connection needed is still at hand, for the next one to use. Only
+//!   where the last one was answered soon it stays for a while, for the next may be too.
 //! - For HTTP/1 and requests without a body. HTTP/2 shares its buffers among many requests.
 
 use super::alarm::Alarm;
@@ -18,14 +20,15 @@ use contract::BoxFuture;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use std::future::{pending, poll_fn};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// How long a poll waits at least before its connection is taken apart. What comes sooner is not worth it.
-const AFTER: Duration = Duration::from_secs(1);
-/// Not all at once, when many began to wait at the same time: this much later each, and then from the start again.
+/// An answer that comes sooner is not worth the parking.
+const SOON: Duration = Duration::from_secs(1);
+/// Not all at once, when many turn out to wait for longer: this much later each, and then from the start again.
 const STEP: Duration = Duration::from_millis(64);
 const STEPS: u32 = 32;
 
@@ -36,7 +39,9 @@ pub(crate) struct Parking(Arc<Shared>);
 struct Shared {
     alarm: Alarm,
     place: Mutex<Place>,
-    after: Duration,
+    /// How long a poll stays where the last one was answered soon.
+    patience: Duration,
+    was_soon: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,14 +56,17 @@ enum Place {
 pub(crate) struct Parked {
     question: Vec<u8>,
     answer: BoxFuture<'static, Answer>,
+    /// When it was asked.
+    asked: Instant,
 }
 
 impl Parking {
     /// Another connection's.
     pub(crate) fn new() -> Self {
         static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
-        let step = CONNECTIONS.fetch_add(1, Ordering::Relaxed) % STEPS;
-        Self(Arc::new(Shared { alarm: Alarm::default(), place: Mutex::default(), after: AFTER + STEP * step }))
+        let patience = SOON + STEP * (CONNECTIONS.fetch_add(1, Ordering::Relaxed) % STEPS);
+        let (alarm, place, was_soon) = (Alarm::default(), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Shared { alarm, place, patience, was_soon }))
     }
 
     /// The connection's alarm.
@@ -69,12 +77,13 @@ impl Parking {
     /// The request that is to wait without its connection, if there is one.
     pub(crate) fn leave(&self) -> Option<Parked> {
         let mut place = self.place();
+        // Asked after every request: no answer is moved to find out.
+        if !matches!(*place, Place::Waiting(_)) {
+            return None;
+        }
         match std::mem::take(&mut *place) {
             Place::Waiting(parked) => Some(parked),
-            other => {
-                *place = other;
-                None
-            }
+            Place::Empty | Place::Answered(_) => None,
         }
     }
 
@@ -85,6 +94,18 @@ impl Parking {
 
     fn place(&self) -> MutexGuard<'_, Place> {
         self.0.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `answer` comes to before it is time to leave the connection.
+    async fn stay(&self, answer: &mut BoxFuture<'static, Answer>) -> Option<Answer> {
+        if self.0.was_soon.load(Ordering::Relaxed) {
+            return self.0.alarm.within(self.0.patience, answer).await;
+        }
+        poll_fn(|context| match answer.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     /// The answer that was waited for, when its question is asked again.
@@ -106,6 +127,7 @@ impl Parked {
             Poll::Pending => Poll::Pending,
         });
         let answer = answer.await?;
+        parking.0.was_soon.store(self.asked.elapsed() < SOON, Ordering::Relaxed);
         *parking.place() = Place::Answered(answer);
         Some(self.question)
     }
@@ -133,10 +155,11 @@ impl Patient {
             if let Some(answer) = parking.answered() {
                 return answer;
             }
-            if let Some(answer) = parking.alarm().within(parking.0.after, &mut answer).await {
+            let asked = Instant::now();
+            if let Some(answer) = parking.stay(&mut answer).await {
                 return answer;
             }
-            *parking.place() = Place::Waiting(Parked { question: question(&self.parts), answer });
+            *parking.place() = Place::Waiting(Parked { question: question(&self.parts), answer, asked });
             // This future is dropped with the connection, or finds its peer gone.
             pending().await
         })
@@ -158,39 +181,68 @@ fn question(parts: &Parts) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
+    use axum::response::Response;
     use http::{Request, Version};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::{sleep_until, timeout};
 
-    /// A poll with these headers on a connection, and what it waits for: nothing.
-    fn waiting(parking: &Parking, headers: &[(&'static str, &'static str)]) -> BoxFuture<'static, Answer> {
+    /// A poll with these headers on a connection, for an answer that takes some time.
+    fn poll(parking: &Parking, headers: &[(&'static str, &'static str)], time: Duration) -> BoxFuture<'static, Answer> {
         let mut request = Request::get("/v1/events:poll").extension(parking.clone());
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Patient::new(request.body(()).unwrap().into_parts().0).wait(pending())
+        let answer = async move {
+            sleep_until(Instant::now() + time).await;
+            Ok(Response::new(Body::from("here")))
+        };
+        Patient::new(request.body(()).unwrap().into_parts().0).wait(answer)
     }
 
+    /// Whether it has left its connection after some time.
+    async fn leaves(parking: &Parking, poll: BoxFuture<'static, Answer>, time: Duration) -> Option<Parked> {
+        assert!(timeout(time, poll).await.is_err(), "it was answered");
+        parking.leave()
+    }
+
+    /// A socket, and its peer.
+    async fn socket() -> (Socket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        peer.write_all(b"GET / HTTP/1.1").await.unwrap();
+        (Socket::greet(listener.accept().await.unwrap().0, LONG).await.unwrap(), peer)
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
     #[tokio::test(start_paused = true)]
-    async fn a_poll_leaves_its_connection_after_a_while_and_finds_its_answer_when_it_asks_again() {
+    async fn a_poll_leaves_its_connection_at_once_and_a_while_later_where_the_last_one_was_answered_soon() {
+        let (socket, _peer) = socket().await;
         let parking = Parking::new();
-        let in_time = tokio::time::timeout(AFTER / 2, waiting(&parking, &[])).await;
-        assert!(in_time.is_err() && parking.leave().is_none(), "it left too soon");
-        let by_then = AFTER + STEP * STEPS;
-        assert!(tokio::time::timeout(by_then, waiting(&parking, &[])).await.is_err());
-        assert!(parking.leave().is_some(), "it is still there");
-        let answer = axum::response::Response::new(axum::body::Body::from("here"));
-        *parking.place() = Place::Answered(Ok(answer));
-        assert!(waiting(&parking, &[]).await.is_ok());
-        // For nobody else.
-        assert!(parking.answered().is_none());
+        for (time, next_stays) in [(SOON / 2, true), (SOON * 2, false), (SOON, false), (SOON / 10, true)] {
+            parking.0.was_soon.store(false, Ordering::Relaxed);
+            let parked = leaves(&parking, poll(&parking, &[], time), Duration::ZERO).await.expect("it is still there");
+            assert!(parked.wait(&socket, &parking).await.is_some());
+            assert!(poll(&parking, &[], LONG).await.is_ok(), "its answer is not there");
+            assert!(parking.answered().is_none(), "it is there for somebody else");
+            let next = leaves(&parking, poll(&parking, &[], LONG), SOON / 2).await;
+            assert_eq!(next.is_none(), next_stays, "after {time:?}");
+        }
+        let for_long = leaves(&parking, poll(&parking, &[], LONG), SOON + STEP * STEPS).await;
+        let parked = for_long.expect("it is still there");
+        assert!(parked.wait(&socket, &parking).await.is_some());
+        parking.clear();
+        assert!(leaves(&parking, poll(&parking, &[], LONG), Duration::ZERO).await.is_some(), "the wait was long");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_with_a_body_stays_with_its_connection() {
         let parking = Parking::new();
         for headers in [&[("content-length", "2")], &[("transfer-encoding", "chunked")]] {
-            let by_then = AFTER + STEP * STEPS;
-            assert!(tokio::time::timeout(by_then, waiting(&parking, headers)).await.is_err());
-            assert!(parking.leave().is_none(), "{headers:?}");
+            let left = leaves(&parking, poll(&parking, headers, LONG), LONG / 2).await;
+            assert!(left.is_none(), "{headers:?}");
         }
     }
 

@@ -24,7 +24,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The network asks a silent peer after this time whether it is still there, then a few times more.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -59,11 +59,7 @@ pub(crate) async fn serve(
             tokio::spawn(turn_away(stream));
             continue;
         };
-        let served = connection(stream, app.clone(), router.clone());
-        tokio::spawn(async move {
-            served.await;
-            drop(place);
-        });
+        tokio::spawn(connection(stream, app.clone(), router.clone(), place));
     }
     drop(listener);
     app.drain();
@@ -74,8 +70,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves one connection to its end.
-async fn connection(stream: TcpStream, app: App, router: Router) {
+/// Serves one connection to its end; it has its place until then.
+async fn connection(stream: TcpStream, app: App, router: Router, _place: OwnedSemaphorePermit) {
     prepare(&stream);
     let greeting = Socket::greet(stream, app.options.write_timeout);
     let greeted = tokio::select! {
@@ -98,16 +94,22 @@ async fn version_one(mut socket: Socket, app: App, router: Router) {
         let (at_hand, router, shared) = (app.clone(), router.clone(), parking.clone());
         let service =
             service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), Some(shared.clone()), request));
-        let mut connection = http1::Builder::new()
+        let connection = http1::Builder::new()
             .timer(parking.alarm().clone())
             .header_read_timeout(app.options.header_timeout)
             // It is the socket that notices a peer that leaves.
             .half_close(true)
             .serve_connection(TokioIo::new(socket), service);
+        // In a box, so that a parked poll has no room for it.
+        let mut connection = Box::new(connection);
         let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.leave()).flatten();
-        let left = run(&app, Pin::new(&mut connection), |connection| connection.graceful_shutdown(), leave).await;
+        let left = run(&app, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave).await;
         let Some(parked) = left else { return };
-        let rest = connection.into_parts();
+        let rest = {
+            // The box is gone at the end of this, and not of the wait.
+            let connection = connection;
+            connection.into_parts()
+        };
         socket = rest.io.into_inner();
         // Copied: the buffer is what we want to be rid of.
         let behind = rest.read_buf.to_vec();

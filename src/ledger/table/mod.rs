@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   put ─► active map ──freeze──► frozen map ──Job::run──► newest run │ … │ oldest run
-//!   get ─► active map ──────────► frozen map ────────────► newest run │ … │ oldest run     first hit wins
+//!   get ─► active map ──────────► frozen map ─► recent ──► newest run │ … │ oldest run     first hit wins
 //! ```
 //!
 //! - The log is the truth. The tables have no journal: what was put after the last checkpoint is folded from the log
@@ -17,7 +17,8 @@
 //! - The newest row of a key is the only one seen; a replaced row never comes back, not even when the newer one
 //!   expires.
 //! - Bytes from disk are checked before they are believed: a read gives the right value or an error.
-//! - RAM holds the rows since the last checkpoint, and per row on disk 12 bits for a filter and 1 bit for a fence.
+//! - RAM holds the rows since the last checkpoint, some of those before it ([`recent`]), and per row on disk 12 bits for a
+//!   filter and 1 bit for a fence.
 //! - One checkpoint at a time, one owner per folder (a lock file says so).
 //!
 //! Left to others: *when* to checkpoint, which thread runs the `Job`, that only durable positions are frozen, and what
@@ -29,6 +30,7 @@ mod format;
 mod job;
 mod manifest;
 mod merge;
+mod recent;
 mod rows;
 mod run;
 mod tiers;
@@ -44,6 +46,7 @@ use filter::Probe;
 use folder::Folder;
 use job::{Part, Shared, Written};
 use manifest::{Entry, Manifest};
+use recent::Recent;
 use rows::Rows;
 use run::Run;
 use serde_json::value::RawValue;
@@ -86,6 +89,8 @@ pub struct Table<const V: usize> {
     frozen: Arc<Rows<V>>,
     /// Newest first.
     runs: Vec<Arc<Run<V>>>,
+    /// What was put last of what may be on disk.
+    recent: Recent<V>,
 }
 
 /// What [`Tables::open`] found in the folder.
@@ -162,6 +167,8 @@ impl Tables {
         if let Some(Written { heads, keys }) = self.shared.as_ref().and_then(|shared| shared.take()) {
             self.heads.install(heads);
             self.keys.install(keys);
+            // An aggregate is looked up whenever it is written to; a key, hardly ever again.
+            self.heads.recent.begin();
         }
     }
 
@@ -185,7 +192,8 @@ impl Tables {
 impl<const V: usize> Table<V> {
     /// The value last put for `key`. A damaged run is an `InvalidData` error that names the file.
     pub fn get(&self, key: u128) -> io::Result<Option<[u8; V]>> {
-        if let Some(value) = self.active.get(&key).or_else(|| self.frozen.get(&key)) {
+        let in_ram = self.active.get(&key).or_else(|| self.frozen.get(&key)).or_else(|| self.recent.get(key));
+        if let Some(value) = in_ram {
             return Ok(Some(*value));
         }
         let probe = Probe::of(key);
@@ -202,6 +210,7 @@ impl<const V: usize> Table<V> {
     /// Sets the value of `key`. RAM only.
     pub fn put(&mut self, key: u128, value: [u8; V]) {
         self.active.insert(key, value);
+        self.recent.put(key, value);
     }
 
     /// Rows in RAM: those not in a run yet. A key put both before and after a freeze counts twice.
@@ -211,7 +220,7 @@ impl<const V: usize> Table<V> {
 
     fn new(name: &'static str, stamp: Stamp<V>) -> Self {
         let (active, frozen) = (Rows::default(), Arc::default());
-        Self { name, stamp, policy: Policy::default(), active, frozen, runs: Vec::new() }
+        Self { name, stamp, policy: Policy::default(), active, frozen, runs: Vec::new(), recent: Recent::default() }
     }
 
     fn open(name: &'static str, stamp: Stamp<V>, folder: &Folder, entries: &[Entry]) -> io::Result<Self> {

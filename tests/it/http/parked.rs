@@ -18,7 +18,7 @@ fn poll(topic: &str, timeout: u64) -> String {
 /// Waits until whoever polls already waits without a connection.
 fn wait_long(server: &Server) {
     let mut wire = Wire::to(server);
-    wire.request("GET", &poll(QUIET, 4), &[], b"");
+    wire.request("GET", &poll(QUIET, 1), &[], b"");
     assert_eq!(wire.reply(false).json()["items"], serde_json::json!([]));
 }
 
@@ -62,7 +62,11 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
         wire.request("GET", "/healthz", &[], b"");
         assert_eq!(wire.reply(false).status, 200);
     }
-    // And once more, to the end of the time.
+    // Once more, with an answer that comes soon.
+    wires.iter_mut().for_each(|wire| wire.request("GET", &format!("/v1/events:poll?topic={TOPIC}&offset=1"), &[], b""));
+    let (_, stored) = server.post("/v1/events", &event(CREATED, "s-2")).await;
+    assert!(wires.iter_mut().all(|wire| wire.reply(false).json()["items"][0] == stored));
+    // And again, to the end of a time that is longer than they stay for that.
     let began = Instant::now();
     wires.iter_mut().for_each(|wire| wire.request("GET", &poll(QUIET, 4), &[], b""));
     for wire in &mut wires {
@@ -75,9 +79,9 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
 async fn what_is_asked_behind_a_poll_is_answered_behind_it() {
     let server = start().await;
     let mut wire = Wire::to(&server);
-    wire.request("GET", &poll(QUIET, 4), &[], b"");
+    wire.request("GET", &poll(QUIET, 1), &[], b"");
     wire.request("GET", "/healthz", &[], b"");
-    let both = [format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", poll(QUIET, 4)), "GET /nowhere HTTP/1.1\r\n".to_owned()];
+    let both = [format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", poll(QUIET, 1)), "GET /nowhere HTTP/1.1\r\n".to_owned()];
     wire.send(both.concat().as_bytes());
     wire.send(b"host: x\r\nconnection: close\r\n\r\n");
     let all = String::from_utf8(wire.rest()).unwrap();
@@ -90,7 +94,7 @@ async fn what_is_asked_behind_a_poll_is_answered_behind_it() {
 async fn a_poll_of_old_is_answered_and_its_connection_closed() {
     let server = start().await;
     let mut wire = Wire::to(&server);
-    wire.send(format!("GET {} HTTP/1.0\r\n\r\n", poll(QUIET, 4)).as_bytes());
+    wire.send(format!("GET {} HTTP/1.0\r\n\r\n", poll(QUIET, 1)).as_bytes());
     let all = String::from_utf8(wire.rest()).unwrap();
     assert!(all.starts_with("HTTP/1.0 200 ") && all.contains("\"items\":[]"), "{all}");
 }

@@ -31,7 +31,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Lose),
         2 => Just(Step::Reopen),
     ];
-    prop::collection::vec(step, 1..60)
+    prop::collection::vec(step, 1..120)
 }
 
 /// Mostly uniform keys, but also some that share a half, as fences and filters must bear them too.
