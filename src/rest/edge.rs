@@ -57,7 +57,7 @@ pub(crate) async fn handle(
             let waits = may_wait(request.uri());
             let parking = parking.filter(|_| waits);
             if let Some(parking) = &parking {
-                request.extensions_mut().insert(parking.clone());
+                request.extensions_mut().insert(parking.entrance(uri.clone()));
             }
             let mut answer = pin!(router.call(request));
             let response = match waits {

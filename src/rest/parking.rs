@@ -1,9 +1,9 @@
-//! Where polls wait that wait for long: beside their connection, which is taken apart meanwhile.
+//! Where polls wait: beside their connection, which is taken apart meanwhile.
 //!
 //! ```text
-//!   hyper's connection ── a poll has waited a while ──▶ socket + question + what it waits for
-//!            ▲                                                    │
-//!            └── the question is read again, the answer is there ◀┘
+//!   hyper's connection ── a poll has to wait ──▶ socket + question + what it waits for
+//!            ▲                                              │
+//!            └── the question again, with its answer ◀───────┘
 //! ```
 //!
 //! - Hyper keeps two buffers of 8 KiB for a connection, and every handler on a request's way its future. A poll that may wait
@@ -17,6 +17,7 @@ use super::alarm::Alarm;
 use super::problem::Answer;
 use super::socket::Socket;
 use contract::BoxFuture;
+use http::Uri;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use std::future::{pending, poll_fn};
@@ -52,6 +53,14 @@ enum Place {
     Answered(Answer),
 }
 
+/// A request's way to the parking of its connection.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    parking: Parking,
+    /// What was asked for; a handler may see a tidier form of it.
+    target: Uri,
+}
+
 /// A request that waits without a connection.
 pub(crate) struct Parked {
     question: Vec<u8>,
@@ -72,6 +81,11 @@ impl Parking {
     /// The connection's alarm.
     pub(crate) fn alarm(&self) -> &Alarm {
         &self.0.alarm
+    }
+
+    /// The way here for a request of this target.
+    pub(crate) fn entrance(&self, target: Uri) -> Entrance {
+        Entrance { parking: self.clone(), target }
     }
 
     /// The request that is to wait without its connection, if there is one.
@@ -142,9 +156,13 @@ pub(crate) struct Patient {
 impl Patient {
     /// A request with this head.
     pub(crate) fn new(mut parts: Parts) -> Self {
-        let parking = parts.extensions.remove::<Parking>();
+        let entrance = parts.extensions.remove::<Entrance>();
         let has_body = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| parts.headers.contains_key(name));
-        Self { parking: parking.filter(|_| !has_body), parts }
+        let parking = entrance.filter(|_| !has_body).map(|Entrance { parking, target }| {
+            parts.uri = target;
+            parking
+        });
+        Self { parts, parking }
     }
 
     /// What `answer` comes to, wherever it is waited for.
@@ -190,7 +208,8 @@ mod tests {
 
     /// A poll with these headers on a connection, for an answer that takes some time.
     fn poll(parking: &Parking, headers: &[(&'static str, &'static str)], time: Duration) -> BoxFuture<'static, Answer> {
-        let mut request = Request::get("/v1/events:poll").extension(parking.clone());
+        let entrance = parking.entrance(Uri::from_static("/v1/events%3Apoll"));
+        let mut request = Request::get("/v1/events:poll").extension(entrance);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -224,7 +243,8 @@ mod tests {
         for (time, next_stays) in [(SOON / 2, true), (SOON * 2, false), (SOON, false), (SOON / 10, true)] {
             parking.0.was_soon.store(false, Ordering::Relaxed);
             let parked = leaves(&parking, poll(&parking, &[], time), Duration::ZERO).await.expect("it is still there");
-            assert!(parked.wait(&socket, &parking).await.is_some());
+            let question = parked.wait(&socket, &parking).await.expect("its peer is there");
+            assert!(question.starts_with(b"GET /v1/events%3Apoll HTTP/1.1\r\n"), "it was asked in other words");
             assert!(poll(&parking, &[], LONG).await.is_ok(), "its answer is not there");
             assert!(parking.answered().is_none(), "it is there for somebody else");
             let next = leaves(&parking, poll(&parking, &[], LONG), SOON / 2).await;
