@@ -4,6 +4,7 @@
 //! - Not as root: where the test runs as root, the server runs as `postgres` or `nobody`.
 //! - It ends with the test process, however that ends. A watchdog shell reads from a pipe that only the test process
 //!   holds; when the pipe closes it stops the server and removes its folder.
+//! - It can have streaming standbys (`standby`), each a server like itself.
 //! - Everything here fails by panicking, with what was tried and what was answered.
 //!
 //! ```text
@@ -20,6 +21,7 @@
 )]
 
 mod programs;
+mod standby;
 
 use programs::Programs;
 use std::io::{BufRead, BufReader};
@@ -36,6 +38,10 @@ use tempfile::TempDir;
 const PORTS_TRIED: usize = 20;
 /// How long a server may take to come up or to go down.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server says once it takes connections, and what a standby says.
+const READY: [&str; 2] =
+    ["database system is ready to accept connections", "database system is ready to accept read-only connections"];
 
 /// Runs the server as its child, and stops it when the pipe on standard input closes. Arguments: the folder to remove
 /// then, and the server's command line.
@@ -96,6 +102,11 @@ impl Server {
         let programs = Programs::find();
         let folder = programs.folder(options.place.as_deref());
         programs.initialise(&folder.path().join("data"));
+        Self::launch_in(programs, folder, options)
+    }
+
+    /// Starts a server on the data that lies in `folder`, on a port of its own.
+    fn launch_in(programs: Programs, folder: TempDir, options: ServerOptions) -> Self {
         let mut server =
             Self { programs, folder, port: 0, options, running: Mutex::new(None), databases: AtomicU64::new(0) };
         let mut refused = String::new();
@@ -280,6 +291,8 @@ impl Server {
             ("fsync", switch),
             ("full_page_writes", switch),
             ("max_connections", "300"),
+            // A standby that was stopped for a while still finds what it missed.
+            ("wal_keep_size", "128MB"),
             ("logging_collector", "off"),
             ("log_destination", "stderr"),
         ]
@@ -331,7 +344,7 @@ fn listen(stderr: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Result<
         let mut text = String::new();
         let mut ready = false;
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            if !ready && line.contains("database system is ready to accept connections") {
+            if !ready && READY.iter().any(|text| line.contains(text)) {
                 ready = true;
                 let _ = answer.send(Ok(()));
             }

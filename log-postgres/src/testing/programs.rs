@@ -90,10 +90,15 @@ impl Programs {
         named.prefix("event-broker-postgres-");
         let folder = place.map_or_else(|| named.tempdir(), |place| named.tempdir_in(place));
         let folder = folder.expect("a temporary folder");
-        if let Some(user) = &self.user {
-            chown(folder.path(), Some(user.uid), Some(user.gid)).expect("the folder can change hands");
-        }
+        self.hand_over(folder.path());
         folder
+    }
+
+    /// Makes a file or folder the server's user's.
+    pub(super) fn hand_over(&self, path: &Path) {
+        if let Some(user) = &self.user {
+            chown(path, Some(user.uid), Some(user.gid)).expect("it can change hands");
+        }
     }
 
     pub(super) fn initialise(&self, data: &Path) {

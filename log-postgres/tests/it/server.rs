@@ -24,6 +24,49 @@ fn a_server_stops_starts_again_and_takes_its_folder_with_it() {
     assert!(!folder.exists());
 }
 
+/// What a fail-over test needs: a standby has what was streamed to it, holds up commits where it is required and gone, and
+/// serves what it had when it is promoted.
+#[test]
+fn a_promoted_standby_serves_what_it_had() {
+    let primary = Server::start();
+    let url = primary.create_database();
+    primary.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (1)");
+    let standby = primary.start_standby("one");
+    let there = standby.url(url.rsplit('/').next().unwrap());
+    primary.require_standbys("one");
+    primary.sql(&url, "INSERT INTO kept VALUES (2)");
+    let refused = standby.psql(&there, "INSERT INTO kept VALUES (9)").unwrap_err();
+    assert!(refused.contains("read-only"), "{refused}");
+    standby.stop(Stop::Immediate);
+    let mut waiting = session(&url);
+    let mut told = waiting.stdin.take().unwrap();
+    writeln!(told, "INSERT INTO kept VALUES (3);").unwrap();
+    drop(told);
+    primary.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')");
+    assert_eq!(primary.sql(&url, "SELECT count(*) FROM kept"), "2", "it is shown before the standby has it");
+    standby.start_again();
+    assert!(waiting.wait().unwrap().success());
+    standby.stop(Stop::Immediate);
+    primary.require_standbys("");
+    primary.sql(&url, "INSERT INTO kept VALUES (4)");
+    primary.stop(Stop::Immediate);
+    standby.start_again();
+    standby.promote();
+    assert_eq!(standby.sql(&there, "SELECT string_agg(number::text, ',' ORDER BY number) FROM kept"), "1,2,3");
+    standby.sql(&there, "INSERT INTO kept VALUES (5)");
+}
+
+#[test]
+fn a_restored_copy_is_as_it_was() {
+    let server = Server::start();
+    let url = server.create_database();
+    server.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (1)");
+    server.keep_copy();
+    server.sql(&url, "INSERT INTO kept VALUES (2)");
+    server.restore_copy();
+    assert_eq!(server.sql(&url, "SELECT count(*) FROM kept"), "1");
+}
+
 #[test]
 fn a_server_is_not_run_by_root() {
     let server = Server::shared();
