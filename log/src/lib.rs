@@ -66,6 +66,14 @@ pub trait Log: Send + Sync {
     /// - Limits are exact: a read does not stop early because a file ends.
     fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
 
+    /// The headers of the records `read` would give, whatever has become of their bodies.
+    ///
+    /// For whoever needs no more: the fold of an event, and trimming. A record whose body is damaged ([`LogError::Damaged`]
+    /// to its readers) is among them as long as its header is intact; the limit's bytes count bodies as `read` does.
+    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+        Box::pin(async move { Ok(self.read(range, limit).await?.into_iter().map(|record| record.header).collect()) })
+    }
+
     /// The last durable position; changes when an append becomes visible. 0 while the log is empty.
     fn tail(&self) -> watch::Receiver<Position>;
 

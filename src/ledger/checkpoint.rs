@@ -156,7 +156,15 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
         }));
     }
     let Some(before) = snapshot.position.0.checked_sub(1) else { return Ok(true) };
-    let page = log.read(Range::All(Position(before)), Limit { records: 1, bytes: 0 }).await?;
+    let page = match log.read(Range::All(Position(before)), Limit { records: 1, bytes: 0 }).await {
+        // It cannot tell either, and what it did is in the checkpoint.
+        Err(LogError::Damaged(damage)) => {
+            tracing::warn!(file = %damage.file.display(), offset = damage.offset, reason = damage.reason,
+                position = snapshot.position.get(), "the record of the last checkpoint cannot be read");
+            return Ok(true);
+        }
+        read => read?,
+    };
     let record = page.first().filter(|record| record.header.position == snapshot.position);
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }

@@ -20,6 +20,7 @@ mod compaction;
 mod concurrency;
 mod configuration;
 mod consumers;
+mod damage;
 mod dead_letters;
 mod dispatch;
 mod faults;

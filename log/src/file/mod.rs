@@ -170,6 +170,16 @@ impl Log for FileLog {
         })
     }
 
+    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+        Box::pin(async move {
+            if let Some(answer) = self.shared.read_hot(range, limit) {
+                return Ok(answer?.into_iter().map(|record| record.header).collect());
+            }
+            let shared = Arc::clone(&self.shared);
+            blocking(move || shared.read_headers(range, limit)).await
+        })
+    }
+
     fn tail(&self) -> watch::Receiver<Position> {
         self.shared.tail.subscribe()
     }

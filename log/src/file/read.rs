@@ -13,7 +13,7 @@ use super::index::{Index, Miss, Place};
 use super::scan;
 use super::segment::SegmentHead;
 use super::state::{Sealed, Shared, State};
-use crate::{Limit, LogError, Range, Record};
+use crate::{Header, Limit, LogError, Range, Record};
 use contract::{AggregateSequence, Position, Sequence};
 use std::io;
 use std::sync::Arc;
@@ -74,6 +74,8 @@ struct Reading<'a> {
     disk: &'a dyn Disk,
     /// On the caller's thread: large pages and repairs are left to one that may wait.
     hurried: bool,
+    /// Whether a body must be what was written; not where only headers are wanted.
+    check_bodies: bool,
     /// What is still to be read.
     range: Range,
     page: Page,
@@ -124,7 +126,16 @@ impl Shared {
 
     /// The page, from the disk.
     pub(crate) fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
-        let mut reading = Reading::new(self, &*self.disk, range, limit);
+        self.read_all(Reading::new(self, &*self.disk, range, limit))
+    }
+
+    /// The headers of the page, from the disk, whether or not its bodies are what was written.
+    pub(crate) fn read_headers(&self, range: Range, limit: Limit) -> Result<Vec<Header>, LogError> {
+        let reading = Reading { check_bodies: false, ..Reading::new(self, &*self.disk, range, limit) };
+        Ok(self.read_all(reading)?.into_iter().map(|record| record.header).collect())
+    }
+
+    fn read_all(&self, mut reading: Reading<'_>) -> Result<Vec<Record>, LogError> {
         let mut vanished = 0;
         loop {
             match reading.step() {
@@ -164,7 +175,8 @@ impl Shared {
 
 impl<'a> Reading<'a> {
     fn new(shared: &'a Shared, disk: &'a dyn Disk, range: Range, limit: Limit) -> Self {
-        Self { shared, disk, hurried: false, range, page: Page::new(limit), done: Position::ZERO }
+        let page = Page::new(limit);
+        Self { shared, disk, hurried: false, check_bodies: true, range, page, done: Position::ZERO }
     }
 
     /// Reads on; `false` when the page is complete.
@@ -191,7 +203,7 @@ impl<'a> Reading<'a> {
         let fetched = fetch(self.disk, &head.name.file(), &places)?;
         for (number, place) in places.iter().enumerate() {
             let record = fetched
-                .record(number, place, self.range, head.salt)
+                .record((number, place), self.range, head.salt, self.check_bodies)
                 .map_err(|flaw| LogError::Damaged(self.shared.damage(&head.name.file(), place.offset, flaw)))?;
             if !marks.hide(&record.header) && !self.page.take(record) {
                 return Ok(false);

@@ -171,6 +171,26 @@ async fn a_bad_body_in_a_segment_without_index_still_spoils_only_itself() {
 }
 
 #[tokio::test]
+async fn the_header_of_a_record_with_a_bad_body_can_still_be_had() {
+    let (disk, records) = sealed().await;
+    let file = files(&disk, ".log")[1].clone();
+    let inside = records_in(&disk, &records, &file);
+    let starts = frame_starts(&inside);
+    let long = inside.iter().position(|record| !record.body.is_empty()).unwrap();
+    flip(&disk, &file, (starts[long + 1] - 1) * 8);
+    let log = open(&disk, TINY);
+    assert!(all(&log).await.len() < records.len(), "readers of bodies stop there");
+    let headers = log.headers(log::Range::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
+    assert_eq!(headers, records.iter().map(|record| record.header).collect::<Vec<_>>());
+    // A bad header cannot be had.
+    flip(&disk, &file, (starts[long] + 20) * 8);
+    let headers = log.headers(log::Range::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
+    assert!(headers.len() < records.len());
+    let before = contract::Position(inside[long].header.position.get() - 1);
+    assert_eq!(damage(log.headers(log::Range::All(before), NO_LIMIT).await), (file, starts[long] as u64));
+}
+
+#[tokio::test]
 async fn a_bad_header_in_a_segment_without_index_can_be_cut_out() {
     let (disk, records) = sealed().await;
     let file = files(&disk, ".log")[1].clone();
