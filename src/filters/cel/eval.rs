@@ -331,9 +331,10 @@ fn contains(within: &Value<'_>, item: &Value<'_>, steps: &mut Steps) -> Outcome<
             }
             Ok(false)
         }
-        Value::Map(map) if item.is_key() => {
+        Value::Map(map) => {
             steps.take(map.len() / 4)?;
-            Ok(map.get(item).is_some())
+            // What cannot be a key is not one.
+            Ok(item.is_key() && map.get(item).is_some())
         }
         _ => Err(Failure::Failed),
     }

@@ -124,8 +124,31 @@ fn size(of: &Value<'_>, steps: &mut Steps) -> Outcome<'static, i64> {
 fn time(of: &Value<'_>) -> Outcome<'static, Timestamp> {
     match of {
         Value::Time(time) => Ok(*time),
-        Value::Text(text) => text.parse().map_err(|_| Failure::Failed),
+        Value::Text(text) => text.parse().ok().filter(is_in_range).ok_or(Failure::Failed),
+        Value::Int(seconds) => seconds_after_1970(*seconds).ok_or(Failure::Failed),
         _ => Err(Failure::Failed),
+    }
+}
+
+/// The instant `timestamp(seconds)` means.
+pub(super) fn seconds_after_1970(seconds: i64) -> Option<Timestamp> {
+    let time = Timestamp::from_millis(seconds.checked_mul(1000)?);
+    (time.seconds() == seconds && is_in_range(&time)).then_some(time)
+}
+
+/// CEL's timestamps begin with the year 1 and end with the year 9999.
+pub(super) fn is_in_range(time: &Timestamp) -> bool {
+    time.seconds() >= -62_135_596_800
+}
+
+/// An instant as CEL prints it: as many decimals as it needs.
+fn time_text(time: Timestamp) -> String {
+    let whole = time.to_string();
+    let whole = whole.split_once('.').map_or(&*whole, |(whole, _)| whole);
+    let decimals = format!("{:09}", time.subsecond_nanos());
+    match decimals.trim_end_matches('0') {
+        "" => format!("{whole}Z"),
+        decimals => format!("{whole}.{decimals}Z"),
     }
 }
 
@@ -135,7 +158,7 @@ fn int(of: &Value<'_>) -> Option<i64> {
         Value::UInt(uint) => i64::try_from(*uint).ok(),
         Value::Double(double) => whole(*double),
         Value::Text(text) => number_text(text)?.parse().ok(),
-        Value::Time(time) => Some(time.millis().div_euclid(1000)),
+        Value::Time(time) => Some(time.seconds()),
         _ => None,
     }
 }
@@ -166,7 +189,7 @@ fn string<'t>(of: &Value<'t>, steps: &mut Steps) -> Outcome<'t> {
         Value::Int(int) => int.to_string(),
         Value::UInt(uint) => uint.to_string(),
         Value::Double(double) => double.to_string(),
-        Value::Time(time) => time.to_string(),
+        Value::Time(time) => time_text(*time),
         _ => return Err(Failure::Failed),
     };
     Ok(text.into())
@@ -189,7 +212,7 @@ fn number_text(text: &str) -> Option<&str> {
     (text.len() <= 400).then_some(text)
 }
 
-/// A double cut to an integer, where it fits.
+/// A double cut to an integer, where it fits. CEL leaves out both ends: the double nearest to them may have been rounded.
 fn whole(double: f64) -> Option<i64> {
-    (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&double).then_some(double as i64)
+    (double.abs() < 9_223_372_036_854_775_808.0).then_some(double as i64)
 }

@@ -1,6 +1,7 @@
 //! What the names in an expression mean: members, variables, types, functions and loops.
 
 use super::expr::{Expr, Function, Literal, Loop, LoopKind, MEMBERS, MOMENTS};
+use super::functions;
 use super::parse::{LOOPS_MAX, PATTERN_BYTES_MAX, PATTERNS_MAX, Parser, RESERVED, Sub};
 use super::token::Fault;
 use contract::Timestamp;
@@ -93,7 +94,7 @@ impl<'s> Parser<'s> {
                 Expr::Matches(Box::new(std::mem::replace(of, Expr::Event)), self.pattern(pattern, at)?)
             }
             ("matches", [_, _]) => return Err(Fault::new(at, "the pattern of matches() must be a literal")),
-            ("timestamp", [Expr::Literal(Literal::Text(text))]) if !is_method => Expr::Literal(time(text, at)?),
+            ("timestamp", [Expr::Literal(literal)]) if !is_method => Expr::Literal(timestamp(literal, at)?),
             _ => {
                 let function = Function::find(name, is_method, operands.len());
                 Expr::Call(function.ok_or(Fault::new(at, NO_FUNCTION))?, operands)
@@ -141,6 +142,19 @@ fn presence(of: Expr, at: usize) -> Result<Expr, Fault> {
         Expr::Member(name) | Expr::Moment(name) => Ok(Expr::Has(Box::new(Expr::Event), name.into())),
         _ => Err(Fault::new(at, "has() takes a member, or a member of something")),
     }
+}
+
+/// What `timestamp(literal)` is, so that one that can never have a value is refused instead of never matching.
+fn timestamp(literal: &Literal, at: usize) -> Result<Literal, Fault> {
+    let time = match literal {
+        Literal::Text(text) => match time(text, at)? {
+            Literal::Time(time) if functions::is_in_range(&time) => Some(time),
+            _ => None,
+        },
+        Literal::Int(seconds) => functions::seconds_after_1970(*seconds),
+        _ => return Err(Fault::new(at, "timestamp() takes an RFC 3339 text or seconds since 1970")),
+    };
+    time.map(Literal::Time).ok_or(Fault::new(at, "a timestamp lies in the years 1 to 9999"))
 }
 
 fn time(text: &str, at: usize) -> Result<Literal, Fault> {

@@ -141,6 +141,55 @@ fn instants_compare_with_each_other_and_with_rfc_3339_texts() {
 }
 
 #[test]
+fn timestamps_are_as_the_language_definition_has_them() {
+    check(
+        "
+        timestamp(0) == timestamp('1970-01-01T00:00:00Z')                             -> true
+        timestamp(1764763320) == createdAt && timestamp(-1) < timestamp(0)            -> true
+        timestamp(data.count) == timestamp('1970-01-01T00:00:03Z')                    -> true
+        timestamp(data.price) == occurredAt                                           -> fails
+        string(timestamp('2009-02-13T23:31:30Z')) == '2009-02-13T23:31:30Z'           -> true
+        string(timestamp('2009-02-13T23:31:30.50Z')) == '2009-02-13T23:31:30.5Z'      -> true
+        string(timestamp('2009-02-13T23:31:30.000000001Z')) == '2009-02-13T23:31:30.000000001Z' -> true
+        string(createdAt) == '2025-12-03T12:02:00Z'                                   -> true
+        timestamp('9999-12-31T23:59:59.999999999Z') > occurredAt                      -> true
+        occurredAt < timestamp('9999-12-31T00:00:00Z')                                -> true
+        timestamp(253402300799) > occurredAt                                          -> true
+        timestamp('0000-01-01T00:00:00Z') < occurredAt -> 1:1 a timestamp lies in the years 1 to 9999
+        timestamp(253402300800) > occurredAt           -> 1:1 a timestamp lies in the years 1 to 9999
+        timestamp(9223372036854775807) > occurredAt    -> 1:1 a timestamp lies in the years 1 to 9999
+        timestamp(1.5) > occurredAt    -> 1:1 timestamp() takes an RFC 3339 text or seconds since 1970
+        timestamp(data.big) > occurredAt                                              -> fails
+    ",
+    );
+}
+
+#[test]
+fn a_double_at_the_end_of_the_integers_is_not_converted() {
+    check(
+        "
+        int(-9223372036854775808.0) < 0                     -> fails
+        int(9223372036854775807.0) > 0                      -> fails
+        int(-9223372036854774784.0) == -9223372036854774784 -> true
+    ",
+    );
+}
+
+#[test]
+fn what_cannot_be_a_key_is_not_in_a_map() {
+    check(
+        "
+        null in data.nested                 -> false
+        data.nothing in data.nested         -> false
+        [] in {}                            -> false
+        data.tags in {'a': 1}               -> false
+        !(null in data.nested) && true      -> true
+        'a' in data.nested                  -> true
+    ",
+    );
+}
+
+#[test]
 fn numbers_compare_by_value_and_do_not_wrap() {
     check(
         "
