@@ -64,6 +64,8 @@ kinds! {
     MethodNotAllowed    = "EVENT_BROKER_METHOD_NOT_ALLOWED",    405, "Method not allowed",          false, false;
     /// No representation the caller accepts.
     NotAcceptable       = "EVENT_BROKER_NOT_ACCEPTABLE",        406, "Not acceptable",              false, false;
+    /// The request did not arrive in time.
+    RequestTimeout      = "EVENT_BROKER_REQUEST_TIMEOUT",       408, "Request timeout",             true,  false;
     /// An event's own `sequence` is taken.
     SequenceExists      = "EVENT_BROKER_SEQUENCE_EXISTS",       409, "Sequence exists",             false, false;
     /// `expectedAggregateSequence` is not the aggregate's.
@@ -84,6 +86,8 @@ kinds! {
     Trimmed             = "EVENT_BROKER_TRIMMED",               410, "Trimmed",                     false, false;
     /// One event over the limit.
     PayloadTooLarge     = "EVENT_BROKER_PAYLOAD_TOO_LARGE",     413, "Payload too large",           false, false;
+    /// Path and query are longer than the server takes.
+    UriTooLong          = "EVENT_BROKER_URI_TOO_LONG",          414, "URI too long",                false, false;
     /// The body's media type is unknown.
     UnsupportedMediaType = "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE", 415, "Unsupported media type",    false, false;
     /// The request does not fit the rules: schema, unknown type, missing member, bad CEL, …
@@ -92,6 +96,10 @@ kinds! {
     BatchAborted        = "EVENT_BROKER_BATCH_ABORTED",         424, "Batch aborted",               false, false;
     /// A limit or the caller's rate.
     Overloaded          = "EVENT_BROKER_OVERLOADED",            429, "Overloaded",                  true,  false;
+    /// More or larger headers than the server takes.
+    HeadersTooLarge     = "EVENT_BROKER_HEADERS_TOO_LARGE",     431, "Headers too large",           false, false;
+    /// A transfer coding this server does not decode.
+    NotImplemented      = "EVENT_BROKER_NOT_IMPLEMENTED",       501, "Not implemented",             false, false;
     /// The log is poisoned or its server unreachable. Whether the very request that broke it was kept is not known.
     Unavailable         = "EVENT_BROKER_UNAVAILABLE",           503, "Unavailable",                 true,  false;
     /// A projection did not get there in time; for a publish the event is stored.

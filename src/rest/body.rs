@@ -4,8 +4,8 @@
 //! - A sender that stops half way is let go after a while.
 //! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
 
-use super::App;
 use super::problem::Problem;
+use super::{App, whole_numbers};
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use contract::{Error, Kind, Violation};
@@ -116,7 +116,9 @@ pub(crate) fn is_list(bytes: &[u8]) -> bool {
 
 /// Parses a JSON body that may be anything.
 pub(crate) fn any_json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
-    serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
+    serde_json::from_slice(bytes)
+        .or_else(|error| whole_numbers::parse_again(bytes, error))
+        .map_err(|error| explain::<T>(bytes, &error))
 }
 
 /// Why a body is refused: not JSON at all, or not what is asked for, and where.
@@ -168,7 +170,7 @@ fn refusal(pointer: &str, message: &str) -> Error {
         || message.starts_with("invalid length")
     {
         let (_, expected) = message.rsplit_once("expected ").unwrap_or_default();
-        return Error::invalid(pointer, format!("must be {expected}"));
+        return Error::invalid(pointer, format!("must be {}", whole_numbers::describe(expected)));
     }
     if message.starts_with("UUID parsing failed") {
         return Error::invalid(pointer, "must be a UUID");

@@ -8,7 +8,7 @@
 use super::alarm::Alarm;
 use super::parking::Parking;
 use super::problem::Problem;
-use super::{App, incoming};
+use super::{App, head, incoming};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -93,7 +93,7 @@ fn may_wait(uri: &Uri) -> bool {
         || uri.query().is_some_and(|query| query.contains("waitFor="))
 }
 
-/// Refuses a head that is too large, and reads `%3A` as the colon it stands for.
+/// Refuses a head that is too large or breaks the rules of HTTP/1.1, and reads `%3A` as the colon it stands for.
 fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
@@ -103,6 +103,7 @@ fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Pro
     if headers > app.options.header_bytes_max {
         return Err(Problem::of_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
     }
+    head::check(&request)?;
     let path = request.uri().path();
     if path.contains("%3A") || path.contains("%3a") {
         let path = path.replace("%3A", ":").replace("%3a", ":");
@@ -127,8 +128,9 @@ fn finish(mut response: Response, method: &http::Method, path: &str, trace_id: &
         Some(problem) => problem,
         None => Problem::of_status(status, method),
     };
-    // A view that is slow is no failure of this server.
-    if status.is_server_error() && problem.error().kind() != Kind::ProjectionTimeout {
+    // A view that is slow is no failure of this server, nor is a coding it does not know.
+    let is_callers = matches!(problem.error().kind(), Kind::ProjectionTimeout | Kind::NotImplemented);
+    if status.is_server_error() && !is_callers {
         let source = std::error::Error::source(problem.error()).map(ToString::to_string);
         tracing::error!(%method, path, trace = trace_id, error = %problem.error(), source, "a request failed");
     }

@@ -12,7 +12,7 @@ use super::told::{Mark, REPLAYED, Told, YES};
 use axum::Router;
 use axum::routing::post;
 use contract::{
-    Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Published, Result, Unread, limits,
+    Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Published, Result, Unread, Violation, limits,
 };
 use http::header::{HeaderName, HeaderValue, InvalidHeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
@@ -144,7 +144,8 @@ pub(super) fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
     let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= limits::LABEL_BYTES_MAX);
     let text = text.ok_or_else(|| {
         let detail = format!("The header Producer-Id must have 1 to {} ASCII characters.", limits::LABEL_BYTES_MAX);
-        Error::new(Kind::Validation, detail)
+        let violation = Violation::new("/Producer-Id", detail.clone());
+        Error::new(Kind::Validation, detail).with_violations(vec![violation])
     })?;
     Ok(Some(ProducerId(text.to_owned())))
 }

@@ -2,7 +2,8 @@
 //!
 //! - An answer may leave before its request has wholly arrived: a refusal needs no body. Over HTTP/1 a peer that is still
 //!   sending into a closed socket would never see it, so what is left is read and thrown away, beside the answer.
-//! - That has its limits too: so many bytes, so long a silence. Beyond them the connection ends.
+//! - That has its limits too: so many bytes, so long a silence, and a least rate, so that a body that drips does not hold
+//!   its connection. Beyond them the connection ends.
 //! - A peer that waits for `100 Continue` sends nothing until it has its answer; nothing is read from it.
 
 use super::Options;
@@ -15,9 +16,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 /// Most bytes that are read for nothing.
 const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
+/// The least rate at which a body that nobody reads must arrive, in bytes per second.
+const RATE_MIN: usize = 256_000;
 
 /// A body that is read to its end, if not by its handler.
 pub(crate) struct Incoming {
@@ -74,10 +78,17 @@ impl Drop for Incoming {
 
 /// Reads what is left of a body, within limits.
 async fn pass_over(mut body: hyper::body::Incoming, patience: Duration) {
-    let mut passed = 0;
+    let (began, mut passed) = (Instant::now(), 0);
     while passed < PASSED_OVER_MAX
-        && let Ok(Some(Ok(frame))) = tokio::time::timeout(patience, body.frame()).await
+        && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(deadline(began, passed, patience), body.frame()).await
     {
         passed += frame.data_ref().map_or(0, Bytes::len);
     }
+}
+
+/// Until when the next piece must have come: a silence may last for `patience`, but only once in a body that arrives at
+/// the least rate.
+fn deadline(began: Instant, passed: usize, patience: Duration) -> Instant {
+    let earned = Duration::from_millis(u64::try_from(passed / (RATE_MIN / 1000)).unwrap_or(u64::MAX));
+    began + patience + earned
 }

@@ -20,6 +20,7 @@ mod edge;
 mod event_types;
 mod events;
 mod handlers;
+mod head;
 mod health;
 mod import;
 mod incoming;
@@ -40,6 +41,7 @@ mod subscriptions;
 mod told;
 mod topics;
 mod verb;
+mod whole_numbers;
 
 use crate::answers::InFlight;
 use crate::broker::Broker;

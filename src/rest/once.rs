@@ -22,7 +22,7 @@ use crate::ledger::Ticket;
 use axum::extract::{FromRequest, MatchedPath, Request};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
-use contract::{Error, Kind, Position, Result, limits};
+use contract::{Error, Kind, Position, Result, Violation, limits};
 use http::HeaderMap;
 use http::header::HeaderName;
 use percent_encoding::percent_decode_str;
@@ -79,7 +79,8 @@ pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<String>> {
                 "The header Idempotency-Key must be there once, with 1 to {} visible ASCII characters.",
                 limits::KEY_BYTES_MAX
             );
-            Err(Error::new(Kind::Validation, detail))
+            let violation = Violation::new("/Idempotency-Key", detail.clone());
+            Err(Error::new(Kind::Validation, detail).with_violations(vec![violation]))
         }
     }
 }

@@ -9,12 +9,29 @@ use axum::response::{IntoResponse, Response};
 use contract::{AggregateSequence, Error, Kind, Sequence, Violation};
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Where the codes are explained.
 const TYPE_BASE: &str = "https://errors.hyperspot.com/";
 /// What a problem document says it is.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Hyper takes these in a path, but no URI has them (RFC 3986 3.3). What is percent-encoded already stays as it is.
+const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A refusal on its way out.
 #[derive(Debug, Clone)]
@@ -39,9 +56,11 @@ impl Problem {
             StatusCode::NOT_ACCEPTABLE => (Kind::NotAcceptable, "None of the accepted media types can be produced."),
             StatusCode::PAYLOAD_TOO_LARGE => (Kind::PayloadTooLarge, "The body is larger than this path takes."),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (Kind::UnsupportedMediaType, "Send JSON."),
-            StatusCode::URI_TOO_LONG => (Kind::Malformed, "The address is too long; shorten the query."),
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (Kind::Malformed, "The headers are too large or too many."),
-            StatusCode::REQUEST_TIMEOUT => (Kind::Malformed, "The request did not arrive in time; send it again."),
+            StatusCode::URI_TOO_LONG => (Kind::UriTooLong, "The address is too long; shorten the query."),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                (Kind::HeadersTooLarge, "The headers are too large or too many.")
+            }
+            StatusCode::REQUEST_TIMEOUT => (Kind::RequestTimeout, "The request did not arrive in time; send it again."),
             status if status.is_server_error() => {
                 tracing::error!(%status, %method, "a request failed inside the server");
                 (Kind::Unavailable, "The server failed at this request; its log says why.")
@@ -74,7 +93,8 @@ impl Problem {
 
     /// The answer with its document; `instance` is the path without the query.
     pub(crate) fn respond(&self, instance: &str, trace_id: &str) -> Response {
-        let body = serde_json::to_vec(&self.document(Some(instance), Some(trace_id))).unwrap_or_default();
+        let instance = Cow::from(percent_encoding::utf8_percent_encode(instance, NOT_IN_A_PATH));
+        let body = serde_json::to_vec(&self.document(Some(&instance), Some(trace_id))).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);

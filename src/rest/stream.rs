@@ -19,6 +19,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, HeaderName, HeaderValue};
 use std::convert::Infallible;
 use std::io::Write;
 use std::time::Duration;
+use tokio::time::Instant;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -68,7 +69,7 @@ impl Following {
         if self.ended || self.app.is_draining() {
             return None;
         }
-        let page = match self.wanted.clone().wait(&self.app, HEARTBEAT).await {
+        let page = match self.wait().await {
             Ok(page) => page,
             Err(error) => {
                 self.ended = true;
@@ -84,6 +85,23 @@ impl Following {
         }
         self.last = page.next_offset;
         Some((Ok(Bytes::from(text)), self))
+    }
+}
+
+impl Following {
+    /// Waits for events, a move of the offset, or the time for a comment. A stream may wait longer than a poll, whose
+    /// bound is `polling.max_timeout_secs`, so it polls as often as it takes.
+    async fn wait(&mut self) -> Result<EventPage> {
+        let longest = Duration::from_secs(self.app.broker.config().polling.max_timeout_secs);
+        let comment_at = Instant::now() + HEARTBEAT;
+        loop {
+            let left = comment_at.saturating_duration_since(Instant::now());
+            let page = self.wanted.clone().wait(&self.app, left.min(longest)).await?;
+            let has_news = !page.items.is_empty() || page.next_offset > self.last;
+            if has_news || left <= longest || self.app.is_draining() {
+                return Ok(page);
+            }
+        }
     }
 }
 

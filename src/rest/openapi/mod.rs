@@ -118,6 +118,8 @@ fn document(bounds: &Bounds) -> OpenApi {
         .servers(Some([Server::new("/")]))
         .tags(Some(tags))
         .paths(paths)
+        // Says that nobody is asked for credentials, rather than nothing.
+        .security(Some([]))
         .components(Some(components.build()))
         .build()
 }

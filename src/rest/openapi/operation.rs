@@ -7,7 +7,7 @@
 
 use super::headers;
 use super::parameters;
-use super::problems::{EVERYWHERE, Refusal, Shared, UNDER_A_KEY, WITH_A_BODY};
+use super::problems::{EVERYWHERE, Shared, UNDER_A_KEY, WITH_A_BODY};
 use super::shape::{Shape, named};
 use contract::Kind;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) struct Op {
     shared_parameters: Vec<&'static str>,
     body: Option<RequestBody>,
     answers: Vec<(u16, Response)>,
-    refusals: BTreeSet<Refusal>,
+    refusals: BTreeSet<Kind>,
 }
 
 /// An operation: its method and path, its id, and what it does in a few words.
@@ -83,7 +83,7 @@ impl Op {
 
     /// Refuses in these ways too.
     pub(super) fn refuses(mut self, kinds: &[Kind]) -> Self {
-        self.refusals.extend(kinds.iter().map(|kind| Refusal::Of(*kind)));
+        self.refusals.extend(kinds);
         self
     }
 

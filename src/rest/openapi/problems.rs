@@ -18,102 +18,37 @@ pub(super) const TYPE_BASE: &str = "https://errors.hyperspot.com/";
 /// The trace of the examples.
 pub(super) const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// How a request can be refused: by the broker, or with a status that the HTTP side alone has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Refusal {
-    /// With the status of the kind.
-    Of(Kind),
-    /// The body did not arrive in time.
-    TooSlow,
-    /// The path and the query are too long.
-    AddressTooLong,
-    /// The headers are too many or too large.
-    HeadTooLarge,
-}
-
 /// What every request can be refused with.
-pub(super) const EVERYWHERE: [Refusal; 5] = [
-    Refusal::Of(Kind::Malformed),
-    Refusal::Of(Kind::MethodNotAllowed),
-    Refusal::Of(Kind::Unavailable),
-    Refusal::AddressTooLong,
-    Refusal::HeadTooLarge,
-];
+pub(super) const EVERYWHERE: [Kind; 5] =
+    [Kind::Malformed, Kind::MethodNotAllowed, Kind::Unavailable, Kind::UriTooLong, Kind::HeadersTooLarge];
 
 /// What every request with a body can be refused with.
-pub(super) const WITH_A_BODY: [Refusal; 3] =
-    [Refusal::TooSlow, Refusal::Of(Kind::UnsupportedMediaType), Refusal::Of(Kind::Overloaded)];
+pub(super) const WITH_A_BODY: [Kind; 4] =
+    [Kind::RequestTimeout, Kind::UnsupportedMediaType, Kind::Overloaded, Kind::NotImplemented];
 
 /// What every request that may have an `Idempotency-Key` can be refused with.
-pub(super) const UNDER_A_KEY: [Refusal; 3] =
-    [Refusal::Of(Kind::IdempotencyKeyReuse), Refusal::Of(Kind::IdempotencyKeyInFlight), Refusal::Of(Kind::Validation)];
+pub(super) const UNDER_A_KEY: [Kind; 3] = [Kind::IdempotencyKeyReuse, Kind::IdempotencyKeyInFlight, Kind::Validation];
 
-impl Refusal {
-    const fn kind(self) -> Kind {
-        match self {
-            Self::Of(kind) => kind,
-            Self::TooSlow | Self::AddressTooLong | Self::HeadTooLarge => Kind::Malformed,
-        }
+/// A problem document as the server writes it.
+fn document(kind: Kind, instance: &str) -> Value {
+    let mut problem = json!({
+        "type": format!("{TYPE_BASE}{}", kind.code()),
+        "title": kind.title(),
+        "status": kind.status(),
+        "detail": detail(kind),
+        "instance": instance,
+        "traceId": TRACE_ID,
+    });
+    let more = match kind {
+        Kind::Validation => ("errors", json!([{"pointer": "/data/email", "detail": "must have the format 'email'"}])),
+        Kind::ExpectedSequence => ("actual", json!(4)),
+        Kind::Trimmed => ("earliest", json!(10_001)),
+        _ => return problem,
+    };
+    if let Some(members) = problem.as_object_mut() {
+        members.insert(more.0.to_owned(), more.1);
     }
-
-    const fn status(self) -> u16 {
-        match self {
-            Self::Of(kind) => kind.status(),
-            Self::TooSlow => 408,
-            Self::AddressTooLong => 414,
-            Self::HeadTooLarge => 431,
-        }
-    }
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Of(kind) => meaning(kind),
-            Self::TooSlow => "The body did not arrive in time; send it again.",
-            Self::AddressTooLong => "The path and the query together are too long; shorten the query.",
-            Self::HeadTooLarge => "The headers are too large or too many.",
-        }
-    }
-
-    fn detail(self) -> &'static str {
-        match self {
-            Self::Of(kind) => detail(kind),
-            Self::TooSlow => "The request did not arrive in time; send it again.",
-            Self::AddressTooLong => "The address is too long; shorten the query.",
-            Self::HeadTooLarge => "The headers are too large or too many.",
-        }
-    }
-
-    fn name(self) -> String {
-        match self {
-            Self::Of(kind) => format!("{kind:?}"),
-            other => format!("{other:?}"),
-        }
-    }
-
-    /// A problem document as the server writes it.
-    fn example(self, instance: &str) -> Value {
-        let kind = self.kind();
-        let mut problem = json!({
-            "type": format!("{TYPE_BASE}{}", kind.code()),
-            "title": kind.title(),
-            "status": self.status(),
-            "detail": self.detail(),
-            "instance": instance,
-            "traceId": TRACE_ID,
-        });
-        let more = match kind {
-            Kind::Validation => {
-                ("errors", json!([{"pointer": "/data/email", "detail": "must have the format 'email'"}]))
-            }
-            Kind::ExpectedSequence => ("actual", json!(4)),
-            Kind::Trimmed => ("earliest", json!(10_001)),
-            _ => return problem,
-        };
-        if let Some(members) = problem.as_object_mut() {
-            members.insert(more.0.to_owned(), more.1);
-        }
-        problem
-    }
+    problem
 }
 
 /// Responses that stand once, under their names.
@@ -122,16 +57,16 @@ pub(super) struct Shared(BTreeMap<String, Response>);
 
 impl Shared {
     /// The responses to these refusals by status, each a reference to the one that is shared.
-    pub(super) fn responses(&mut self, refusals: &BTreeSet<Refusal>) -> Vec<(u16, Ref)> {
-        let mut by_status: BTreeMap<u16, Vec<Refusal>> = BTreeMap::new();
-        for refusal in refusals {
-            by_status.entry(refusal.status()).or_default().push(*refusal);
+    pub(super) fn responses(&mut self, refusals: &BTreeSet<Kind>) -> Vec<(u16, Ref)> {
+        let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
+        for kind in refusals {
+            by_status.entry(kind.status()).or_default().push(*kind);
         }
         by_status.into_iter().map(|(status, refusals)| (status, self.share(&refusals))).collect()
     }
 
-    fn share(&mut self, refusals: &[Refusal]) -> Ref {
-        let name = refusals.iter().map(|refusal| refusal.name()).collect::<Vec<_>>().join(".");
+    fn share(&mut self, refusals: &[Kind]) -> Ref {
+        let name = refusals.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(".");
         self.0.entry(name.clone()).or_insert_with(|| response(refusals));
         Ref::from_response_name(name)
     }
@@ -141,36 +76,36 @@ impl Shared {
     }
 }
 
-fn response(refusals: &[Refusal]) -> Response {
-    let lines = refusals.iter().map(|refusal| format!("`{}`: {}", refusal.kind().code(), refusal.meaning()));
+fn response(refusals: &[Kind]) -> Response {
+    let lines = refusals.iter().map(|kind| format!("`{}`: {}", kind.code(), meaning(*kind)));
     let description = match refusals {
         [_] => lines.collect::<String>(),
         _ => lines.map(|line| format!("- {line}\n")).collect(),
     };
-    let examples = refusals.iter().map(|refusal| (refusal.kind().code(), example(*refusal)));
+    let examples = refusals.iter().map(|kind| (kind.code(), example(*kind)));
     let content = ContentBuilder::new().schema(Some(named("Problem"))).examples_from_iter(examples).build();
     let mut response = headers::on_every(ResponseBuilder::new().description(description.trim_end()));
-    if refusals.iter().any(|refusal| refusal.kind().is_retryable()) {
+    if refusals.iter().any(|kind| kind.is_retryable()) {
         response = response.header_ref("Retry-After", headers::reference("Retry-After"));
     }
     // Those that are kept under an `Idempotency-Key`.
-    if refusals.iter().any(|refusal| matches!(refusal.status(), 400 | 404 | 409 | 410 | 422)) {
+    if refusals.iter().any(|kind| matches!(kind.status(), 400 | 404 | 409 | 410 | 422)) {
         response = response.header_ref("Idempotent-Replayed", headers::reference("Idempotent-Replayed"));
     }
-    if refusals.contains(&Refusal::Of(Kind::MethodNotAllowed)) {
+    if refusals.contains(&Kind::MethodNotAllowed) {
         response = response.header_ref("Allow", headers::reference("Allow"));
     }
     response.content(PROBLEM_JSON, content).build()
 }
 
-fn example(refusal: Refusal) -> RefOr<Example> {
-    let instance = if refusal.kind() == Kind::InvalidOffset { "/v1/events:poll" } else { "/v1/events" };
-    ExampleBuilder::new().summary(refusal.kind().title()).value(Some(refusal.example(instance))).into()
+fn example(kind: Kind) -> RefOr<Example> {
+    let instance = if kind == Kind::InvalidOffset { "/v1/events:poll" } else { "/v1/events" };
+    ExampleBuilder::new().summary(kind.title()).value(Some(document(kind, instance))).into()
 }
 
 /// A problem as the schema shows it.
 pub(super) fn sample() -> Value {
-    Refusal::Of(Kind::InvalidOffset).example("/v1/events:poll")
+    document(Kind::InvalidOffset, "/v1/events:poll")
 }
 
 /// The table of codes, for people.
@@ -199,6 +134,7 @@ const fn meaning(kind: Kind) -> &'static str {
         }
         Kind::MethodNotAllowed => "The path does not take that method; `Allow` says which it takes.",
         Kind::NotAcceptable => "None of the accepted media types can be produced.",
+        Kind::RequestTimeout => "The request did not arrive in time; send it again.",
         Kind::SequenceExists => "An event's own `sequence` is taken.",
         Kind::ExpectedSequence => "`expectedAggregateSequence` is not where the aggregate stands; `actual` is.",
         Kind::EventIdReuse => "The idempotency key came before with other `data`, and the topic says `reject`.",
@@ -211,10 +147,13 @@ const fn meaning(kind: Kind) -> &'static str {
             "What was asked for was removed by retention; where there is `earliest`, reading starts there."
         }
         Kind::PayloadTooLarge => "The body, or one event of it, is too large.",
+        Kind::UriTooLong => "The path and the query together are too long; shorten the query.",
         Kind::UnsupportedMediaType => "The body's media type or encoding is not one this path takes.",
         Kind::Validation => "The request does not fit the rules; `errors` says where and why.",
         Kind::BatchAborted => "Another event of the same atomic unit was refused, so this one was not written.",
         Kind::Overloaded => "A limit is reached; come back after `Retry-After` seconds.",
+        Kind::HeadersTooLarge => "The headers are too large or too many.",
+        Kind::NotImplemented => "The body has a transfer coding other than `chunked`.",
         Kind::Unavailable => "The log cannot be written, or the server is full, shutting down or too slow.",
         Kind::ProjectionTimeout => "A projection did not get there in time; a published event is stored all the same.",
     }

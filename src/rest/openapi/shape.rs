@@ -85,6 +85,16 @@ pub(super) fn object(description: &str) -> Shape {
 pub(super) fn any_of_types(types: &[Type], description: &str) -> Shape {
     let mut any = scalar(Type::Object, description);
     any.schema_type = SchemaType::Array(types.to_vec());
+    // Said aloud, because generators of clients take an object without it for one without members.
+    let is_object = types.contains(&Type::Object);
+    any.additional_properties = is_object.then(|| Box::new(AdditionalProperties::FreeForm(true)));
+    Shape(Schema::Object(any))
+}
+
+/// Any JSON value.
+pub(super) fn anything(description: &str) -> Shape {
+    let mut any = scalar(Type::Object, description);
+    any.schema_type = SchemaType::AnyValue;
     Shape(Schema::Object(any))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - Draft 2020-12 (the default) and draft-07, by `$schema`; any other is refused. A `$ref` stays inside the schema:
 //!   nothing is fetched, from the network or from a file.
-//! - Formats are asserted under both drafts, ours among them (`uuid`, `gts-identifier`, `iso8601duration`).
+//! - Formats are asserted under both drafts, ours among them (`uuid`, `gts-identifier`, `iso8601duration`);
+//!   docs/schemas.md lists them.
 //! - Patterns are matched in linear time; look-around and back-references are refused.
 //! - Bounded: by length, by nesting, and by how often one place of an event is looked at through `$ref`, `allOf` and
 //!   their kin. Where an event and a schema are both large, only the first failure is told.
@@ -40,7 +41,10 @@ impl JsonSchema {
             return Err(refused(at, "", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
         }
         let schema = parse(at, text)?;
-        let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", "must be draft-07 or draft 2020-12"))?;
+        let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", DRAFTS))?;
+        if let Some(pointer) = unknown_draft_within(&schema) {
+            return Err(refused(at, &pointer, DRAFTS));
+        }
         let reach = reach::reach(&schema).ok_or_else(|| refused(at, "", "its references and alternatives multiply"))?;
         let validator = options(draft)
             .build(&schema)
@@ -116,6 +120,32 @@ fn options(draft: Draft) -> ValidationOptions<'static> {
 
 fn is_duration(text: &str) -> bool {
     text.parse::<Span>().is_ok()
+}
+
+const DRAFTS: &str = "must be draft-07 or draft 2020-12";
+
+/// Where a part of a schema with its own `$id` names a draft we do not know; the validator would read it as the default one.
+fn unknown_draft_within(schema: &Value) -> Option<String> {
+    let mut rest = vec![(String::new(), schema)];
+    while let Some((at, part)) = rest.pop() {
+        match part {
+            Value::Object(members) => {
+                let is_resource = members.get("$id").is_some_and(Value::is_string);
+                if is_resource && members.get("$schema").is_some_and(Value::is_string) && draft_of(part).is_none() {
+                    return Some(format!("{at}/$schema"));
+                }
+                // These hold values, not schemas.
+                let is_schema = |name: &str| !matches!(name, "const" | "enum" | "default" | "examples");
+                let members = members.iter().filter(|(name, _)| is_schema(name));
+                rest.extend(members.map(|(name, member)| (format!("{at}/{}", keywords::escaped(name)), member)));
+            }
+            Value::Array(items) => {
+                rest.extend(items.iter().enumerate().map(|(index, item)| (format!("{at}/{index}"), item)));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn draft_of(schema: &Value) -> Option<Draft> {

@@ -29,9 +29,9 @@ async fn what_is_too_large_is_refused_with_its_own_code() {
     expect_problem(server.post("/v1/events:batch", &batch).await, 400, "EVENT_BROKER_BATCH_TOO_LARGE");
     expect_problem(server.post("/v1/events:batch", &json!({"events": []})).await, 422, "EVENT_BROKER_VALIDATION_ERROR");
     let request = server.request(Method::GET, "/healthz").header("x-large", "x".repeat(100_000));
-    expect_problem(answer(request).await, 431, "EVENT_BROKER_MALFORMED");
+    expect_problem(answer(request).await, 431, "EVENT_BROKER_HEADERS_TOO_LARGE");
     let path = format!("/v1/events?topic={TOPIC}&offset=0&subject={}", "x".repeat(20_000));
-    expect_problem(server.get(&path).await, 414, "EVENT_BROKER_MALFORMED");
+    expect_problem(server.get(&path).await, 414, "EVENT_BROKER_URI_TOO_LONG");
     let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
     assert_eq!(page["tail"], 0, "nothing of it was stored");
 }
@@ -40,15 +40,16 @@ async fn what_is_too_large_is_refused_with_its_own_code() {
 fn what_is_not_http_gets_a_problem_document_too() {
     let server = Server::start(&[]);
     let many_headers = format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", "x-many: 1\r\n".repeat(200));
-    for (request, status) in [
-        (b"GARBAGE\r\n\r\n".to_vec(), 400),
-        (b"GET / HTTP/1.1\r\nbad header\r\n\r\n".to_vec(), 400),
-        (many_headers.into_bytes(), 431),
-        (format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(70_000)).into_bytes(), 414),
+    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(70_000));
+    for (request, status, code) in [
+        (b"GARBAGE\r\n\r\n".to_vec(), 400, "EVENT_BROKER_MALFORMED"),
+        (b"GET / HTTP/1.1\r\nbad header\r\n\r\n".to_vec(), 400, "EVENT_BROKER_MALFORMED"),
+        (many_headers.into_bytes(), 431, "EVENT_BROKER_HEADERS_TOO_LARGE"),
+        (long.into_bytes(), 414, "EVENT_BROKER_URI_TOO_LONG"),
     ] {
         let answer = raw(&server, &request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
-        assert!(answer.contains("application/problem+json") && answer.contains("EVENT_BROKER_MALFORMED"), "{answer}");
+        assert!(answer.contains("application/problem+json") && answer.contains(code), "{answer}");
         assert!(answer.contains("\r\nx-trace-id: "), "{answer}");
     }
 }

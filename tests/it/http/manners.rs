@@ -83,12 +83,12 @@ fn a_body_that_stops_is_answered_and_let_go() {
         wire.send(format!("POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{\"id\":").as_bytes());
         is_served(&server);
         let reply = wire.reply(false);
-        expect_problem(reply.answer(), status, "EVENT_BROKER_MALFORMED");
+        expect_problem(reply.answer(), status, "EVENT_BROKER_REQUEST_TIMEOUT");
         assert_eq!(wire.rest(), b"", "the connection is of no use any more");
     }
     let mut wire = Wire::to(&server);
     wire.send(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n");
-    expect_problem(wire.reply(false).answer(), 408, "EVENT_BROKER_MALFORMED");
+    expect_problem(wire.reply(false).answer(), 408, "EVENT_BROKER_REQUEST_TIMEOUT");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod claims;
 mod cloudevents;
 mod dead_letters;
 mod edges;
+mod foreign;
 pub(crate) mod groups;
 mod idempotency_keys;
 mod limits;

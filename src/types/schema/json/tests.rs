@@ -126,11 +126,28 @@ fn formats_are_asserted_under_both_drafts() {
             ("ipv6", "::1", ":::"),
             ("regex", "a+", "("),
             ("json-pointer", "/a", "a"),
+            ("idn-email", "실례@실례.테스트", "2962"),
+            ("idn-hostname", "실례.테스트", "〮실례.테스트"),
         ] {
             let schema = json!({"$schema": draft, "type": "string", "format": format});
             let refusal = format!("/data must have the format '{format}'");
             check(&schema, &[(json!(good), ""), (json!(bad), &refusal)]);
         }
+    }
+}
+
+#[test]
+fn an_unknown_draft_is_refused_within_a_schema_too() {
+    let within =
+        json!({"properties": {"x": {"$id": "urn:a", "$schema": "http://localhost:1234/nothing.json", "minimum": 10}}});
+    let error = JsonSchema::compile("/dataSchema", &within.to_string(), None).unwrap_err();
+    assert_eq!(error.violations()[0].pointer, "/dataSchema/properties/x/$schema");
+    for taken in [
+        json!({"properties": {"x": {"$id": "urn:a", "$schema": DRAFT_7, "minimum": 10}}}),
+        json!({"properties": {"$schema": {"type": "string"}, "$id": {"type": "string"}}}),
+        json!({"const": {"$id": "urn:a", "$schema": "urn:mine"}}),
+    ] {
+        assert!(JsonSchema::compile("/dataSchema", &taken.to_string(), None).is_ok(), "{taken}");
     }
 }
 
