@@ -8,14 +8,16 @@
 //! - It listens over the same connection: what it said itself comes back with the answer, and no other session is woken
 //!   for it.
 //! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
-//!   said about the end of the log, a new connection is made and the old session's end is waited for.
+//!   said about the end of the log, a new session is begun, which the old one cannot append beside (`fence`).
+//! - What others have appended is shown only once synchronous standbys have it, where there are any (`prove`).
 
 use crate::columns::{Columns, OneTable, Param, Table};
 use crate::failure;
-use crate::follow::look;
-use crate::link::{Link, Prepare};
-use crate::row::{Stamp, number};
+use crate::fence::Fence;
+use crate::link::Link;
+use crate::row::number;
 use crate::session::{Session, Target};
+use crate::shown::Shown;
 use crate::tail::Tail;
 use contract::Position;
 use log::{LogError, Record};
@@ -26,35 +28,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::OwnedMutexGuard;
 
 const APPEND: &str = "SELECT outcome, tail FROM append(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
-    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
+    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40)";
 /// Events alone; nothing is added where the claim fails.
 const ADD_EVENTS: &str = "INSERT INTO events (\
     event_id, id, topic_number, topic, topic_seq, stored_at, occurred_at, aggregate_type, aggregate_id, aggregate_seq, \
     event_type, event_version, data_version, actor_type, actor_id, org_id, request_id, idempotency_key, correlation_id, \
     causation_id, app_id, env_id, payload, aggregate_key, facets, body) \
-    SELECT unnest($5::bigint[]), unnest($6::uuid[]), unnest($7::bigint[]), unnest($8::text[]), unnest($9::bigint[]), \
-    unnest($10::timestamptz[]), unnest($11::timestamptz[]), unnest($12::text[]), unnest($13::text[]), \
-    unnest($14::bigint[]), unnest($15::text[]), unnest($16::int[]), unnest($17::text[]), unnest($18::text[]), \
-    unnest($19::text[]), unnest($20::text[]), unnest($21::text[]), unnest($22::text[]), unnest($23::text[]), \
-    unnest($24::text[]), unnest($25::text[]), unnest($26::text[]), unnest($27::text[])::jsonb, unnest($28::uuid[]), \
-    unnest($29::bytea[]), unnest($30::bytea[]) FROM claim($1, $2, $3, $4) AS claimed WHERE claimed";
+    SELECT unnest($7::bigint[]), unnest($8::uuid[]), unnest($9::bigint[]), unnest($10::text[]), unnest($11::bigint[]), \
+    unnest($12::timestamptz[]), unnest($13::timestamptz[]), unnest($14::text[]), unnest($15::text[]), \
+    unnest($16::bigint[]), unnest($17::text[]), unnest($18::int[]), unnest($19::text[]), unnest($20::text[]), \
+    unnest($21::text[]), unnest($22::text[]), unnest($23::text[]), unnest($24::text[]), unnest($25::text[]), \
+    unnest($26::text[]), unnest($27::text[]), unnest($28::text[]), unnest($29::text[])::jsonb, unnest($30::uuid[]), \
+    unnest($31::bytea[]), unnest($32::bytea[]) FROM claim($1, $2, $3, $4, $5, $6) AS claimed WHERE claimed";
 /// Entries alone, likewise.
 const ADD_ENTRIES: &str = "INSERT INTO entries (\
     position, sequence, stored_at, fact, id, aggregate_key, aggregate_seq, facets, body) \
-    SELECT unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::timestamptz[]), unnest($8::text[]), \
-    unnest($9::uuid[]), unnest($10::uuid[]), unnest($11::bigint[]), unnest($12::bytea[]), unnest($13::bytea[]) \
-    FROM claim($1, $2, $3, $4) AS claimed WHERE claimed";
-const BACKEND: &str = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
-/// No row: the session is gone. A row: whether it was in time.
-const END_BACKEND: &str =
-    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+    SELECT unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::timestamptz[]), unnest($10::text[]), \
+    unnest($11::uuid[]), unnest($12::uuid[]), unnest($13::bigint[]), unnest($14::bytea[]), unnest($15::bytea[]) \
+    FROM claim($1, $2, $3, $4, $5, $6) AS claimed WHERE claimed";
+/// What is prepared on a session that appends.
+pub(crate) const STATEMENTS: [&str; 3] = [ADD_EVENTS, ADD_ENTRIES, APPEND];
+/// A commit that synchronous standbys have to confirm, and changes nothing. They confirm commits in their order.
+const CONFIRM: &str = "SELECT set_config('synchronous_commit', \
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), \
+    pg_logical_emit_message(true, 'event_broker'::text, ''::text)";
 const GIVE_BACK: &str = "SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)";
 
 /// No log ends here.
 const NOWHERE: Position = Position(u64::MAX);
+
+/// How long somebody waits for synchronous standbys before it is told that they are away. They are waited for on.
+const PROOF_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that stopped holds its turn this many times longer than one that runs.
 const STOPPED_TURNS: u32 = 5;
@@ -74,7 +82,11 @@ struct Inner {
     under_way: AtomicUsize,
     /// The session that was lost during an append, which may still be running over there.
     in_doubt: Mutex<Option<Arc<Session>>>,
+    /// Held while standbys are asked to confirm.
+    confirming: Arc<tokio::sync::Mutex<()>>,
     tail: Arc<Tail>,
+    shown: Arc<Shown>,
+    fence: Arc<Fence>,
     turn: Duration,
     runtime: Handle,
 }
@@ -117,9 +129,10 @@ enum Outcome {
 }
 
 impl Writer {
-    pub(crate) fn start(target: Target, tail: Arc<Tail>, channel: &str, turn: Duration) -> Self {
+    pub(crate) fn start(target: Target, tail: Arc<Tail>, shown: Arc<Shown>, channel: &str, turn: Duration) -> Self {
         let runtime = target.runtime.clone();
-        let link = Link::keep(target, Some(Arc::clone(&tail)), settle(channel, &tail));
+        let fence = Arc::new(Fence::new());
+        let link = Link::keep(target, Some(Arc::clone(&tail)), fence.prepare(channel, &tail, &shown));
         Self {
             inner: Arc::new(Inner {
                 link,
@@ -127,7 +140,10 @@ impl Writer {
                 begun: AtomicU64::new(0),
                 under_way: AtomicUsize::new(0),
                 in_doubt: Mutex::default(),
+                confirming: Arc::default(),
                 tail,
+                shown,
+                fence,
                 turn,
                 runtime,
             }),
@@ -138,8 +154,7 @@ impl Writer {
         &self.inner.link
     }
 
-    /// Waits until no append of ours can still come in unseen. A new session is only given out once the one before it
-    /// has ended.
+    /// Waits until no append of ours can still come in unseen: until a later session has begun.
     pub(crate) async fn certain(&self) -> Result<(), LogError> {
         let Some(lost) = self.inner.in_doubt().clone() else { return Ok(()) };
         self.inner.link.session().await?;
@@ -182,9 +197,37 @@ impl Writer {
             (Outcome::TimeFell, _) => Err(LogError::Misnumbered("times must not fall")),
             (Outcome::Appended, Some(wrong)) => Err(wrong),
             (Outcome::Appended, None) => {
-                inner.tail.show(Position(after.get().saturating_add(batch.len() as u64)));
+                let tail = Position(after.get().saturating_add(batch.len() as u64));
+                if !batch.is_empty() {
+                    inner.shown.raise(tail);
+                }
+                inner.tail.show(tail);
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until synchronous standbys have everything up to `position`, which was read: until a commit that is later than
+    /// what was read has been answered.
+    pub(crate) async fn prove(&self, position: Position) -> Result<(), LogError> {
+        let inner = &self.inner;
+        if inner.shown.get() >= position {
+            return Ok(());
+        }
+        let late = {
+            let _timers = inner.runtime.enter();
+            tokio::time::sleep(PROOF_PATIENCE)
+        };
+        let proving = async {
+            let only_one = Arc::clone(&inner.confirming).lock_owned().await;
+            let confirming = inner.runtime.spawn(confirm(Arc::clone(inner), position, only_one));
+            // It is aborted only when the runtime ends.
+            confirming.await.unwrap_or_else(|_| Err(failure::silent()))
+        };
+        tokio::select! {
+            biased;
+            proven = proving => proven,
+            () = late => Err(failure::unconfirmed()),
         }
     }
 
@@ -236,7 +279,9 @@ impl Inner {
     /// Whether records were added to their table.
     async fn add(&self, session: &Arc<Session>, place: Place, columns: OneTable<'_>) -> Answer<bool> {
         let after = number(place.after.get());
-        let head: [Param<'_>; 4] = [&after, &place.chained, &columns.amount, columns.first_stored_at];
+        let (instance, epoch) = (self.fence.instance(), session.epoch());
+        let head: [Param<'_>; 6] =
+            [&after, &place.chained, &columns.amount, columns.first_stored_at, &instance, &epoch];
         let params: Vec<Param<'_>> = head.into_iter().chain(columns.params).collect();
         let text = match columns.table {
             Table::Events => ADD_EVENTS,
@@ -249,7 +294,8 @@ impl Inner {
     async fn append_any(&self, session: &Arc<Session>, place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
         let after = number(place.after.get());
         let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
-        let head: [Param<'_>; 3] = [&after, &place.chained, &turn];
+        let (instance, epoch) = (self.fence.instance(), session.epoch());
+        let head: [Param<'_>; 5] = [&after, &place.chained, &turn, &instance, &epoch];
         let params: Vec<Param<'_>> = head.into_iter().chain(columns.params()).collect();
         let rows = match self.heard(session, session.try_rows(APPEND, &params).await)? {
             Ok(rows) => rows,
@@ -264,13 +310,30 @@ impl Inner {
         }))
     }
 
-    /// An answer as it came; one that ends the session, or none, leaves it in doubt.
+    /// An answer as it came; one that ends the session, or none, leaves it in doubt. So does one that came before
+    /// synchronous standbys had what it speaks of.
     fn heard<T>(&self, session: &Arc<Session>, answer: Answer<T>) -> Answer<T> {
         if answer.as_ref().map_or(true, |said| said.as_ref().is_err_and(failure::ends_session)) {
             self.doubt(session);
         }
+        if session.is_unreplicated() {
+            self.doubt(session);
+            return Err(failure::unconfirmed());
+        }
         answer
     }
+}
+
+/// Has synchronous standbys confirm everything up to `position`. Nobody has to wait for it: it goes on by itself.
+async fn confirm(inner: Arc<Inner>, position: Position, _only_one: OwnedMutexGuard<()>) -> Result<(), LogError> {
+    let session = inner.link.session().await?;
+    // Another one, or the beginning of the session, may have done so meanwhile.
+    if inner.shown.get() < position {
+        let answer = inner.heard(&session, session.try_rows(CONFIRM, &[]).await)?;
+        answer.map_err(|error| failure::of_statement(&error))?;
+        inner.shown.raise(position);
+    }
+    Ok(())
 }
 
 /// What `work` comes to; `then` is called once it has begun.
@@ -306,41 +369,4 @@ fn check(after: Position, batch: &[Record]) -> Result<(), LogError> {
         time = header.time;
     }
     Ok(())
-}
-
-/// On each new connection: the session before it is ended first, and what it was doing is over then. It listens before it
-/// looks, so that nothing falls between.
-fn settle(channel: &str, tail: &Arc<Tail>) -> Prepare {
-    let before: Arc<Mutex<Option<(i32, Stamp)>>> = Arc::default();
-    let (listen, tail) = (format!("LISTEN \"{channel}\""), Arc::clone(tail));
-    Box::new(move |session| {
-        let (before, listen, tail) = (Arc::clone(&before), listen.clone(), Arc::clone(&tail));
-        Box::pin(async move {
-            let last = *before.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((pid, started)) = last {
-                let ended = session.row(END_BACKEND, &[&pid, &started]).await?;
-                if ended.is_some_and(|row| !row.get::<_, bool>(0)) {
-                    return Err(failure::silent());
-                }
-            }
-            // Acknowledged means durable; and a large batch is unfolded in memory. One plan serves batches of any size:
-            // to make one for each costs more than a small batch itself.
-            session.run("SET work_mem = '64MB'; SET plan_cache_mode = force_generic_plan").await?;
-            session
-                .run(
-                    "SELECT set_config('synchronous_commit', 'on', false) \
-                     WHERE current_setting('synchronous_commit') = 'off'",
-                )
-                .await?;
-            let backend = session.row(BACKEND, &[]).await?;
-            // Hidden from a session that goes by another role than it logged in as; then there is nothing to end.
-            let backend = backend.and_then(|row| Some((row.get(0), row.try_get(1).ok()?)));
-            *before.lock().unwrap_or_else(PoisonError::into_inner) = backend;
-            for text in [ADD_EVENTS, ADD_ENTRIES, APPEND] {
-                session.prepare(text).await?;
-            }
-            session.run(&listen).await?;
-            look(&session, &tail).await
-        })
-    })
 }

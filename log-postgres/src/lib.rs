@@ -3,7 +3,11 @@
 //! - One advisory lock orders all appends, from before the compare until after the commit. So positions are dense, and
 //!   no reader ever sees a number whose predecessor commits later.
 //! - An append is one statement: lock, compare, insert, notify. Whoever loses a compare has the next turn.
-//! - The role that runs it needs INSERT and SELECT alone. Nothing is ever updated; only retention deletes, as another role.
+//! - The role that runs it needs INSERT and SELECT alone. No record is ever updated; only retention deletes, as another
+//!   role.
+//! - One session appends for each process; one that was given up cannot append any more (`fence`).
+//! - Where the server has synchronous standbys, nothing is acknowledged or given to a reader that they do not have
+//!   (`shown`), whoever ended the wait for them.
 //! - A server that goes away is [`LogError::Unavailable`] until it is back. Nothing is poisoned, nothing is opened again.
 //! - An event's bytes are stored as they are served; the columns beside them are for people and SQL.
 //!
@@ -20,6 +24,7 @@
 mod append;
 mod columns;
 mod failure;
+mod fence;
 mod follow;
 mod link;
 mod migrate;
@@ -30,6 +35,7 @@ mod remove;
 mod rights;
 mod row;
 mod session;
+mod shown;
 mod tail;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -44,6 +50,7 @@ use link::Link;
 use log::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
 use remove::Remover;
 use session::{Session, Target};
+use shown::Shown;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,6 +61,7 @@ use tokio::sync::watch;
 /// A log in PostgreSQL.
 pub struct PostgresLog {
     tail: Arc<Tail>,
+    shown: Arc<Shown>,
     writer: Writer,
     readers: Vec<Link>,
     /// Whose turn it is among the readers.
@@ -69,6 +77,8 @@ pub struct PostgresLog {
 /// When the log was made, in microseconds, as hexadecimal digits: no two logs share a moment, and a copy keeps it.
 const IDENTITY: &str =
     "SELECT to_hex((extract(epoch FROM applied_at) * 1000000)::bigint) FROM migrations WHERE version = 1";
+
+const HAS_STANDBYS: &str = "SELECT current_setting('synchronous_standby_names') <> ''";
 
 impl PostgresLog {
     /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
@@ -86,8 +96,15 @@ impl PostgresLog {
         follow::look(&session, &tail).await?;
         let reader = |_| Link::plain(target.clone());
         let channel = format!("event_broker.{}", options.schema);
+        let shown = Arc::new(Shown::default());
+        let writer = Writer::start(target.clone(), Arc::clone(&tail), Arc::clone(&shown), &channel, options.turn);
+        // With synchronous standbys nothing can be shown before they have confirmed the beginning of a session.
+        if session.row(HAS_STANDBYS, &[]).await?.is_some_and(|row| row.get(0)) {
+            writer.link().session().await?;
+        }
         Ok(Self {
-            writer: Writer::start(target.clone(), Arc::clone(&tail), &channel, options.turn),
+            writer,
+            shown,
             readers: (0..options.read_connections.max(1)).map(reader).collect(),
             next_reader: AtomicUsize::new(0),
             remover: Remover::new(maintenance),
@@ -152,7 +169,15 @@ impl Log for PostgresLog {
             if let Range::All(_) = range {
                 self.writer.certain().await?;
             }
-            self.ask(|session| async move { read::read(&session, range, limit).await }).await
+            let found = self.ask(|session| async move { read::read(&session, range, limit).await }).await?;
+            if let (Range::All(_), Some(last)) = (range, found.records.last()) {
+                let last = last.header.position;
+                match found.has_standbys {
+                    true => self.writer.prove(last).await?,
+                    false => self.shown.raise(last),
+                }
+            }
+            Ok(found.through(self.shown.get()))
         })
     }
 
@@ -161,13 +186,16 @@ impl Log for PostgresLog {
     }
 
     fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        Box::pin(self.ask(move |session| async move { read::find(&session, what).await }))
+        let shown = self.shown.get();
+        Box::pin(self.ask(move |session| async move { read::find(&session, what, shown).await }))
     }
 
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
         Box::pin(async move {
             let location = self.location.as_str();
-            let segment = self.ask(|session| async move { read::segment(&session, topic, location).await }).await?;
+            let shown = self.shown.get();
+            let segment =
+                self.ask(|session| async move { read::segment(&session, topic, location, shown).await }).await?;
             Ok(segment.into_iter().collect())
         })
     }

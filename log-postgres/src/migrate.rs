@@ -11,12 +11,13 @@ use log::LogError;
 use std::time::Duration;
 
 /// In order; a migration's version is its place, from 1.
-const MIGRATIONS: [(&str, &str); 5] = [
+const MIGRATIONS: [(&str, &str); 6] = [
     ("tables", include_str!("../migrations/0001_tables.sql")),
     ("functions", include_str!("../migrations/0002_functions.sql")),
     ("immutability", include_str!("../migrations/0003_immutability.sql")),
     ("append", include_str!("../migrations/0004_append.sql")),
     ("claim", include_str!("../migrations/0005_claim.sql")),
+    ("sessions", include_str!("../migrations/0006_sessions.sql")),
 ];
 
 /// The version this program knows.

@@ -4,11 +4,13 @@
 //!   fetched.
 //! - Removal takes a topic's beginning, so a read that finds the next sequence has missed nothing. Only one that does not
 //!   asks whether it starts in what was removed; it asks afterwards, when it can only be told more.
+//! - Where the server has synchronous standbys, nothing is given that they are not known to have (`shown`). A row can be
+//!   read before they have it: when its session was ended, or the server restarted, while it waited for them.
 
 use crate::failure::refused;
 use crate::row::{self, Stamp, number};
 use crate::session::Session;
-use contract::{Segment, Sequence, Timestamp};
+use contract::{Position, Segment, Sequence, Timestamp};
 use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
 use uuid::Uuid;
 
@@ -18,12 +20,13 @@ const PAGE_RECORDS: usize = 2048;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// A page: `$1` (and `$2`) say behind what, `$3` the most records, `$4` the most bytes, `$5` the most bytes of the first
-/// record. Each row says how many there were to choose from.
+/// record. Each row says how many there were to choose from, and whether there are synchronous standbys.
 macro_rules! page {
     ($order:literal, $from:literal) => {
         concat!(
             "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body, ",
-            "candidates FROM (SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes, ",
+            "candidates, (SELECT current_setting('synchronous_standby_names') <> '') ",
+            "FROM (SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes, ",
             "count(*) OVER () AS candidates FROM (",
             $from,
             " ORDER BY ",
@@ -52,10 +55,16 @@ const AGGREGATE: &str =
 
 const REMOVED: &str = "SELECT through FROM removals WHERE topic_number = $1";
 
+/// A header of a record that may be shown: `$shown` is how far, where there are synchronous standbys.
 macro_rules! header {
-    ($rest:literal) => {
+    ($shown:literal, $which:literal, $rest:literal) => {
         concat!(
             "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM records ",
+            "WHERE ",
+            $which,
+            " AND (position <= ",
+            $shown,
+            "::bigint OR current_setting('synchronous_standby_names') = '') ",
             $rest
         )
     };
@@ -65,31 +74,59 @@ macro_rules! header {
 /// table without statistics would walk along the positions instead.
 const BY_ID: &str = concat!(
     "WITH found AS MATERIALIZED (",
-    header!("WHERE id = $1"),
+    header!("$2", "id = $1", ""),
     ") SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM found ",
     "ORDER BY position LIMIT 1"
 );
-const BY_AGGREGATE: &str = header!("WHERE aggregate_key = $1 ORDER BY aggregate_seq DESC LIMIT 1");
+const BY_AGGREGATE: &str = header!("$2", "aggregate_key = $1", "ORDER BY aggregate_seq DESC LIMIT 1");
 const BY_TIME: &str = header!(
-    "WHERE position = least(first_since('events', 'event_id', NULL, $1), first_since('entries', 'position', NULL, $1))"
+    "$2",
+    "position = least(first_since('events', 'event_id', NULL, $1), first_since('entries', 'position', NULL, $1))",
+    ""
 );
 const EVENT_BY_TIME: &str = header!(
-    "WHERE position = (SELECT event_id FROM events WHERE topic_number = $1 \
-     AND topic_seq = first_since('events', 'topic_seq', $1, $2))"
+    "$3",
+    "position = (SELECT event_id FROM events WHERE topic_number = $1 \
+     AND topic_seq = first_since('events', 'topic_seq', $1, $2))",
+    ""
 );
-const ENTRY_BY_TIME: &str = header!("WHERE position = first_since('entries', 'position', NULL, $1)");
+const ENTRY_BY_TIME: &str = header!("$2", "position = first_since('entries', 'position', NULL, $1)", "");
 
 /// The ends of a topic: first sequence and time, last sequence and time.
 const EVENT_ENDS: &str = "SELECT first.topic_seq, first.stored_at, last.topic_seq, last.stored_at FROM \
     (SELECT topic_seq, stored_at FROM events WHERE topic_number = $1 ORDER BY topic_seq LIMIT 1) AS first, \
-    (SELECT topic_seq, stored_at FROM events WHERE topic_number = $1 ORDER BY topic_seq DESC LIMIT 1) AS last";
+    (SELECT topic_seq, stored_at FROM events WHERE topic_number = $1 \
+     AND (event_id <= $2::bigint OR current_setting('synchronous_standby_names') = '') \
+     ORDER BY topic_seq DESC LIMIT 1) AS last";
 const ENTRY_ENDS: &str = "SELECT first.sequence, first.stored_at, last.sequence, last.stored_at FROM \
     (SELECT sequence, stored_at FROM entries ORDER BY sequence LIMIT 1) AS first, \
-    (SELECT sequence, stored_at FROM entries ORDER BY sequence DESC LIMIT 1) AS last";
+    (SELECT sequence, stored_at FROM entries \
+     WHERE (position <= $1::bigint OR current_setting('synchronous_standby_names') = '') \
+     ORDER BY sequence DESC LIMIT 1) AS last";
+
+/// What was read.
+pub(crate) struct Found {
+    pub(crate) records: Vec<Record>,
+    /// Whether there were synchronous standbys.
+    pub(crate) has_standbys: bool,
+}
+
+impl Found {
+    /// What of it may be shown, `shown` being how far where there are synchronous standbys. Positions grow along every
+    /// range.
+    pub(crate) fn through(mut self, shown: Position) -> Vec<Record> {
+        if self.has_standbys {
+            let amount = self.records.partition_point(|record| record.header.position <= shown);
+            self.records.truncate(amount);
+        }
+        self.records
+    }
+}
 
 /// Records of `range`, up to `limit`.
-pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
+pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Result<Found, LogError> {
     let mut given: Vec<Record> = Vec::new();
+    let mut has_standbys = false;
     let mut bytes = 0_usize;
     loop {
         let bytes_left = limit.bytes.saturating_sub(bytes);
@@ -102,14 +139,16 @@ pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Resul
             && let Some(removed) = removed(session, topic).await?.filter(|removed| removed.get() > behind)
         {
             // What was read before it was removed is whole; the next read is told.
-            return if given.is_empty() { Err(LogError::Trimmed(removed.next())) } else { Ok(given) };
+            let trimmed = given.is_empty().then_some(LogError::Trimmed(removed.next()));
+            return trimmed.map_or(Ok(Found { records: given, has_standbys }), Err);
         }
         // There is no more, or no more fits.
         let is_last = if page.is_whole() { page.candidates < most } else { bytes_left <= PAGE_BYTES };
         bytes = page.records.iter().fold(bytes, |sum, record| sum.saturating_add(record.body.len()));
+        has_standbys |= page.has_standbys;
         given.extend(page.records);
         if is_last || given.len() >= limit.records || bytes > limit.bytes {
-            return Ok(given);
+            return Ok(Found { records: given, has_standbys });
         }
     }
 }
@@ -127,6 +166,7 @@ struct Page {
     records: Vec<Record>,
     /// How many it could choose from.
     candidates: usize,
+    has_standbys: bool,
 }
 
 impl Page {
@@ -174,7 +214,8 @@ async fn fetch(session: &Session, range: Range, behind: u64, limit: PageLimit) -
     };
     let candidates = rows.first().map_or(0, |row| row.get::<_, i64>(9).unsigned_abs());
     let records = rows.iter().map(row::record).collect::<Result<_, _>>()?;
-    Ok(Page { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX) })
+    let has_standbys = rows.last().is_some_and(|row| row.get(10));
+    Ok(Page { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX), has_standbys })
 }
 
 /// The last sequence removed of `topic`.
@@ -183,30 +224,35 @@ async fn removed(session: &Session, topic: TopicNumber) -> Result<Option<Sequenc
     Ok(row.map(|row| Sequence(row.get::<_, i64>(0).unsigned_abs())))
 }
 
-/// The header of the one record `what` describes.
-pub(crate) async fn find(session: &Session, what: Find) -> Result<Option<Header>, LogError> {
+/// The header of the one record `what` describes; `shown` is how far records may be shown.
+pub(crate) async fn find(session: &Session, what: Find, shown: Position) -> Result<Option<Header>, LogError> {
+    let shown = number(shown.get());
     let row = match what {
         Find::Id(0) => None,
-        Find::Id(id) => session.row(BY_ID, &[&Uuid::from_u128(id)]).await?,
-        Find::Aggregate(key) => session.row(BY_AGGREGATE, &[&Uuid::from_u128(key)]).await?,
-        Find::Time(None, time) => session.row(BY_TIME, &[&Stamp::nearest(time)]).await?,
-        Find::Time(Some(TopicNumber::LEDGER), time) => session.row(ENTRY_BY_TIME, &[&Stamp::nearest(time)]).await?,
+        Find::Id(id) => session.row(BY_ID, &[&Uuid::from_u128(id), &shown]).await?,
+        Find::Aggregate(key) => session.row(BY_AGGREGATE, &[&Uuid::from_u128(key), &shown]).await?,
+        Find::Time(None, time) => session.row(BY_TIME, &[&Stamp::nearest(time), &shown]).await?,
+        Find::Time(Some(TopicNumber::LEDGER), time) => {
+            session.row(ENTRY_BY_TIME, &[&Stamp::nearest(time), &shown]).await?
+        }
         Find::Time(Some(topic), time) => {
-            session.row(EVENT_BY_TIME, &[&i64::from(topic.0), &Stamp::nearest(time)]).await?
+            session.row(EVENT_BY_TIME, &[&i64::from(topic.0), &Stamp::nearest(time), &shown]).await?
         }
     };
     row.as_ref().map(row::header).transpose()
 }
 
-/// All of a topic is one segment, at `location`.
+/// All of a topic is one segment, at `location`; `shown` is how far records may be shown.
 pub(crate) async fn segment(
     session: &Session,
     topic: TopicNumber,
     location: &str,
+    shown: Position,
 ) -> Result<Option<Segment>, LogError> {
+    let shown = number(shown.get());
     let row = match topic {
-        TopicNumber::LEDGER => session.row(ENTRY_ENDS, &[]).await?,
-        _ => session.row(EVENT_ENDS, &[&i64::from(topic.0)]).await?,
+        TopicNumber::LEDGER => session.row(ENTRY_ENDS, &[&shown]).await?,
+        _ => session.row(EVENT_ENDS, &[&i64::from(topic.0), &shown]).await?,
     };
     let Some(row) = row else { return Ok(None) };
     let sequence = |at: usize| Sequence(row.get::<_, i64>(at).unsigned_abs());

@@ -10,7 +10,7 @@ use crate::tls::Tls;
 use log::LogError;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -60,11 +60,14 @@ impl Target {
             let (client, connection) =
                 connected.map_err(|_| failure::silent())?.map_err(|error| failure::of_statement(&error))?;
             let (open, opened) = watch::channel(());
-            let driver = drive(connection, tail, open);
+            let unreplicated = Arc::new(AtomicBool::new(false));
+            let driver = drive(connection, tail, Arc::clone(&unreplicated), open);
             Ok(Arc::new(Session {
                 client,
                 driver,
                 closing: AtomicBool::new(false),
+                unreplicated,
+                epoch: AtomicI64::new(0),
                 opened,
                 runtime: target.runtime,
                 answer_timeout: target.answer_timeout,
@@ -82,10 +85,12 @@ async fn done<T>(task: JoinHandle<Result<T, LogError>>) -> Result<T, LogError> {
     task.await.unwrap_or_else(|_| Err(failure::silent()))
 }
 
-/// Moves bytes until the connection ends; `open` says that it has not.
+/// Moves bytes until the connection ends; `open` says that it has not. `unreplicated` is set before the answer is given
+/// out to which it belongs.
 fn drive<S, T>(
     mut connection: tokio_postgres::Connection<S, T>,
     tail: Option<Arc<Tail>>,
+    unreplicated: Arc<AtomicBool>,
     open: watch::Sender<()>,
 ) -> AbortHandle
 where
@@ -100,6 +105,10 @@ where
                     if let Some(tail) = &tail {
                         tail.heard(heard.payload());
                     }
+                }
+                Some(Ok(AsyncMessage::Notice(notice))) if failure::is_unreplicated(&notice) => {
+                    tracing::warn!(%notice, "a commit was not waited for until synchronous standbys have it");
+                    unreplicated.store(true, Ordering::Release);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
@@ -119,6 +128,10 @@ pub(crate) struct Session {
     driver: AbortHandle,
     /// Told to close; it takes a moment.
     closing: AtomicBool,
+    /// A commit was answered before synchronous standbys had it.
+    unreplicated: Arc<AtomicBool>,
+    /// Which of its process's sessions this is, where it appends.
+    epoch: AtomicI64,
     /// Closed when the connection has ended.
     opened: watch::Receiver<()>,
     runtime: Handle,
@@ -139,6 +152,24 @@ impl Session {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closing.load(Ordering::Acquire) || self.client.is_closed()
+    }
+
+    /// Whether a commit was answered though synchronous standbys may not have it: somebody cancelled the wait.
+    pub(crate) fn is_unreplicated(&self) -> bool {
+        self.unreplicated.load(Ordering::Acquire)
+    }
+
+    /// Which of its process's sessions this is; 0 where it does not append.
+    pub(crate) fn epoch(&self) -> i64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: i64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
     }
 
     /// Waits until the connection has ended.

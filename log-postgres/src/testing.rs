@@ -236,6 +236,23 @@ impl Server {
         go_on(&self.postmaster());
     }
 
+    /// Has one session's process stand still, until [`Server::wake_backend`]. What is sent to it waits, also when its
+    /// client is gone.
+    pub fn stop_backend(&self, pid: &str) {
+        send("STOP", &[pid]);
+        while state(pid).is_some_and(|state| state != 'T') {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends [`Server::stop_backend`], and waits until the process is gone, as it is soon when its client is.
+    pub fn wake_backend(&self, pid: &str) {
+        send("CONT", &[pid]);
+        while state(pid).is_some() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Whether this machine lets a test have a small disk; a container may not.
     #[must_use]
     pub fn can_have_small_disk() -> bool {

@@ -2,6 +2,7 @@
 
 mod away;
 mod crowd;
+mod replicas;
 mod sharing;
 
 use crate::http::{Server, event};

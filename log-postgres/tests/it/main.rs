@@ -11,6 +11,8 @@
 mod conformance;
 mod encryption;
 mod failures;
+mod fencing;
+mod replication;
 mod roles;
 mod schema;
 mod server;

@@ -1,0 +1,48 @@
+//! How far the log may be shown: no further than synchronous standbys are known to have it, where there are any.
+
+use contract::Position;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The last position that may be shown.
+#[derive(Default)]
+pub(crate) struct Shown(AtomicU64);
+
+impl Shown {
+    pub(crate) fn get(&self) -> Position {
+        Position(self.0.load(Ordering::Acquire))
+    }
+
+    /// Everything up to `position` may be shown.
+    pub(crate) fn raise(&self, position: Position) {
+        self.0.fetch_max(position.get(), Ordering::AcqRel);
+    }
+
+    /// A new session has found the log's end at `tail`, and that is on standbys. `before` is what might be shown before it
+    /// looked, and was there: an earlier end means that the log went back.
+    pub(crate) fn found(&self, tail: Position, before: Position) {
+        match tail < before {
+            true => self.0.store(tail.get(), Ordering::Release),
+            false => self.raise(tail),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_shown_grows_unless_the_log_went_back() {
+        let shown = Shown::default();
+        shown.raise(Position(5));
+        shown.raise(Position(3));
+        assert_eq!(shown.get(), Position(5));
+        // Something was shown while the new session looked.
+        shown.found(Position(4), Position(4));
+        assert_eq!(shown.get(), Position(5));
+        shown.found(Position(2), Position(5));
+        assert_eq!(shown.get(), Position(2));
+        shown.found(Position(9), Position(2));
+        assert_eq!(shown.get(), Position(9));
+    }
+}
