@@ -289,7 +289,8 @@ impl Broker {
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
         let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
         let deliver = self.dispatch.deliver.as_ref();
-        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, deliver, by }
+        let counted_max = crate::subscriptions::COUNTED_MAX;
+        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, deliver, by, counted_max }
     }
 
     /// Dispatch jobs, on behalf of `by`.

@@ -24,12 +24,6 @@ pub(crate) struct Data<T> {
     pub(crate) data: T,
 }
 
-/// How many.
-#[derive(Deserialize)]
-pub(crate) struct Count {
-    pub(crate) count: u64,
-}
-
 /// A page of a list; topics and segments stand under their own names.
 #[derive(Deserialize)]
 pub(crate) struct Rows<T> {

@@ -11,9 +11,9 @@ use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
     ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
     EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary,
-    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish,
-    Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
+    NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
+    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use reqwest::Method;
 use serde_json::json;
@@ -377,11 +377,19 @@ impl EventBroker for Client {
         )
     }
 
-    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move { Ok(self.deal::<answer::Count>(&["dead-letters:redrive"], &order, by).await?.count) })
+    fn redrive_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>> {
+        Box::pin(async move { self.deal(&["dead-letters:redrive"], &order, by).await })
     }
 
-    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move { Ok(self.deal::<answer::Count>(&["dead-letters:discard"], &order, by).await?.count) })
+    fn discard_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>> {
+        Box::pin(async move { self.deal(&["dead-letters:discard"], &order, by).await })
     }
 }

@@ -3,10 +3,10 @@
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome,
     Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure,
-    GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LogPage, LogRead,
-    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
-    Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish, Result, SchemaVersion,
-    Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LettersResolved, LogPage,
+    LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
+    NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish, Result,
+    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -220,7 +220,15 @@ pub trait EventBroker: Send + Sync {
     fn discard<'a>(&'a self, id: Uuid, reason: String, by: Option<&'a ProducerId>)
     -> BoxFuture<'a, Result<DeadLetter>>;
     /// Redrives every open dead letter that is meant; answers how many.
-    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>>;
+    fn redrive_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>>;
     /// Discards every open dead letter that is meant; answers how many.
-    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>>;
+    fn discard_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>>;
 }

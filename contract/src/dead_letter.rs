@@ -150,6 +150,23 @@ pub struct LetterOrder {
     pub dry_run: bool,
 }
 
+/// What an order about many dead letters came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LettersResolved {
+    /// How many were redriven or discarded, or would be.
+    pub count: u64,
+    /// How many of those that are meant cannot be redriven and stay open: retention has removed their events, or their
+    /// subscription was deleted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// How many dead letters are open, and whose they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -42,8 +42,8 @@ pub use claim::{
 pub use cloud_event::CloudEvent;
 pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
 pub use dead_letter::{
-    DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, Redrive,
-    RedriveOverride, Resolution,
+    DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, LettersResolved,
+    Redrive, RedriveOverride, Resolution,
 };
 pub use dispatch_job::{
     AttemptError, DispatchJob, JobAttempt, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange, usual_schedule,
@@ -63,7 +63,7 @@ pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
     Segments,
 };
-pub use replay::{BlockedGroup, GroupVerbs, NewReplay, Replay, ReplayEdge};
+pub use replay::{BlockedGroup, GroupVerbs, NewReplay, Replay, ReplayEdge, Replayed};
 pub use republish::{Counted, Republish, RepublishTarget, Trim};
 pub use subscription::{
     DeliveryAuth, DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom,

@@ -29,8 +29,8 @@ pub const WAIT_SECONDS_MAX: u64 = 30;
 pub const CEL_BYTES_MAX: usize = 4096;
 /// Most errors listed for one refused event.
 pub const VIOLATIONS_MAX: usize = 100;
-/// Longest topic or event type description, in bytes.
-pub const DESCRIPTION_BYTES_MAX: usize = 2048;
+/// Longest description of a topic, an event type or a subscription, in characters (Unicode code points).
+pub const DESCRIPTION_CHARS_MAX: usize = 2048;
 /// Largest schema (JSON Schema, proto file or XML Schema), in bytes.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 /// Most schema versions of one event type.

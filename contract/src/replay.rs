@@ -43,6 +43,9 @@ pub struct BlockedGroup {
     pub since: Timestamp,
     /// How many wait behind it.
     pub waiting: u64,
+    /// Whether more may wait than were counted: the topic is too long to look through in one request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waiting_is_lower_bound: bool,
     /// What a person can do about it now.
     pub verbs: GroupVerbs,
 }
@@ -60,6 +63,20 @@ pub struct GroupVerbs {
     /// `:complete`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete: Option<String>,
+}
+
+/// What an order to replay came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replayed {
+    /// How many events are delivered once more, or would be.
+    pub count: u64,
+    /// Whether it may be more than were counted: the topic is too long to look through in one request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub count_is_lower_bound: bool,
+    /// The replay, if one was ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Uuid>,
 }
 
 /// A replay that is not over.

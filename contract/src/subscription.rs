@@ -26,7 +26,7 @@ pub struct NewSubscription {
     /// The topic whose events are pushed.
     pub topic: TopicId,
     /// Which types; none: all of the topic's.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub event_types: Vec<TypeBinding>,
     /// A CEL expression over the event's members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,13 +61,13 @@ pub struct NewSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_schedule: Option<Vec<Span>>,
     /// Whether `data` alone is sent.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub data_only: bool,
     /// What an event is sent as.
     #[serde(default)]
     pub format: DeliveryFormat,
     /// Headers of its own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// How deliveries are signed; with a new secret when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,10 +76,10 @@ pub struct NewSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<DeliveryAuth>,
     /// Whether the receiver is asked for its consent first, by the handshake of the CloudEvents webhook specification.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub handshake: bool,
     /// For whoever reads it; the broker does not.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub custom_config: BTreeMap<String, String>,
     /// Where it begins.
     #[serde(default)]

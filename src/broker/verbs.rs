@@ -10,9 +10,9 @@ use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
     ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
     EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, Kind, LetterFilter, LetterOrder, LetterSummary,
-    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish,
-    Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
+    NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
+    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use std::time::Duration;
 use uuid::Uuid;
@@ -377,11 +377,19 @@ impl EventBroker for Broker {
         Box::pin(self.writes().discard(id, reason, by, Keep::nothing()))
     }
 
-    fn redrive_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+    fn redrive_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>> {
         Box::pin(self.writes().redrive_all(order, by, Keep::nothing()))
     }
 
-    fn discard_all<'a>(&'a self, order: LetterOrder, by: Option<&'a ProducerId>) -> BoxFuture<'a, Result<u64>> {
+    fn discard_all<'a>(
+        &'a self,
+        order: LetterOrder,
+        by: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<LettersResolved>> {
         Box::pin(self.writes().discard_all(order, by, Keep::nothing()))
     }
 }

@@ -8,10 +8,10 @@ use crate::ledger::Keep;
 use crate::{topics, types};
 use contract::{
     Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted,
-    DeadLetter, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, LetterOrder, NewCheckpoint, NewClaim,
-    NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, ProducerId,
-    Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result, SchemaVersion, Token, Topic,
-    TopicChange, TopicId, Unread, Version,
+    DeadLetter, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, LetterOrder, LettersResolved,
+    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
+    Offset, ProducerId, Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result, SchemaVersion,
+    Token, Topic, TopicChange, TopicId, Unread, Version,
 };
 use uuid::Uuid;
 
@@ -243,11 +243,21 @@ impl Writes<'_> {
         self.0.letters(by).discard(id, reason, &keep).await
     }
 
-    pub(crate) async fn redrive_all(self, order: LetterOrder, by: Option<&ProducerId>, keep: Keep<u64>) -> Result<u64> {
+    pub(crate) async fn redrive_all(
+        self,
+        order: LetterOrder,
+        by: Option<&ProducerId>,
+        keep: Keep<LettersResolved>,
+    ) -> Result<LettersResolved> {
         self.0.letters(by).redrive_all(order, &keep).await
     }
 
-    pub(crate) async fn discard_all(self, order: LetterOrder, by: Option<&ProducerId>, keep: Keep<u64>) -> Result<u64> {
+    pub(crate) async fn discard_all(
+        self,
+        order: LetterOrder,
+        by: Option<&ProducerId>,
+        keep: Keep<LettersResolved>,
+    ) -> Result<LettersResolved> {
         self.0.letters(by).discard_all(order, &keep).await
     }
 

@@ -168,7 +168,26 @@ fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
     if json {
         return items.iter().try_for_each(|item| output.json(item));
     }
-    let names = ["id", "subscription", "sequence", "messageGroup", "status", "scheduledFor", "createdAt"];
-    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
-    output.table(&["JOB", "SUBSCRIPTION", "SEQUENCE", "GROUP", "STATUS", "NEXT", "SINCE"], rows.collect())
+    let names = ["id", "subscription", "sequence", "messageGroup", "status"];
+    let rows = items.iter().map(|item| {
+        let mut row: Vec<_> = names.iter().map(|name| member(item, name)).collect();
+        let (attempts, error) = tried(item);
+        row.extend([attempts, error, member(item, "scheduledFor"), member(item, "createdAt")]);
+        row
+    });
+    let headings = ["JOB", "SUBSCRIPTION", "SEQUENCE", "GROUP", "STATUS", "ATTEMPTS", "LAST ERROR", "NEXT", "SINCE"];
+    output.table(&headings, rows.collect())
+}
+
+/// How many attempts a job has had, and why the last one failed or was deferred.
+fn tried(job: &Value) -> (String, String) {
+    let attempts = job.get("attempts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let last = attempts.last();
+    let error = last.and_then(|last| last.get("error")).map(|error| {
+        let (class, message) = (member(error, "class"), member(error, "message"));
+        if message.is_empty() { class } else { format!("{class}: {message}") }
+    });
+    let deferred = job.pointer("/deferred/reason").map(|reason| format!("deferred: {}", shown(reason)));
+    let number = last.map_or_else(|| "0".to_owned(), |last| member(last, "number"));
+    (number, deferred.or(error).unwrap_or_default())
 }

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Lists, shows and makes subscriptions, pauses and resumes them, and delivers again.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: done. 1: the broker refused, or could not be asked; `test`: the receiver did not take the event.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker subscriptions list\n  \
@@ -82,7 +82,7 @@ enum Verb {
         /// Its id or code.
         id: String,
     },
-    /// Sends a made-up event, and says what came of it.
+    /// Sends a made-up event, and says what came of it; exit code 1 unless the receiver answered 2xx.
     Test {
         /// Its id or code.
         id: String,
@@ -118,7 +118,7 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
         Verb::List => print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?,
         Verb::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
         Verb::Groups { id } => {
-            let groups: Value = client.get(&["subscriptions", id, "groups"], &[]).await?;
+            let groups = client.list(&["subscriptions", id, "groups"], &[], "items").await?;
             print_groups(&mut output, json, &groups)?;
         }
         Verb::Create { .. } => {
@@ -138,7 +138,11 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
         Verb::Resume { id } => {
             print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
         }
-        Verb::Test { id } => print(&mut output, json, &post(&client, id, "test", &json!({}), Repeat::Never).await?)?,
+        Verb::Test { id } => {
+            let attempt = post(&client, id, "test", &json!({}), Repeat::Never).await?;
+            print(&mut output, json, &attempt)?;
+            return Ok(if is_delivered(&attempt) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Verb::Replay { id, from, to, dry_run, wait } => {
             let mut body = json!({"from": edge(from), "dryRun": dry_run});
             if let (Some(to), Some(body)) = (to, body.as_object_mut()) {
@@ -148,10 +152,19 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             if let (true, Some(replay)) = (*wait, replayed.get("replay").and_then(Value::as_str)) {
                 follow(&client, id, replay).await?;
             }
-            if json { output.json(&replayed)? } else { output.line(&member(&replayed, "count"))? }
+            let more = if member(&replayed, "countIsLowerBound") == "true" { " or more" } else { "" };
+            let count = format!("{}{more}", member(&replayed, "count"));
+            if json { output.json(&replayed)? } else { output.line(&count)? }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a test event was taken: an answer of 2xx, of which at most the end was cut off.
+fn is_delivered(attempt: &Value) -> bool {
+    let status = attempt.get("status").and_then(Value::as_u64).unwrap_or_default();
+    let error = attempt.pointer("/error/class").and_then(Value::as_str);
+    (200..300).contains(&status) && error.is_none_or(|class| class == "too_large")
 }
 
 async fn post(client: &Client, id: &str, verb: &str, body: &Value, repeat: Repeat) -> Result<Value, Failure> {
@@ -214,13 +227,17 @@ fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
     output.table(&["SUBSCRIPTION", "STATUS", "MODE", "TOPIC", "TARGET", "SETTLED", "OPEN"], rows.collect())
 }
 
-fn print_groups(output: &mut Output, json: bool, groups: &Value) -> Outcome<()> {
-    let items = groups.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn print_groups(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
     if json {
         return items.iter().try_for_each(|item| output.json(item));
     }
-    let names = ["messageGroup", "blockedBy", "since", "waiting"];
-    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
+    let names = ["messageGroup", "blockedBy", "since"];
+    let rows = items.iter().map(|item| {
+        let mut row: Vec<_> = names.iter().map(|name| member(item, name)).collect();
+        let more = if member(item, "waitingIsLowerBound") == "true" { "+" } else { "" };
+        row.push(format!("{}{more}", member(item, "waiting")));
+        row
+    });
     output.table(&["GROUP", "BLOCKED BY", "SINCE", "WAITING"], rows.collect())?;
     for (item, verb) in items.iter().flat_map(|item| ["retry", "cancel", "complete"].map(|verb| (item, verb))) {
         if let Some(what) = item.pointer(&format!("/verbs/{verb}")).and_then(Value::as_str) {

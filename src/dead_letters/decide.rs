@@ -2,7 +2,7 @@
 
 use crate::events::{Bundle, Bundled};
 use crate::ledger::{Command, Decision, Entry, LetterRow};
-use contract::{Error, Kind, LetterSource, LetterStatus, Result};
+use contract::{Error, Kind, LetterSource, LetterStatus, LettersResolved, Result};
 use uuid::Uuid;
 
 /// What somebody does about a letter.
@@ -37,6 +37,9 @@ impl Command for Deal {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Dealt> {
         let row = decision.letters().known(self.id)?;
         check_open(&row)?;
+        if matches!(self.deed, Deed::Redrive { .. }) && is_orphaned(&row, decision) {
+            return Err(orphaned());
+        }
         if let Deed::Redrive { change: Some(change), .. } = &self.deed
             && change.bundle.decide(decision)? == Bundled::Stale
         {
@@ -54,7 +57,7 @@ impl Command for Deal {
     }
 }
 
-/// Deals with several letters, those of them that are still open; answers how many that were.
+/// Deals with several letters, those of them that are still open and may be dealt with so; counts both.
 pub(super) struct Many {
     pub(super) ids: Vec<Uuid>,
     pub(super) by: String,
@@ -62,18 +65,24 @@ pub(super) struct Many {
 }
 
 impl Command for Many {
-    type Answer = u64;
+    type Answer = LettersResolved;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
-        let mut count = 0;
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<LettersResolved> {
+        let mut resolved = LettersResolved::default();
         for id in &self.ids {
             let row = decision.letters().known(*id).ok().filter(|row| row.status == LetterStatus::Open);
-            if let Some(row) = row {
-                decision.add_entry(entry(&row, &self.by, &self.deed))?;
-                count += 1;
+            match row {
+                Some(row) if matches!(self.deed, Deed::Redrive { .. }) && is_orphaned(&row, decision) => {
+                    resolved.skipped += 1;
+                }
+                Some(row) => {
+                    decision.add_entry(entry(&row, &self.by, &self.deed))?;
+                    resolved.count += 1;
+                }
+                None => (),
             }
         }
-        Ok(count)
+        Ok(resolved)
     }
 
     fn bytes(&self) -> usize {
@@ -88,6 +97,16 @@ pub(super) fn check_open(row: &LetterRow) -> Result<()> {
         LetterStatus::Redriven => Err(dealt_with("This dead letter was redriven already.")),
         LetterStatus::Discarded => Err(dealt_with("This dead letter was discarded already.")),
     }
+}
+
+/// Whether the subscription whose job this was is gone, with everything that could deliver it.
+fn is_orphaned(row: &LetterRow, decision: &Decision<'_>) -> bool {
+    row.letter.job.is_some_and(|job| !decision.dispatch().has_lane(job.lane))
+}
+
+/// The refusal of a letter that nobody could deliver.
+pub(super) fn orphaned() -> Error {
+    dealt_with("The subscription of this dead letter was deleted, so nothing would deliver it; discard the letter.")
 }
 
 fn dealt_with(detail: &'static str) -> Error {

@@ -11,17 +11,17 @@ mod decide;
 
 use crate::clock::Clock;
 use crate::events::{Intake, Policy, Reader, stored_at};
-use crate::ledger::{Keep, Ledger, LetterRow};
+use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
-    Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, NewEvent, Page,
-    ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, Violation, limits,
+    Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, LettersResolved,
+    NewEvent, Page, ProducerId, Redrive, RedriveOverride, Result, Sequence, StoredEvent, Timestamp, Violation, limits,
 };
 use decide::{Change, Deal, Dealt, Deed, Many};
-use log::TopicNumber;
+use log::{Limit, LogError, Range, TopicNumber};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -50,11 +50,26 @@ impl DeadLetters<'_> {
         limit: usize,
     ) -> Result<Page<DeadLetter>> {
         self.reader.check_limit(limit)?;
+        let most = limit.saturating_add(1);
+        // The page itself, and one letter on the other side of the cursor, which makes the page before or behind it.
+        let ranges = match cursor {
+            None => vec![(LetterRange::After(None), most)],
+            Some(Cursor::After(text)) => {
+                let place = place_of(text);
+                vec![(LetterRange::UpTo(place), 1), (LetterRange::After(Some(place)), most)]
+            }
+            Some(Cursor::Before(text)) => {
+                let place = place_of(text);
+                vec![(LetterRange::Before(place), most), (LetterRange::From(place), 1)]
+            }
+        };
         let mut found = Vec::new();
         for ledger in self.logs.ledgers() {
             let letters = ledger.letters();
-            let fitting = letters.all().filter(|row| row.fits(filter));
-            found.extend(fitting.map(|row| (row.place(), Arc::clone(&ledger), Arc::clone(row))));
+            for (range, max) in &ranges {
+                let near = letters.near(filter, *range, *max);
+                found.extend(near.into_iter().map(|row| (row.place(), Arc::clone(&ledger), row)));
+            }
         }
         found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let Page { items, next, prev } = Page::of(found.into_iter(), cursor, limit, |(place, ..)| place.clone());
@@ -68,14 +83,12 @@ impl DeadLetters<'_> {
     /// How many are open, and whose they are.
     pub(crate) fn summary(&self) -> LetterSummary {
         let mut counts = BTreeMap::new();
-        let filter = LetterFilter::default();
         for ledger in self.logs.ledgers() {
-            for row in ledger.letters().all().filter(|row| row.fits(&filter)) {
-                let (letter, at) = (&row.letter, Timestamp::from_millis(row.at));
-                let key = (letter.source, letter.name.clone(), letter.topic.clone());
-                let (count, oldest, newest) = counts.entry(key).or_insert((0_u64, at, at));
-                *count += 1;
-                (*oldest, *newest) = (at.min(*oldest), at.max(*newest));
+            for (owner, open, from, to) in ledger.letters().owners() {
+                let (from, to) = (Timestamp::from_millis(from), Timestamp::from_millis(to));
+                let (count, oldest, newest) = counts.entry(owner.clone()).or_insert((0_u64, from, to));
+                *count += open as u64;
+                (*oldest, *newest) = (from.min(*oldest), to.max(*newest));
             }
         }
         let items = counts.into_iter().map(|((source, name, original_topic), (count, oldest, newest))| LetterCount {
@@ -108,6 +121,7 @@ impl DeadLetters<'_> {
             };
             if redrive.dry_run {
                 decide::check_open(&row)?;
+                check_lane(&ledger, &row)?;
                 return Ok(shown(&row, Some(&stored)));
             }
             let deed = Deed::Redrive { reason: redrive.reason.clone(), change };
@@ -143,24 +157,27 @@ impl DeadLetters<'_> {
         Ok(told(&ledger.submit_keeping(Deal { id, by: self.by(), deed }, keep).await?))
     }
 
-    /// Redrives every open letter that is meant, but for those whose events are gone; answers how many.
-    pub(crate) async fn redrive_all(&self, order: LetterOrder, keep: &Keep<u64>) -> Result<u64> {
+    /// Redrives every open letter that is meant, but for those that nothing could deliver; counts both.
+    pub(crate) async fn redrive_all(
+        &self,
+        order: LetterOrder,
+        keep: &Keep<LettersResolved>,
+    ) -> Result<LettersResolved> {
         check_reason(order.reason.as_deref())?;
         let reason = order.reason.clone();
-        self.deal_with_all(
-            order,
-            |row, ledger| !is_trimmed(row, ledger),
-            || Deed::Redrive { reason: reason.clone(), change: None },
-            keep,
-        )
-        .await
+        let deed = || Deed::Redrive { reason: reason.clone(), change: None };
+        self.deal_with_all(order, true, deed, keep).await
     }
 
     /// Discards every open letter that is meant; answers how many.
-    pub(crate) async fn discard_all(&self, order: LetterOrder, keep: &Keep<u64>) -> Result<u64> {
+    pub(crate) async fn discard_all(
+        &self,
+        order: LetterOrder,
+        keep: &Keep<LettersResolved>,
+    ) -> Result<LettersResolved> {
         check_needed(order.reason.as_deref())?;
         let reason = order.reason.clone().unwrap_or_default();
-        self.deal_with_all(order, |_, _| true, || Deed::Discard { reason: reason.clone() }, keep).await
+        self.deal_with_all(order, false, || Deed::Discard { reason: reason.clone() }, keep).await
     }
 
     /// Deals with some letters after the other. The answer is kept with the last of them: a request that broke off before
@@ -168,30 +185,35 @@ impl DeadLetters<'_> {
     async fn deal_with_all(
         &self,
         order: LetterOrder,
-        may: impl Fn(&LetterRow, &Ledger) -> bool,
+        is_redrive: bool,
         deed: impl Fn() -> Deed,
-        keep: &Keep<u64>,
-    ) -> Result<u64> {
+        keep: &Keep<LettersResolved>,
+    ) -> Result<LettersResolved> {
         let LetterOrder { source, name, topic, dry_run, .. } = order;
         let filter = LetterFilter { source, name, topic, resolved_too: false };
-        let mut parts = Vec::new();
+        let (mut parts, mut resolved) = (Vec::new(), LettersResolved::default());
         for ledger in self.logs.ledgers() {
-            let rows: Vec<_> = ledger.letters().all().filter(|row| row.fits(&filter)).cloned().collect();
-            let mut meant: Vec<_> = rows.iter().filter(|row| may(row, &ledger)).collect();
-            meant.sort_unstable_by_key(|row| (row.at, row.letter.id));
-            let ids = |some: &[&Arc<LetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
+            let mut meant = ledger.letters().near(&filter, LetterRange::After(None), usize::MAX);
+            if is_redrive {
+                let all = meant.len();
+                meant = redrivable(&ledger, meant).await?;
+                resolved.skipped += (all - meant.len()) as u64;
+            }
+            let ids = |some: &[Arc<LetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
             parts.extend(meant.chunks(LETTERS_PER_DECISION).map(|some| (Arc::clone(&ledger), ids(some))));
         }
         if dry_run {
-            return Ok(parts.iter().map(|(_, ids)| ids.len() as u64).sum());
+            resolved.count = parts.iter().map(|(_, ids)| ids.len() as u64).sum();
+            return Ok(resolved);
         }
-        let (mut count, last) = (0, parts.len());
+        let last = parts.len();
         for (number, (ledger, ids)) in parts.into_iter().enumerate() {
             let keep = if number + 1 == last { keep.clone() } else { Keep::nothing() };
-            let keep = keep.seen_through(move |here: &u64| Some(Ok(count + here)));
-            count += ledger.submit_keeping(Many { ids, by: self.by(), deed: deed() }, keep).await?;
+            let keep = keep.seen_through(move |here: &LettersResolved| Some(Ok(sum(resolved, *here))));
+            let here = ledger.submit_keeping(Many { ids, by: self.by(), deed: deed() }, keep).await?;
+            resolved = sum(resolved, here);
         }
-        Ok(count)
+        Ok(resolved)
     }
 
     fn by(&self) -> String {
@@ -280,9 +302,37 @@ fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<N
     Ok(Some(NewEvent { id, causation_id, data, deduplication_id: None, ..NewEvent::from(old) }))
 }
 
-/// Whether a letter's event is gone, as far as the state can tell.
-fn is_trimmed(row: &LetterRow, ledger: &Ledger) -> bool {
-    ledger.claims().trimmed(&row.letter.name, row.letter.number) >= row.letter.sequence
+const fn sum(one: LettersResolved, other: LettersResolved) -> LettersResolved {
+    LettersResolved { count: one.count + other.count, skipped: one.skipped + other.skipped }
+}
+
+/// The place a cursor stands for; one of another list is behind all letters.
+fn place_of(text: &str) -> LetterPlace {
+    LetterRow::parse_place(text).unwrap_or((i64::MAX, Uuid::max()))
+}
+
+/// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
+/// Retention removes the beginning of a topic, so one look at each topic is enough.
+async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>) -> Result<Vec<Arc<LetterRow>>> {
+    let topics: BTreeSet<u32> = letters.iter().map(|row| row.letter.number).collect();
+    let mut earliest = BTreeMap::new();
+    for number in topics {
+        let first = Range::Topic(TopicNumber(number), Sequence::ZERO);
+        match ledger.log().read(first, Limit { records: 1, bytes: 0 }).await {
+            Ok(_) => (),
+            Err(LogError::Trimmed(sequence)) => drop(earliest.insert(number, sequence)),
+            Err(error) => return Err(read_failed(error)),
+        }
+    }
+    let is_there = |row: &LetterRow| earliest.get(&row.letter.number).is_none_or(|it| row.letter.sequence >= *it);
+    letters.retain(|row| is_there(row) && check_lane(ledger, row).is_ok());
+    Ok(letters)
+}
+
+/// Refuses a letter whose subscription was deleted.
+fn check_lane(ledger: &Ledger, row: &LetterRow) -> Result<()> {
+    let is_gone = row.letter.job.is_some_and(|job| ledger.dispatch().lane(job.lane).is_none());
+    if is_gone { Err(decide::orphaned()) } else { Ok(()) }
 }
 
 fn gone() -> Error {

@@ -105,7 +105,10 @@ impl Connector {
             false => Ok(permitted),
             true => {
                 let network = not_public(first).unwrap_or("reserved");
-                let message = format!("The target is not in the public internet ({network}); nothing was sent.");
+                let message = format!(
+                    "The target is not in the public internet ({network}); nothing was sent. \
+                     `dispatch.allow_private_targets: true` allows it."
+                );
                 Err(Failure::new(ErrorClass::TargetRefused, message))
             }
         }

@@ -51,9 +51,14 @@ pub(crate) fn check_target(pointer: &str, text: &str, allow_private: bool) -> Re
     };
     let refused = target.refusal(allow_private).or((is_local_name && !allow_private).then_some("loopback"));
     match refused {
-        Some(network) => Err(Error::invalid(pointer, format!("must be in the public internet, not {network}"))),
+        Some(network) => Err(Error::invalid(pointer, not_allowed(network))),
         None => Ok(target),
     }
+}
+
+/// Why a target in a private network is refused, and which setting allows it.
+fn not_allowed(network: &str) -> String {
+    format!("must be in the public internet, not {network}; `dispatch.allow_private_targets: true` allows it")
 }
 
 impl Target {
@@ -115,7 +120,10 @@ impl Target {
     /// Refuses a host that is an address of no public network.
     pub(super) fn permit(&self, allow_private: bool) -> Result<(), Failure> {
         self.refusal(allow_private).map_or(Ok(()), |network| {
-            let message = format!("The target's address is not in the public internet ({network}); nothing was sent.");
+            let message = format!(
+                "The target's address is not in the public internet ({network}); nothing was sent. \
+                 `dispatch.allow_private_targets: true` allows it."
+            );
             Err(Failure::new(ErrorClass::TargetRefused, message).for_good())
         })
     }
@@ -204,7 +212,7 @@ mod tests {
             ("100.100.100.200", "shared (carrier-grade NAT)"),
         ] {
             let text = format!("http://{host}:8080/x");
-            let detail = format!("must be in the public internet, not {network}");
+            let detail = not_allowed(network);
             assert_eq!(refusal(&text, false), Some(detail), "{text}");
             assert_eq!(refusal(&text, true), None, "{text}");
         }

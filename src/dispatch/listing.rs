@@ -62,6 +62,16 @@ impl Listing<'_> {
         }
     }
 
+    /// Whether the cursor is behind all jobs of a lane.
+    pub(super) fn is_past(&self, lane: Uuid) -> bool {
+        self.behind(lane) == Sequence(u64::MAX)
+    }
+
+    /// Where to go on among the tasks.
+    pub(super) fn task_behind(&self) -> Sequence {
+        self.after.strip_prefix(TASKS).and_then(|it| it.parse().ok()).map_or(Sequence::ZERO, Sequence)
+    }
+
     pub(super) fn look(&mut self, place: String) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
@@ -86,6 +96,14 @@ impl Listing<'_> {
         let items = self.items.into_iter().map(|(_, job)| job).collect();
         Page { items, next: next.map(Cursor::After), prev: None }
     }
+}
+
+/// What the places of tasks begin with: they are behind all lanes, since no UUID begins so.
+const TASKS: &str = "tasks ";
+
+/// Where a task stands in the list of all jobs.
+pub(super) fn task_place(number: Sequence) -> String {
+    format!("{TASKS}{:020}", number.get())
 }
 
 /// Where a job stands in the list of all jobs.

@@ -12,9 +12,11 @@
 //!
 //! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
 
+mod blocked;
 mod breaker;
 mod face;
 mod groups;
+mod job_list;
 mod jobs;
 mod lane;
 mod lease;
@@ -40,7 +42,7 @@ use crate::delivery::{Attempt, Consent, Deliverer, Delivery, Question};
 use crate::ledger::{JobKey, Ledger};
 use crate::logs::Logs;
 use crate::subscriptions::Vault;
-use contract::BoxFuture;
+use contract::{BoxFuture, Sequence};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -140,6 +142,14 @@ impl Context {
             true => flying.insert(job),
             false => flying.remove(&job),
         };
+    }
+
+    /// The jobs of a lane that this process is delivering, in order.
+    fn flying_in(&self, lane: Uuid) -> Vec<Sequence> {
+        let flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<_> = flying.iter().filter(|job| job.lane == lane).map(|job| job.sequence).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Whether this process is delivering a job.

@@ -55,6 +55,11 @@ impl Planner {
         }
     }
 
+    /// Whether there is such a pool.
+    pub(crate) fn has_pool(&self, code: &str) -> bool {
+        self.pools.contains_key(code)
+    }
+
     /// A lane, from its beginning: nothing of it was offered yet. What is under way stays so.
     pub(crate) fn put_lane(&mut self, key: LaneKey, rules: Rules, through: Sequence) {
         self.drop_lane(key);

@@ -1,7 +1,9 @@
-//! Scanning: one walk along a topic for all its lanes, and walks of their own for those that lag behind.
+//! Scanning: lanes walk along their topic together, and those that lag behind by themselves.
 //!
 //! - Who wants an event is one look-up by its type; lanes are asked for tenant and expression only where the type fits.
 //! - A lane without room leaves the walk at the event it has no room for, and goes on from there when it has.
+//! - After a start lanes that are near each other form a cohort, and each cohort begins at its own place: so nobody
+//!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
 use super::lane::{LaneKey, Offer, Stored};
 use super::planner::Planner;
@@ -24,29 +26,51 @@ pub(super) struct Reading {
     pub(super) until: Option<Sequence>,
 }
 
+/// Lanes walk together after a start if they are no further apart than this many events.
+const COHORT_SPAN: u64 = 8192;
+/// Most cohorts of one topic: each reads what the others have read.
+const COHORTS_MAX: usize = 16;
+
+/// Lanes that walk together.
+struct Cohort {
+    /// All of them were looked through to here, or further.
+    cursor: Sequence,
+    /// None of them was further when they came together.
+    furthest: Sequence,
+    lanes: BTreeSet<LaneKey>,
+}
+
+impl Cohort {
+    /// How far apart its lanes would be with another one.
+    fn span_with(&self, scanned: Sequence) -> u64 {
+        self.furthest.max(scanned).get() - self.cursor.min(scanned).get()
+    }
+}
+
 /// The walk along one topic.
 #[derive(Default)]
 pub(super) struct Walk {
-    cursor: Sequence,
+    /// Lanes that walk together, the furthest ahead first. More than one only after a start.
+    cohorts: Vec<Cohort>,
+    /// Which of those behind the first one walks next.
+    turn: usize,
     lanes: BTreeMap<LaneKey, Reading>,
     /// Those that end somewhere.
     bounded: BTreeSet<LaneKey>,
-    /// Those that walk together.
-    front: BTreeSet<LaneKey>,
-    /// All the others.
+    /// Those in no cohort.
     lagging: BTreeSet<LaneKey>,
     /// Which lanes want events of a type, by its fingerprint.
     index: HashMap<u64, Arc<Vec<LaneKey>>>,
 }
 
 impl Walk {
-    /// A lane that was looked through to `scanned` takes part. `all_new`: nobody walks yet, so all start together.
+    /// A lane that was looked through to `scanned` takes part. `all_new`: nobody walks yet, and cohorts form.
     pub(super) fn put(&mut self, key: LaneKey, reading: Reading, scanned: Sequence, all_new: bool) {
+        self.leave(key);
         if all_new {
-            self.cursor = if self.lanes.is_empty() { scanned } else { self.cursor.min(scanned) };
-            self.lead(key);
+            self.join_near(key, scanned);
         } else {
-            self.fall_back(key);
+            self.lagging.insert(key);
         }
         match reading.until {
             Some(_) => self.bounded.insert(key),
@@ -59,21 +83,32 @@ impl Walk {
     pub(super) fn remove(&mut self, key: LaneKey) {
         self.lanes.remove(&key);
         self.bounded.remove(&key);
-        self.front.remove(&key);
-        self.lagging.remove(&key);
+        self.leave(key);
         self.index.clear();
     }
 
-    /// A lane walks with the others.
-    fn lead(&mut self, key: LaneKey) {
+    /// A lane walks neither with others nor by itself.
+    fn leave(&mut self, key: LaneKey) {
         self.lagging.remove(&key);
-        self.front.insert(key);
+        for cohort in &mut self.cohorts {
+            cohort.lanes.remove(&key);
+        }
+        self.cohorts.retain(|cohort| !cohort.lanes.is_empty());
     }
 
-    /// A lane walks by itself.
-    fn fall_back(&mut self, key: LaneKey) {
-        self.front.remove(&key);
-        self.lagging.insert(key);
+    /// A lane joins the cohort it is nearest to, or begins one.
+    fn join_near(&mut self, key: LaneKey, scanned: Sequence) {
+        let is_full = self.cohorts.len() >= COHORTS_MAX;
+        let nearest = self.cohorts.iter_mut().min_by_key(|cohort| cohort.span_with(scanned));
+        match nearest.filter(|cohort| is_full || cohort.span_with(scanned) <= COHORT_SPAN) {
+            Some(cohort) => {
+                cohort.cursor = cohort.cursor.min(scanned);
+                cohort.furthest = cohort.furthest.max(scanned);
+                cohort.lanes.insert(key);
+            }
+            None => self.cohorts.push(Cohort { cursor: scanned, furthest: scanned, lanes: [key].into() }),
+        }
+        self.cohorts.sort_by_key(|cohort| std::cmp::Reverse(cohort.cursor));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -87,8 +122,8 @@ impl Walk {
 
     /// How far a lane has been looked through, by this walk.
     pub(super) fn reached(&self, key: LaneKey) -> Option<Sequence> {
-        let reading = self.lanes.get(&key).filter(|_| self.front.contains(&key))?;
-        Some(reading.until.map_or(self.cursor, |until| self.cursor.min(until)))
+        let cursor = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.cursor;
+        Some(self.lanes.get(&key)?.until.map_or(cursor, |until| cursor.min(until)))
     }
 
     /// The last sequence a lane reads.
@@ -109,21 +144,62 @@ impl Walk {
         for key in self.lagging.iter().copied().collect::<Vec<_>>() {
             moved |= self.catch_up(ledger, (number, tail), key, planner, now).await?;
         }
-        if self.front.is_empty() || self.cursor >= tail {
-            return Ok(moved);
+        moved |= self.walk(ledger, (number, tail), 0, planner, now).await?;
+        if self.cohorts.len() > 1 {
+            // One of those behind at a time, so that the first one is not held up.
+            self.turn = self.turn % (self.cohorts.len() - 1) + 1;
+            moved |= self.walk(ledger, (number, tail), self.turn, planner, now).await?;
+            self.merge(self.turn, planner);
         }
-        let page = read(ledger, number, &mut self.cursor).await?;
-        let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(moved) };
+        Ok(moved)
+    }
+
+    /// Walks a cohort one page on; whether it moved.
+    async fn walk(
+        &mut self,
+        ledger: &Ledger,
+        (number, tail): (TopicNumber, Sequence),
+        place: usize,
+        planner: &mut Planner,
+        now: i64,
+    ) -> Result<bool> {
+        let Some(mut cursor) = self.cohorts.get(place).map(|cohort| cohort.cursor).filter(|it| *it < tail) else {
+            return Ok(false);
+        };
+        let page = read(ledger, number, &mut cursor).await?;
+        let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(false) };
+        let mut cohort = self.cohorts.remove(place);
         let mut failures = FilterFailures::default();
         for record in &page {
-            self.offer_to_all(ledger, record, planner, &mut failures, now);
+            self.offer_to_all(&mut cohort, ledger, record, planner, &mut failures, now);
         }
-        self.cursor = last;
+        cohort.cursor = last;
+        if !cohort.lanes.is_empty() {
+            self.cohorts.insert(place, cohort);
+        }
         Ok(true)
+    }
+
+    /// A cohort that has caught up with the one ahead of it joins that.
+    fn merge(&mut self, place: usize, planner: &mut Planner) {
+        let Some(ahead) = place.checked_sub(1).and_then(|ahead| self.cohorts.get(ahead)).map(|it| it.cursor) else {
+            return;
+        };
+        if self.cohorts.get(place).is_none_or(|cohort| cohort.cursor < ahead) {
+            return;
+        }
+        let behind = self.cohorts.remove(place);
+        for key in &behind.lanes {
+            planner.set_scanned(*key, behind.cursor);
+        }
+        if let Some(ahead) = self.cohorts.get_mut(place - 1) {
+            ahead.lanes.extend(behind.lanes);
+        }
     }
 
     fn offer_to_all(
         &mut self,
+        cohort: &mut Cohort,
         ledger: &Ledger,
         record: &Record,
         planner: &mut Planner,
@@ -136,7 +212,7 @@ impl Walk {
             None => self.look_up(facets.type_tag, record),
         };
         let sequence = record.header.sequence;
-        for key in wanted.iter().filter(|key| self.front.contains(key)).copied().collect::<Vec<_>>() {
+        for key in wanted.iter().filter(|key| cohort.lanes.contains(key)).copied().collect::<Vec<_>>() {
             let Some(reading) = self.lanes.get(&key) else { continue };
             let is_behind = planner.scanned(key).is_some_and(|scanned| scanned >= sequence);
             if is_behind || reading.until.is_some_and(|until| sequence > until) {
@@ -144,7 +220,8 @@ impl Walk {
             }
             if !planner.has_room(key, now) {
                 planner.set_scanned(key, Sequence(sequence.get().saturating_sub(1)));
-                self.fall_back(key);
+                cohort.lanes.remove(&key);
+                self.lagging.insert(key);
                 continue;
             }
             if reading.terms.takes(record, failures) {
@@ -176,10 +253,14 @@ impl Walk {
         if scanned >= end || !planner.has_much_room(key, now) {
             return Ok(false);
         }
-        if reading.until.is_none() && (self.front.is_empty() || scanned >= self.cursor) {
-            // With nobody in front it leads.
-            self.cursor = if self.front.is_empty() { scanned } else { self.cursor };
-            self.lead(key);
+        let first = self.cohorts.first_mut();
+        if reading.until.is_none() && first.as_ref().is_none_or(|first| scanned >= first.cursor) {
+            self.lagging.remove(&key);
+            match first {
+                Some(first) => drop(first.lanes.insert(key)),
+                // With nobody ahead it leads.
+                None => self.cohorts.push(Cohort { cursor: scanned, furthest: scanned, lanes: [key].into() }),
+            }
             return Ok(true);
         }
         let mut cursor = scanned;

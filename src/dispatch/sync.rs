@@ -46,6 +46,7 @@ impl Worker {
         }
         let is_first = self.seen.is_none();
         self.take_pools(&default.dispatch(), now);
+        self.find_pools();
         let (wanted, changed) = wanted(&ledger.dispatch(), &self.known);
         let gone: Vec<_> =
             self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
@@ -77,9 +78,30 @@ impl Worker {
         self.planner.set_pools(&pools, now);
     }
 
+    /// The pool of a lane: the one it names, or the default one where that does not exist. Versions that let a pool go
+    /// while it was used left such logs behind, and nothing may wait for ever.
+    fn pool_or_default(&mut self, lane: Uuid, pool: String) -> String {
+        if self.planner.has_pool(&pool) {
+            return pool;
+        }
+        if self.without_pool.insert(lane, pool.clone()).is_none() {
+            tracing::warn!(%lane, pool, "a pool does not exist; the default pool delivers in its place");
+        }
+        DEFAULT_POOL.to_owned()
+    }
+
+    /// Lanes whose pool exists by now are built anew.
+    fn find_pools(&mut self) {
+        let found = self.without_pool.extract_if(|_, pool| self.planner.has_pool(pool));
+        for (lane, _) in found.collect::<Vec<_>>() {
+            self.known.remove(&lane);
+        }
+    }
+
     fn forget(&mut self, lane: Uuid) {
         let key = LaneKey { lane, part: 0 };
         self.known.remove(&lane);
+        self.without_pool.remove(&lane);
         self.errands.remove(&key);
         self.planner.drop_lane(key);
         for walk in self.walks.values_mut() {
@@ -103,7 +125,8 @@ impl Worker {
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
             (lane.through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
         };
-        let rules = rules(&terms, wanted.replay);
+        let mut rules = rules(&terms, wanted.replay);
+        rules.pool = self.pool_or_default(wanted.lane, rules.pool);
         self.planner.put_lane(key, rules.clone(), through);
         self.written.insert(wanted.lane, through);
         let topic = TopicNumber(wanted.row.number);
@@ -149,6 +172,7 @@ impl Worker {
             None => None,
         };
         let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
+        let pool = self.pool_or_default(TASKS, pool);
         let key = LaneKey { lane: TASKS, part: tag(&pool) };
         if self.errands.insert(key, Errand::Tasks).is_none() {
             self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);

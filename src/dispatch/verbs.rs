@@ -8,7 +8,7 @@ use super::jobs::{Jobs, Named, record_at};
 use crate::ledger::{
     Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Keep, StoredTask, TaskRow,
 };
-use crate::subscriptions::{Terms, check_task};
+use crate::subscriptions::{check_pool, check_task};
 use contract::{DispatchJob, Error, GroupVerbs, JobAttempt, JobStatus, Kind, NewTask, Result};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ impl Jobs<'_> {
             Named::Task(ledger, task) => Face::Task(ledger, task),
             Named::Event(lane, sequence) => {
                 let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
-                self.check_is_job(&lane, &Terms::of(&lane.row, self.vault)?, &record)?;
+                self.check_is_job(&lane, &record)?;
                 Face::Event(Box::new((lane, record)))
             }
         };
@@ -53,12 +53,6 @@ impl Jobs<'_> {
     pub(crate) async fn create_task(&self, new: NewTask, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         let ledger = self.logs.default_ledger();
-        if let Some(pool) = &new.pool
-            && pool != crate::subscriptions::DEFAULT_POOL
-            && ledger.dispatch().pool(pool).is_none()
-        {
-            return Err(Error::invalid("/pool", "is no pool of this broker"));
-        }
         let task = StoredTask {
             code: new.code,
             target: new.target,
@@ -79,8 +73,9 @@ impl Jobs<'_> {
 }
 
 /// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
-pub(super) fn would_do(status: JobStatus, waiting: u64) -> GroupVerbs {
+pub(super) fn would_do(status: JobStatus, waiting: u64, is_lower_bound: bool) -> GroupVerbs {
     let then = |one: &str, many: &str| match waiting {
+        count if is_lower_bound => format!("those behind it, {count} or more, {many}"),
         0 => "nothing waits behind it".to_owned(),
         1 => format!("the one behind it {one}"),
         count => format!("the {count} behind it {many}"),
@@ -201,6 +196,7 @@ impl Command for CreateTask {
     type Answer = TaskRow;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<TaskRow> {
+        check_pool(decision, self.task.pool.as_deref())?;
         if !decision.dispatch().has_room_for_tasks() {
             let detail = "As many tasks wait as may; come back when some are over.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
@@ -221,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_a_verb_would_do_is_said_of_none_one_and_many() {
-        let cancel = |waiting| would_do(JobStatus::Error, waiting).cancel.unwrap();
+        let cancel = |waiting| would_do(JobStatus::Error, waiting, false).cancel.unwrap();
         for (waiting, end) in [
             (0, "; nothing waits behind it."),
             (1, "; the one behind it goes on in order."),
@@ -229,6 +225,8 @@ mod tests {
         ] {
             assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
         }
-        assert!(would_do(JobStatus::Completed, 1).retry.is_none());
+        let many = would_do(JobStatus::Error, 5, true).cancel.unwrap();
+        assert!(many.ends_with("; those behind it, 5 or more, go on in order."), "{many}");
+        assert!(would_do(JobStatus::Completed, 1, false).retry.is_none());
     }
 }

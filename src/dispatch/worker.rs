@@ -57,6 +57,8 @@ pub(crate) struct Worker {
     walked: u64,
     looked_at: Position,
     pub(super) written: HashMap<Uuid, Sequence>,
+    /// Lanes that name a pool which does not exist; the default one delivers in its place.
+    pub(super) without_pool: HashMap<Uuid, String>,
 }
 
 /// What a turn came to.
@@ -88,6 +90,7 @@ impl Worker {
             walked: 0,
             looked_at: Position::ZERO,
             written: HashMap::new(),
+            without_pool: HashMap::new(),
         }
     }
 

@@ -3,15 +3,22 @@
 //! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
 //! - An open letter stays until somebody deals with it. Of those dealt with, the last
 //!   [`limits::RESOLVED_LETTERS_KEPT`] are remembered.
+//! - With a subscription its open letters are closed: one fact, however many there are.
+
+mod index;
+
+pub(crate) use index::LetterOwner;
+pub use index::{LetterPlace, LetterRange};
 
 use super::claims::ClaimKey;
-use super::dispatch::JobKey;
+use super::dispatch::{DispatchFact, JobKey};
 use super::entry::Entry;
 use super::layer::Layer;
 use contract::{
     Attempt, ClaimError, Error, LetterFilter, LetterSource, LetterStatus, Position, Resolution, Result, Sequence,
     Timestamp, TopicId, limits,
 };
+use index::LetterIndex;
 use log::Header;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -77,14 +84,11 @@ impl LetterRow {
         format!("{:016x} {}", self.at, self.letter.id)
     }
 
-    /// Whether it is among those that are meant.
+    /// The place that such a text stands for.
     #[must_use]
-    pub fn fits(&self, filter: &LetterFilter) -> bool {
-        let LetterFilter { source, name, topic, resolved_too } = filter;
-        (*resolved_too || self.status == LetterStatus::Open)
-            && source.is_none_or(|source| source == self.letter.source)
-            && name.as_ref().is_none_or(|name| *name == self.letter.name)
-            && topic.as_ref().is_none_or(|topic| *topic == self.letter.topic)
+    pub fn parse_place(text: &str) -> Option<LetterPlace> {
+        let (at, id) = text.split_once(' ')?;
+        Some((i64::from_str_radix(at, 16).ok()?, Uuid::try_parse(id).ok()?))
     }
 }
 
@@ -94,6 +98,8 @@ pub struct LetterRows {
     rows: BTreeMap<Uuid, Arc<LetterRow>>,
     /// Those dealt with, in the order that was done.
     resolved: VecDeque<Uuid>,
+    open: LetterIndex,
+    all: LetterIndex,
 }
 
 impl LetterRows {
@@ -103,9 +109,20 @@ impl LetterRows {
         self.rows.get(&id)
     }
 
-    /// All of them, in no order that means anything.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<LetterRow>> {
-        self.rows.values()
+    /// At most `max` letters that are meant, in the order of the range.
+    #[must_use]
+    pub fn near(&self, filter: &LetterFilter, range: LetterRange, max: usize) -> Vec<Arc<LetterRow>> {
+        let index = if filter.resolved_too { &self.all } else { &self.open };
+        let places = index.near(filter, range, max);
+        places.iter().filter_map(|(_, id)| self.rows.get(id)).cloned().collect()
+    }
+
+    /// Who has open letters: how many, when the oldest was given up, and the newest.
+    pub fn owners(&self) -> impl Iterator<Item = (&LetterOwner, usize, i64, i64)> {
+        self.open.owners().filter_map(|(owner, places)| {
+            let ((oldest, _), (newest, _)) = (places.first()?, places.last()?);
+            Some((owner, places.len(), *oldest, *newest))
+        })
     }
 
     pub(super) fn snapshot(&self) -> LettersSnapshot {
@@ -147,16 +164,28 @@ pub(super) trait Rows {
                 let resolution = Resolution { at, by: by.clone(), reason: Some(reason.clone()), new_event_id: None };
                 self.resolve(*letter, LetterStatus::Discarded, resolution);
             }
+            Entry::Dispatch { what: DispatchFact::SubscriptionDeleted { code: Some(code), by, .. } } => {
+                let (by, reason) = (by.clone().unwrap_or_default(), Some(SUBSCRIPTION_DELETED.to_owned()));
+                self.close(code, &Resolution { at, by, reason, new_event_id: None });
+            }
             _ => (),
         }
     }
 
+    /// A letter is dealt with once: what comes later changes nothing.
     fn resolve(&mut self, id: Uuid, status: LetterStatus, resolution: Resolution) {
-        if let Some(known) = self.known(id) {
+        if let Some(known) = self.known(id).filter(|known| known.status == LetterStatus::Open) {
             self.put(LetterRow { status, resolution: Some(resolution), ..known });
         }
     }
+
+    /// Closes every open letter of a subscription. Only durable rows do: until the fact is durable, decisions see that
+    /// the subscription's lane is gone, and there may be too many letters to copy.
+    fn close(&mut self, _subscription: &str, _resolution: &Resolution) {}
 }
+
+/// Why the letters of a subscription are closed that was deleted.
+const SUBSCRIPTION_DELETED: &str = "The subscription was deleted.";
 
 impl Rows for LetterRows {
     fn known(&self, id: Uuid) -> Option<LetterRow> {
@@ -165,14 +194,31 @@ impl Rows for LetterRows {
 
     fn put(&mut self, row: LetterRow) {
         let (id, status) = (row.letter.id, row.status);
-        self.rows.insert(id, Arc::new(row));
-        if status != LetterStatus::Open {
-            self.resolved.push_back(id);
+        self.all.insert(&row);
+        match status {
+            LetterStatus::Open => self.open.insert(&row),
+            LetterStatus::Redriven | LetterStatus::Discarded => {
+                self.open.remove(&row);
+                self.resolved.push_back(id);
+            }
         }
+        self.rows.insert(id, Arc::new(row));
         if self.resolved.len() > limits::RESOLVED_LETTERS_KEPT
             && let Some(oldest) = self.resolved.pop_front()
+            && let Some(row) = self.rows.remove(&oldest)
         {
-            self.rows.remove(&oldest);
+            self.all.remove(&row);
+        }
+    }
+
+    fn close(&mut self, subscription: &str, resolution: &Resolution) {
+        let filter = LetterFilter {
+            source: Some(LetterSource::Subscription),
+            name: Some(subscription.to_owned()),
+            ..LetterFilter::default()
+        };
+        for row in self.near(&filter, LetterRange::After(None), usize::MAX) {
+            self.resolve(row.letter.id, LetterStatus::Discarded, resolution.clone());
         }
     }
 }

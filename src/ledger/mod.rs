@@ -41,14 +41,14 @@ pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Sta
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
 pub use dispatch::{
-    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Lane, Lease,
-    ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
+    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobInterest, JobKey, JobRow, JobSlot, JobStanding,
+    KnownJob, Lane, Lease, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
 pub use division::Division;
 pub use entry::Entry;
 pub use feed::{Changes, Feed};
 pub use home::{Home, Placed};
-pub use letters::{DecidedLetters, Letter, LetterRow, LetterRows};
+pub use letters::{DecidedLetters, Letter, LetterPlace, LetterRange, LetterRow, LetterRows};
 pub use parts::Parts;
 pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
 pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, RwLock as RwNames};
 
 /// What the default log is called where logs are named.
 const DEFAULT: &str = "default";
@@ -40,6 +40,8 @@ pub(crate) struct Logs {
     sides: RwLock<BTreeMap<Home, Arc<Side>>>,
     /// Held while one topic is written to two logs. Rare, and nothing else waits for it.
     placing: Mutex<()>,
+    /// Held while a name is taken or given up that is unique over all logs. See [`Logs::names`].
+    names: RwNames<()>,
 }
 
 /// How logs are kept.
@@ -109,7 +111,14 @@ impl PartialEq for Place {
 impl Logs {
     /// A broker's logs, with the default one open and no other.
     pub(crate) fn new(default: Ledger, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self { default: Arc::new(default), clock, settings, sides: RwLock::default(), placing: Mutex::default() }
+        Self {
+            default: Arc::new(default),
+            clock,
+            settings,
+            sides: RwLock::default(),
+            placing: Mutex::default(),
+            names: RwNames::default(),
+        }
     }
 
     /// The default log's ledger: which topics there are, and all types.
@@ -169,6 +178,13 @@ impl Logs {
     /// The right to write a topic to two logs; one at a time.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.placing.lock().await
+    }
+
+    /// Codes of subscriptions and the use of pools, which hold over all logs. Within the default log decisions see to
+    /// them. One append cannot span two logs, but side logs have no other writer than this process: so whoever changes
+    /// names in the default log alone holds this shared, and whoever needs both logs to agree holds it alone.
+    pub(crate) const fn names(&self) -> &RwNames<()> {
+        &self.names
     }
 
     /// The log a new topic's home means, opened if it is not yet. Whoever asks has the [`Logs::turn`].

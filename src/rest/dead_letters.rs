@@ -14,7 +14,6 @@ use axum::routing::{get, post};
 use contract::{Error, Kind, LetterFilter, LetterOrder, LetterSource, Redrive, Result, TopicId, limits};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use uuid::Uuid;
 
 /// An order, with the payload of an event.
@@ -102,18 +101,14 @@ async fn redrive_all(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let order: LetterOrder = if_any(&mut asked).await?;
     let by = producer(asked.headers())?;
-    asked.tell(counted, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
+    asked.tell(Told::shown, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
 }
 
 async fn discard_all(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let order: LetterOrder = if_any(&mut asked).await?;
     let by = producer(asked.headers())?;
-    asked.tell(counted, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
-}
-
-fn counted(count: &u64) -> Told {
-    Told::shown(&json!({"count": count}))
+    asked.tell(Told::shown, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
 }
 
 /// What an order says; one without a body says nothing.

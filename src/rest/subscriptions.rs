@@ -106,17 +106,19 @@ async fn change(mut asked: Asked) -> Answer<Told> {
 async fn remove(asked: Asked) -> Answer<Told> {
     let id = id_of(&asked)?;
     asked.takes(&[])?;
+    let by = producer(asked.headers())?;
     asked.app.broker.caught_up().await?;
-    let subscriptions = asked.app.broker.subscriptions(None);
+    let subscriptions = asked.app.broker.subscriptions(by.as_ref());
     asked.tell(Told::done, |keep| subscriptions.delete(&id, keep)).await
 }
 
 async fn groups(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
+    asked.takes(&["limit", "cursor"])?.wants_json()?;
+    let wanted = Wanted::of(&asked)?;
     asked.app.broker.caught_up().await?;
     let found = asked.app.broker.subscriptions(None).find(asked.piece("id"))?;
-    let groups = asked.app.broker.jobs(None).groups(found).await?;
-    rows::shown(&json!({"items": groups}))
+    let page = asked.app.broker.jobs(None).groups(found, wanted.cursor.as_ref(), wanted.limit).await?;
+    rows::list(&page, wanted.limit)
 }
 
 async fn replays(asked: Asked) -> Answer {
@@ -192,18 +194,9 @@ async fn act(mut asked: Asked) -> Answer<Told> {
         Some("replay") => {
             let replay: NewReplay = asked.json().await?;
             app.broker.caught_up().await?;
-            let told = |(replay, count): &_| Told::shown(&Replayed { count: *count, replay: *replay });
-            asked.tell(told, |keep| subscriptions.replay(id, replay, keep)).await
+            asked.tell(Told::shown, |keep| subscriptions.replay(id, replay, keep)).await
         }
         Some(_) => Err(verb::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD, PATCH, DELETE")),
     }
-}
-
-/// `{count, replay?}`.
-#[derive(Serialize)]
-struct Replayed {
-    count: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replay: Option<uuid::Uuid>,
 }

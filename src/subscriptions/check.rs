@@ -9,8 +9,8 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
     let mut refuse = |pointer: &str, detail: String| found.push(Violation::new(pointer, detail));
     code(&it.code).into_iter().for_each(|detail| refuse("/code", detail));
     for (pointer, text) in [("/name", &it.name), ("/description", &it.description)] {
-        if text.as_ref().is_some_and(|text| text.len() > limits::REASON_BYTES_MAX) {
-            refuse(pointer, format!("may have at most {} bytes", limits::REASON_BYTES_MAX));
+        if text.as_ref().is_some_and(|text| text.chars().count() > limits::DESCRIPTION_CHARS_MAX) {
+            refuse(pointer, format!("may have at most {} characters", limits::DESCRIPTION_CHARS_MAX));
         }
         if text.as_ref().is_some_and(|text| text.contains('\0')) {
             refuse(pointer, Violation::NUL.to_owned());

@@ -1,10 +1,15 @@
 //! The decisions about subscriptions and pools.
 
+use super::DEFAULT_POOL;
 use super::news::{News, tell};
 use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
 use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
 use log::TopicNumber;
+use std::collections::BTreeSet;
 use uuid::Uuid;
+
+/// How many users of a pool a refusal names.
+const USERS_NAMED: usize = 5;
 
 /// Where a new subscription begins.
 #[derive(Clone, Copy)]
@@ -21,6 +26,8 @@ pub(super) struct Create {
     pub(super) sealed: Option<String>,
     pub(super) auth_type: Option<String>,
     pub(super) start: Start,
+    /// Whether this is the log of the pools too.
+    pub(super) has_pools: bool,
 }
 
 impl Command for Create {
@@ -29,6 +36,9 @@ impl Command for Create {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<SubscriptionRow> {
         if decision.dispatch().coded(&self.definition.code).is_some() {
             return Err(taken());
+        }
+        if self.has_pools {
+            check_pool(decision, self.definition.pool.as_deref())?;
         }
         if !decision.dispatch().has_room() {
             let detail = "This broker holds as many subscriptions as it may; delete some.";
@@ -55,6 +65,8 @@ pub(super) struct Change {
     pub(super) definition: NewSubscription,
     pub(super) sealed: Option<String>,
     pub(super) auth_type: Option<String>,
+    /// Whether this is the log of the pools too.
+    pub(super) has_pools: bool,
 }
 
 impl Command for Change {
@@ -66,8 +78,12 @@ impl Command for Change {
         if known.version != self.version {
             return Ok(None);
         }
+        if self.has_pools {
+            check_pool(decision, self.definition.pool.as_deref())?;
+        }
         let secrets = (&self.sealed, &self.auth_type);
-        put(decision, self.id, known.number, &self.definition, secrets, Sequence::ZERO).map(Some)
+        let tail = decision.tail(TopicNumber(known.number));
+        put(decision, self.id, known.number, &self.definition, secrets, tail).map(Some)
     }
 
     fn bytes(&self) -> usize {
@@ -95,6 +111,19 @@ fn put(
     decision.dispatch().known(id)
 }
 
+/// Refuses a pool that does not exist; `default` always does.
+pub(crate) fn check_pool(decision: &Decision<'_>, pool: Option<&str>) -> Result<()> {
+    match pool {
+        Some(code) if code != DEFAULT_POOL && decision.dispatch().pool(code).is_none() => Err(no_pool()),
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of a pool that does not exist.
+pub(super) fn no_pool() -> Error {
+    Error::invalid("/pool", "is no pool of this broker; make it first, or choose another one")
+}
+
 fn size_of_definition(it: &NewSubscription) -> usize {
     size_of::<NewSubscription>() + it.target.len() + it.filter.as_ref().map_or(0, String::len)
 }
@@ -112,7 +141,7 @@ pub(super) struct Turn {
 pub(super) enum To {
     Paused { by: String, reason: Option<String> },
     Active,
-    Gone,
+    Gone { by: String },
 }
 
 impl Command for Turn {
@@ -128,7 +157,10 @@ impl Command for Turn {
                 DispatchFact::SubscriptionPaused { id: self.id, by: by.clone(), reason: reason.clone() }
             }
             (To::Active, Some(_)) => DispatchFact::SubscriptionResumed { id: self.id },
-            (To::Gone, _) => DispatchFact::SubscriptionDeleted { id: self.id },
+            (To::Gone { by }, _) => {
+                let code = Some(known.definition.code.clone());
+                DispatchFact::SubscriptionDeleted { id: self.id, code, by: Some(by.clone()) }
+            }
         };
         decision.add_entry(Entry::Dispatch { what })?;
         if let To::Paused { by, reason } = &self.to {
@@ -218,6 +250,8 @@ impl Command for PutPool {
 /// Deletes a pool.
 pub(super) struct DropPool {
     pub(super) code: String,
+    /// Codes of the subscriptions that use it and live in other logs.
+    pub(super) used_elsewhere: BTreeSet<String>,
 }
 
 impl Command for DropPool {
@@ -225,6 +259,11 @@ impl Command for DropPool {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         decision.dispatch().pool(&self.code).ok_or_else(|| Error::not_found("pool"))?;
+        let (mut subscriptions, tasks) = decision.dispatch().pool_users(&self.code);
+        subscriptions.extend(self.used_elsewhere.iter().cloned());
+        if tasks > 0 || !subscriptions.is_empty() {
+            return Err(in_use(&subscriptions, tasks));
+        }
         decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolDeleted { code: self.code.clone() } })?;
         Ok(())
     }
@@ -232,4 +271,22 @@ impl Command for DropPool {
     fn bytes(&self) -> usize {
         0
     }
+}
+
+/// The refusal to delete a pool that is used, with what uses it.
+fn in_use(subscriptions: &BTreeSet<String>, tasks: usize) -> Error {
+    let mut users = Vec::new();
+    if !subscriptions.is_empty() {
+        let named: Vec<_> = subscriptions.iter().take(USERS_NAMED).map(String::as_str).collect();
+        let more = if subscriptions.len() > named.len() { ", …" } else { "" };
+        users.push(format!("{} subscription(s) ({}{more})", subscriptions.len(), named.join(", ")));
+    }
+    if tasks > 0 {
+        users.push(format!("{tasks} task(s) that are not over"));
+    }
+    let detail = format!(
+        "{} use this pool. Give the subscriptions another one; let the tasks end, or cancel them.",
+        users.join(" and ")
+    );
+    Error::new(Kind::InvalidState, detail)
 }

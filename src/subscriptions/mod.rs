@@ -17,6 +17,7 @@ mod terms;
 mod vault;
 
 pub(crate) use check::task as check_task;
+pub(crate) use decide::check_pool;
 pub(crate) use news::{News, Tell, tell};
 pub(crate) use pools::pool_of;
 pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
@@ -28,7 +29,7 @@ use crate::delivery::{Secret, SecretKind};
 use crate::dispatch::Deliver;
 use crate::events::{Policy, Reader};
 use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
-use crate::logs::{Located, Logs};
+use crate::logs::{Located, Logs, Place};
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, Timestamp, Violation, limits,
@@ -36,6 +37,7 @@ use contract::{
 use decide::{Change, Create, Start, To, Turn, taken};
 use log::{Find, Limit, LogError, Range};
 use std::sync::Arc;
+use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 use vault::{Secrets, SigningSecret};
 
@@ -53,7 +55,12 @@ pub(crate) struct Subscriptions<'a> {
     pub(crate) vault: &'a Vault,
     pub(crate) deliver: &'a dyn Deliver,
     pub(crate) by: Option<&'a ProducerId>,
+    /// Events looked at to count a replay; a longer one is ordered without a full count.
+    pub(crate) counted_max: u64,
 }
+
+/// Events looked at to count a replay: a few seconds, well within the time a request may take.
+pub(crate) const COUNTED_MAX: u64 = 1_000_000;
 
 impl Subscriptions<'_> {
     /// Makes a subscription; answers it with the secret that was made for it, if one was. What is kept under a key is the
@@ -74,16 +81,17 @@ impl Subscriptions<'_> {
         definition.signing = None;
         let id = Uuid::new_v4();
         let terms = Terms::compile(id, &definition, &secrets, self.allows_private())?;
-        if self.find(&definition.code).is_ok() {
-            return Err(taken());
-        }
+        self.check_free(&definition)?;
         if definition.handshake {
             self.check_consent(&terms).await?;
         }
         let ledger = self.logs.ledger(&located.place);
         let start = start(ledger, &located, definition.start_from).await?;
         let (sealed, auth_type) = (self.vault.seal(&secrets)?, auth_type(&secrets));
-        let create = Create { id, definition, number: located.topic.number, sealed, auth_type, start };
+        let _names = self.hold_names(&located.place).await;
+        self.check_free(&definition)?;
+        let has_pools = located.place == Place::Default;
+        let create = Create { id, definition, number: located.topic.number, sealed, auth_type, start, has_pools };
         let row = ledger.submit_keeping(create, keep).await?;
         let secret = made.map(|secret| NewSecret {
             secret: secret.expose().to_owned(),
@@ -198,8 +206,7 @@ impl Subscriptions<'_> {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
             return Err(Error::invalid("/reason", detail));
         }
-        let by = self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone());
-        self.turn(id, To::Paused { by, reason }, keep).await
+        self.turn(id, To::Paused { by: self.by(), reason }, keep).await
     }
 
     /// Lets them go on.
@@ -207,11 +214,15 @@ impl Subscriptions<'_> {
         self.turn(id, To::Active, keep).await
     }
 
-    /// Deletes a subscription, with its jobs.
+    /// Deletes a subscription, with its jobs; its open dead letters are closed.
     pub(crate) async fn delete(&self, id: &str, keep: Keep<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
         let keep = keep.seen_through(|_| Some(Ok(())));
-        ledger.submit_keeping(Turn { id: row.id, to: To::Gone }, keep).await.map(drop)
+        ledger.submit_keeping(Turn { id: row.id, to: To::Gone { by: self.by() } }, keep).await.map(drop)
+    }
+
+    fn by(&self) -> String {
+        self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone())
     }
 
     async fn turn(&self, id: &str, to: To, keep: Keep<Subscription>) -> Result<Subscription> {
@@ -232,7 +243,12 @@ impl Subscriptions<'_> {
         (secrets, keep): (&Secrets, Keep<SubscriptionRow>),
     ) -> Result<Option<SubscriptionRow>> {
         let (sealed, auth_type) = (self.vault.seal(secrets)?, auth_type(secrets));
-        let change = Change { id: row.id, version: row.version, definition, sealed, auth_type };
+        let has_pools = std::ptr::eq(ledger, self.logs.default_ledger().as_ref());
+        let _names = self.logs.names().read().await;
+        if !has_pools {
+            self.check_pool(definition.pool.as_deref())?;
+        }
+        let change = Change { id: row.id, version: row.version, definition, sealed, auth_type, has_pools };
         ledger.submit_keeping(change, keep.seen_through(|row: &Option<_>| row.clone().map(Ok))).await
     }
 
@@ -249,6 +265,20 @@ impl Subscriptions<'_> {
         found.ok_or_else(|| Error::not_found("subscription"))
     }
 
+    /// Refuses a code that a subscription of any log has, and a pool that does not exist.
+    fn check_free(&self, definition: &NewSubscription) -> Result<()> {
+        let is_taken = self.logs.ledgers().iter().any(|ledger| ledger.dispatch().coded(&definition.code).is_some());
+        if is_taken { Err(taken()) } else { self.check_pool(definition.pool.as_deref()) }
+    }
+
+    /// The right to name a subscription in a log; see [`Logs::names`].
+    async fn hold_names(&self, place: &Place) -> NamesHeld<'_> {
+        match place {
+            Place::Default => NamesHeld::Shared { _held: self.logs.names().read().await },
+            Place::Side(_) => NamesHeld::Alone { _held: self.logs.names().write().await },
+        }
+    }
+
     fn located(&self, new: &NewSubscription) -> Result<Located> {
         self.logs.find(&new.topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
@@ -259,6 +289,12 @@ impl Subscriptions<'_> {
     const fn allows_private(&self) -> bool {
         self.policy.config.dispatch.allow_private_targets
     }
+}
+
+/// The right to take a name; given back when dropped.
+enum NamesHeld<'a> {
+    Shared { _held: RwLockReadGuard<'a, ()> },
+    Alone { _held: RwLockWriteGuard<'a, ()> },
 }
 
 /// A definition and what must be sealed of it.
@@ -306,7 +342,7 @@ fn millis_from(time: Timestamp) -> i64 {
 pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
     Subscription {
         id: row.id,
-        definition: NewSubscription::clone(&row.definition),
+        definition: terms::effective(&row.definition),
         auth_type: row.auth_type.clone(),
         status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
         pause: row.paused.clone(),

@@ -1,10 +1,11 @@
 //! Pools: concurrency and rate that subscriptions share. The `default` one is always there.
 
-use super::decide::{DropPool, PutPool};
+use super::decide::{DropPool, PutPool, no_pool};
 use super::{DEFAULT_POOL, Subscriptions, check};
 use crate::config::Dispatch;
 use crate::ledger::{DispatchRows, Keep};
 use contract::{Cursor, Error, Kind, Page, Pool, PoolChange, Result};
+use std::collections::BTreeSet;
 
 impl Subscriptions<'_> {
     /// Makes a pool. The same again is no error.
@@ -44,22 +45,22 @@ impl Subscriptions<'_> {
 
     /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
     pub(crate) async fn delete_pool(&self, code: &str, keep: Keep<()>) -> Result<()> {
-        let uses = |pool: Option<&String>| pool.is_some_and(|pool| pool == code);
-        let is_used = self.logs.ledgers().iter().any(|ledger| {
-            let rows = ledger.dispatch();
-            rows.subscriptions().any(|row| uses(row.definition.pool.as_ref()))
-        });
-        if is_used {
-            let detail = "Subscriptions use this pool; give them another one first.";
-            return Err(Error::new(Kind::InvalidState, detail));
+        // No subscription of a side log may begin to use it meanwhile.
+        let _alone = self.logs.names().write().await;
+        let mut used_elsewhere = BTreeSet::new();
+        for side in self.logs.sides() {
+            let rows = side.ledger.dispatch();
+            let users = rows.subscriptions().filter(|row| row.definition.pool.as_deref() == Some(code));
+            used_elsewhere.extend(users.map(|row| row.definition.code.clone()));
         }
-        self.logs.default_ledger().submit_keeping(DropPool { code: code.to_owned() }, keep).await
+        let drop = DropPool { code: code.to_owned(), used_elsewhere };
+        self.logs.default_ledger().submit_keeping(drop, keep).await
     }
 
-    /// Refuses a pool that is not there.
+    /// Refuses a pool that is not there. What is decided in the default log is checked there once more.
     pub(super) fn check_pool(&self, code: Option<&str>) -> Result<()> {
         match code {
-            Some(code) if self.pool(code).is_err() => Err(Error::invalid("/pool", "is no pool of this broker")),
+            Some(code) if self.pool(code).is_err() => Err(no_pool()),
             _ => Ok(()),
         }
     }

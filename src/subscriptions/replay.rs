@@ -1,5 +1,8 @@
 //! Replays: a part of a topic delivered once more, counted first.
 //!
+//! Counting looks through a bounded part of the topic; a longer replay is ordered all the same, and the answer says that
+//! its count is a lower bound.
+//!
 //! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of groups, and takes only a share of
 //! the pool.
 
@@ -8,7 +11,7 @@ use super::{Subscriptions, Terms, millis_from};
 use crate::filters::FilterFailures;
 use crate::ledger::{Keep, Ledger, SubscriptionRow, TopicEntry, read_failed};
 use crate::logs::Located;
-use contract::{Counted, Error, NewReplay, ReplayEdge, Republish, Result, Sequence, Timestamp};
+use contract::{Counted, Error, NewReplay, ReplayEdge, Replayed, Republish, Result, Sequence, Timestamp};
 use log::{Find, Limit, LogError, Range, TopicNumber};
 use uuid::Uuid;
 
@@ -17,26 +20,23 @@ const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
 
 impl Subscriptions<'_> {
     /// Orders a replay, or only counts; answers how many events it is.
-    pub(crate) async fn replay(
-        &self,
-        id: &str,
-        order: NewReplay,
-        keep: Keep<(Option<Uuid>, u64)>,
-    ) -> Result<(Option<Uuid>, u64)> {
+    pub(crate) async fn replay(&self, id: &str, order: NewReplay, keep: Keep<Replayed>) -> Result<Replayed> {
         let (ledger, row) = self.find(id)?;
         let registry = ledger.registry();
         let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
         let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
         let (from, to) = edges(&ledger, &topic, order).await?;
         let terms = Terms::of(&row, self.vault)?;
-        let count = count(&ledger, &topic, (from, to), &terms).await?;
-        if order.dry_run || count == 0 {
-            return Ok((None, count));
+        let (count, is_all) = count(&ledger, &topic, (from, to), &terms, self.counted_max).await?;
+        let mut replayed = Replayed { count, count_is_lower_bound: !is_all, replay: None };
+        if order.dry_run || (count == 0 && is_all) {
+            return Ok(replayed);
         }
         let replay = Uuid::new_v4();
-        let keep = keep.seen_through(move |()| Some(Ok((Some(replay), count))));
+        replayed.replay = Some(replay);
+        let keep = keep.seen_through(move |()| Some(Ok(replayed)));
         ledger.submit_keeping(Replay { id: replay, subscription: row.id, from, to }, keep).await?;
-        Ok((Some(replay), count))
+        Ok(replayed)
     }
 }
 
@@ -61,7 +61,8 @@ impl Subscriptions<'_> {
         let (from, to) = (order.from, order.to.min(topic.tail()));
         let (mut replays, mut all) = (Vec::new(), 0);
         for row in rows {
-            let wanted = count(ledger, topic, (from, to), &Terms::of(&row, self.vault)?).await?;
+            // One request names a bounded part of the topic, so all of it can be counted.
+            let (wanted, _) = count(ledger, topic, (from, to), &Terms::of(&row, self.vault)?, u64::MAX).await?;
             all += wanted;
             if wanted > 0 {
                 replays.push(Replay { id: Uuid::new_v4(), subscription: row.id, from, to });
@@ -128,11 +129,20 @@ async fn first_from(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<
     Ok(found.map(|header| header.sequence))
 }
 
-/// How many events of a range a subscription wants.
-async fn count(ledger: &Ledger, topic: &TopicEntry, (from, to): (Sequence, Sequence), terms: &Terms) -> Result<u64> {
+/// How many events of a range a subscription wants, of the first `most`; and whether that is all of it.
+async fn count(
+    ledger: &Ledger,
+    topic: &TopicEntry,
+    (from, to): (Sequence, Sequence),
+    terms: &Terms,
+    most: u64,
+) -> Result<(u64, bool)> {
     let mut failures = FilterFailures::default();
-    let (mut after, mut count) = (Sequence(from.0.saturating_sub(1)), 0);
+    let (mut after, mut count, mut left) = (Sequence(from.0.saturating_sub(1)), 0, most);
     while after < to {
+        if left == 0 {
+            return Ok((count, false));
+        }
         let page = match ledger.log().read(Range::Topic(topic.number, after), PAGE).await {
             Err(LogError::Trimmed(earliest)) if earliest.0 > after.0 + 1 => {
                 after = Sequence(earliest.0 - 1);
@@ -143,8 +153,8 @@ async fn count(ledger: &Ledger, topic: &TopicEntry, (from, to): (Sequence, Seque
         let Some(last) = page.last().map(|record| record.header.sequence) else { break };
         let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.wants(it, &mut failures));
         count += wanted.count() as u64;
-        after = last;
+        (after, left) = (last, left.saturating_sub(page.len() as u64));
         tokio::task::yield_now().await;
     }
-    Ok(count)
+    Ok((count, true))
 }

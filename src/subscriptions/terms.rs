@@ -79,6 +79,16 @@ impl Retry {
     }
 }
 
+/// A definition with every default written out, as it is in force: what a caller is shown.
+pub(super) fn effective(stored: &NewSubscription) -> NewSubscription {
+    let mut shown = stored.clone();
+    let retry = Retry::of(stored.retry_schedule.as_deref(), stored.max_attempts);
+    shown.pool.get_or_insert_with(|| DEFAULT_POOL.to_owned());
+    shown.max_attempts = Some(retry.attempts_max);
+    shown.retry_schedule.get_or_insert_with(usual_schedule);
+    shown
+}
+
 /// What matching and sending need of an event beside its header.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

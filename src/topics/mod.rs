@@ -107,8 +107,9 @@ fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a T
 }
 
 fn check_words(description: Option<&str>, window: Option<&contract::Span>, violations: &mut Vec<Violation>) {
-    if description.is_some_and(|text| text.len() > limits::DESCRIPTION_BYTES_MAX) {
-        violations.push(Violation::new("/description", "is too long"));
+    if description.is_some_and(|text| text.chars().count() > limits::DESCRIPTION_CHARS_MAX) {
+        let detail = format!("may have at most {} characters", limits::DESCRIPTION_CHARS_MAX);
+        violations.push(Violation::new("/description", detail));
     }
     if window.is_some_and(|window| window.millis() > limits::IDEMPOTENT_DAYS_MAX * 86_400_000) {
         let detail = format!("may be at most {} days", limits::IDEMPOTENT_DAYS_MAX);

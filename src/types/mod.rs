@@ -99,8 +99,9 @@ pub(crate) fn list(
 fn check(event_type: &NewEventType) -> Result<()> {
     let mut violations = Vec::new();
     let description = event_type.description.as_deref().unwrap_or_default();
-    if description.len() > limits::DESCRIPTION_BYTES_MAX {
-        violations.push(Violation::new("/description", "is too long"));
+    if description.chars().count() > limits::DESCRIPTION_CHARS_MAX {
+        let detail = format!("may have at most {} characters", limits::DESCRIPTION_CHARS_MAX);
+        violations.push(Violation::new("/description", detail));
     }
     let template = event_type.subject_ref_template.as_deref().unwrap_or_default();
     if template.len() > limits::SUBJECT_BYTES_MAX {

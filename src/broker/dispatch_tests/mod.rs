@@ -15,8 +15,12 @@
 //! news               -> job_dead target_failing          what the operator was told, in order
 //! ```
 
+mod history;
+mod lists;
 mod modes;
+mod more;
 mod news;
+mod pools;
 mod receiver;
 mod several;
 mod topics;
@@ -210,8 +214,8 @@ impl World {
             "replay" => {
                 let edge = |text: &str| ReplayEdge::Sequence(Sequence(text.parse().unwrap()));
                 let order = NewReplay { from: edge(rest[1]), to: Some(edge(rest[2])), dry_run: rest.contains(&"dry") };
-                let (_, count) = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
-                return Ok(count.to_string());
+                let replayed = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
+                return Ok(replayed.count.to_string());
             }
             "republish" => {
                 let edge = |text: &str| Sequence(text.parse().unwrap());
@@ -264,7 +268,7 @@ impl World {
             }
             "groups" => {
                 let lane = self.broker.subscriptions(None).find(rest[0])?;
-                let groups = self.broker.jobs(None).groups(lane).await?;
+                let groups = self.broker.jobs(None).groups(lane, None, 100).await?.items;
                 let shown = groups.iter().map(|it| {
                     let by = it.blocked_by.rsplit_once('-').unwrap().1;
                     format!(
@@ -278,7 +282,7 @@ impl World {
             }
             "verbs" => {
                 let lane = self.broker.subscriptions(None).find(rest[0])?;
-                let groups = self.broker.jobs(None).groups(lane).await?;
+                let groups = self.broker.jobs(None).groups(lane, None, 100).await?.items;
                 let verbs = serde_json::to_value(&groups[0].verbs).unwrap();
                 let mut names: Vec<_> = verbs.as_object().unwrap().keys().cloned().collect();
                 names.sort_unstable();
@@ -302,7 +306,7 @@ impl World {
                 };
                 String::new()
             }
-            _ => panic!("unknown verb {verb}"),
+            _ => return self.ask_more(verb, rest, named).await,
         })
     }
 

@@ -5,6 +5,7 @@ use super::lane::JobSlot;
 use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TaskRow};
 use crate::ledger::layer::Layer;
 use contract::{Error, Pool, Position, Result, Sequence, limits};
+use std::collections::BTreeSet;
 use std::sync::RwLockReadGuard;
 use uuid::Uuid;
 
@@ -149,6 +150,21 @@ impl DecidedDispatch<'_> {
             Some(decided) => decided.cloned(),
             None => self.durable.pool(code).cloned(),
         }
+    }
+
+    /// What uses a pool: the codes of subscriptions, and the number of tasks that are not over.
+    #[must_use]
+    pub fn pool_users(&self, pool: &str) -> (BTreeSet<String>, usize) {
+        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
+        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
+        let subscriptions = durable.chain(decided).filter(|row| row.definition.pool.as_deref() == Some(pool));
+        let is_open = |row: &&TaskRow| {
+            let key = JobKey { lane: super::TASKS, sequence: row.number };
+            row.task.pool.as_deref() == Some(pool) && !matches!(self.slot(key), Some(JobSlot::Ended(_)))
+        };
+        let durable = self.durable.tasks().filter(|row| self.layer.tasks.get(&row.id).is_none());
+        let tasks = durable.chain(self.layer.tasks.iter().map(|(_, row)| row)).filter(is_open).count();
+        (subscriptions.map(|row| row.definition.code.clone()).collect(), tasks)
     }
 
     /// A task.

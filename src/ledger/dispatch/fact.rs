@@ -25,7 +25,7 @@ pub enum DispatchFact {
         /// How it is authorised, in one word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         auth_type: Option<String>,
-        /// Where a new one begins.
+        /// Where a new one begins; of one that is changed, the topic's last sequence (0 in facts of older versions).
         start: Sequence,
     },
     /// A subscription's jobs wait from here on.
@@ -46,6 +46,12 @@ pub enum DispatchFact {
     SubscriptionDeleted {
         /// Which one.
         id: Uuid,
+        /// Its code: the open dead letters of that name are closed. Absent in facts of versions that left them open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        /// Who deleted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// A pool is so from here on.
     PoolPut {

@@ -1,6 +1,7 @@
 //! The fold of facts about dispatch, the same for durable rows and for those that are not durable yet.
 
 use super::fact::DispatchFact;
+use super::history::wants_the_same;
 use super::lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
 use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TASKS, TaskRow};
 use crate::ledger::entry::Entry;
@@ -26,6 +27,8 @@ pub(in crate::ledger) trait Rows {
     fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
     fn touch(&mut self, _lane: Uuid, _at: Position) {}
     fn trim(&mut self, _topic: u32, _through: Sequence) {}
+    /// A subscription's filter is another from here on; its topic ends at `tail`.
+    fn change_filter(&mut self, _old: &SubscriptionRow, _tail: Sequence) {}
 
     /// Takes in one fact. Total: a fact about something unknown, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &Header) {
@@ -72,6 +75,9 @@ pub(in crate::ledger) trait Rows {
                     version: at,
                 };
                 self.touch(*id, at);
+                if let Some(known) = known.as_ref().filter(|it| !wants_the_same(&it.definition, definition)) {
+                    self.change_filter(known, *start);
+                }
                 self.put_subscription(row, known.is_none().then_some(*start));
             }
             DispatchFact::SubscriptionPaused { id, by, reason } => {
@@ -80,7 +86,7 @@ pub(in crate::ledger) trait Rows {
                 self.turn(*id, Some(pause), header);
             }
             DispatchFact::SubscriptionResumed { id } => self.turn(*id, None, header),
-            DispatchFact::SubscriptionDeleted { id } => {
+            DispatchFact::SubscriptionDeleted { id, .. } => {
                 if let Some(known) = self.known(*id) {
                     self.touch(*id, at);
                     self.drop_subscription(&known);
@@ -281,6 +287,15 @@ impl Rows for DispatchRows {
     fn touch(&mut self, lane: Uuid, at: Position) {
         self.touched.insert(lane, at);
         self.version = at;
+    }
+
+    fn change_filter(&mut self, old: &SubscriptionRow, tail: Sequence) {
+        let replays = self.replays.iter().filter(|(_, it)| it.subscription == old.id).map(|(id, _)| *id);
+        for lane in replays.chain([old.id]).collect::<Vec<_>>() {
+            if let Some(lane) = self.lanes.get_mut(&lane) {
+                lane.change_filter(&old.definition, tail);
+            }
+        }
     }
 
     fn trim(&mut self, topic: u32, through: Sequence) {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
 use super::fact::DoneJob;
+use super::history::PastFilter;
 
 /// A job that is not over and has a story.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,10 +106,15 @@ pub struct Lane {
     /// The first job is behind this.
     pub start: Sequence,
     through: Sequence,
-    done: Bits,
-    cancelled: Bits,
-    expired: Bits,
-    open: BTreeMap<Sequence, JobRow>,
+    pub(super) done: Bits,
+    pub(super) cancelled: Bits,
+    pub(super) expired: Bits,
+    pub(super) open: BTreeMap<Sequence, JobRow>,
+    /// Jobs that had begun when the filter changed, above where the lane was settled then.
+    #[serde(default)]
+    pub(super) kept: Bits,
+    #[serde(default)]
+    pub(super) past: Vec<PastFilter>,
     recent: VecDeque<(Sequence, Vec<JobAttempt>)>,
 }
 
@@ -169,17 +175,6 @@ impl Lane {
         found.map(|(_, attempts)| attempts.clone()).unwrap_or_default()
     }
 
-    /// Jobs that ended otherwise than by delivery, in order.
-    pub fn ended_otherwise(&self, end: JobEnd) -> impl Iterator<Item = Sequence> + '_ {
-        let none = RoaringTreemap::new();
-        let bits = match end {
-            JobEnd::Completed => none,
-            JobEnd::Cancelled => self.cancelled.0.clone(),
-            JobEnd::Expired => self.expired.0.clone(),
-        };
-        bits.into_iter().map(Sequence)
-    }
-
     pub(super) fn put(&mut self, sequence: Sequence, slot: JobSlot) {
         let n = sequence.get();
         self.cancelled.0.remove(n);
@@ -194,7 +189,7 @@ impl Lane {
                     self.remember(sequence, row.attempts);
                 }
                 match end {
-                    JobEnd::Completed => (),
+                    JobEnd::Completed => self.keep_delivered(sequence),
                     JobEnd::Cancelled => drop(self.cancelled.0.insert(n)),
                     JobEnd::Expired => drop(self.expired.0.insert(n)),
                 }
@@ -226,6 +221,7 @@ impl Lane {
     /// Events up to here are gone: what would have delivered them goes too, but for what a person should look at.
     pub(super) fn trim(&mut self, through: Sequence) {
         self.settle(through);
+        self.forget_history(through);
         let is_dead = |row: &JobRow| matches!(row.standing, JobStanding::Dead { .. });
         self.open.retain(|sequence, row| *sequence > through || is_dead(row));
         self.cancelled.0.remove_range(..=through.get());
@@ -235,7 +231,7 @@ impl Lane {
 
 /// Bits that can be written down.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Bits(RoaringTreemap);
+pub(super) struct Bits(pub(super) RoaringTreemap);
 
 impl Serialize for Bits {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

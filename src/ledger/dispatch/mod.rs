@@ -10,12 +10,14 @@
 mod decided;
 mod fact;
 mod fold;
+mod history;
 mod lane;
 
 pub use decided::DecidedDispatch;
 pub(super) use decided::{DispatchLayer, Layered};
 pub use fact::{DispatchFact, DoneJob};
 pub(super) use fold::Rows;
+pub use history::{JobInterest, KnownJob};
 pub use lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
 
 use contract::{DispatchMode, NewSubscription, Pause, Pool, Position, Sequence, Token};

@@ -73,3 +73,24 @@ async fn a_blocked_group_is_shown_with_what_to_do_about_it() {
     let last = |status: &str| watched.iter().filter(|job| job["status"] == status).count();
     assert_eq!((last("CANCELLED"), last("COMPLETED")), (1, 2), "{watched:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_that_was_not_delivered_ends_with_1_and_a_list_says_what_was_tried() {
+    let server = private();
+    server.register(CREATED).await;
+    let (url, _) = receiver(2).await;
+    ask(&server, &["subscriptions", "create", "mail", TOPIC, &url]).expect(0);
+    let failed = ask(&server, &["subscriptions", "test", "mail", "--json"]).expect(1).json();
+    assert_eq!(failed[0]["status"], 500, "{failed:?}");
+    publish(&server, 1).await;
+    let listed = loop {
+        let listed = ask(&server, &["jobs", "list", "--status", "PENDING"]).expect(0).out;
+        if listed.contains("mail") {
+            break listed;
+        }
+    };
+    let row = listed.lines().find(|line| line.contains("mail")).unwrap();
+    assert!(listed.contains("ATTEMPTS") && row.contains(" 1 ") && row.contains("http_5xx: "), "{listed}");
+    let delivered = ask(&server, &["subscriptions", "test", "mail", "--json"]).expect(0).json();
+    assert_eq!(delivered[0]["status"], 200, "{delivered:?}");
+}

@@ -230,3 +230,65 @@ async fn what_an_operator_wants_to_hear_of_is_pushed_like_any_event() {
     let (_, listed) = server.get("/v1/topics").await;
     assert!(!listed.to_string().contains("operations"), "{listed}");
 }
+
+#[tokio::test]
+async fn a_subscription_shows_every_default() {
+    let server = Server::start(&[]);
+    let new = json!({"code": "mail", "topic": TOPIC, "target": "https://example.com/"});
+    let (status, made) = server.post("/v1/subscriptions", &new).await;
+    assert_eq!(status, 201, "{made}");
+    let (_, shown) = server.get("/v1/subscriptions/mail").await;
+    for (member, value) in [
+        ("eventTypes", json!([])),
+        ("mode", json!("IMMEDIATE")),
+        ("pool", json!("default")),
+        ("timeoutSeconds", json!(30)),
+        ("maxAgeSeconds", json!(86_400)),
+        ("delaySeconds", json!(0)),
+        ("sequence", json!(99)),
+        ("maxAttempts", json!(8)),
+        ("dataOnly", json!(false)),
+        ("format", json!("event")),
+        ("headers", json!({})),
+        ("handshake", json!(false)),
+        ("customConfig", json!({})),
+        ("startFrom", json!("latest")),
+    ] {
+        assert_eq!((&shown[member], &made[member]), (&value, &value), "{member}");
+    }
+    assert_eq!(shown["retrySchedule"].as_array().map(Vec::len), Some(7), "{shown}");
+    let (status, changed) = super::answer(
+        server.request(Method::PATCH, "/v1/subscriptions/mail").json(&json!({"retrySchedule": ["PT1S"]})),
+    )
+    .await;
+    assert_eq!((status.as_u16(), &changed["maxAttempts"]), (200, &json!(2)), "a default follows the schedule");
+}
+
+#[tokio::test]
+async fn a_description_may_have_2048_characters_of_any_length_in_bytes() {
+    let server = Server::start(&[]);
+    let (fits, too_long) = ("\u{e9}".repeat(2048), "e".repeat(2049));
+    for (path, body) in [
+        ("/v1/subscriptions", json!({"code": "mail", "topic": TOPIC, "target": "https://example.com/"})),
+        ("/v1/topics", json!({"id": "gts.hx.core.events.topic.v1~vendor.described.v1", "streaming": true})),
+        ("/v1/event-types", json!({"id": "gts.hyperspot.core.events.type.v1~vendor.described.v1", "topic": TOPIC})),
+    ] {
+        for (description, expected) in [(&too_long, 422), (&fits, 201)] {
+            let mut body = body.clone();
+            body["description"] = json!(description);
+            let (status, answer) = server.post(path, &body).await;
+            assert_eq!(status.as_u16(), expected, "{path}: {}", answer["errors"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_event_has_no_jobs_and_a_private_target_names_the_setting() {
+    let server = Server::start(&[]);
+    let (status, listed) = server.get("/v1/dispatch-jobs?event=550e8400-e29b-41d4-a716-446655440000").await;
+    assert_eq!((status.as_u16(), &listed["items"]), (200, &json!([])), "{listed}");
+    let new = json!({"code": "mail", "topic": TOPIC, "target": "http://127.0.0.1:9/"});
+    let (status, problem) = server.post("/v1/subscriptions", &new).await;
+    let detail = problem["errors"][0]["detail"].as_str().unwrap();
+    assert!(status == 422 && detail.contains("dispatch.allow_private_targets"), "{problem}");
+}

@@ -21,8 +21,8 @@
 use super::{Words, World, describe, json_after, new_event, topic_id};
 use contract::{
     Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOutcome, ClaimStatus, Completion, DeadLetter, EventBroker,
-    Failure, LetterFilter, LetterOrder, LetterSource, NewClaim, NewEvent, NewHandler, Offset, ProducerId, Redrive,
-    RedriveOverride, Registered, Result, Sequence, Timestamp, Token, TopicId,
+    Failure, LetterFilter, LetterOrder, LetterSource, LettersResolved, NewClaim, NewEvent, NewHandler, Offset,
+    ProducerId, Redrive, RedriveOverride, Registered, Result, Sequence, Timestamp, Token, TopicId,
 };
 use event_broker::Clock;
 use serde_json::value::RawValue;
@@ -83,8 +83,8 @@ impl World {
             }),
             "redrive" => self.redrive(words, rest).await,
             "discard" => self.discard(words).await,
-            "redrive-all" => self.broker().redrive_all(order(words), None).await.map(|count| count.to_string()),
-            "discard-all" => self.broker().discard_all(order(words), None).await.map(|count| count.to_string()),
+            "redrive-all" => self.broker().redrive_all(order(words), None).await.map(resolved),
+            "discard-all" => self.broker().discard_all(order(words), None).await.map(resolved),
             _ => return None,
         })
     }
@@ -282,4 +282,8 @@ fn shown_letter(letter: &DeadLetter) -> String {
 
 fn short(topic: &TopicId) -> String {
     topic.as_str().rsplit('~').next().unwrap().split('.').nth(1).unwrap_or("default").to_owned()
+}
+
+fn resolved(LettersResolved { count, skipped }: LettersResolved) -> String {
+    if skipped == 0 { count.to_string() } else { format!("{count} skipped {skipped}") }
 }

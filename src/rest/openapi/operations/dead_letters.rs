@@ -86,8 +86,8 @@ fn discard() -> Op {
 fn redrive_all() -> Op {
     op(Post, "/v1/dead-letters:redrive", "redriveDeadLetters", "Try many again")
         .about(
-            "Redrives every open dead letter that is meant, but for those whose events retention has removed. With `dryRun` \
-            it only counts them.",
+            "Redrives every open dead letter that is meant. Those whose events retention has removed, or whose subscription \
+            was deleted, stay open and are counted in `skipped`. With `dryRun` it only counts.",
         )
         .takes_shared(&["Producer-Id"])
         .body(Body::about("Which.").or_none().of(JSON, "LetterOrder", examples::letter_order()))

@@ -92,8 +92,9 @@ fn change() -> Op {
 
 fn remove() -> Op {
     op(Delete, "/v1/subscriptions/{id}", "deleteSubscription", "Delete a subscription")
-        .about("Ends a subscription, with its jobs and replays. Dead letters stay.")
+        .about("Ends a subscription, with its jobs and replays. Its open dead letters are discarded.")
         .takes(id())
+        .takes_shared(&["Producer-Id"])
         .answers(204, Answer::about("It is gone."))
         .refuses(&[Kind::NotFound, Kind::Validation])
 }
@@ -141,7 +142,8 @@ fn replay() -> Op {
     op(Post, "/v1/subscriptions/{id}:replay", "replaySubscription", "Deliver again")
         .about(
             "Delivers a part of the topic once more, with the same ids and in the order of groups, behind live traffic and \
-            with a quarter of the pool. With `dryRun` it is only counted.",
+            with a quarter of the pool. With `dryRun` it is only counted. Of a longer part only the first million events are \
+            counted: it is ordered all the same, and `countIsLowerBound` says so.",
         )
         .takes(id())
         .takes_shared(&["Producer-Id"])
@@ -154,10 +156,12 @@ fn groups() -> Op {
     op(Get, "/v1/subscriptions/{id}/groups", "listBlockedGroups", "List groups that do not move")
         .about(
             "Which job blocks which group, since when, how many wait, and what `:retry`, `:cancel` and `:complete` of that \
-            job would do now.",
+            job would do now; in the order of those jobs. One request looks through a bounded part of the topic: where \
+            that is not all of it, `waitingIsLowerBound` says so.",
         )
         .takes(id())
-        .answers(200, Answer::json("The groups.", "BlockedGroups", json!({"items": [examples::group()]})))
+        .takes_shared(&["limit", "cursor"])
+        .answers(200, Answer::json("A page of groups.", "BlockedGroups", page_of(&examples::group())))
         .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
 }
 
@@ -264,7 +268,7 @@ fn change_pool() -> Op {
 
 fn remove_pool() -> Op {
     op(Delete, "/v1/pools/{code}", "deletePool", "Delete a pool")
-        .about("Deletes a pool that no subscription uses.")
+        .about("Deletes a pool that no subscription and no open task uses; the refusal names what does.")
         .takes(pool_code())
         .answers(204, Answer::about("It is gone."))
         .refuses(&[Kind::NotFound, Kind::InvalidState, Kind::Validation])

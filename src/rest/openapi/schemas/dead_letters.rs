@@ -127,5 +127,14 @@ fn order() -> Shape {
 fn dealt_with() -> Shape {
     object("How many dead letters were dealt with, or would be.")
         .must("count", number(0..=NUMBER_MAX, "How many.").like(2))
+        .may(
+            "skipped",
+            number(
+                1..=NUMBER_MAX,
+                "How many more are meant that cannot be redriven and stay open: retention has removed their events, or \
+                their subscription was deleted.",
+            )
+            .like(1),
+        )
         .like(json!({"count": 2}))
 }

@@ -114,6 +114,6 @@ fn rows(row: &str, description: &str, example: serde_json::Value) -> Shape {
 
 /// Words for people.
 fn for_people() -> Shape {
-    let description = format!("For people. At most {} bytes as UTF-8.", limits::DESCRIPTION_BYTES_MAX);
-    any_text(&description).up_to(limits::DESCRIPTION_BYTES_MAX).like("User-related events")
+    let description = format!("For people. At most {} characters.", limits::DESCRIPTION_CHARS_MAX);
+    any_text(&description).up_to(limits::DESCRIPTION_CHARS_MAX).like("User-related events")
 }

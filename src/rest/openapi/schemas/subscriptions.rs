@@ -29,7 +29,7 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("NewReplay", new_replay()),
         ("Replayed", replayed()),
         ("BlockedGroup", group()),
-        ("BlockedGroups", groups()),
+        ("BlockedGroups", rows("BlockedGroup", "A page of groups.", page_of(&examples::group()))),
         ("GroupVerbs", group_verbs()),
         ("Replay", replay()),
         ("Replays", replays()),
@@ -55,7 +55,8 @@ pub(in crate::rest::openapi) fn status(description: &str) -> Shape {
 }
 
 fn for_people(description: &str) -> Shape {
-    text_up_to(limits::REASON_BYTES_MAX, description).like("Mails about orders")
+    let description = format!("{description} At most {} characters.", limits::DESCRIPTION_CHARS_MAX);
+    any_text(&description).up_to(limits::DESCRIPTION_CHARS_MAX).like("Mails about orders")
 }
 
 fn texts(description: &str, example: Value) -> Shape {
@@ -278,6 +279,10 @@ fn new_replay() -> Shape {
 fn replayed() -> Shape {
     object("How many events are delivered once more, or would be.")
         .must("count", number(0..=NUMBER_MAX, "How many.").like(42))
+        .may(
+            "countIsLowerBound",
+            flag("Whether it may be more: only the first million events were counted.").like(true),
+        )
         .may("replay", uuid("The replay.").like("78d4c214-f688-43d7-9b1c-164ea146cda0"))
         .like(json!({"count": 42}))
 }
@@ -289,6 +294,7 @@ fn group() -> Shape {
         .must("blockedBy", any_text("The job that everything waits for: retry, cancel or complete it.").like(JOB_ID))
         .must("since", time("Since when.").like("2025-12-03T12:00:00.000Z"))
         .must("waiting", number(0..=NUMBER_MAX, "How many wait behind it.").like(3))
+        .may("waitingIsLowerBound", flag("Whether more may wait than were counted.").like(true))
         .must("verbs", named("GroupVerbs"))
         .like(example)
 }
@@ -319,12 +325,6 @@ fn replays() -> Shape {
     object("The replays of a subscription that are not over, the oldest first.")
         .must("items", list(named("Replay"), "One row per replay.").like(json!([examples::replay()])))
         .like(json!({"items": [examples::replay()]}))
-}
-
-fn groups() -> Shape {
-    object("The message groups of a subscription that do not move.")
-        .must("items", list(named("BlockedGroup"), "One row per group.").like(json!([examples::group()])))
-        .like(json!({"items": [examples::group()]}))
 }
 
 fn job() -> Shape {

@@ -1,0 +1,87 @@
+//! More words of the tables: dead letters in bulk, pools that go, and facts as older versions wrote them.
+//!
+//! ```text
+//! redrive-all mail         -> 1 skipped 2             every open letter of a subscription
+//! letters-all              -> mail/1 discarded        those that were dealt with, too
+//! why mail/1               -> The subscription …      why a letter was closed
+//! drop-pool p              -> INVALID_STATE
+//! old-drop-pool p                                     as versions did that did not look for users
+//! old-unsubscribe mail                                as versions did that left letters open
+//! ```
+
+use super::World;
+use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep};
+use contract::{DeadLetter, Error, EventBroker, LetterFilter, LetterOrder, Redrive, Result};
+use std::collections::BTreeMap;
+
+/// A fact, whatever the state says about it.
+struct Say(DispatchFact);
+
+impl Command for Say {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.add_entry(Entry::Dispatch { what: self.0.clone() }).map(drop)
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl World {
+    pub(super) async fn ask_more(&self, verb: &str, rest: &[&str], _: &BTreeMap<&str, &str>) -> Result<String> {
+        let subscriptions = self.broker.subscriptions(None);
+        Ok(match verb {
+            "redrive-all" => {
+                let order = LetterOrder {
+                    name: rest.first().map(|it| (*it).to_owned()),
+                    dry_run: rest.contains(&"dry"),
+                    ..LetterOrder::default()
+                };
+                let resolved = self.broker.redrive_all(order, None).await?;
+                format!("{} skipped {}", resolved.count, resolved.skipped)
+            }
+            "letters-all" => {
+                let letters = self.all_letters().await?;
+                let shown = letters.iter().map(|it| format!("{}/{} {:?}", it.name, it.sequence, it.status));
+                shown.collect::<Vec<_>>().join(" | ")
+            }
+            "why" => {
+                let letter = self.letter(rest[0]).await?;
+                letter.resolution.and_then(|it| it.reason).unwrap_or_default()
+            }
+            "redrive-closed" => {
+                let id = self.letter(rest[0]).await?.id;
+                self.broker.redrive(id, Redrive::default(), None).await?;
+                String::new()
+            }
+            "drop-pool" => {
+                subscriptions.delete_pool(rest[0], Keep::nothing()).await?;
+                String::new()
+            }
+            "old-drop-pool" => self.say(DispatchFact::PoolDeleted { code: rest[0].to_owned() }).await?,
+            "old-unsubscribe" => {
+                let id = subscriptions.find(rest[0])?.1.id;
+                self.say(DispatchFact::SubscriptionDeleted { id, code: None, by: None }).await?
+            }
+            _ => panic!("unknown verb {verb}"),
+        })
+    }
+
+    async fn say(&self, fact: DispatchFact) -> Result<String> {
+        self.broker.default_ledger().submit(Say(fact)).await?;
+        Ok(String::new())
+    }
+
+    async fn all_letters(&self) -> Result<Vec<DeadLetter>> {
+        let filter = LetterFilter { resolved_too: true, ..LetterFilter::default() };
+        Ok(self.broker.dead_letters(&filter, None, 100).await?.items)
+    }
+
+    async fn letter(&self, wanted: &str) -> Result<DeadLetter> {
+        let letters = self.all_letters().await?;
+        let found = letters.into_iter().find(|it| format!("{}/{}", it.name, it.sequence) == wanted);
+        found.ok_or_else(|| Error::not_found("letter"))
+    }
+}

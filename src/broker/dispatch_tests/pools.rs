@@ -1,0 +1,101 @@
+//! Pools and codes: what exists is decided in the log's order, and nothing waits for a pool that is gone.
+
+use super::{TOPIC, World, check, subscription};
+use crate::ledger::Keep;
+use contract::{EventBroker, NewSubscription, NewTopic};
+use log::MemoryLog;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[test]
+fn a_pool_that_a_task_or_a_subscription_waits_in_is_not_deleted() {
+    check(
+        "
+        pool p concurrency=1
+        task later pool=p scheduledFor=2025-12-03T12:01:00Z
+        drop-pool p                 -> INVALID_STATE
+        cancel task:later           -> CANCELLED
+        subscribe mail pool=p
+        drop-pool p                 -> INVALID_STATE
+        change mail pool=default
+        drop-pool p
+        drop-pool p                 -> NOT_FOUND
+        task next pool=p            -> VALIDATION_ERROR
+        subscribe other pool=p      -> VALIDATION_ERROR
+        change mail pool=p          -> VALIDATION_ERROR
+    ",
+    );
+}
+
+#[test]
+fn work_whose_pool_is_gone_in_an_old_log_goes_on_in_the_default_pool() {
+    check(
+        "
+        pool p concurrency=1
+        subscribe mail pool=p
+        task later pool=p scheduledFor=2025-12-03T12:01:00Z
+        old-drop-pool p
+        restart
+        publish a
+        run                         -> mail/1:200
+        advance 60000
+        run                         -> task:later:200
+        pool p concurrency=1
+        publish a
+        answer mail/2 hang
+        publish b
+        run                         ->
+        release mail/2              -> mail/2:200 mail/3:200
+    ",
+    );
+}
+
+fn named(code: &str, member: &str, value: &str) -> NewSubscription {
+    subscription(code, &BTreeMap::from([(member, value)]))
+}
+
+#[tokio::test]
+async fn a_pool_is_not_deleted_while_a_subscription_is_made_for_it() {
+    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    for round in 0..30 {
+        world.ask(&format!("pool p{round} concurrency=1")).await.unwrap();
+        let (code, pool) = (format!("s{round}"), format!("p{round}"));
+        let subscriptions = world.broker.subscriptions(None);
+        let (made, deleted) = tokio::join!(
+            subscriptions.create_keeping(named(&code, "pool", &pool), Keep::nothing()),
+            subscriptions.delete_pool(&pool, Keep::nothing())
+        );
+        assert!(made.is_ok() != deleted.is_ok(), "round {round}: {:?} {deleted:?}", made.map(|it| it.0.id));
+    }
+}
+
+#[tokio::test]
+async fn no_two_subscriptions_of_different_logs_have_one_code() {
+    let world = World::new(Arc::new(MemoryLog::new())).await;
+    let side = "gts.hx.core.events.topic.v1~vendor.side.v1";
+    let topic = serde_json::json!({"id": side, "streaming": {"type": "memory", "location": "memory://side"}});
+    let topic: NewTopic = serde_json::from_value(topic).unwrap();
+    world.broker.register_topic(topic).await.unwrap();
+    for round in 0..30 {
+        let code = format!("s{round}");
+        let subscriptions = world.broker.subscriptions(None);
+        let (one, other) = tokio::join!(
+            subscriptions.create_keeping(named(&code, "topic", TOPIC), Keep::nothing()),
+            subscriptions.create_keeping(named(&code, "topic", side), Keep::nothing())
+        );
+        assert!(one.is_ok() != other.is_ok(), "round {round}: {} {}", one.is_ok(), other.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_pool_used_only_by_a_subscription_of_another_log_is_not_deleted() {
+    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let side = "gts.hx.core.events.topic.v1~vendor.side.v1";
+    let topic = serde_json::json!({"id": side, "streaming": {"type": "memory", "location": "memory://side"}});
+    let topic: NewTopic = serde_json::from_value(topic).unwrap();
+    world.broker.register_topic(topic).await.unwrap();
+    world.ask("pool p concurrency=1").await.unwrap();
+    world.ask(&format!("subscribe mail pool=p topic={side}")).await.unwrap();
+    let refused = world.broker.subscriptions(None).delete_pool("p", Keep::nothing()).await.unwrap_err();
+    assert!(refused.detail().contains("1 subscription(s) (mail)"), "{refused}");
+}

@@ -1,0 +1,121 @@
+//! Message groups that do not move: which job blocks which group, and how many wait behind it.
+
+use super::job_list::LOOKED_AT_MAX;
+use super::jobs::{Jobs, LaneOf, job_id, read, record_at};
+use super::verbs::would_do;
+use crate::filters::FilterFailures;
+use crate::ledger::{JobKey, Ledger, SubscriptionRow};
+use crate::subscriptions::Peek;
+use contract::{BlockedGroup, Cursor, DispatchMode, Error, JobStatus, Page, Result, Sequence, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rows looked at before others get their turn at the state.
+const ROWS_PER_LOOK: usize = 256;
+
+/// A group that does not move.
+struct Blocked {
+    group: String,
+    head: Sequence,
+    since: i64,
+    status: JobStatus,
+    waiting: u64,
+}
+
+impl Jobs<'_> {
+    /// Message groups of a subscription that do not move, in the order of the jobs that block them, and how many jobs
+    /// wait in each: the page behind `cursor`.
+    pub(crate) async fn groups(
+        &self,
+        (ledger, row): (Arc<Ledger>, SubscriptionRow),
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<BlockedGroup>> {
+        self.reader.check_limit(limit)?;
+        let after = match cursor {
+            None => Sequence::ZERO,
+            // One of another list is behind all groups.
+            Some(Cursor::After(place)) => Sequence(place.parse().unwrap_or(u64::MAX)),
+            Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
+        };
+        let lane = LaneOf { ledger, lane: row.id, row, replay: None };
+        if lane.row.definition.mode != DispatchMode::BlockOnError {
+            return Ok(Page { items: Vec::new(), next: None, prev: None });
+        }
+        let (mut groups, next) = self.blocked(&lane, after, limit).await?;
+        let is_lower_bound = !self.count_waiting(&lane, &mut groups).await?;
+        let code = &lane.row.definition.code;
+        let items = groups.into_iter().map(|it| BlockedGroup {
+            message_group: format!("{code}:{}", it.group),
+            blocked_by: job_id(JobKey { lane: lane.lane, sequence: it.head }),
+            since: Timestamp::from_millis(it.since),
+            waiting: it.waiting,
+            waiting_is_lower_bound: is_lower_bound,
+            verbs: would_do(it.status, it.waiting, is_lower_bound),
+        });
+        let next = next.map(|sequence| Cursor::After(sequence.to_string()));
+        Ok(Page { items: items.collect(), next, prev: None })
+    }
+
+    /// So many groups whose heads are behind a sequence; and where to go on, if there may be more.
+    async fn blocked(
+        &self,
+        lane: &LaneOf,
+        mut after: Sequence,
+        limit: usize,
+    ) -> Result<(Vec<Blocked>, Option<Sequence>)> {
+        let (mut groups, mut left) = (Vec::<Blocked>::new(), LOOKED_AT_MAX);
+        loop {
+            let rows: Vec<_> = {
+                let rows = lane.ledger.dispatch();
+                let of = rows.lane(lane.lane);
+                let open = of.into_iter().flat_map(|of| of.open_after(after));
+                open.take(ROWS_PER_LOOK).map(|(sequence, row)| (sequence, row.since)).collect()
+            };
+            if rows.is_empty() {
+                return Ok((groups, None));
+            }
+            for (sequence, since) in rows {
+                if groups.len() == limit || left == 0 {
+                    return Ok((groups, Some(after)));
+                }
+                (after, left) = (sequence, left - 1);
+                let Some(record) = record_at(lane, sequence).await? else { continue };
+                let Some(group) = Peek::at(&record.body).and_then(|peek| peek.group()) else { continue };
+                if groups.iter().all(|known| known.group != group) {
+                    let status = self.view(lane, &record).status;
+                    groups.push(Blocked { group, head: sequence, since, status, waiting: 0 });
+                }
+            }
+        }
+    }
+
+    /// Counts what waits behind each head; whether all of the topic was looked at.
+    async fn count_waiting(&self, lane: &LaneOf, groups: &mut [Blocked]) -> Result<bool> {
+        let Some(mut after) = groups.iter().map(|it| it.head).min() else { return Ok(true) };
+        let filters = self.filters(lane)?;
+        let places: HashMap<String, usize> =
+            groups.iter().enumerate().map(|(place, it)| (it.group.clone(), place)).collect();
+        let (mut failures, mut left) = (FilterFailures::default(), LOOKED_AT_MAX);
+        while left > 0 {
+            let page = read(lane, &mut after).await?;
+            let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(true) };
+            for record in &page {
+                let group = Peek::at(&record.body).and_then(|peek| peek.group());
+                let Some(place) = group.and_then(|group| places.get(&group)) else { continue };
+                let sequence = record.header.sequence;
+                let rows = lane.ledger.dispatch();
+                let waits = rows
+                    .lane(lane.lane)
+                    .is_some_and(|of| !of.is_over(sequence) && filters.is_job(lane, of, record, &mut failures));
+                if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.head) {
+                    blocked.waiting += 1;
+                }
+            }
+            left = left.saturating_sub(page.len());
+            after = last;
+            tokio::task::yield_now().await;
+        }
+        Ok(read(lane, &mut after).await?.is_empty())
+    }
+}

@@ -1,0 +1,210 @@
+//! Lists of jobs, by lane and sequence.
+//!
+//! - A page costs what it holds: jobs with a row, and those that ended otherwise than by delivery, are known without
+//!   looking through the topic, and a list goes on at its cursor.
+//! - Only what is not known by itself (delivered, or not begun) is found by walking the topic, and one request walks a
+//!   bounded part of it; the cursor says how far.
+
+use super::jobs::{Jobs, LaneOf, lane_of, read, record_at};
+use super::listing::{Listing, place, task_place};
+use crate::filters::FilterFailures;
+use crate::ledger::{JobEnd, JobKey, JobStanding, KnownJob, Ledger, SubscriptionRow};
+use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Most events read for one page of a list.
+pub(super) const LOOKED_AT_MAX: usize = 20_000;
+/// Known jobs, or tasks, looked at before others get their turn at the state.
+const KNOWN_PER_LOOK: usize = 1024;
+
+impl Jobs<'_> {
+    /// Jobs by lane and sequence, the page behind `cursor`.
+    pub(crate) async fn list(
+        &self,
+        filter: &JobFilter,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<DispatchJob>> {
+        self.reader.check_limit(limit)?;
+        let after = match cursor {
+            None => String::new(),
+            Some(Cursor::After(place)) => place.clone(),
+            Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
+        };
+        let mut list = Listing { filter, after, limit, items: Vec::new(), left: LOOKED_AT_MAX, stopped_at: None };
+        let lanes = self.lanes(filter.subscription.as_deref())?;
+        let event = match filter.event {
+            Some(id) => match self.reader.locate(id).await {
+                Ok((place, header)) => Some((Arc::clone(self.logs.ledger(&place)), header)),
+                // An event that is unknown, or gone, has no jobs.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Trimmed) => return Ok(list.page()),
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        for (lane, ledger) in lanes {
+            if list.is_full() {
+                break;
+            }
+            if list.is_past(lane) {
+                continue;
+            }
+            let Some(lane) = lane_of(&ledger, lane) else { continue };
+            match &event {
+                Some((home, header)) if Arc::ptr_eq(home, &ledger) && header.topic.0 == lane.row.number => {
+                    self.list_event(&lane, header.sequence, &mut list).await?;
+                }
+                Some(_) => (),
+                None => self.list_lane(&lane, &mut list).await?,
+            }
+        }
+        if filter.subscription.is_none() && filter.event.is_none() {
+            self.list_tasks(&mut list);
+        }
+        Ok(list.page())
+    }
+
+    /// Every lane of events, or those of one subscription, in order, with its log.
+    fn lanes(&self, subscription: Option<&str>) -> Result<Vec<(Uuid, Arc<Ledger>)>> {
+        let id = subscription.and_then(|it| Uuid::try_parse(it).ok());
+        let mut lanes = Vec::new();
+        for ledger in self.logs.ledgers() {
+            let rows = ledger.dispatch();
+            let meant = match subscription {
+                None => None,
+                Some(name) => match id.and_then(|id| rows.subscription(id)).or_else(|| rows.coded(name)) {
+                    Some(row) => Some(row.id),
+                    None => continue,
+                },
+            };
+            let is_meant = |id: Uuid| meant.is_none_or(|meant| meant == id);
+            let subscriptions: Box<dyn Iterator<Item = &SubscriptionRow>> = match meant {
+                Some(id) => Box::new(rows.subscription(id).into_iter()),
+                None => Box::new(rows.subscriptions()),
+            };
+            lanes.extend(subscriptions.map(|row| (row.id, Arc::clone(&ledger))));
+            let replays = rows.replays().filter(|(_, replay)| is_meant(replay.subscription));
+            lanes.extend(replays.map(|(id, _)| (id, Arc::clone(&ledger))));
+        }
+        if lanes.is_empty() && subscription.is_some() {
+            return Err(Error::not_found("subscription"));
+        }
+        lanes.sort_unstable_by_key(|(lane, _)| *lane);
+        Ok(lanes)
+    }
+
+    /// The job of one event in a lane, if it is one.
+    async fn list_event(&self, lane: &LaneOf, sequence: Sequence, list: &mut Listing<'_>) -> Result<()> {
+        let Some(record) = record_at(lane, sequence).await? else { return Ok(()) };
+        if self.check_is_job(lane, &record).is_ok() {
+            list.add(place(lane.lane, sequence), self.view(lane, &record));
+        }
+        Ok(())
+    }
+
+    async fn list_lane(&self, lane: &LaneOf, list: &mut Listing<'_>) -> Result<()> {
+        let Some((start, through)) = lane.ledger.dispatch().lane(lane.lane).map(|of| (of.start, of.through())) else {
+            return Ok(());
+        };
+        match list.filter.status {
+            // Given up, or called off: always written down.
+            Some(JobStatus::Error | JobStatus::Cancelled) => self.list_known(lane, Sequence(u64::MAX), list).await,
+            Some(JobStatus::InProgress) => {
+                let after = list.behind(lane.lane);
+                for sequence in self.context.flying_in(lane.lane).into_iter().filter(|it| *it > after) {
+                    self.list_event(lane, sequence, list).await?;
+                }
+                Ok(())
+            }
+            // Everything settled that still stands so has a row, or a bit of its own.
+            Some(JobStatus::Pending | JobStatus::Queued | JobStatus::Expired) => {
+                self.list_known(lane, through, list).await?;
+                self.walk(lane, through.max(start), list).await
+            }
+            Some(JobStatus::Completed) | None => self.walk(lane, start, list).await,
+        }
+    }
+
+    /// Jobs up to a sequence that are known without looking through the topic.
+    async fn list_known(&self, lane: &LaneOf, through: Sequence, list: &mut Listing<'_>) -> Result<()> {
+        let mut after = list.behind(lane.lane);
+        loop {
+            let known = match lane.ledger.dispatch().lane(lane.lane) {
+                Some(of) => of.known_after(after, KNOWN_PER_LOOK),
+                None => return Ok(()),
+            };
+            let Some((last, _)) = known.last().copied() else { return Ok(()) };
+            for (sequence, job) in known {
+                if sequence > through || list.is_full() {
+                    return Ok(());
+                }
+                if !may_stand_so(job, list.filter.status) {
+                    continue;
+                }
+                list.look(place(lane.lane, sequence));
+                if let Some(record) = record_at(lane, sequence).await? {
+                    list.add(place(lane.lane, sequence), self.view(lane, &record));
+                }
+            }
+            after = last;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Jobs behind a sequence, found by looking through the topic.
+    async fn walk(&self, lane: &LaneOf, from: Sequence, list: &mut Listing<'_>) -> Result<()> {
+        let filters = self.filters(lane)?;
+        let mut after = list.behind(lane.lane).max(from);
+        let mut failures = FilterFailures::default();
+        while !list.is_full() {
+            let page = read(lane, &mut after).await?;
+            let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(()) };
+            for record in &page {
+                let sequence = record.header.sequence;
+                if list.is_full() || lane.replay.is_some_and(|replay| sequence > replay.to) {
+                    return Ok(());
+                }
+                list.look(place(lane.lane, sequence));
+                let is_job = match lane.ledger.dispatch().lane(lane.lane) {
+                    Some(of) => filters.is_job(lane, of, record, &mut failures),
+                    None => return Ok(()),
+                };
+                if is_job || self.context.is_flying(JobKey { lane: lane.lane, sequence }) {
+                    list.add(place(lane.lane, sequence), self.view(lane, record));
+                }
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    fn list_tasks(&self, list: &mut Listing<'_>) {
+        let ledger = self.logs.default_ledger();
+        let mut after = list.task_behind();
+        while !list.is_full() {
+            let tasks: Vec<_> = ledger.dispatch().tasks_behind(after).take(KNOWN_PER_LOOK).cloned().collect();
+            let Some(last) = tasks.last().map(|task| task.number) else { return };
+            for task in tasks {
+                if list.is_full() {
+                    return;
+                }
+                list.look(task_place(task.number));
+                list.add(task_place(task.number), self.view_task(ledger, &task));
+            }
+            after = last;
+        }
+    }
+}
+
+/// Whether a known job may have this status; of one that waits only its event can tell.
+const fn may_stand_so(job: KnownJob, status: Option<JobStatus>) -> bool {
+    let Some(status) = status else { return true };
+    match job {
+        KnownJob::Open(JobStanding::Waiting { .. }) => !matches!(status, JobStatus::Error | JobStatus::Cancelled),
+        KnownJob::Open(JobStanding::Dead { .. }) => matches!(status, JobStatus::Error),
+        KnownJob::Ended(JobEnd::Cancelled) => matches!(status, JobStatus::Cancelled),
+        KnownJob::Ended(JobEnd::Expired) => matches!(status, JobStatus::Expired),
+        KnownJob::Ended(JobEnd::Completed) => matches!(status, JobStatus::Completed),
+    }
+}
