@@ -10,7 +10,7 @@ pub use open_error::OpenError;
 pub(crate) use writes::Writes;
 
 use crate::claims::{Claims, Defaults};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, LogClock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
@@ -22,6 +22,7 @@ use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
 use crate::subscriptions::{Subscriptions, Vault};
+use crate::topics::{Expiring, RetentionFailures};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
@@ -39,12 +40,13 @@ pub struct Broker {
     /// Shared with the retention chore, which ends when this is gone.
     logs: Arc<Logs>,
     policy: Policy,
-    clock: Arc<dyn Clock>,
     /// Shared with the chore that clears away expired consumers.
     sessions: Arc<Sessions>,
     /// Shared with the same chore.
     groups: Arc<Groups>,
     filter_failures: AtomicU64,
+    /// Shared with the retention chore.
+    retention: Arc<RetentionFailures>,
     vault: Arc<Vault>,
     /// Shared with the workers that push events.
     dispatch: Arc<Context>,
@@ -90,7 +92,8 @@ impl Broker {
     ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
-        let ledger = Ledger::open(log, Arc::clone(&clock), state, rows, answers).await?;
+        let log_clock = LogClock::new(Arc::clone(&clock), max_clock_jump(&config));
+        let ledger = Ledger::open(log, log_clock, state, rows, answers).await?;
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
         let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
@@ -98,8 +101,9 @@ impl Broker {
         let sessions = Arc::new(Sessions::new(is_alone));
         let vault = Arc::new(Vault::of(&policy.config));
         let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault)?);
-        let (groups, filter_failures) = (Arc::default(), AtomicU64::new(0));
-        let broker = Self { logs, policy, clock, sessions, groups, filter_failures, vault, dispatch, _tables: None };
+        let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
+        let broker =
+            Self { logs, policy, sessions, groups, filter_failures, retention, vault, dispatch, _tables: None };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);
@@ -119,11 +123,11 @@ impl Broker {
     fn start_chores(&self) {
         let config = &self.policy.config;
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
-        let age = config.storage.retention_millis();
-        tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), Arc::clone(&self.clock), every, age));
+        let (failures, age) = (Arc::clone(&self.retention), config.storage.retention_millis());
+        tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age));
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
-        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, Arc::clone(&self.clock), every));
+        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, every));
         if config.dispatch.enabled {
             dispatch::start(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
         }
@@ -157,20 +161,31 @@ impl Broker {
         self.logs.failures()
     }
 
+    /// What an operator should look at though the broker works: one sentence each.
+    #[must_use]
+    pub fn degradations(&self) -> Vec<String> {
+        let mut degradations = self.logs.degradations();
+        degradations.extend(self.retention.lines());
+        degradations
+    }
+
     /// How often a CEL filter had no answer for an event since the broker was opened.
     #[must_use]
     pub fn filter_failures(&self) -> u64 {
         self.filter_failures.load(Ordering::Relaxed)
     }
 
-    /// Removes what is past its topic's retention now; answers how many sequences went.
+    /// Removes what is past its topic's retention now; answers how many sequences went. Where a topic fails the others are
+    /// still looked at, and the first failure is answered.
     pub async fn expire(&self) -> Result<u64> {
-        let age = self.policy.config.storage.retention_millis();
         let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
+        let default_age = self.policy.config.storage.retention_millis();
+        let expiring = Expiring { default_age, tombstones: &tombstones, failures: &self.retention };
+        self.retention.try_all();
         let mut removed = Ok(0);
         for ledger in self.logs.ledgers() {
             // One log's failure keeps no other from letting go.
-            let here = topics::expire(&ledger, self.clock.now(), age, &tombstones).await;
+            let here = topics::expire(&ledger, &expiring).await;
             removed = removed.and_then(|before| Ok(before + here?));
         }
         removed
@@ -256,13 +271,12 @@ impl Broker {
     }
 
     fn consumers(&self) -> Consumers<'_> {
-        let (clock, default_session) = (self.clock.as_ref(), self.policy.config.consumer.session_timeout_secs);
+        let default_session = self.policy.config.consumer.session_timeout_secs;
         let terms = Defaults::of(&self.policy.config.claims);
         Consumers {
             logs: &self.logs,
             reader: self.reader(),
             sessions: &self.sessions,
-            clock,
             default_session,
             groups: &self.groups,
             terms,
@@ -271,36 +285,31 @@ impl Broker {
 
     /// Projections, and waiting for them.
     pub(crate) fn projections(&self) -> Projections<'_> {
-        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
-        Projections { logs, policy, reader: self.reader(), clock }
+        Projections { logs: &self.logs, policy: &self.policy, reader: self.reader() }
     }
 
     fn claims<'a>(&'a self, producer: Option<&'a ProducerId>) -> Claims<'a> {
-        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
-        Claims { logs, policy, reader: self.reader(), clock, producer }
+        Claims { logs: &self.logs, policy: &self.policy, reader: self.reader(), producer }
     }
 
     fn letters<'a>(&'a self, by: Option<&'a ProducerId>) -> DeadLetters<'a> {
-        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
-        DeadLetters { logs, policy, reader: self.reader(), clock, by }
+        DeadLetters { logs: &self.logs, policy: &self.policy, reader: self.reader(), by }
     }
 
     /// Subscriptions and pools, on behalf of `by`.
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
-        let (logs, policy, clock) = (&self.logs, &self.policy, self.clock.as_ref());
-        let deliver = self.dispatch.deliver.as_ref();
+        let (logs, policy, deliver) = (&self.logs, &self.policy, self.dispatch.deliver.as_ref());
         let counted_max = crate::subscriptions::COUNTED_MAX;
-        Subscriptions { logs, policy, reader: self.reader(), clock, vault: &self.vault, deliver, by, counted_max }
+        Subscriptions { logs, policy, reader: self.reader(), vault: &self.vault, deliver, by, counted_max }
     }
 
     /// Dispatch jobs, on behalf of `by`.
     pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> Jobs<'a> {
-        let (logs, clock) = (&self.logs, self.clock.as_ref());
-        Jobs { logs, reader: self.reader(), clock, vault: &self.vault, context: &self.dispatch, by }
+        Jobs { logs: &self.logs, reader: self.reader(), vault: &self.vault, context: &self.dispatch, by }
     }
 
     fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
-        Intake { logs: &self.logs, policy: &self.policy, clock: self.clock.as_ref(), producer }
+        Intake { logs: &self.logs, policy: &self.policy, producer }
     }
 }
 
@@ -316,6 +325,10 @@ fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc
     Ok(Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
 }
 
+const fn max_clock_jump(config: &Config) -> Duration {
+    Duration::from_secs(config.maintenance.max_clock_jump_secs)
+}
+
 fn log_settings(config: &Config) -> Settings {
     let Storage { engine, path, segment_bytes, locations, .. } = &config.storage;
     let default_log = (*engine == Engine::File).then(|| path.clone());
@@ -324,5 +337,12 @@ fn log_settings(config: &Config) -> Settings {
     let roots = Roots { default_log, data, locations: locations.clone() };
     let checkpoint_rows = config.maintenance.checkpoint_rows;
     let answers_millis = config.idempotency.key_retention_millis();
-    Settings { default_type: engine.name(), roots, segment_bytes: *segment_bytes, checkpoint_rows, answers_millis }
+    Settings {
+        default_type: engine.name(),
+        roots,
+        segment_bytes: *segment_bytes,
+        checkpoint_rows,
+        answers_millis,
+        max_clock_jump: max_clock_jump(config),
+    }
 }

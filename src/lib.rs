@@ -32,7 +32,7 @@ mod topics;
 mod types;
 
 pub use broker::{Broker, OpenError};
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
 pub use logs::LogFailure;
 pub use subscriptions::KEY_FILE;

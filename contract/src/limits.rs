@@ -59,6 +59,8 @@ pub const EVENT_TYPES_MAX: usize = 10_000;
 pub const CHECKPOINT_ROWS_DEFAULT: usize = 100_000;
 /// How often events past their topic's retention are looked for, in seconds.
 pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
+/// How far the wall clock may step ahead of a log's time at once; a longer step must last this long. In seconds.
+pub const CLOCK_JUMP_SECONDS_DEFAULT: u64 = 300;
 /// An idempotency key is remembered this long unless the topic says otherwise, in hours.
 pub const IDEMPOTENT_HOURS_DEFAULT: i64 = 24;
 /// The longest a topic may remember idempotency keys, in days.

@@ -204,6 +204,10 @@ impl Log for PostgresLog {
         Box::pin(async move { self.remover.remove(topic, through).await })
     }
 
+    fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(async move { self.remover.may_remove().await.map(Some) })
+    }
+
     fn is_shared(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@
 //! - With a maintenance URL it connects there. Otherwise it becomes `event_broker_maintenance` where it may, and where
 //!   that role does not exist it deletes with its own rights.
 
-use crate::failure::{self, refused};
+use crate::failure;
 use crate::row::number;
 use crate::session::{Session, Target};
 use contract::Sequence;
@@ -17,6 +17,10 @@ const STEP_RECORDS: i32 = 5000;
 const LAST_EVENT: &str = "SELECT max(topic_seq) FROM events WHERE topic_number = $1";
 const LAST_ENTRY: &str = "SELECT max(sequence) FROM entries WHERE $1 = 0::bigint";
 const REMOVE: &str = "SELECT remove_some($1, $2, $3)";
+/// The server's time, who asks, and whether this role may delete as itself.
+const RIGHTS: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, current_user::text, \
+    has_table_privilege('events', 'DELETE') AND has_table_privilege('entries', 'DELETE') \
+    AND has_table_privilege('removals', 'INSERT') AND has_table_privilege('removals', 'UPDATE')";
 /// Whether there is a maintenance role with its rights, and whether this role may become it.
 const MAINTENANCE: &str = "SELECT rolname, pg_has_role(oid, 'MEMBER') FROM pg_roles \
     WHERE rolname = 'event_broker_maintenance' AND has_table_privilege(oid, 'events', 'DELETE')";
@@ -34,17 +38,38 @@ impl Remover {
 
     /// Lets go of `topic`'s records up to `through`.
     pub(crate) async fn remove(&self, topic: TopicNumber, through: Sequence) -> Result<(), LogError> {
+        self.with_session(async |session| remove(session, topic, through).await).await
+    }
+
+    /// Refuses where nothing may be removed, and says what is missing; answers the server's time, in milliseconds.
+    pub(crate) async fn may_remove(&self) -> Result<i64, LogError> {
+        self.with_session(async |session| may_remove(session).await).await
+    }
+
+    async fn with_session<T>(&self, ask: impl AsyncFnOnce(&Session) -> Result<T, LogError>) -> Result<T, LogError> {
         let mut kept = self.session.lock().await;
         let session = match kept.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
             None => self.target.connect(None).await?,
         };
-        let removed = remove(&session, topic, through).await;
+        let answer = ask(&session).await;
         // After a failure the session may be inside a transaction; a new one is cheaper than finding out.
-        if removed.is_ok() {
+        if answer.is_ok() {
             *kept = Some(session);
         }
-        removed
+        answer
+    }
+}
+
+async fn may_remove(session: &Session) -> Result<i64, LogError> {
+    let Some(rights) = session.row(RIGHTS, &[]).await? else { return Err(forbidden(None, "may not delete")) };
+    let role: String = rights.get(1);
+    let membership = session.row(MAINTENANCE, &[]).await?;
+    match membership.map(|row| row.get::<_, bool>(1)) {
+        Some(true) => Ok(rights.get(0)),
+        Some(false) => Err(forbidden(Some(&role), "is not a member of event_broker_maintenance")),
+        None if rights.get(2) => Ok(rights.get(0)),
+        None => Err(forbidden(Some(&role), "may not delete from the log's tables")),
     }
 }
 
@@ -72,21 +97,22 @@ async fn begin(session: &Session) -> Result<&'static str, LogError> {
     let role = session.row(MAINTENANCE, &[]).await?;
     match role.map(|row| row.get::<_, bool>(1)) {
         Some(true) => Ok("BEGIN; SET LOCAL ROLE event_broker_maintenance"),
-        Some(false) => Err(forbidden("this role is not a member of event_broker_maintenance")),
+        Some(false) => Err(forbidden(None, "is not a member of event_broker_maintenance")),
         None => Ok("BEGIN; SET LOCAL event_broker.removing = 'on'"),
     }
 }
 
 fn refusal(error: &tokio_postgres::Error) -> LogError {
     match failure::is_forbidden(error) {
-        true => forbidden("PostgreSQL refuses it"),
+        true => forbidden(None, "may not delete from the log's tables"),
         false => failure::of_statement(error),
     }
 }
 
-fn forbidden(cause: &str) -> LogError {
-    refused(format!(
-        "old events cannot be removed: {cause}. Give a maintenance URL, or grant the role event_broker_maintenance to the \
-         broker's role (roles.sql)"
+fn forbidden(role: Option<&str>, why: &str) -> LogError {
+    let role = role.map_or_else(|| "the broker's role".to_owned(), |role| format!("the role {role}"));
+    LogError::Forbidden(format!(
+        "{role} {why}. Set `storage.maintenance_url` to a role that may, or grant event_broker_maintenance to this one \
+         (roles.sql)."
     ))
 }

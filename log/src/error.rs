@@ -23,6 +23,8 @@ pub enum LogError {
     Io(Arc<io::Error>),
     /// Another process has the log open.
     Locked(PathBuf),
+    /// The engine's server does not allow this; the text says what is missing, and who can change that.
+    Forbidden(String),
     /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Whether an
     /// append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
     Unavailable(Arc<io::Error>),
@@ -57,6 +59,7 @@ impl fmt::Display for LogError {
             Self::Locked(path) => {
                 write!(f, "another process has {} open; one data folder, one broker", path.display())
             }
+            Self::Forbidden(what) => write!(f, "not allowed: {what}"),
             Self::Unavailable(cause) => write!(f, "the log's server cannot be reached: {cause}"),
         }
     }

@@ -88,6 +88,14 @@ pub trait Log: Send + Sync {
     /// removing more than there is removes what there is. Numbers stay taken.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
 
+    /// Whether `remove` is allowed here; [`LogError::Forbidden`] says what is missing. Nothing changes.
+    ///
+    /// Answers the time of the engine's server, in milliseconds since 1970 began, where it has one: what is removed for its age
+    /// should be old by that clock too.
+    fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Whether somebody else may append to it while it is open here.
     fn is_shared(&self) -> bool {
         false

@@ -14,7 +14,6 @@ mod scope;
 pub(crate) use in_flight::{InFlight, Turn};
 pub(crate) use scope::{Scope, digest};
 
-use crate::clock::Clock;
 use crate::ledger::{Entry, KeptAnswer, Ledger, Piece, Remembered, Ticket, read_failed};
 use crate::logs::Logs;
 use bytes::Bytes;
@@ -25,7 +24,6 @@ use std::sync::Arc;
 /// The kept answers of all logs.
 pub(crate) struct Answers<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) clock: &'a dyn Clock,
     /// How long a key lives.
     pub(crate) lives_millis: i64,
 }
@@ -53,7 +51,8 @@ impl Answers<'_> {
     pub(crate) async fn find(&self, key: u128) -> Result<Option<Found>> {
         for ledger in self.logs.ledgers() {
             let remembered = ledger.ask(move |state| state.remembered(key)).await??;
-            let lives = |known: &Remembered| self.clock.now().saturating_sub(known.time) < self.lives_millis;
+            let now = ledger.now();
+            let lives = |known: &Remembered| now.saturating_sub(known.time) < self.lives_millis;
             if let Some(remembered) = remembered.filter(lives) {
                 return Ok(Some(Found { ledger, remembered }));
             }

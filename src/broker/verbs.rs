@@ -75,9 +75,9 @@ impl EventBroker for Broker {
     fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>> {
         let ask = move || async move {
             let found = self.logs.find(topic)?;
-            let when = (self.clock.now(), self.policy.config.storage.retention_millis());
+            let age = self.policy.config.storage.retention_millis();
             let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
-            topics::compact_now(self.logs.ledger(&found.place), &found.topic, when, &tombstones).await
+            topics::compact_now(self.logs.ledger(&found.place), &found.topic, age, &tombstones).await
         };
         Box::pin(self.afresh(ask))
     }

@@ -28,7 +28,7 @@ impl Broker {
     /// The answers that are kept.
     pub(crate) fn answers(&self) -> Answers<'_> {
         let lives_millis = self.policy.config.idempotency.key_retention_millis();
-        Answers { logs: &self.logs, clock: self.clock.as_ref(), lives_millis }
+        Answers { logs: &self.logs, lives_millis }
     }
 }
 

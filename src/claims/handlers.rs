@@ -54,7 +54,7 @@ impl Claims<'_> {
     fn shown(&self, name: &str, said: Option<&NewHandler>) -> Handler {
         let terms = Terms::of(said, self.defaults());
         let mut standings = Standings::default();
-        self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, self.clock.now()));
+        self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, ledger.now()));
         let Standings { mut topics, oldest_failure } = standings;
         topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
         let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();

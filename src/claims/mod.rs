@@ -22,7 +22,6 @@ mod terms;
 pub(crate) use offer::{Offer, Offering};
 pub(crate) use terms::Defaults;
 
-use crate::clock::Clock;
 use crate::events::{Intake, Policy, Reader};
 use crate::ledger::{ClaimKey, ClaimRow, Entry, Keep, Ledger, Slot, Standing, read_failed};
 use crate::logs::{Logs, Place};
@@ -43,7 +42,6 @@ pub(crate) struct Claims<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) producer: Option<&'a ProducerId>,
 }
 
@@ -135,7 +133,7 @@ impl Claims<'_> {
     }
 
     fn intake(&self) -> Intake<'_> {
-        Intake { logs: self.logs, policy: self.policy, clock: self.clock, producer: self.producer }
+        Intake { logs: self.logs, policy: self.policy, producer: self.producer }
     }
 
     /// What the default log says of a handler, for decisions in another; in its own it knows better.

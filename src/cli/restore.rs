@@ -4,15 +4,16 @@ use super::backup::tell;
 use super::failure::{self, Failure, Outcome};
 use super::folders::{self, Draft, Manifest, Part};
 use super::output::note;
-use contract::limits::{CHECKPOINT_ROWS_DEFAULT, KEY_HOURS_MAX};
-use event_broker::SystemClock;
+use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use event_broker::ledger::{Home, Ledger};
+use event_broker::{LogClock, SystemClock};
 use log::file::{FileLog, Options};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Makes a data folder from a backup.
 ///
@@ -102,7 +103,8 @@ async fn fold(folder: &Path) -> Outcome<()> {
     let state = Some(folder.join("state"));
     // How long keys live is the broker's setting; nothing is let go here.
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
-    let ledger = Ledger::open(Arc::new(log), Arc::new(SystemClock), state, CHECKPOINT_ROWS_DEFAULT, answers).await;
+    let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let ledger = Ledger::open(Arc::new(log), clock, state, CHECKPOINT_ROWS_DEFAULT, answers).await;
     let ledger = ledger.map_err(failed)?;
     for topic in ledger.registry().placed_topics() {
         if let Home::Folder(elsewhere) = &topic.placed.home {

@@ -226,6 +226,12 @@ pub const KEYS: &[Key] = &[
         number("rows", 1000, 100_000_000),
         "Rows of the broker's tables kept in RAM before they go to disk.",
     ),
+    key(
+        "maintenance.max_clock_jump_secs",
+        number("seconds", 1, 31_536_000),
+        "How far the wall clock may jump ahead of the log's time at once. A longer jump must last this long before events \
+         are stored with its time.",
+    ),
 ];
 
 /// The start of every key's environment variable.

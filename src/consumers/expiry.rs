@@ -4,7 +4,6 @@
 //! - Nobody sees the difference: an expired consumer is not found before that either.
 
 use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
-use crate::clock::Clock;
 use crate::groups::Groups;
 use crate::ledger::{Command, Decision, Entry, Ledger};
 use crate::logs::{Logs, keep};
@@ -14,18 +13,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The chore: clears away now and then until the logs are gone or close.
-pub(crate) async fn keep_expiring(
-    logs: Weak<Logs>,
-    sessions: Arc<Sessions>,
-    groups: Arc<Groups>,
-    clock: Arc<dyn Clock>,
-    every: Duration,
-) {
+pub(crate) async fn keep_expiring(logs: Weak<Logs>, sessions: Arc<Sessions>, groups: Arc<Groups>, every: Duration) {
     keep(logs, every, |ledgers| {
-        let (sessions, groups, now) = (Arc::clone(&sessions), Arc::clone(&groups), clock.now());
+        let (sessions, groups) = (Arc::clone(&sessions), Arc::clone(&groups));
         async move {
             for ledger in &ledgers {
-                let _ = expire(ledger, &sessions, now).await;
+                let _ = expire(ledger, &sessions).await;
             }
             sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
             groups.retain(|group, topic| {
@@ -39,10 +32,10 @@ pub(crate) async fn keep_expiring(
     .await;
 }
 
-/// Clears away every consumer that is gone at `now`.
-async fn expire(ledger: &Ledger, sessions: &Sessions, now: i64) -> Result<()> {
+/// Clears away every consumer that is gone by the log's time.
+async fn expire(ledger: &Ledger, sessions: &Sessions) -> Result<()> {
     loop {
-        let ids = overdue(ledger, sessions, now);
+        let ids = overdue(ledger, sessions, ledger.now());
         if ids.is_empty() || ledger.submit(Expire(ids)).await? == 0 {
             return Ok(());
         }

@@ -21,8 +21,8 @@ use uuid::Uuid;
 impl Consumers<'_> {
     /// Records how far a consumer's group has come; answers how it stands.
     pub(crate) async fn commit(&self, id: Uuid, offset: Offset, keep: Keep<GroupTopic>) -> Result<GroupTopic> {
-        let now = self.clock.now();
-        let Known { ledger, entry } = self.find(id, now)?;
+        let Known { ledger, entry } = self.find(id)?;
+        let now = ledger.now();
         let session = self.sessions.of(&entry.consumer, now)?;
         let mut members = self.members(&ledger, &entry.consumer.consumer_group, &entry.consumer.topic);
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
@@ -79,7 +79,7 @@ impl Consumers<'_> {
 
     /// The live consumers of a group in one topic.
     fn members(&self, ledger: &Ledger, group: &str, topic: &TopicId) -> Vec<Member> {
-        let (now, readers) = (self.clock.now(), ledger.readers());
+        let (now, readers) = (ledger.now(), ledger.readers());
         let there = readers.members(group).filter(|entry| entry.consumer.topic == *topic);
         let live = there.filter(|entry| self.sessions.is_live(entry, now));
         live.map(|entry| self.member(ledger, entry, now)).collect()
@@ -95,7 +95,7 @@ impl Consumers<'_> {
 
     /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
     fn standings(&self, readers: &Readers, ledger: &Ledger, name: &str, group: &Group) -> Vec<GroupTopic> {
-        let (now, registry) = (self.clock.now(), &ledger.registry());
+        let (now, registry) = (ledger.now(), &ledger.registry());
         let mut topics = BTreeMap::new();
         for (topic, offset) in &group.offsets {
             let number = registry.topic(topic).map_or(0, |topic| topic.number.0);

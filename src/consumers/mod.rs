@@ -17,7 +17,6 @@ pub(crate) use expiry::keep_expiring;
 pub(crate) use sessions::Sessions;
 
 use crate::claims::Defaults;
-use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::{self, Compiled};
 use crate::groups::{Groups, Poll};
@@ -40,7 +39,6 @@ pub(crate) struct Consumers<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) reader: Reader<'a>,
     pub(crate) sessions: &'a Sessions,
-    pub(crate) clock: &'a dyn Clock,
     /// How long a session is that does not say, in seconds.
     pub(crate) default_session: i64,
     pub(crate) groups: &'a Groups,
@@ -68,31 +66,30 @@ impl Consumers<'_> {
 
     /// One consumer.
     pub(crate) fn get(&self, id: Uuid) -> Result<Consumer> {
-        let now = self.clock.now();
-        Ok(self.view(&self.find(id, now)?.entry, now))
+        let Known { ledger, entry } = self.find(id)?;
+        Ok(self.view(&entry, ledger.now()))
     }
 
     /// Consumers in order of their ids, of one group or of all, the page at `cursor`.
     pub(crate) fn list(&self, group: Option<&str>, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Consumer>> {
         self.reader.check_limit(limit)?;
-        let now = self.clock.now();
         let mut live = Vec::new();
         for ledger in self.logs.ledgers() {
-            let readers = ledger.readers();
+            let (now, readers) = (ledger.now(), ledger.readers());
             let rows: Box<dyn Iterator<Item = &ConsumerEntry>> = match group {
                 Some(group) => Box::new(readers.members(group)),
                 None => Box::new(readers.consumers()),
             };
-            live.extend(rows.filter(|entry| self.sessions.is_live(entry, now)).cloned());
+            live.extend(rows.filter(|entry| self.sessions.is_live(entry, now)).map(|entry| (entry.clone(), now)));
         }
-        live.sort_unstable_by_key(|entry| entry.consumer.id);
-        let page = Page::of(live.iter(), cursor, limit, |entry| entry.consumer.id.to_string());
-        Ok(page.map(|entry| self.view(entry, now)))
+        live.sort_unstable_by_key(|(entry, _)| entry.consumer.id);
+        let page = Page::of(live.iter(), cursor, limit, |(entry, _)| entry.consumer.id.to_string());
+        Ok(page.map(|(entry, now)| self.view(entry, *now)))
     }
 
     /// Ends a consumer.
     pub(crate) async fn delete(&self, id: Uuid, keep: Keep<()>) -> Result<()> {
-        let Known { ledger, .. } = self.find(id, self.clock.now())?;
+        let Known { ledger, .. } = self.find(id)?;
         ledger.submit_keeping(Delete(id), keep).await?;
         self.sessions.end(id);
         Ok(())
@@ -118,7 +115,7 @@ impl Consumers<'_> {
         self.reader.check_timeout(timeout)?;
         self.reader.check_limit(limit)?;
         let (known, session) = self.arrive(id)?;
-        let waiting = session.wait(self.clock);
+        let waiting = session.wait(known.ledger.clock());
         self.record(&known, Presence::Arrived).await?;
         let page = tokio::select! {
             page = self.wait_in(&known, &session, offset, limit, timeout) => page?,
@@ -170,7 +167,6 @@ impl Consumers<'_> {
             consumer,
             filter: &session.filter,
             reader: &self.reader,
-            clock: self.clock,
             defaults: self.terms,
             policy,
             members,
@@ -181,7 +177,7 @@ impl Consumers<'_> {
     /// How many members of a shared group share its work: those that came within two thirds of their sessions. Who died
     /// takes a share no longer than that.
     fn sharing(&self, ledger: &Ledger, of: &Consumer) -> usize {
-        let (now, readers) = (self.clock.now(), ledger.readers());
+        let (now, readers) = (ledger.now(), ledger.readers());
         let members = readers.members(&of.consumer_group).filter(|entry| entry.consumer.topic == of.topic);
         let is_here = |entry: &&ConsumerEntry| {
             now.saturating_sub(self.sessions.seen_at(entry, now)) <= entry.unrecorded_millis().saturating_mul(2)
@@ -190,18 +186,19 @@ impl Consumers<'_> {
     }
 
     /// A consumer that lives.
-    fn find(&self, id: Uuid, now: i64) -> Result<Known> {
+    fn find(&self, id: Uuid) -> Result<Known> {
         let known = self.logs.ledgers().into_iter().find_map(|ledger| {
             let entry = ledger.readers().consumer(id).cloned()?;
             Some(Known { ledger, entry })
         });
-        known.filter(|known| self.sessions.is_live(&known.entry, now)).ok_or_else(|| Error::not_found("consumer"))
+        let is_live = |known: &Known| self.sessions.is_live(&known.entry, known.ledger.now());
+        known.filter(is_live).ok_or_else(|| Error::not_found("consumer"))
     }
 
     /// A consumer that lives comes again: its session begins anew.
     fn arrive(&self, id: Uuid) -> Result<(Known, Arc<Session>)> {
-        let now = self.clock.now();
-        let known = self.find(id, now)?;
+        let known = self.find(id)?;
+        let now = known.ledger.now();
         let session = self.sessions.of(&known.entry.consumer, now)?;
         session.saw(now);
         Ok((known, session))
@@ -210,7 +207,7 @@ impl Consumers<'_> {
     /// Records that a consumer was seen, if that was last done too long ago. Reading goes on where nothing can be
     /// written: then the session lives in this process alone.
     async fn record(&self, Known { ledger, entry }: &Known, presence: Presence) -> Result<()> {
-        if !entry.is_due(self.clock.now()) {
+        if !entry.is_due(ledger.now()) {
             return Ok(());
         }
         let id = entry.consumer.id;

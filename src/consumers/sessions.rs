@@ -8,7 +8,7 @@
 //! - There is at most one for each consumer of the log; those of consumers that are gone are let go by the chore.
 
 use super::filter_of;
-use crate::clock::Clock;
+use crate::clock::LogClock;
 use crate::filters::{self, Compiled};
 use crate::ledger::ConsumerEntry;
 use contract::{Consumer, Result};
@@ -116,7 +116,7 @@ impl Session {
     }
 
     /// Its consumer waits until what this answers is dropped.
-    pub(super) fn wait<'a>(&'a self, clock: &'a dyn Clock) -> Waiting<'a> {
+    pub(super) fn wait<'a>(&'a self, clock: &'a LogClock) -> Waiting<'a> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting { session: self, clock }
     }
@@ -139,7 +139,7 @@ impl Session {
 /// A poll that waits.
 pub(super) struct Waiting<'a> {
     session: &'a Session,
-    clock: &'a dyn Clock,
+    clock: &'a LogClock,
 }
 
 impl Drop for Waiting<'_> {
@@ -153,8 +153,9 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::clock::{Clock, ManualClock};
     use contract::{Distribution, Filter, Timestamp};
+    use std::time::Duration;
 
     /// A consumer with a session of 30 s, recorded as seen at `seen_at`.
     fn entry(seen_at: i64) -> ConsumerEntry {
@@ -196,9 +197,10 @@ mod tests {
 
     #[test]
     fn a_session_with_several_waiting_polls_lasts_until_the_last_one_ends() {
-        let (sessions, entry, clock) = (Sessions::new(true), entry(0), ManualClock::at(0));
+        let (sessions, entry, clock) = (Sessions::new(true), entry(0), Arc::new(ManualClock::at(0)));
+        let log = LogClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
         let session = sessions.open(entry.consumer.id, filters::compile(&Filter::default()).unwrap(), 0);
-        let (one, other) = (session.wait(&clock), session.wait(&clock));
+        let (one, other) = (session.wait(&log), session.wait(&log));
         clock.advance(1_000_000);
         drop(one);
         clock.advance(1_000_000);

@@ -9,7 +9,6 @@
 
 mod decide;
 
-use crate::clock::Clock;
 use crate::events::{Intake, Policy, Reader, stored_at};
 use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow, read_failed};
 use crate::logs::{Logs, Place};
@@ -37,7 +36,6 @@ pub(crate) struct DeadLetters<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) by: Option<&'a ProducerId>,
 }
 
@@ -246,7 +244,7 @@ impl DeadLetters<'_> {
         let found = self.logs.find(&row.letter.topic)?;
         let place: &Place = &found.place;
         let id = event.id.unwrap_or_default();
-        let intake = Intake { logs: self.logs, policy: self.policy, clock: self.clock, producer: self.by };
+        let intake = Intake { logs: self.logs, policy: self.policy, producer: self.by };
         let bundle = intake.bundle(vec![event], place, |_| "/override".to_owned()).await?;
         Ok(Change { id, bundle })
     }

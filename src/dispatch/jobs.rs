@@ -7,7 +7,6 @@
 
 use super::Context;
 use super::face::{Face, Moment};
-use crate::clock::Clock;
 use crate::events::Reader;
 use crate::filters::FilterFailures;
 use crate::ledger::{JobInterest, JobKey, Lane, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
@@ -24,7 +23,6 @@ const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
 pub(crate) struct Jobs<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) reader: Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) vault: &'a Vault,
     pub(crate) context: &'a Context,
     pub(crate) by: Option<&'a ProducerId>,
@@ -137,7 +135,7 @@ impl Jobs<'_> {
             let of = rows.lane(key.lane);
             (of.and_then(|of| of.slot(key.sequence)), of.map(|of| of.recent(key.sequence)).unwrap_or_default())
         };
-        Moment { slot, recent, now: self.clock.now(), is_flying: self.context.is_flying(key) }
+        Moment { slot, recent, now: face.ledger().now(), is_flying: self.context.is_flying(key) }
     }
 }
 

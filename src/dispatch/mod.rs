@@ -75,6 +75,7 @@ impl Deliver for Deliverer {
 /// What the workers of a broker share.
 pub(crate) struct Context {
     pub(crate) deliver: Arc<dyn Deliver>,
+    /// What receivers are told as the time of a delivery. When something is due is each log's own time.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) config: config::Dispatch,

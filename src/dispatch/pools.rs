@@ -1,6 +1,8 @@
 //! Pools in use: how many deliveries run, how many may begin, and whose turn it is.
 //!
 //! - A full pool holds up nobody but its own lanes.
+//! - No more begin in a minute than the rate says, and no fewer either where enough wait: nothing is rounded away, however
+//!   often the pool is asked. Time comes in as the log's, which never falls.
 //! - Of the lanes that wait, the one with the lowest priority number goes first; among equals the one that waited longest.
 
 use super::lane::LaneKey;
@@ -12,14 +14,15 @@ pub(super) struct PoolPlan {
     pub(super) concurrency: u32,
     rate_per_minute: Option<u32>,
     pub(super) flying: u32,
-    /// Deliveries that may begin now, in thousandths.
+    /// Deliveries that may begin now, in parts of [`TOKEN`].
     tokens: i64,
     refilled_at: i64,
     /// Lanes with something to send: priority, when they last had their turn, which.
     pub(super) ready: BTreeSet<(u32, u64, LaneKey)>,
 }
 
-const TOKEN: i64 = 1000;
+/// One delivery. A rate per minute gains exactly itself of these each millisecond, so there is no remainder to lose.
+const TOKEN: i64 = 60_000;
 
 impl PoolPlan {
     pub(super) fn new(pool: &Pool, now: i64) -> Self {
@@ -31,7 +34,7 @@ impl PoolPlan {
             refilled_at: now,
             ready: BTreeSet::new(),
         };
-        plan.tokens = plan.tokens_max();
+        plan.tokens = plan.burst();
         plan
     }
 
@@ -41,19 +44,23 @@ impl PoolPlan {
         self.tokens = self.tokens.min(self.tokens_max());
     }
 
-    /// A second's worth may begin at once.
+    /// A second's worth may begin at once, at least one.
+    fn burst(&self) -> i64 {
+        self.rate_per_minute.map_or(TOKEN, |rate| (i64::from(rate) * 1000).max(TOKEN))
+    }
+
+    /// What a pool that is asked late may have gained: the burst, or less than one delivery more where that is one, so that
+    /// a rate of one a second is not lowered by whoever asks a moment late.
     fn tokens_max(&self) -> i64 {
-        self.rate_per_minute.map_or(TOKEN, |rate| (i64::from(rate) * TOKEN / 60).max(TOKEN))
+        let second = self.rate_per_minute.map_or(0, |rate| i64::from(rate) * 1000);
+        self.burst().max((TOKEN + second).min(2 * TOKEN - 1))
     }
 
     fn refill(&mut self, now: i64) {
         let Some(rate) = self.rate_per_minute else { return };
         let millis = now.saturating_sub(self.refilled_at).clamp(0, 60_000);
-        let gained = millis * i64::from(rate) * TOKEN / 60_000;
-        if gained > 0 {
-            self.tokens = (self.tokens + gained).min(self.tokens_max());
-            self.refilled_at = now;
-        }
+        self.tokens = (self.tokens + millis * i64::from(rate)).min(self.tokens_max());
+        self.refilled_at = self.refilled_at.max(now);
     }
 
     /// Whether a delivery may begin.
@@ -64,10 +71,10 @@ impl PoolPlan {
 
     /// When it may, where only the rate is in the way.
     pub(super) fn next_token(&self) -> Option<i64> {
-        let rate = i64::from(self.rate_per_minute?);
+        let rate = i64::from(self.rate_per_minute?).max(1);
         let is_short = self.flying < self.concurrency && self.tokens < TOKEN && !self.ready.is_empty();
-        let (short, gain) = ((TOKEN - self.tokens) * 60_000, rate * TOKEN);
-        is_short.then(|| self.refilled_at + ((short + gain - 1) / gain).max(1))
+        let short = TOKEN - self.tokens;
+        is_short.then(|| self.refilled_at + ((short + rate - 1) / rate).max(1))
     }
 
     pub(super) fn begin(&mut self) {
@@ -105,6 +112,69 @@ mod tests {
             }
         }
         assert!((118..=122).contains(&begun), "{begun}");
+    }
+
+    /// How many begin in each minute where many wait, in a pool that is asked again after each of `waits` in turn.
+    fn begun(rate: u32, minutes: usize, waits: &[i64]) -> Vec<u32> {
+        let mut plan = PoolPlan::new(&pool(u32::MAX, Some(rate)), 0);
+        plan.ready.insert((0, 0, LaneKey::default()));
+        let (mut begun, mut now) = (vec![0; minutes + 1], 0);
+        for wait in waits.iter().cycle() {
+            let Some(count) = begun.get_mut(now as usize / 60_000) else { break };
+            while plan.has_room(now) {
+                plan.begin();
+                *count += 1;
+            }
+            now += wait;
+        }
+        begun.truncate(minutes);
+        begun
+    }
+
+    #[test]
+    fn a_busy_broker_that_asks_at_odd_moments_sends_as_many_as_the_rate_says() {
+        let table: [(u32, &[i64]); 9] = [
+            (119, &[1]),
+            (119, &[7, 3, 1, 251, 13]),
+            (119, &[499, 2]),
+            (110, &[5, 60, 1]),
+            (100, &[333]),
+            (60, &[700]),
+            (10, &[50, 1, 900]),
+            (1, &[997]),
+            (6000, &[1, 2, 3]),
+        ];
+        for (rate, waits) in table {
+            let begun = begun(rate, 6, waits);
+            // The first minute begins with a second's worth.
+            let first = rate + (rate / 60).max(1);
+            assert!((rate..=first).contains(&begun[0]), "{rate} {waits:?}: {begun:?}");
+            let rest: u32 = begun[1..].iter().sum();
+            assert!(rest.abs_diff(5 * rate) <= 1, "{rate} {waits:?}: {begun:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_falls_neither_stalls_a_pool_nor_gives_it_more() {
+        let mut plan = PoolPlan::new(&pool(1000, Some(60)), 1_000_000);
+        assert!(plan.has_room(1_000_000));
+        plan.begin();
+        assert!(!plan.has_room(400_000));
+        assert!(!plan.has_room(1_000_999));
+        assert!(plan.has_room(1_001_000));
+    }
+
+    #[test]
+    fn no_more_than_a_seconds_worth_begins_at_once_however_long_nothing_was_sent() {
+        for (rate, most) in [(1, 1), (59, 1), (60, 1), (119, 1), (120, 2), (600, 10)] {
+            let mut plan = PoolPlan::new(&pool(1000, Some(rate)), 0);
+            let mut begun = 0;
+            while plan.has_room(3_600_000) {
+                plan.begin();
+                begun += 1;
+            }
+            assert_eq!(begun, most, "{rate}");
+        }
     }
 
     #[test]

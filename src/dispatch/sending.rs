@@ -71,7 +71,7 @@ pub(super) async fn send_event(
         sequence: Some(job.sequence),
         token: Some(token),
         trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
-        ..delivery_by(&terms.way, payload, &id, now)
+        ..delivery_by(&terms.way, payload, &id, context.clock.now())
     };
     let attempt = attempt(&context, delivery).await;
     landed(stored.id, Some(attempt))
@@ -96,7 +96,7 @@ pub(super) async fn send_task(
             let delivery = Delivery {
                 attempt: job.tried.saturating_add(1),
                 token: Some(token),
-                ..delivery_by(&way, payload, &id, now)
+                ..delivery_by(&way, payload, &id, context.clock.now())
             };
             Some(attempt(&context, delivery).await)
         }
@@ -106,8 +106,9 @@ pub(super) async fn send_task(
     Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, attempt }
 }
 
-/// A first attempt by this way, of nobody's order; not signed.
-pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, now: i64) -> Delivery<'a> {
+/// A first attempt by this way, of nobody's order; not signed. Receivers compare its time with their own clocks, so it is
+/// the wall clock's.
+pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, wall: i64) -> Delivery<'a> {
     Delivery {
         target: &way.target,
         payload,
@@ -117,7 +118,7 @@ pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, now: 
         headers: &way.headers,
         timeout: way.timeout,
         id,
-        at: Timestamp::from_millis(now),
+        at: Timestamp::from_millis(wall),
         attempt: 1,
         subscription: None,
         topic: None,

@@ -16,7 +16,7 @@ const TEST_TYPE: &str = "gts.hyperspot.core.events.type.v1~hx.broker.test.v1";
 impl Jobs<'_> {
     /// Sends a made-up event; answers what came of it.
     pub(crate) async fn test(&self, row: &SubscriptionRow) -> Result<JobAttempt> {
-        let (now, id) = (self.clock.now(), Uuid::new_v4());
+        let (now, id) = (self.logs.default_ledger().now(), Uuid::new_v4());
         let terms = Terms::of(row, self.vault)?;
         let at = Timestamp::from_millis(now);
         let event = json!({
@@ -36,7 +36,7 @@ impl Jobs<'_> {
             signing: &signing,
             subscription: Some(&terms.code),
             topic: Some(&terms.topic),
-            ..delivery_by(&terms.way, payload, &id, now)
+            ..delivery_by(&terms.way, payload, &id, self.context.clock.now())
         };
         let attempt = self.context.deliver.deliver(delivery).await;
         Ok(recorded(&attempt, 1, now, 0))

@@ -63,7 +63,7 @@ impl Jobs<'_> {
             scheduled_for: new.scheduled_for.map(|at| at.millis()),
         };
         // Nothing is known of it yet, so it is shown of its row alone.
-        let (now, home) = (self.clock.now(), Arc::clone(ledger));
+        let (now, home) = (ledger.now(), Arc::clone(ledger));
         let shown =
             move |row: &TaskRow| Face::Task(Arc::clone(&home), row.clone()).shown(Moment::begin(now.max(row.at)));
         let seen = shown.clone();

@@ -15,6 +15,7 @@ use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
 use super::scan::{PAGE, Reading, Walk};
 use super::sending::{Errand, Landed, send_event, send_task};
+use crate::clock::LogClock;
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
 use crate::subscriptions::{Retry, Tell, Terms};
@@ -39,6 +40,8 @@ const LOOKS: u64 = 4;
 
 pub(crate) struct Worker {
     pub(super) ledger: Weak<Ledger>,
+    /// The log's time.
+    clock: Arc<LogClock>,
     pub(super) context: Arc<Context>,
     pub(super) planner: Planner,
     pub(super) walks: BTreeMap<u32, Walk>,
@@ -76,6 +79,7 @@ impl Worker {
     pub(crate) fn new(ledger: &Arc<Ledger>, context: Arc<Context>) -> Self {
         Self {
             ledger: Arc::downgrade(ledger),
+            clock: Arc::clone(ledger.clock()),
             context,
             planner: Planner::default(),
             walks: BTreeMap::new(),
@@ -106,7 +110,7 @@ impl Worker {
                 Turn::More => Some(i64::MIN),
                 Turn::Wait(wake) => wake,
             };
-            let now = self.context.clock.now();
+            let now = self.clock.now();
             let wait = wake.map(|wake| u64::try_from(wake.saturating_sub(now)).unwrap_or(0));
             let sleep = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(60_000).min(60_000)));
             tokio::select! {
@@ -130,7 +134,7 @@ impl Worker {
     /// Does what can be done now.
     pub(crate) async fn turn(&mut self) -> Turn {
         let Some(ledger) = self.ledger.upgrade() else { return Turn::Over };
-        let now = self.context.clock.now();
+        let now = ledger.now();
         if ledger.dispatch().is_idle() && self.known.is_empty() {
             return Turn::Wait(None);
         }
@@ -219,7 +223,7 @@ impl Worker {
     pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
         // None is ended from outside, and one that panics says so itself.
         let Ok(landed) = landed else { return };
-        let now = self.context.clock.now();
+        let now = self.clock.now();
         let Landed { key, job, event, began_at, token, errand, target, attempt } = landed;
         let sequence = job.sequence;
         let id = JobKey { lane: key.lane, sequence };
@@ -327,7 +331,7 @@ impl Worker {
         if let Err(error) = self.flush(&ledger).await {
             tracing::warn!(%error, "what came of the last deliveries could not be written; they are made again");
         }
-        if ledger.log().is_shared() && self.holds(&ledger, self.context.clock.now()) {
+        if ledger.log().is_shared() && self.holds(&ledger, ledger.now()) {
             // Nobody has to wait for the lease to end.
             let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
         }
@@ -353,7 +357,7 @@ impl Worker {
 
     pub(crate) fn wrote(&mut self, written: std::result::Result<(Report, Result<()>), tokio::task::JoinError>) {
         let Ok((report, written)) = written else { return };
-        let now = self.context.clock.now();
+        let now = self.clock.now();
         if let Err(error) = written {
             return self.keep(report, &error);
         }

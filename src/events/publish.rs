@@ -8,7 +8,6 @@
 
 use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
 use super::spread::{Spread, across_logs, publish_by_log, spread};
-use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Keep, Ledger, Remembered, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
@@ -30,7 +29,6 @@ pub(super) type Submitted = Result<NewEvent, Unread>;
 pub(crate) struct Intake<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) policy: &'a Policy,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) producer: Option<&'a ProducerId>,
 }
 
@@ -95,7 +93,7 @@ impl Intake<'_> {
 
     pub(super) fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
         let registry = self.logs.default_ledger().registry();
-        let now = self.clock.now();
+        let now = self.logs.default_ledger().now();
         let scope = (self.policy, self.logs);
         let prepared = |event: &Submitted| match event {
             Ok(event) => prepare(scope, &registry, event, self.producer, now),
@@ -374,7 +372,7 @@ fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
     let Some(mark) = item.draft.idempotency else { return Ok(None) };
     let Some(known) = decision.remembered(mark.key)? else { return Ok(None) };
     let Remembered { position, time, digest } = known;
-    if decision.now().saturating_sub(time) >= item.topic.idempotent_millis() {
+    if !item.topic.remembers(time, decision.now()) {
         return Ok(None);
     }
     let differs = digest != mark.digest;

@@ -8,7 +8,6 @@ use super::Groups;
 use super::decide::{Begin, HandOut, Handed};
 use super::group::{Group, Offered, Place, Wants};
 use crate::claims::{Defaults, Offer, Offering, view};
-use crate::clock::Clock;
 use crate::events::{Reader, stored_event};
 use crate::filters::Compiled;
 use crate::ledger::{ClaimRow, Ledger, TopicEntry};
@@ -34,7 +33,6 @@ pub(crate) struct Poll<'a> {
     pub(crate) consumer: Arc<Consumer>,
     pub(crate) filter: &'a Compiled,
     pub(crate) reader: &'a Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) defaults: Defaults,
     /// What the default log says of the handler, where claims are decided in another.
     pub(crate) policy: Option<NewHandler>,
@@ -87,7 +85,7 @@ impl Poll<'_> {
 
     /// How long until something may become free by itself.
     fn next_time(&self, group: &Group) -> Duration {
-        let wait = group.lock().next_time().map(|at| at.saturating_sub(self.clock.now()).max(1));
+        let wait = group.lock().next_time().map(|at| at.saturating_sub(self.ledger.now()).max(1));
         wait.map_or(Duration::from_secs(limits::WAIT_SECONDS_MAX), |millis| {
             Duration::from_millis(millis.unsigned_abs())
         })
@@ -108,7 +106,7 @@ impl Poll<'_> {
         for _ in 0..TRIES_MAX {
             let wants = self.wants();
             group.look_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
-            let mut offered = group.offer(self.ledger, self.clock.now(), &wants, ticket);
+            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
             let must_tell = {
                 let backlog = group.lock();
                 backlog.has_passed_much() || (tells && backlog.has_passed())

@@ -47,7 +47,7 @@ impl Group {
 
     /// Where to look next; `None` where there is enough, or nothing behind it.
     fn next_point(&self, poll: &Poll<'_>, enough: usize) -> Option<Point> {
-        let backlog = self.now(poll.ledger, poll.clock.now())?;
+        let backlog = self.now(poll.ledger, poll.ledger.now())?;
         let is_enough = backlog.ready() >= enough || backlog.scanned() >= poll.topic.tail();
         let is_full = backlog.len() >= limits::GROUP_BACKLOG_MAX || backlog.has_passed_much();
         (!is_enough && !is_full).then(|| Point { generation: backlog.generation(), scanned: backlog.scanned() })
@@ -75,7 +75,7 @@ impl Group {
     }
 
     fn take_in(&self, poll: &Poll<'_>, point: Point, seen: &[Seen], reached: Sequence) {
-        let now = poll.clock.now();
+        let now = poll.ledger.now();
         let Some(mut backlog) = self.now(poll.ledger, now) else { return };
         // The group may have been moved while the log was read.
         if point != (Point { generation: backlog.generation(), scanned: backlog.scanned() }) {

@@ -34,9 +34,14 @@ struct Snapshot {
     /// CRC32C of the record at `position`: tells this log from another.
     record_crc: u32,
     time: i64,
+    /// How long kept answers lived: for longer, rows may be missing that the log still has.
+    answers_millis: i64,
     tails: Vec<Sequence>,
+    trimmed: Vec<Sequence>,
     /// In the order of their numbers, with the entry that defined each.
     topics: Vec<(Position, Topic)>,
+    /// Of each topic, in the same order: keys stored up to then are forgotten for good.
+    forgotten_through: Vec<i64>,
     /// Topics of other logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     placed: Vec<(Position, Placed)>,
@@ -65,7 +70,7 @@ impl Checkpoints {
     }
 
     /// Begins a checkpoint if one is due and none is under way.
-    pub(super) fn consider(&mut self, state: &mut State, now: i64) {
+    pub(super) fn consider(&mut self, state: &mut State) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
         if self.running.is_some() || !self.is_due(rows, records) {
@@ -75,11 +80,11 @@ impl Checkpoints {
             // Looking at every row again is worth it only after as many new ones.
             if records >= rows as u64 {
                 self.position = state.position;
-                state.tables.forget(expire_before(state, now));
+                state.tables.forget(expire_before(state));
             }
             return;
         }
-        let Some(job) = freeze(state, now) else { return };
+        let Some(job) = freeze(state) else { return };
         self.position = state.position;
         let writer = self.writer.clone();
         let work = move || {
@@ -106,40 +111,51 @@ impl Checkpoints {
     }
 
     /// The last checkpoint before the end, written here and now.
-    pub(super) fn last(&mut self, state: &mut State, now: i64) {
+    pub(super) fn last(&mut self, state: &mut State) {
         self.collect(state);
         if self.on_disk && self.position < state.position {
-            write_now(state, now);
+            write_now(state);
         }
     }
 }
 
 /// Writes a checkpoint here and now; whether that worked. Without a folder it does not.
-pub(super) fn write_now(state: &mut State, now: i64) -> bool {
-    let done = freeze(state, now).map(|job| job.run(&crash_point));
+pub(super) fn write_now(state: &mut State) -> bool {
+    let done = freeze(state).map(|job| job.run(&crash_point));
     let Some(Ok(done)) = done else { return false };
     state.tables.install(done);
     true
 }
 
 /// The state as of the last checkpoint in `folder`; an empty one where there is none to trust.
-pub(super) async fn load(log: &dyn Log, folder: Option<&Path>) -> Result<State, LogError> {
-    let Some(folder) = folder else { return Ok(State::new(Tables::in_memory(stamp))) };
+pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<State, LogError> {
+    let empty = |tables| State { answers_millis, ..State::new(tables) };
+    let Some(folder) = folder else { return Ok(empty(Tables::in_memory(stamp))) };
     let (tables, found) = Tables::open(folder, stamp)?;
-    let Found::Checkpoint(payload) = found else { return Ok(State::new(tables)) };
+    let Found::Checkpoint(payload) = found else { return Ok(empty(tables)) };
     match serde_json::from_str::<Snapshot>(payload.get()) {
-        Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => Ok(snapshot.restore(tables)),
-        _ => {
-            tracing::warn!(folder = %folder.display(), "the last checkpoint is not of this log; folding it anew");
+        Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => {
+            if snapshot.answers_millis >= answers_millis {
+                return Ok(State { answers_millis, ..snapshot.restore(tables) });
+            }
+            tracing::info!(folder = %folder.display(), "kept answers live longer than before; folding the log anew");
             drop(tables);
-            Ok(start_over(folder)?)
+            Ok(start_over(folder, answers_millis)?)
+        }
+        _ => {
+            tracing::warn!(
+                folder = %folder.display(),
+                "the last checkpoint is not of this log or of an older version; folding the log anew"
+            );
+            drop(tables);
+            Ok(start_over(folder, answers_millis)?)
         }
     }
 }
 
 /// An empty state, whatever the folder holds: the way out when the tables turn out to be unreadable.
-pub(super) fn start_over(folder: &Path) -> io::Result<State> {
-    Ok(State::new(Tables::fresh(folder, stamp)?))
+pub(super) fn start_over(folder: &Path, answers_millis: i64) -> io::Result<State> {
+    Ok(State { answers_millis, ..State::new(Tables::fresh(folder, stamp)?) })
 }
 
 /// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
@@ -169,15 +185,17 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }
 
-fn freeze(state: &mut State, now: i64) -> Option<super::table::Job> {
-    let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state, now));
+fn freeze(state: &mut State) -> Option<super::table::Job> {
+    let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state));
     let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
     state.tables.freeze(Box::new(payload), expire_before)
 }
 
-/// Keys from before this are past every topic's window, and that of kept answers.
-fn expire_before(state: &State, now: i64) -> i64 {
-    now.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
+/// Keys from before this are past every topic's window, and that of kept answers, by the time of the last record. Every
+/// later decision has a later time, and a window that is raised later revives no key ([`super::TopicEntry::remembers`]), so
+/// dropping them changes no answer.
+fn expire_before(state: &State) -> i64 {
+    state.time.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
 }
 
 /// When a key's life began.
@@ -188,13 +206,17 @@ fn stamp(row: &[u8; Remembered::BYTES]) -> i64 {
 impl Snapshot {
     fn of(state: &State) -> Self {
         let registry = &state.registry;
-        let numbered = (1..registry.next_topic_number()).filter_map(|n| registry.topic_numbered(log::TopicNumber(n)));
+        let numbers = 1..registry.next_topic_number();
+        let numbered = numbers.filter_map(|number| registry.topic_numbered(log::TopicNumber(number)));
         Self {
             position: state.position,
             record_crc: crc32c::crc32c(&state.last_body),
             time: state.time,
+            answers_millis: state.answers_millis,
             tails: state.tails.clone(),
-            topics: numbered.map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
+            trimmed: state.trimmed.clone(),
+            topics: numbered.clone().map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
+            forgotten_through: numbered.map(|topic| topic.forgotten_through).collect(),
             placed: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
             parts: state.parts.snapshot(),
@@ -203,10 +225,10 @@ impl Snapshot {
 
     fn restore(self, tables: Tables) -> State {
         let mut registry = Registry::default();
-        let Self { position, time, tails, .. } = self;
-        for (number, (defined_at, topic)) in (1..).zip(self.topics) {
+        let Self { position, time, tails, trimmed, .. } = self;
+        for ((number, (defined_at, topic)), forgotten_through) in (1..).zip(self.topics).zip(self.forgotten_through) {
             let tail = tails.get(number as usize).copied().unwrap_or_default();
-            registry.add_topic(number, topic, defined_at, tail);
+            registry.add_topic(number, topic, defined_at, (tail, forgotten_through));
         }
         for (defined_at, placed) in self.placed {
             registry.place(placed, defined_at);
@@ -215,7 +237,7 @@ impl Snapshot {
             registry.add_type(event_type, defined_at);
         }
         let parts = Arc::new(self.parts.into());
-        State { position, time, registry: Arc::new(registry), tails, parts, ..State::new(tables) }
+        State { position, time, registry: Arc::new(registry), tails, trimmed, parts, ..State::new(tables) }
     }
 }
 

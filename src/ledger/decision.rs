@@ -87,7 +87,7 @@ enum Undo {
 }
 
 impl<'a> Decision<'a> {
-    /// A decision on `state` and all that `overlay` holds, at `now`.
+    /// A decision on `state` and all that `overlay` holds, at `now` by the log's time.
     pub fn new(state: &'a State, overlay: &'a mut Overlay, now: i64) -> Self {
         let now = now.max(state.time).max(overlay.time);
         overlay.undo.clear();
@@ -228,7 +228,7 @@ impl<'a> Decision<'a> {
         };
         self.note(&Record { header, body: body.into() });
         match entry.concern() {
-            Concern::Registry => self.note_registered(entry, header.position),
+            Concern::Registry => self.note_registered(entry, header),
             Concern::History => (),
             Concern::Parts => self.overlay.layers.note(&self.state.parts, &entry, &header),
             Concern::Keys => {
@@ -240,9 +240,9 @@ impl<'a> Decision<'a> {
         Ok(header.position)
     }
 
-    fn note_registered(&mut self, entry: Entry, position: Position) {
+    fn note_registered(&mut self, entry: Entry, header: Header) {
         let mut registry = self.registry().clone();
-        registry.apply(entry, position);
+        registry.apply(entry, header);
         let before = self.overlay.registry.replace(Arc::new(registry));
         self.overlay.undo.push(Undo::Registry(before));
     }

@@ -57,7 +57,7 @@ pub use rows::{Head, Remembered};
 pub use state::State;
 pub use tag::tag;
 
-use crate::clock::Clock;
+use crate::clock::LogClock;
 use answer::{KeepAlone, Kept};
 use appender::Appender;
 use checkpoint::Checkpoints;
@@ -81,6 +81,7 @@ const INBOX_MESSAGES: usize = 16 * 1024;
 /// A handle to one log's writer.
 pub struct Ledger {
     log: Arc<dyn Log>,
+    clock: Arc<LogClock>,
     inbox: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
     shared: Arc<Shared>,
@@ -114,26 +115,26 @@ impl Ledger {
     /// `answers_millis`.
     pub async fn open(
         log: Arc<dyn Log>,
-        clock: Arc<dyn Clock>,
+        clock: LogClock,
         folder: Option<PathBuf>,
         checkpoint_rows: usize,
         answers_millis: i64,
     ) -> std::result::Result<Self, LogError> {
-        let mut state = checkpoint::load(log.as_ref(), folder.as_deref()).await?;
-        state.answers_millis = answers_millis;
-        let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
+        let mut state = checkpoint::load(log.as_ref(), folder.as_deref(), answers_millis).await?;
+        let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows).await?;
         if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
             tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
             drop(state);
-            state = checkpoint::start_over(folder)?;
-            state.answers_millis = answers_millis;
-            checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows, clock.as_ref()).await?;
+            state = checkpoint::start_over(folder, answers_millis)?;
+            checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows).await?;
         }
+        clock.observe(state.time);
+        let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
         let shared = Arc::new(Shared::new(&state));
         let writer = Writer {
             log: Arc::clone(&log),
-            clock,
+            clock: Arc::clone(&clock),
             state,
             overlay: Overlay::default(),
             appender: Appender::start(Arc::clone(&log))?,
@@ -147,7 +148,7 @@ impl Ledger {
             failed: None,
         };
         tokio::spawn(writer.run(messages));
-        Ok(Self { log, inbox, room: Arc::new(Semaphore::new(ROOM_BYTES)), shared })
+        Ok(Self { log, clock, inbox, room: Arc::new(Semaphore::new(ROOM_BYTES)), shared })
     }
 
     /// Has `command` decided in the log's order; answers once that is durable.
@@ -230,6 +231,18 @@ impl Ledger {
     /// Subscriptions, jobs and pools, as of the last durable record. Look and let go: the writer waits.
     pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
         self.shared.parts.dispatch()
+    }
+
+    /// The log's time, which decisions have too. Every stored time is compared with it, and none with the wall clock.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.clock.now()
+    }
+
+    /// Tells the log's time.
+    #[must_use]
+    pub const fn clock(&self) -> &Arc<LogClock> {
+        &self.clock
     }
 
     /// The last position folded and shown.
@@ -349,15 +362,10 @@ fn cause(error: &Error) -> Option<String> {
 }
 
 /// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
-async fn fold_all(
-    log: &dyn Log,
-    state: &mut State,
-    checkpoint_rows: usize,
-    clock: &dyn Clock,
-) -> std::result::Result<Position, LogError> {
+async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> std::result::Result<Position, LogError> {
     let mut on_disk = state.position();
     fold::catch_up(log, state, |state, _| {
-        if state.dirty_rows() >= checkpoint_rows && checkpoint::write_now(state, clock.now()) {
+        if state.dirty_rows() >= checkpoint_rows && checkpoint::write_now(state) {
             on_disk = state.position();
         }
     })

@@ -12,7 +12,7 @@ use contract::{
     EventType, EventTypeId, NewVersion, Position, SchemaVersion, Sequence, Span, Topic, TopicId, Version,
     VersionStatus, limits,
 };
-use log::TopicNumber;
+use log::{Header, TopicNumber};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -64,6 +64,9 @@ pub struct TopicEntry {
     pub defined_at: Position,
     /// Its last durable sequence; waiting readers watch it.
     pub tail: watch::Sender<Sequence>,
+    /// Idempotency keys stored at or before this, in milliseconds, were past the window that was in force when it was
+    /// last changed. They stay forgotten, however long it is now.
+    pub forgotten_through: i64,
 }
 
 /// A topic that lives in another log.
@@ -126,6 +129,15 @@ impl TopicEntry {
     pub fn idempotent_millis(&self) -> i64 {
         let default = limits::IDEMPOTENT_HOURS_DEFAULT * 3_600_000;
         self.topic.definition.idempotent_retention.as_ref().map_or(default, Span::millis)
+    }
+
+    /// Whether an idempotency key stored at `time` still counts at `now`.
+    ///
+    /// A key counts while it has been inside the window in force all the time since. So a window that is raised later
+    /// revives nothing, and a row may be dropped as soon as it does not count, without changing any later answer.
+    #[must_use]
+    pub fn remembers(&self, time: i64, now: i64) -> bool {
+        time > self.forgotten_through && now.saturating_sub(time) < self.idempotent_millis()
     }
 
     /// Shows its last durable sequence, and wakes who waits for it.
@@ -229,11 +241,13 @@ impl Registry {
     }
 
     /// Takes in one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
-    pub fn apply(&mut self, entry: Entry, position: Position) {
+    pub fn apply(&mut self, entry: Entry, Header { position, time, .. }: Header) {
         self.version = position;
         match entry {
-            Entry::TopicRegistered { number, topic } => self.add_topic(number, topic, position, Sequence::ZERO),
-            Entry::TopicChanged { topic } => self.change_topic(topic, position),
+            Entry::TopicRegistered { number, topic } => {
+                self.add_topic(number, topic, position, (Sequence::ZERO, i64::MIN));
+            }
+            Entry::TopicChanged { topic } => self.change_topic(topic, position, time),
             Entry::TopicPlaced { placed } => self.place(placed, position),
             Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
@@ -247,12 +261,19 @@ impl Registry {
         }
     }
 
-    /// Adds a topic that stands at `tail`.
-    pub(super) fn add_topic(&mut self, number: u32, topic: Topic, defined_at: Position, tail: Sequence) {
+    /// Adds a topic with its last sequence, and the time through which its idempotency keys are forgotten.
+    pub(super) fn add_topic(
+        &mut self,
+        number: u32,
+        topic: Topic,
+        defined_at: Position,
+        (tail, forgotten_through): (Sequence, i64),
+    ) {
         let number = TopicNumber(number);
         self.version = self.version.max(defined_at);
         self.names.insert(topic.definition.id.clone(), Named::Here(number));
-        self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail: watch::Sender::new(tail) }));
+        let tail = watch::Sender::new(tail);
+        self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through }));
     }
 
     /// Takes in where a topic lives.
@@ -274,12 +295,13 @@ impl Registry {
         }
     }
 
-    fn change_topic(&mut self, topic: Topic, defined_at: Position) {
+    fn change_topic(&mut self, topic: Topic, defined_at: Position, time: i64) {
         let number = self.names.get(&topic.definition.id).and_then(Named::here).unwrap_or_default();
         if let Some(known) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch moves over: readers waiting on the old definition must still be woken.
             let tail = known.tail.clone();
-            *known = Arc::new(TopicEntry { number, topic, defined_at, tail });
+            let forgotten_through = known.forgotten_through.max(time.saturating_sub(known.idempotent_millis()));
+            *known = Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through });
         }
     }
 

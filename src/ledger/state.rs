@@ -26,6 +26,8 @@ pub struct State {
     pub(super) registry: Arc<Registry>,
     /// Last sequence by topic number; 0 is the ledger's own.
     pub(super) tails: Vec<Sequence>,
+    /// How far each topic's beginning was let go, by topic number: what outlives it is in the log.
+    pub(super) trimmed: Vec<Sequence>,
     /// What changes row by row; everybody reads it where it stands.
     pub(super) parts: Arc<Parts>,
     pub(super) tables: Tables,
@@ -45,6 +47,7 @@ impl State {
             time: 0,
             registry: Arc::default(),
             tails: Vec::new(),
+            trimmed: Vec::new(),
             parts: Arc::default(),
             tables,
             answers_millis: 0,
@@ -69,6 +72,12 @@ impl State {
     #[must_use]
     pub fn tail(&self, topic: TopicNumber) -> Sequence {
         self.tails.get(topic.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// How far a topic's beginning was let go: what must outlive it was written before. The engine may still hold it.
+    #[must_use]
+    pub fn trimmed(&self, topic: TopicNumber) -> Sequence {
+        self.trimmed.get(topic.0 as usize).copied().unwrap_or_default()
     }
 
     /// Rows of the tables that are in RAM alone.
@@ -117,7 +126,7 @@ impl State {
         // An entry of a kind this version does not know was written by a newer one: it changes nothing here.
         let Ok(entry) = serde_json::from_slice::<Entry>(&record.body) else { return };
         match entry.concern() {
-            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header.position),
+            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header),
             Concern::History => {
                 self.parts.apply(&entry, &record.header);
                 self.apply_history(entry);
@@ -139,6 +148,8 @@ impl State {
             Entry::TopicTrimmed { number, through } => {
                 let topic = TopicNumber(number);
                 self.set_tail(topic, through.max(self.tail(topic)));
+                let trimmed = through.max(self.trimmed(topic));
+                set(&mut self.trimmed, topic, trimmed);
             }
             _ => (),
         }
@@ -165,12 +176,17 @@ impl State {
     }
 
     fn set_tail(&mut self, topic: TopicNumber, sequence: Sequence) {
-        let index = topic.0 as usize;
-        if self.tails.len() <= index {
-            self.tails.resize(index + 1, Sequence::ZERO);
-        }
-        if let Some(tail) = self.tails.get_mut(index) {
-            *tail = sequence;
-        }
+        set(&mut self.tails, topic, sequence);
+    }
+}
+
+/// Sets a topic's place in a list by topic number.
+fn set(list: &mut Vec<Sequence>, topic: TopicNumber, sequence: Sequence) {
+    let index = topic.0 as usize;
+    if list.len() <= index {
+        list.resize(index + 1, Sequence::ZERO);
+    }
+    if let Some(place) = list.get_mut(index) {
+        *place = sequence;
     }
 }

@@ -23,7 +23,7 @@ use super::command::Job;
 use super::decision::{Decision, Overlay};
 use super::state::State;
 use super::{Message, Shared, fold};
-use crate::clock::Clock;
+use crate::clock::LogClock;
 use contract::{Error, Kind, Position};
 use log::{Log, LogError, Record, TopicNumber};
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ const HAND_OVER_RECORDS: usize = 64;
 
 pub(super) struct Writer {
     pub(super) log: Arc<dyn Log>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<LogClock>,
     pub(super) state: State,
     pub(super) overlay: Overlay,
     pub(super) appender: Appender,
@@ -158,7 +158,7 @@ impl Writer {
                 self.settled = turn;
                 self.apply(&records);
                 self.answer_durable();
-                self.checkpoints.consider(&mut self.state, self.clock.now());
+                self.checkpoints.consider(&mut self.state);
             }
             Some(Err(Failed { error: LogError::TailMoved(_), .. })) => self.decide_anew().await,
             Some(Err(Failed { error, unsure })) => self.lose(error, unsure),
@@ -175,6 +175,7 @@ impl Writer {
         if records.is_empty() {
             return;
         }
+        self.clock.observe(self.state.time);
         let topics = records.chunk_by(|one, next| one.header.topic == next.header.topic);
         self.shared.show(&self.state, topics.filter_map(|run| run.first()).map(|record| record.header.topic));
     }
@@ -232,8 +233,9 @@ impl Writer {
         })
         .await;
         if self.state.position() > before {
+            self.clock.observe(self.state.time);
             self.shared.show(&self.state, topics.into_iter());
-            self.checkpoints.consider(&mut self.state, self.clock.now());
+            self.checkpoints.consider(&mut self.state);
         }
         outcome
     }
@@ -321,7 +323,7 @@ impl Writer {
     /// Leaves a checkpoint and lets go of the log.
     fn leave(mut self) {
         if self.failed.is_none() {
-            self.checkpoints.last(&mut self.state, self.clock.now());
+            self.checkpoints.last(&mut self.state);
         }
     }
 }

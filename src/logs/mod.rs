@@ -16,7 +16,7 @@ pub(crate) use chore::keep;
 pub(crate) use database::{TablesFolder, open_database};
 pub(crate) use location::Roots;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, LogClock};
 use crate::ledger::{Home, Ledger, PlacedTopic, Registry, TopicEntry};
 use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
 use futures_util::future::join_all;
@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, RwLock as RwNames};
 
 /// What the default log is called where logs are named.
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_rows: usize,
     /// How long kept answers are remembered.
     pub(crate) answers_millis: i64,
+    /// How far the wall clock may step ahead at once.
+    pub(crate) max_clock_jump: Duration,
 }
 
 /// A log beside the default one.
@@ -224,8 +227,9 @@ impl Logs {
             None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
         };
         let state = folder.as_ref().map(|folder| folder.join("state"));
-        let Settings { checkpoint_rows, answers_millis, .. } = self.settings;
-        let ledger = Ledger::open(log, Arc::clone(&self.clock), state, checkpoint_rows, answers_millis).await;
+        let Settings { checkpoint_rows, answers_millis, max_clock_jump, .. } = self.settings;
+        let clock = LogClock::new(Arc::clone(&self.clock), max_clock_jump);
+        let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis).await;
         let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
         Ok(side)
@@ -244,6 +248,17 @@ impl Logs {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
         let failed = |side: Arc<Side>| Some(LogFailure { log: side.home.to_string(), error: side.ledger.failure()? });
         default.into_iter().chain(self.sides().into_iter().filter_map(failed)).collect()
+    }
+
+    /// What an operator should look at though every log works.
+    pub(crate) fn degradations(&self) -> Vec<String> {
+        // All logs of a broker read the same clocks.
+        let jump = self.default.clock().doubted_jump();
+        let jump = jump.map(|millis| {
+            let seconds = millis / 1000;
+            format!("The wall clock has jumped {seconds} s ahead and is not believed unless that lasts.")
+        });
+        jump.into_iter().collect()
     }
 
     /// Answers what was accepted everywhere, and leaves checkpoints.

@@ -15,7 +15,6 @@ mod waiting;
 
 pub(crate) use waiting::Awaited;
 
-use crate::clock::Clock;
 use crate::events::{Policy, Reader};
 use crate::filters;
 use crate::ledger::{Command, Keep, Ledger, ProjectionEntry};
@@ -34,7 +33,6 @@ pub(crate) struct Projections<'a> {
     /// Which topic an event goes to.
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
 }
 
 /// A projection, and the log it lives in.
@@ -163,7 +161,7 @@ impl Projections<'_> {
 
     /// A projection with its lag.
     async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
-        let lag = lag::of(&ledger, &entry.definition, entry.checkpoint, self.clock.now()).await?;
+        let lag = lag::of(&ledger, &entry.definition, entry.checkpoint, ledger.now()).await?;
         Ok(shown(name, &entry, lag))
     }
 
@@ -179,7 +177,7 @@ impl Projections<'_> {
         if !keep.is_something() {
             return Ok(None);
         }
-        let lag = lag::of(ledger, definition, checkpoint, self.clock.now()).await?;
+        let lag = lag::of(ledger, definition, checkpoint, ledger.now()).await?;
         let name = name.to_owned();
         Ok(Some(Arc::new(move |entry| shown(&name, entry, lag))))
     }

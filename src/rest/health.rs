@@ -21,7 +21,8 @@ async fn alive() -> Response {
     Json(json!({"status": "ok"})).into_response()
 }
 
-/// Ready while every log can be written and the server is not on its way out.
+/// Ready while every log can be written and the server is not on its way out. What an operator should look at all the same
+/// stands in `degraded`.
 async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     if let Some(failure) = app.broker.failures().into_iter().next() {
         let detail = format!("The log {} keeps no promises any more: {}", failure.log, failure.error.detail());
@@ -30,5 +31,9 @@ async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     if app.is_draining() {
         return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());
     }
-    Ok(Json(json!({"status": "ready"})).into_response())
+    let degraded = app.broker.degradations();
+    Ok(match degraded.is_empty() {
+        true => Json(json!({"status": "ready"})).into_response(),
+        false => Json(json!({"status": "ready", "degraded": degraded})).into_response(),
+    })
 }

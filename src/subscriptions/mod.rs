@@ -24,7 +24,6 @@ pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
 pub use vault::KEY_FILE;
 pub(crate) use vault::Vault;
 
-use crate::clock::Clock;
 use crate::delivery::{Secret, SecretKind};
 use crate::dispatch::Deliver;
 use crate::events::{Policy, Reader};
@@ -51,7 +50,6 @@ pub(crate) struct Subscriptions<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) vault: &'a Vault,
     pub(crate) deliver: &'a dyn Deliver,
     pub(crate) by: Option<&'a ProducerId>,
@@ -169,12 +167,13 @@ impl Subscriptions<'_> {
             let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
             return Err(Error::invalid("/graceSeconds", detail));
         }
-        let until = self.clock.now().saturating_add(i64::from(grace) * 1000);
         let made = Secret::generate(kind)?;
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
+            let now = ledger.now();
+            let until = now.saturating_add(i64::from(grace) * 1000);
             let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
-            secrets.signing.retain(|secret| secret.until.is_none_or(|until| until > self.clock.now()));
+            secrets.signing.retain(|secret| secret.until.is_none_or(|until| until > now));
             for secret in &mut secrets.signing {
                 secret.until = Some(secret.until.map_or(until, |known| known.min(until)));
             }

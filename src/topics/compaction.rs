@@ -5,10 +5,10 @@
 //! - An engine lets go of a beginning, and of nothing in the middle. So what goes is what lies in front of the first event
 //!   that stays; numbers never change, and readers find more than the latest, never less.
 
-use super::retention::{Ages, trim};
+use super::retention::{Ages, trim_allowed};
 use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
 use contract::{Result, Sequence};
-use log::{Limit, LogError, Range, Record};
+use log::{Header, Limit, LogError, Range};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Compacting<'a> {
 /// Removes what may go; answers how many sequences went.
 pub(super) async fn compact(ledger: &Ledger, topic: &Arc<TopicEntry>, compacting: &Compacting<'_>) -> Result<u64> {
     let through = last_to_go(ledger, topic, compacting).await?;
-    trim(ledger, topic, through).await
+    trim_allowed(ledger, topic, through).await
 }
 
 /// The last sequence in front of the first event that stays.
@@ -37,7 +37,7 @@ async fn last_to_go(ledger: &Ledger, topic: &TopicEntry, compacting: &Compacting
     let most = compacting.through.min(Sequence(tail.get().saturating_sub(1)));
     let mut after = Sequence::ZERO;
     while after < most {
-        let page = match ledger.log().read(Range::Topic(topic.number, after), PAGE).await {
+        let page = match ledger.log().headers(Range::Topic(topic.number, after), PAGE).await {
             Err(LogError::Trimmed(earliest)) => {
                 after = Sequence(earliest.get().saturating_sub(1));
                 continue;
@@ -47,36 +47,35 @@ async fn last_to_go(ledger: &Ledger, topic: &TopicEntry, compacting: &Compacting
         if page.is_empty() {
             break;
         }
-        for (record, head) in with_heads(ledger, page).await? {
-            if record.header.sequence > most || compacting.stays(&record, head) {
+        for (header, head) in page.iter().zip(heads_of(ledger, page.iter()).await?) {
+            if header.sequence > most || compacting.stays(header, head) {
                 return Ok(after);
             }
-            after = record.header.sequence;
+            after = header.sequence;
         }
     }
     Ok(after.min(most))
 }
 
-/// Each event with where its aggregate stands.
-pub(super) async fn with_heads(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<(Record, Option<Head>)>> {
-    let of = |record: &Record| record.header.facets.and_then(|facets| Some(facets.aggregate?.key));
-    let keys: Vec<_> = page.iter().map(of).collect();
+/// Of each event, where its aggregate stands.
+pub(super) async fn heads_of(ledger: &Ledger, page: impl Iterator<Item = &Header>) -> Result<Vec<Option<Head>>> {
+    let keys: Vec<_> = page.map(|header| header.facets.and_then(|facets| Some(facets.aggregate?.key))).collect();
     let heads = ledger.ask(move |state| {
         let head = |key: Option<u128>| key.map_or(Ok(None), |key| state.head(key));
         keys.into_iter().map(head).collect::<Result<Vec<Option<Head>>>>()
     });
-    Ok(page.into_iter().zip(heads.await??).collect())
+    heads.await?
 }
 
 impl Compacting<'_> {
-    fn stays(&self, record: &Record, head: Option<Head>) -> bool {
-        let is_latest = head.is_none_or(|head| head.sequence <= record.header.sequence);
-        is_latest && !self.is_over(record)
+    fn stays(&self, header: &Header, head: Option<Head>) -> bool {
+        let is_latest = head.is_none_or(|head| head.sequence <= header.sequence);
+        is_latest && !self.is_over(header)
     }
 
     /// Whether an event is a tombstone past its time.
-    fn is_over(&self, record: &Record) -> bool {
-        let is_tombstone = record.header.facets.is_some_and(|facets| self.tombstones.contains(&facets.type_tag));
-        is_tombstone && self.ages.is_past(record.header.time)
+    fn is_over(&self, header: &Header) -> bool {
+        let is_tombstone = header.facets.is_some_and(|facets| self.tombstones.contains(&facets.type_tag));
+        is_tombstone && self.ages.is_past(header.time)
     }
 }

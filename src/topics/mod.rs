@@ -4,14 +4,16 @@
 //! - What may change later is what readers and numbering do not rest on.
 //! - A topic may live in a log of its own choice; see [`placing`].
 
+mod chore;
 mod compaction;
 mod placing;
 mod republish;
 mod retention;
 
+pub(crate) use chore::{RetentionFailures, keep_expiring};
 pub(crate) use placing::find_again;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
-pub(crate) use retention::{compact_now, expire, keep_expiring, tombstones, trim, trim_as_told};
+pub(crate) use retention::{Expiring, compact_now, expire, tombstones, trim, trim_as_told};
 
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};
 use crate::logs::Logs;

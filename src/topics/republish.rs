@@ -6,7 +6,7 @@
 //! - A group: what it has finished of them is handed out again, by one fact.
 //! - What retention has removed is not there to be published again, and does not count.
 
-use super::compaction::with_heads;
+use super::compaction::heads_of;
 use crate::events::{Repeat, Repeating};
 use crate::ledger::{Command, Decision, Entry, Head, Keep, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs};
@@ -97,9 +97,10 @@ async fn page_behind(ledger: &Ledger, topic: &TopicEntry, after: Sequence) -> Re
 
 /// Those that are the last of their aggregates.
 async fn last_words(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
+    let heads = heads_of(ledger, page.iter().map(|record| &record.header)).await?;
     let is_last =
         |(record, head): &(Record, Option<Head>)| head.is_some_and(|head| head.sequence == record.header.sequence);
-    Ok(with_heads(ledger, page).await?.into_iter().filter(is_last).map(|(record, _)| record).collect())
+    Ok(page.into_iter().zip(heads).filter(is_last).map(|(record, _)| record).collect())
 }
 
 /// Hands a group again what it has finished of a run of events.

@@ -2,63 +2,92 @@
 //!
 //! - The log is the truth, so what must outlive an event is written to the log before the event goes: the head of every
 //!   aggregate that goes wholly, and every idempotency key that still lives.
+//! - Nothing is written before it is known that the engine may remove, and nothing is written twice: a removal that failed
+//!   goes on where it stopped.
+//! - Headers are all that is needed: an event whose body is damaged goes like any other.
 //! - Trimming is idempotent. Cut short anywhere, it is simply done again.
+//!
+//! When this is done, and what becomes of its failures, is [`super::chore`]'s business.
 
+use super::chore::RetentionFailures;
 use super::compaction::{Compacting, compact};
-use crate::clock::Clock;
 use crate::ledger::{Carried, Command, Decision, Entry, Ledger, Registry, TopicEntry, read_failed};
-use crate::logs::{Logs, keep};
 use contract::{Cleanup, Counted, Error, Kind, Result, Sequence, Span, Streaming, Trim};
-use log::{Find, Limit, LogError, Range, Record};
+use log::{Find, Header, Limit, LogError, Range};
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// How many events are looked at for one carrying entry.
 const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
 
-/// The chore: expires in every log now and then, until they are gone or close. A tick that fails is simply tried again.
-pub(crate) async fn keep_expiring(logs: Weak<Logs>, clock: Arc<dyn Clock>, every: Duration, default: Option<i64>) {
-    keep(logs, every, |ledgers| {
-        let now = clock.now();
-        async move {
-            let tombstones = ledgers.first().map(|ledger| tombstones(&ledger.registry())).unwrap_or_default();
-            for ledger in ledgers {
-                let _ = expire(&ledger, now, default, &tombstones).await;
-            }
-        }
-    })
-    .await;
+/// What is removed, and by whose word.
+pub(crate) struct Expiring<'a> {
+    /// How long topics that name no retention keep their events, in milliseconds; for ever, where nothing is said.
+    pub(crate) default_age: Option<i64>,
+    /// The fingerprints of the event types that are tombstones.
+    pub(crate) tombstones: &'a HashSet<u64>,
+    /// Which topics failed before, and wait.
+    pub(crate) failures: &'a RetentionFailures,
 }
 
-/// Removes what is past its age at `now` from every topic; answers how many sequences went. Topics that name no
-/// retention keep their events for `default` milliseconds, or for ever.
-pub(crate) async fn expire(ledger: &Ledger, now: i64, default: Option<i64>, tombstones: &HashSet<u64>) -> Result<u64> {
-    let mut removed = 0;
-    for topic in ledger.registry().topics() {
-        let Some(age) = age_millis(topic).or(default) else { continue };
-        let (before, ages) = (now.saturating_sub(age), Ages { before: Some(now.saturating_sub(age)) });
-        let through = stored_before(ledger, topic, before).await?;
-        removed += match is_compacted(topic) {
-            true => compact(ledger, topic, &Compacting { through, ages, tombstones }).await?,
-            false => trim(ledger, topic, through).await?,
-        };
+/// Removes what is past its age by the log's time from every topic; answers how many sequences went. A topic that fails keeps
+/// no other from being looked at; the first failure is answered.
+pub(crate) async fn expire(ledger: &Ledger, expiring: &Expiring<'_>) -> Result<u64> {
+    let registry = ledger.registry();
+    let aged: Vec<_> =
+        registry.topics().filter_map(|topic| Some((topic, age_millis(topic).or(expiring.default_age)?))).collect();
+    let failures = expiring.failures;
+    if aged.is_empty() || !failures.is_due(None) {
+        return Ok(0);
     }
-    Ok(removed)
+    let asked = may_remove(ledger).await;
+    failures.note(None, &asked);
+    let (server_time, mut removed) = (asked?, Ok(0));
+    for (topic, age) in aged {
+        let id = Some(&topic.topic.definition.id);
+        if !failures.is_due(id) {
+            continue;
+        }
+        let here = expire_topic(ledger, topic, (age, server_time), expiring.tombstones).await;
+        failures.note(id, &here);
+        removed = removed.and_then(|before| Ok(before + here?));
+    }
+    removed
+}
+
+async fn expire_topic(
+    ledger: &Ledger,
+    topic: &Arc<TopicEntry>,
+    (age, server_time): (i64, Option<i64>),
+    tombstones: &HashSet<u64>,
+) -> Result<u64> {
+    let before = old_before(ledger, topic, age, server_time).await?;
+    let through = stored_before(ledger, topic, before).await?;
+    match is_compacted(topic) {
+        true => {
+            let ages = Ages { before: Some(before) };
+            compact(ledger, topic, &Compacting { through, ages, tombstones }).await
+        }
+        false => trim_allowed(ledger, topic, through).await,
+    }
 }
 
 /// Compacts a topic now, whatever the age of what goes; a tombstone still stays for the topic's retention, if it has one.
 pub(crate) async fn compact_now(
     ledger: &Ledger,
     topic: &Arc<TopicEntry>,
-    (now, default): (i64, Option<i64>),
+    default: Option<i64>,
     tombstones: &HashSet<u64>,
 ) -> Result<Counted> {
     if !is_compacted(topic) {
         return Err(Error::new(Kind::InvalidState, "The topic does not keep the latest event per aggregate; trim it."));
     }
-    let ages = Ages { before: age_millis(topic).or(default).map(|age| now.saturating_sub(age)) };
-    let compacting = Compacting { through: topic.tail(), ages, tombstones };
+    let server_time = may_remove(ledger).await?;
+    let before = match age_millis(topic).or(default) {
+        Some(age) => Some(old_before(ledger, topic, age, server_time).await?),
+        None => None,
+    };
+    let compacting = Compacting { through: topic.tail(), ages: Ages { before }, tombstones };
     Ok(Counted { count: compact(ledger, topic, &compacting).await? })
 }
 
@@ -87,17 +116,27 @@ fn is_compacted(topic: &TopicEntry) -> bool {
 
 /// Removes a topic's events up to and including `through`; answers how many sequences went.
 pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequence) -> Result<u64> {
+    may_remove(ledger).await?;
+    trim_allowed(ledger, topic, through).await
+}
+
+/// The same, where the engine may remove.
+pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequence) -> Result<u64> {
     let through = through.min(topic.tail());
     let Some(earliest) = earliest(ledger, topic).await?.filter(|earliest| *earliest <= through) else { return Ok(0) };
-    let mut after = Sequence(earliest.0 - 1);
+    let number = topic.number;
+    let trimmed = ledger.ask(move |state| state.trimmed(number)).await?;
+    let mut after = Sequence(earliest.0 - 1).max(trimmed);
     while after < through {
-        let page = ledger.log().read(Range::Topic(topic.number, after), PAGE).await.map_err(read_failed)?;
-        let Some(last) = page.last().map(|record| record.header.sequence) else { break };
+        let page = ledger.log().headers(Range::Topic(number, after), PAGE).await.map_err(read_failed)?;
+        let Some(last) = page.last().map(|header| header.sequence) else { break };
         ledger.submit(Carry::new(topic, through, &page)).await?;
         after = last;
     }
-    ledger.submit(Trimmed { topic: Arc::clone(topic), through }).await?;
-    ledger.log().remove(topic.number, through).await.map_err(read_failed)?;
+    if trimmed < through {
+        ledger.submit(Trimmed { topic: Arc::clone(topic), through }).await?;
+    }
+    ledger.log().remove(number, through).await.map_err(not_removed)?;
     Ok(through.0 + 1 - earliest.0)
 }
 
@@ -116,6 +155,38 @@ pub(crate) async fn trim_as_told(ledger: &Ledger, topic: &Arc<TopicEntry>, told:
     Ok(Counted { count: trim(ledger, topic, through).await? })
 }
 
+/// Refuses where the engine may not remove; answers the time of its server, if it has one.
+async fn may_remove(ledger: &Ledger) -> Result<Option<i64>> {
+    ledger.log().may_remove().await.map_err(not_removed)
+}
+
+/// A removal that is not allowed will not be allowed later either: somebody has to change that.
+fn not_removed(error: LogError) -> Error {
+    match error {
+        LogError::Forbidden(what) => Error::new(Kind::InvalidState, format!("Events cannot be removed: {what}")),
+        other => read_failed(other),
+    }
+}
+
+/// What was stored before this time, in milliseconds, is older than `age`.
+///
+/// The log's time says so, and no other clock must deny it, neither the machine's nor that of the engine's server. The log's
+/// time is ahead of them where a clock was ahead once, or is: then events would go that were stored just before. Events
+/// that carry such a time themselves lie in the future of those clocks, which know nothing of them. Once the first of
+/// these is old by the log's time, so is everything before it.
+async fn old_before(ledger: &Ledger, topic: &TopicEntry, age: i64, server_time: Option<i64>) -> Result<i64> {
+    let (now, wall) = (ledger.now(), ledger.clock().wall());
+    let wall = server_time.map_or(wall, |server_time| wall.min(server_time));
+    let before = now.saturating_sub(age);
+    if now <= wall {
+        return Ok(before);
+    }
+    let ahead = Find::Time(Some(topic.number), wall.saturating_add(1));
+    let first_ahead = ledger.log().find(ahead).await.map_err(read_failed)?;
+    let is_old = first_ahead.is_some_and(|header| header.time < before);
+    Ok(if is_old { before } else { wall.saturating_sub(age) })
+}
+
 /// The last sequence that was stored before a time.
 async fn stored_before(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<Sequence> {
     // Looked at first: what is stored while the log is searched is younger.
@@ -126,8 +197,8 @@ async fn stored_before(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Resu
 
 /// The first sequence still there; `None` where nothing is.
 async fn earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Option<Sequence>> {
-    match ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
-        Ok(page) => Ok(page.first().map(|record| record.header.sequence)),
+    match ledger.log().headers(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+        Ok(page) => Ok(page.first().map(|header| header.sequence)),
         Err(LogError::Trimmed(earliest)) if earliest <= topic.tail() => Ok(Some(earliest)),
         Err(LogError::Trimmed(_)) => Ok(None),
         Err(error) => Err(read_failed(error)),
@@ -153,9 +224,9 @@ struct Carry {
 }
 
 impl Carry {
-    fn new(topic: &Arc<TopicEntry>, through: Sequence, page: &[Record]) -> Self {
-        let going = page.iter().filter(|record| record.header.sequence <= through);
-        let facets: Vec<_> = going.filter_map(|record| record.header.facets).collect();
+    fn new(topic: &Arc<TopicEntry>, through: Sequence, page: &[Header]) -> Self {
+        let going = page.iter().filter(|header| header.sequence <= through);
+        let facets: Vec<_> = going.filter_map(|header| header.facets).collect();
         Self {
             topic: Arc::clone(topic),
             through,
@@ -177,9 +248,11 @@ impl Command for Carry {
                 carried.heads.push((key, head));
             }
         }
+        // As the topic is defined now: its window may have been raised since this was ordered.
+        let topic = Arc::clone(decision.registry().topic_numbered(self.topic.number).unwrap_or(&self.topic));
         for &key in &self.keys {
             if let Some(remembered) = decision.remembered(key)?
-                && decision.now() - remembered.time < self.topic.idempotent_millis()
+                && topic.remembers(remembered.time, decision.now())
             {
                 carried.keys.push((key, remembered));
             }

@@ -117,8 +117,8 @@ fn a_session_ends_on_time_and_begins_anew_with_every_poll_and_commit() {
         consumers                              ->
         consumers group=g                      ->
         group g                                -> orders 1 of 3 lag 2
-        advance -2
-        session c                              -> seen -29998 expires 2
+        step -2
+        session c                              -> NOT_FOUND
     ",
     );
 }

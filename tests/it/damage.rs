@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 const EVENTS: u128 = 60;
 
-fn event(id: u128) -> NewEvent {
+pub(crate) fn event(id: u128) -> NewEvent {
     let data = serde_json::value::to_raw_value(&serde_json::json!({"text": "x".repeat(300)})).unwrap();
     let event_type = type_id("placed").parse().unwrap();
     let mut event = NewEvent::new(event_type, "test", data).about(subject_type_id("order"), (id % 7).to_string());
@@ -26,12 +26,12 @@ fn config(folder: &Path) -> Config {
     config
 }
 
-async fn open(folder: &Path) -> Broker {
+pub(crate) async fn open(folder: &Path) -> Broker {
     Broker::open(config(folder)).await.unwrap()
 }
 
 /// A folder with events 1 to 60, closed cleanly.
-async fn filled() -> TempDir {
+pub(crate) async fn filled() -> TempDir {
     let folder = TempDir::new().unwrap();
     let broker = open(folder.path()).await;
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
@@ -55,7 +55,7 @@ fn body_of(folder: &Path, id: u128) -> (PathBuf, usize) {
 }
 
 /// Flips one bit of an event's body.
-fn spoil(folder: &Path, id: u128) {
+pub(crate) fn spoil(folder: &Path, id: u128) {
     let (path, at) = body_of(folder, id);
     let mut bytes = fs::read(&path).unwrap();
     bytes[at] ^= 1;

@@ -6,7 +6,7 @@ use contract::{
     Sequence, StoredEvent, Timestamp, Topic, TopicId,
 };
 use event_broker::ledger::{Command, Decision, Entry, Home, Ledger, Placed};
-use event_broker::{Broker, Config, ManualClock, OpenError, Storage};
+use event_broker::{Broker, Config, LogClock, ManualClock, OpenError, Storage};
 use log::file::{FileLog, FolderLock, Options};
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -20,6 +20,10 @@ const SAMPLE: &str = r#"{"id":"gts.hx.core.events.topic.v1~vendor.users.v1","des
 
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(1_764_763_200_000))
+}
+
+fn log_clock() -> LogClock {
+    LogClock::new(clock(), Duration::from_secs(300))
 }
 
 async fn open(config: Config) -> Broker {
@@ -347,7 +351,7 @@ impl Command for Note {
 /// What a broker leaves behind that dies after the default log has the topic and before the topic's own log has.
 async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let log = Arc::new(FileLog::open_folder(folder, Options::default()).unwrap());
-    let ledger = Ledger::open(log, clock(), Some(folder.join("state")), 1000, 0).await.unwrap();
+    let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
     let home = Home::DataFolder("side".to_owned());
     let placed = Placed { topic, home, floor: Sequence::ZERO, numbered };
@@ -491,7 +495,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     drop(broker);
     // What the topic's own log says is what the broker shows.
     let log = Arc::new(FileLog::open_folder(&folder.path().join("logs/shared"), Options::default()).unwrap());
-    let ledger = Ledger::open(log, clock(), None, 1000, 0).await.unwrap();
+    let ledger = Ledger::open(log, log_clock(), None, 1000, 0).await.unwrap();
     assert_eq!(ledger.registry().topic(&topic_id("t0")).unwrap().topic, shown);
     assert_eq!(ledger.registry().topics().count(), 4);
 }

@@ -43,4 +43,5 @@ mod seed002;
 mod several;
 mod tables;
 mod tidy;
+mod time;
 mod versions;

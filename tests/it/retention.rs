@@ -1,5 +1,7 @@
 //! Retention: what goes, what stays true of it, and what readers are told.
 
+mod failures;
+
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
 use contract::{EventBroker, Kind, NewEvent, NewEventType, NewTopic, Read};
 use event_broker::{Broker, Config, ManualClock};

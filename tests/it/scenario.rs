@@ -10,7 +10,8 @@
 //! read orders after=1                             -> 2 3 next 3 tail 3
 //! reopen      crash      rebuild                  close and open; open a copy taken now; open without the tables
 //!                                                 (side logs in memory begin again)
-//! advance 90000                                   milliseconds on the clock
+//! advance 90000                                   milliseconds pass
+//! step -90000                                     the wall clock alone is set ahead or back, in milliseconds
 //! ```
 
 mod claims;
@@ -183,6 +184,10 @@ impl World {
             "reopen" | "crash" | "rebuild" => self.reopen(verb).await,
             "advance" => {
                 self.clock.advance(rest.trim().parse().unwrap());
+                String::new()
+            }
+            "step" => {
+                self.clock.step(rest.trim().parse().unwrap());
                 String::new()
             }
             _ => self.ask(verb, rest).await.unwrap_or_else(|error| describe(&error)),

@@ -10,7 +10,8 @@
 //! job mail/1         -> PENDING tried 1 in 5000
 //! jobs status=ERROR  -> mail/1
 //! restart    reopen                                      another worker; another broker on the same log
-//! advance 5000                                           milliseconds on the clock
+//! advance 5000                                           milliseconds pass
+//! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
 //! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
 //! news               -> job_dead target_failing          what the operator was told, in order
 //! ```
@@ -138,6 +139,7 @@ impl World {
             "trim" => drop(self.broker.trim(&TOPIC.parse()?, Sequence(rest[0].parse().unwrap())).await?),
             "news" => return self.news().await,
             "advance" => self.clock.advance(rest[0].parse().unwrap()),
+            "step" => self.clock.step(rest[0].parse().unwrap()),
             "publish" => {
                 for subject in rest.iter().filter(|word| !word.contains('=')) {
                     self.publish(subject, &named).await?;

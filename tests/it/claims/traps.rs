@@ -121,7 +121,8 @@ fn a_poison_event_blocks_no_other_aggregate() {
     }
 }
 
-/// The clock is set back by an hour: leases seem to last an hour longer, waits too, or ends lie before beginnings.
+/// The clock is set back by an hour: leases seem to last an hour longer, waits too, or ends lie before beginnings. Times are
+/// shown from the wall clock, so those of the log are an hour ahead from then on.
 #[test]
 fn a_clock_that_steps_back_neither_stretches_a_lease_nor_lets_two_in() {
     with_events(
@@ -129,13 +130,19 @@ fn a_clock_that_steps_back_neither_stretches_a_lease_nor_lets_two_in() {
         claim billing orders/1 as=a lease=PT30S     -> claimed attempt 1 until 30000
         advance 20000
         publish placed b                            -> created 5 aggregate 2
-        advance -3600000
+        step -3600000
         claim billing orders/1                      -> held until 3610000
         claim billing orders/3 lease=PT5S as=c      -> claimed attempt 1 until 3605000
-        advance 3610000
-        claim billing orders/1 as=b                 -> claimed attempt 2 until 900000
+        advance 4999
+        claim billing orders/3                      -> held until 3600001
+        advance 1
+        claim billing orders/3 lease=PT5S as=d      -> claimed attempt 2 until 3605000
+        advance 4999
+        claim billing orders/1                      -> held until 3600001
+        advance 1
+        claim billing orders/1 as=b                 -> claimed attempt 2 until 4500000
         done a                                      -> CLAIM_LOST
-        done c                                      -> done attempt 1
+        done c                                      -> CLAIM_LOST
         done b                                      -> done attempt 2
     ",
     );

@@ -22,7 +22,10 @@ fn alive() -> Op {
 
 fn ready() -> Op {
     op(Get, "/readyz", "isReady", "Can it be asked for work?")
-        .about("Ready while every log can be written and the server is not on its way out.")
+        .about(
+            "Ready while every log can be written and the server is not on its way out. What does not work though requests \
+            are served stands in `degraded`: retention that fails, a wall clock that jumped.",
+        )
         .answers(200, Answer::json("It is ready.", "Health", json!({"status": "ready"})))
 }
 

@@ -104,9 +104,12 @@ fn compact() -> Op {
 
 fn trim() -> Op {
     op(Post, "/v1/topics/{id}:trim", "trimTopic", "Let go of a topic's beginning")
-        .about("Removes events now as retention would later: through a sequence, or those stored before a time.")
+        .about(
+            "Removes events now as retention would later: through a sequence, or those stored before a time. Where the broker \
+            has no right to delete from its database, the refusal says what is missing.",
+        )
         .takes(id())
         .body(Body::about("What goes.").of(JSON, "Trim", json!({"before": REGISTERED_AT})))
         .answers(200, Answer::json("How many sequences went.", "Counted", json!({"count": 0})))
-        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])
 }

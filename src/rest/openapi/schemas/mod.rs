@@ -91,7 +91,14 @@ fn page_info(bounds: &Bounds) -> Shape {
 
 fn health() -> Shape {
     let status = word(&["ok", "ready"], "`ok`: the process lives; `ready`: it can be asked for work.").like("ok");
-    object("How the process is.").must("status", status).like(json!({"status": "ok"}))
+    let line = text("What an operator should look at.").like("Retention of the log fails: …");
+    object("How the process is.")
+        .must("status", status)
+        .may(
+            "degraded",
+            list(line, "What does not work though requests are served; absent where there is nothing.").like(json!([])),
+        )
+        .like(json!({"status": "ok"}))
 }
 
 fn document() -> Shape {
