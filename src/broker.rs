@@ -26,7 +26,8 @@ use crate::topics::{Expiring, RetentionFailures};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, ProducerId, Result, Sequence, TopicChange, TopicId, Unread,
+    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, ProducerId, Profile, Result, Sequence, TopicChange, TopicId,
+    Unread,
 };
 use log::file::{FileLog, Options};
 use log::{Log, MemoryLog};
@@ -212,6 +213,12 @@ impl Broker {
     #[must_use]
     pub const fn limit_max(&self) -> usize {
         self.policy.config.consumer.max_limit
+    }
+
+    /// What identifiers are held to that somebody sends.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.policy.config.gts.profile
     }
 
     /// The default log's ledger, for tests that look inside.

@@ -35,6 +35,11 @@ pub(crate) fn of_consumer(consumer: Uuid, offset: Offset, limit: usize, timeout:
     query
 }
 
+/// The subject type of an aggregate as a piece of path.
+pub(crate) fn subject_type(read: &AggregateRead) -> &str {
+    read.subject_type.as_ref().map_or("-", |id| id.as_str())
+}
+
 /// A read of an aggregate.
 pub(crate) fn of_aggregate(read: &AggregateRead) -> Query {
     let mut query = one("topic", &read.topic);

@@ -10,7 +10,7 @@ use crate::query;
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
     ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
-    EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary,
+    EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary,
     LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
     NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
     Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
@@ -37,7 +37,7 @@ impl EventBroker for Client {
 
     fn topics<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
@@ -60,7 +60,7 @@ impl EventBroker for Client {
 
     fn event_types<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         topic: Option<&'a TopicId>,
         cursor: Option<&'a Cursor>,
         limit: usize,
@@ -133,7 +133,7 @@ impl EventBroker for Client {
 
     fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
         Box::pin(async move {
-            let path = ["aggregates", read.subject_type.as_str(), &read.subject];
+            let path = ["aggregates", query::subject_type(&read), &read.subject];
             let query = query::one("topic", &read.topic);
             answer::aggregate(&self.bytes(&path, &query, Duration::ZERO).await?)
         })
@@ -141,7 +141,7 @@ impl EventBroker for Client {
 
     fn read_aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<AggregateEvents>> {
         Box::pin(async move {
-            let path = ["aggregates", read.subject_type.as_str(), &read.subject, "events"];
+            let path = ["aggregates", query::subject_type(&read), &read.subject, "events"];
             let query = query::of_aggregate(&read);
             answer::aggregate_events(&self.bytes(&path, &query, Duration::ZERO).await?)
         })

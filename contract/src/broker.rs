@@ -3,7 +3,7 @@
 use crate::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome,
     Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure,
-    GroupReset, GroupTopic, GtsPattern, Handler, LetterFilter, LetterOrder, LetterSummary, LettersResolved, LogPage,
+    GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary, LettersResolved, LogPage,
     LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
     NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish, Result,
     SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
@@ -28,7 +28,7 @@ pub trait EventBroker: Send + Sync {
     /// Topics in order of their ids, those matching `pattern` if there is one, at `cursor`. Internal ones are left out.
     fn topics<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>>;
@@ -51,7 +51,7 @@ pub trait EventBroker: Send + Sync {
     /// `topic` if there is one, at `cursor`.
     fn event_types<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         topic: Option<&'a TopicId>,
         cursor: Option<&'a Cursor>,
         limit: usize,

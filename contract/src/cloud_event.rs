@@ -1,6 +1,7 @@
 //! A stored event as a CloudEvent 1.0: its attributes as text, and `data` as it was spelt.
 //!
-//! - `type`, `id`, `source` and `subject` are ours; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
+//! - `type`, `source` and `subject` are ours; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
+//! - `id` is ours, or, of an event that came as a CloudEvent with an id of another form, the one it came with.
 //! - Our other members are extension attributes in lower case. A label of `context` that may be an attribute is one; the
 //!   rest of the labels is one attribute, `context`, as JSON.
 //! - Every attribute is text: our numbers outgrow the format's integers, which have 32 bits.
@@ -61,7 +62,7 @@ impl CloudEvent {
         let schema = |version| format!("{}{}#{version}", Self::SCHEMA_SCHEME, event.event_type);
         [
             ("specversion", Some("1.0".into())),
-            ("id", own(event.id.to_string())),
+            ("id", event.cloud_event_id.as_deref().map(Cow::from).or_else(|| own(event.id.to_string()))),
             ("source", Some(event.source.as_str().into())),
             ("type", Some(event.event_type.as_str().into())),
             ("time", own(event.occurred_at.to_string())),
@@ -151,6 +152,15 @@ mod tests {
             assert_eq!(attributes.get(name).map(AsRef::as_ref), Some(text), "{name}");
         }
         assert!(!attributes.contains_key("tenant"));
+    }
+
+    #[test]
+    fn an_event_that_came_under_an_id_of_its_own_goes_out_under_it() {
+        let text = TEXT.replacen(r#""type":"#, r#""cloudEventId":"A234-1234","type":"#, 1);
+        let event = CloudEvent::from(serde_json::from_str::<Event>(&text).unwrap());
+        let attributes: BTreeMap<_, _> = event.attributes().into_iter().collect();
+        assert_eq!(attributes.get("id").map(AsRef::as_ref), Some("A234-1234"));
+        assert!(!attributes.contains_key("cloudeventid"));
     }
 
     #[test]

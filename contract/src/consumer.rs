@@ -1,6 +1,6 @@
 //! Consumers and their groups: who reads a topic through which filter, and how far a group has come.
 
-use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
+use crate::{IdPattern, Offset, Span, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,10 +14,10 @@ pub struct NewConsumer {
     pub topic: TopicId,
     /// Event types it wants; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub types: Vec<GtsPattern>,
+    pub types: Vec<IdPattern>,
     /// Subject types it wants; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subject_types: Vec<GtsPattern>,
+    pub subject_types: Vec<IdPattern>,
     /// A CEL expression over the event's members.
     #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,
@@ -79,10 +79,10 @@ pub struct Consumer {
     pub topic: TopicId,
     /// Event types it wants, spelt as they were sent; empty: any.
     #[serde(default)]
-    pub types: Vec<GtsPattern>,
+    pub types: Vec<IdPattern>,
     /// Subject types it wants, spelt as they were sent; empty: any.
     #[serde(default)]
-    pub subject_types: Vec<GtsPattern>,
+    pub subject_types: Vec<IdPattern>,
     /// A CEL expression over the event's members.
     #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,

@@ -44,8 +44,8 @@ macro_rules! kinds {
 
 kinds! {
     //                  code                            status  title                       retryable  had effect
-    /// An identifier is not a GTS id (or, for a filter, not a GTS pattern).
-    InvalidType         = "EVENT_BROKER_INVALID_TYPE",          400, "Invalid GTS identifier",      false, false;
+    /// An identifier is neither a GTS id nor a code (or, for a filter, not a pattern).
+    InvalidType         = "EVENT_BROKER_INVALID_TYPE",          400, "Invalid identifier",          false, false;
     /// `offset` is missing, negative or not an integer.
     InvalidOffset       = "EVENT_BROKER_INVALID_OFFSET",        400, "Invalid offset",              false, false;
     /// An event's own `sequence` is not positive or would leave a gap.

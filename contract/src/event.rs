@@ -2,15 +2,18 @@
 //!
 //! `data` is JSON text from request to disk to answer; nothing in between prints it anew.
 
-use crate::object::object;
+use crate::object::{ObjectOnly, object};
 use crate::{
     AggregateSequence, Error, EventTypeId, Kind, Position, Result, Sequence, SubjectTypeId, Timestamp, TopicId,
 };
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use context_data::WithContextData;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+mod context_data;
 
 /// An event as a producer submits it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,6 +22,9 @@ pub struct NewEvent {
     /// Made by the broker (version 4) when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
+    /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling. Our own JSON has no member for it.
+    #[serde(skip)]
+    pub cloud_event_id: Option<String>,
     /// A registered event type.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
@@ -69,14 +75,26 @@ pub struct NewEvent {
     /// Who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
-    /// Searchable labels.
+    /// Searchable labels. They may be submitted as `contextData`, a list of `{key, value}`, too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
     /// The payload: a JSON object, kept as it was spelt.
     pub data: Box<RawValue>,
 }
 
-object!(NewEvent Actor);
+object!(Actor);
+
+impl Serialize for NewEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for NewEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(ObjectOnly(WithContextData(deserializer)))
+    }
+}
 
 impl NewEvent {
     /// An event with the two members no other can stand in for.
@@ -84,6 +102,7 @@ impl NewEvent {
     pub fn new(event_type: EventTypeId, source: impl Into<String>, data: Box<RawValue>) -> Self {
         Self {
             id: None,
+            cloud_event_id: None,
             event_type,
             topic: None,
             occurred_at: None,
@@ -156,6 +175,9 @@ impl ActorType {
 pub struct Event {
     /// Its id.
     pub id: Uuid,
+    /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_event_id: Option<String>,
     /// Its type, spelt as the producer did.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
@@ -222,6 +244,7 @@ impl From<Event> for NewEvent {
     fn from(event: Event) -> Self {
         Self {
             id: Some(event.id),
+            cloud_event_id: event.cloud_event_id,
             event_type: event.event_type,
             topic: Some(event.topic),
             occurred_at: Some(event.occurred_at),

@@ -19,8 +19,8 @@ mod error;
 mod event;
 mod event_type;
 mod given;
-mod gts;
 mod handler;
+mod identifier;
 mod json;
 pub mod limits;
 mod numbers;
@@ -54,8 +54,8 @@ pub use event::{
     Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, Outcome, ProducerId, Published, StoredEvent, Unread,
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
-pub use gts::{EventTypeId, GtsId, GtsPattern, Profile, SubjectTypeId, TopicId};
 pub use handler::{Handler, HandlerTopic, NewHandler};
+pub use identifier::{EventTypeId, IdPattern, Identifier, Profile, SubjectTypeId, TopicId, under_profile};
 pub use json::{StrictJson, digest_form, parse_strict};
 pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence, Token};
 pub use projection::{Lag, NewCheckpoint, NewProjection, Projection};
@@ -71,6 +71,7 @@ pub use subscription::{
 };
 pub use timestamp::Timestamp;
 pub use topic::{
-    Cleanup, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic, TopicChange,
+    Cleanup, DeduplicateBy, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic,
+    TopicChange,
 };
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

@@ -1,7 +1,9 @@
 //! Every limit with its unit. Back-pressure follows from these; nothing else bounds a request.
 
-/// Longest identifier (event type, topic, subject type, event id as text), in bytes.
+/// Longest GTS identifier (event type, topic, subject type), in bytes.
 pub const ID_BYTES_MAX: usize = 512;
+/// Longest code (event type, topic, subject type), in bytes.
+pub const CODE_BYTES_MAX: usize = 200;
 /// Longest `subject` and `source`, in bytes.
 pub const SUBJECT_BYTES_MAX: usize = 1024;
 /// Longest `correlationId`, `causationId`, `messageGroup`, `deduplicationId`, `requestId`, actor id, producer id,

@@ -49,6 +49,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Members<V> {
 
 /// Reads and writes a struct whose derived code stands beside it (`#[serde(remote = "Self")]`).
 macro_rules! object {
+    (read $name:ident) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::deserialize($crate::object::ObjectOnly(deserializer))
+            }
+        }
+    };
     ($($name:ident)*) => {$(
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -56,11 +63,7 @@ macro_rules! object {
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::deserialize($crate::object::ObjectOnly(deserializer))
-            }
-        }
+        $crate::object::object!(read $name);
     )*};
 }
 pub(crate) use object;

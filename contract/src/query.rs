@@ -1,7 +1,7 @@
 //! Questions about stored events, and their answers.
 
 use crate::{
-    AggregateSequence, Claim, Error, GtsPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
+    AggregateSequence, Claim, Error, IdPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
     Timestamp, TopicId,
 };
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,9 @@ use uuid::Uuid;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Filter {
     /// Event types.
-    pub types: Vec<GtsPattern>,
+    pub types: Vec<IdPattern>,
     /// Subject types.
-    pub subject_types: Vec<GtsPattern>,
+    pub subject_types: Vec<IdPattern>,
     /// Subjects, exactly.
     pub subjects: Vec<String>,
     /// Tenants.
@@ -104,8 +104,8 @@ pub struct LogPage {
 pub struct AggregateRead {
     /// The topic: aggregates count per topic.
     pub topic: TopicId,
-    /// What kind of thing.
-    pub subject_type: SubjectTypeId,
+    /// What kind of thing; `None`: events that name no subject type.
+    pub subject_type: Option<SubjectTypeId>,
     /// Which one.
     pub subject: String,
     /// Last aggregateSequence seen.

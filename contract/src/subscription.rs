@@ -5,7 +5,7 @@
 
 use crate::given::{given, present};
 use crate::object::object;
-use crate::{GtsPattern, Offset, Span, Timestamp, TopicId};
+use crate::{IdPattern, Offset, Span, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -139,7 +139,7 @@ impl NewSubscription {
 pub struct TypeBinding {
     /// A type, or a pattern of types.
     #[serde(rename = "type")]
-    pub event_type: GtsPattern,
+    pub event_type: IdPattern,
     /// Only events of this schema version, `MAJOR.MINOR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,

@@ -24,6 +24,9 @@ pub struct NewTopic {
     /// What happens to a repeated key with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
+    /// Which submissions are one; fixed when the topic is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deduplicate_by: Option<DeduplicateBy>,
     /// What retention lets go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
@@ -46,6 +49,7 @@ impl NewTopic {
             retention: None,
             idempotent_retention: None,
             on_payload_mismatch: None,
+            deduplicate_by: None,
             cleanup: None,
             aggregate_normalisation: Vec::new(),
             internal: false,
@@ -120,6 +124,18 @@ pub enum PayloadMismatch {
     Flag,
     /// Refused.
     Reject,
+}
+
+/// Which submissions are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeduplicateBy {
+    /// Those with the same `id`, topic, type, tenant, subject, `occurredAt` and producer, or else with the same
+    /// `deduplicationId`, topic and tenant.
+    #[default]
+    Submission,
+    /// Those with the same `id`, topic and tenant, whatever else they say.
+    Id,
 }
 
 /// What retention lets go.

@@ -9,7 +9,7 @@ use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
     ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
-    EventTypeId, Failure, GroupReset, GroupTopic, GtsPattern, Handler, Kind, LetterFilter, LetterOrder, LetterSummary,
+    EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, Kind, LetterFilter, LetterOrder, LetterSummary,
     LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
     NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
     Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
@@ -47,7 +47,7 @@ impl EventBroker for Broker {
 
     fn topics<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Topic>>> {
@@ -96,7 +96,7 @@ impl EventBroker for Broker {
 
     fn event_types<'a>(
         &'a self,
-        pattern: Option<&'a GtsPattern>,
+        pattern: Option<&'a IdPattern>,
         topic: Option<&'a TopicId>,
         cursor: Option<&'a Cursor>,
         limit: usize,

@@ -63,7 +63,7 @@ enum Verb {
         /// The group's name.
         group: String,
         /// The topic.
-        #[arg(long, value_name = "GTS")]
+        #[arg(long, value_name = "ID")]
         topic: String,
         /// Where to: earliest, latest, or an offset.
         #[arg(long, value_name = "WHERE", required_unless_present = "time", conflicts_with = "time")]
@@ -80,13 +80,13 @@ struct Creation {
     #[arg(long, value_name = "NAME")]
     group: String,
     /// What it reads.
-    #[arg(long, value_name = "GTS")]
+    #[arg(long, value_name = "ID")]
     topic: String,
     /// Event types it wants; a pattern may end in *.
-    #[arg(long = "type", value_name = "GTS")]
+    #[arg(long = "type", value_name = "ID")]
     types: Vec<String>,
     /// Subject types it wants; a pattern may end in *.
-    #[arg(long = "subject-type", value_name = "GTS")]
+    #[arg(long = "subject-type", value_name = "ID")]
     subject_types: Vec<String>,
     /// A CEL expression its events must make true.
     #[arg(long, value_name = "CEL")]

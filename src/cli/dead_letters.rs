@@ -77,7 +77,7 @@ struct Which {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Of this topic's events.
-    #[arg(long, value_name = "GTS")]
+    #[arg(long, value_name = "ID")]
     topic: Option<String>,
 }
 

@@ -16,10 +16,10 @@ const BEYOND: u64 = i64::MAX as u64;
 #[command(next_help_heading = "Filters (a repeated one widens, different ones narrow)")]
 pub(super) struct Filters {
     /// Events of this type; a pattern may end in *.
-    #[arg(long = "type", value_name = "GTS")]
+    #[arg(long = "type", value_name = "ID")]
     types: Vec<String>,
     /// Events about things of this type; a pattern may end in *.
-    #[arg(long, value_name = "GTS")]
+    #[arg(long, value_name = "ID")]
     subject_type: Vec<String>,
     /// Events about this.
     #[arg(long, value_name = "TEXT")]

@@ -44,7 +44,7 @@ enum Verb {
         /// The URL they are posted to.
         target: String,
         /// Only events of this type, or of types that fit this pattern; may be given several times.
-        #[arg(long = "type", value_name = "GTS")]
+        #[arg(long = "type", value_name = "ID")]
         types: Vec<String>,
         /// Only events for which this CEL expression holds.
         #[arg(long, value_name = "CEL")]

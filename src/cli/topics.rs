@@ -17,8 +17,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker topics list\n  \
-    event-broker topics create gts.hx.core.events.topic.v1~vendor.orders.v1 --retention P30D\n  \
-    event-broker topics change gts.hx.core.events.topic.v1~vendor.orders.v1 --retention P90D\n  \
+    event-broker topics create shop.orders --retention P30D\n  \
+    event-broker topics change shop.orders --retention P90D\n  \
     event-broker topics segments gts.hx.core.events.topic.v1~ --json")]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -130,6 +130,9 @@ struct Placing {
     /// What keeps it, if not the default log: memory or file.
     #[arg(long, value_name = "TYPE")]
     storage: Option<String>,
+    /// Which submissions are one: submission (id, type, subject, time and producer agree) or id (the id alone).
+    #[arg(long, value_name = "WHAT")]
+    deduplicate_by: Option<String>,
     /// Where its own log lies.
     #[arg(long, value_name = "PLACE")]
     location: Option<String>,
@@ -216,6 +219,9 @@ fn definitions(
     let mut members = settings.members();
     members.insert("id".to_owned(), json!(topic));
     members.insert("streaming".to_owned(), placing.streaming());
+    if let Some(by) = &placing.deduplicate_by {
+        members.insert("deduplicateBy".to_owned(), json!(by));
+    }
     if let Some(cleanup) = &placing.cleanup {
         members.insert("cleanup".to_owned(), json!(cleanup));
     }

@@ -34,7 +34,7 @@ enum Verb {
         /// Only those that match; a pattern may end in *.
         pattern: Option<String>,
         /// Only those whose events go to this topic.
-        #[arg(long, value_name = "GTS")]
+        #[arg(long, value_name = "ID")]
         topic: Option<String>,
     },
     /// Shows an event type, schemas and all.

@@ -195,7 +195,12 @@ pub const KEYS: &[Key] = &[
         Expects::Word(&["refuse", "accept"]),
         "What happens to events of types nobody registered; accepted ones are stored without validation.",
     ),
-    key("gts.profile", Expects::Word(&["relaxed", "strict"]), "How strict GTS identifiers are."),
+    key(
+        "gts.profile",
+        Expects::Word(&["relaxed", "strict"]),
+        "Which identifiers are taken. `relaxed`: codes and GTS identifiers. `strict`: only GTS identifiers as their \
+         specification has them.",
+    ),
     key("tenant.required", Expects::Flag, "Whether an event must name its tenant."),
     key(
         "idempotency.key_retention_hours",
@@ -207,12 +212,12 @@ pub const KEYS: &[Key] = &[
     key(
         "routes",
         Expects::Items("routes"),
-        "Where events go whose type names no topic: `{type, topic}`, `type` a GTS pattern; the most specific \
+        "Where events go whose type names no topic: `{type, topic}`, `type` a pattern; the most specific \
          wins.",
     ),
     key(
         "default_topic",
-        Expects::Text("a GTS identifier"),
+        Expects::Text("an identifier"),
         "Where all other events go; registered at start. `null`: nowhere, they must name their topic.",
     )
     .optional(),

@@ -9,6 +9,7 @@ use super::keys::{self, ENVIRONMENT_PREFIX, Expects, KEYS, Key};
 use super::nearest::{nearest, nearest_path};
 use super::sources::{Setting, Source, Sources};
 use super::{Config, check};
+use contract::Profile;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -238,7 +239,11 @@ impl Layers {
                 *slot = setting.node.to_json();
             }
         }
-        serde_path_to_error::deserialize(tree).map_err(|error| {
+        // One that is no profile is refused below, by its own key.
+        let profile = tree.pointer("/gts/profile").cloned().unwrap_or_default();
+        let profile = serde_json::from_value(profile).unwrap_or(Profile::Relaxed);
+        let config = contract::under_profile(profile, || serde_path_to_error::deserialize(tree));
+        config.map_err(|error| {
             let path = error.path().to_string();
             Problem {
                 place: self.sources.of(&path).to_string(),

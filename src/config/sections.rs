@@ -3,7 +3,7 @@
 //! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
 //! - Units stand at the end of a name, as seed 000 spells them.
 
-use contract::{ClaimOrder, GtsPattern, Profile, TopicId, limits};
+use contract::{ClaimOrder, IdPattern, Profile, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -418,7 +418,7 @@ impl Default for Idempotency {
 pub struct Route {
     /// Which types.
     #[serde(rename = "type")]
-    pub pattern: GtsPattern,
+    pub pattern: IdPattern,
     /// Where to.
     pub topic: TopicId,
 }

@@ -288,7 +288,7 @@ fn check(consumer: &NewConsumer) -> Result<Compiled> {
     }
 }
 
-fn filter_of(types: &[contract::GtsPattern], subject_types: &[contract::GtsPattern], cel: Option<&String>) -> Filter {
+fn filter_of(types: &[contract::IdPattern], subject_types: &[contract::IdPattern], cel: Option<&String>) -> Filter {
     let (types, subject_types) = (types.to_vec(), subject_types.to_vec());
     Filter { types, subject_types, cel: cel.cloned(), ..Filter::default() }
 }

@@ -297,7 +297,8 @@ fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<N
     let data = changes.data.clone().unwrap_or_else(|| old.data.clone());
     // What made the old one unlike any other would make this one its duplicate.
     let id = Some(Uuid::new_v4());
-    Ok(Some(NewEvent { id, causation_id, data, deduplication_id: None, ..NewEvent::from(old) }))
+    let renamed = NewEvent { cloud_event_id: None, deduplication_id: None, ..NewEvent::from(old) };
+    Ok(Some(NewEvent { id, causation_id, data, ..renamed }))
 }
 
 const fn sum(one: LettersResolved, other: LettersResolved) -> LettersResolved {

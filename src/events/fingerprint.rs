@@ -5,7 +5,7 @@
 //! number in the log, types by their tag.
 
 use crate::ledger::{TopicEntry, tag};
-use contract::{EventTypeId, NewEvent, Normalisation, ProducerId, SubjectTypeId, digest_form};
+use contract::{DeduplicateBy, EventTypeId, NewEvent, Normalisation, ProducerId, SubjectTypeId, digest_form};
 use log::TopicNumber;
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
@@ -53,11 +53,27 @@ fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
 /// What makes two submissions one; `None` where nothing the caller sent can.
 pub(crate) fn idempotency(
     event: &NewEvent,
+    topic: &TopicEntry,
+    type_tag: u64,
+    producer: Option<&ProducerId>,
+) -> Option<u128> {
+    let by = topic.topic.definition.deduplicate_by.unwrap_or_default();
+    key_by(by, event, topic.number, type_tag, producer)
+}
+
+/// The same by one of the rules. Each rule has a word of its own in front, so that no key of one is a key of another.
+fn key_by(
+    by: DeduplicateBy,
+    event: &NewEvent,
     topic: TopicNumber,
     type_tag: u64,
     producer: Option<&ProducerId>,
 ) -> Option<u128> {
     let tenant = event.tenant.unwrap_or_default();
+    if by == DeduplicateBy::Id {
+        let parts = Parts::new(b"id alone").number(topic.0.into()).bytes(tenant.as_bytes());
+        return Some(parts.bytes(event.id?.as_bytes()).finish());
+    }
     if let Some(deduplication_id) = &event.deduplication_id {
         let parts = Parts::new(b"deduplication").number(topic.0.into()).bytes(tenant.as_bytes());
         return Some(parts.bytes(deduplication_id.as_bytes()).finish());
@@ -144,7 +160,7 @@ mod tests {
     }
 
     fn key_of(event: &NewEvent, producer: Option<&ProducerId>) -> Option<u128> {
-        idempotency(event, TopicNumber(1), type_tag(&event.event_type), producer)
+        key_by(DeduplicateBy::Submission, event, TopicNumber(1), type_tag(&event.event_type), producer)
     }
 
     #[test]
@@ -170,8 +186,36 @@ mod tests {
             assert_ne!(key(change), base, "member {index}");
         }
         assert_ne!(key_of(&event(), Some(&ProducerId("p".to_owned()))), base);
-        assert_ne!(idempotency(&event(), TopicNumber(2), type_tag(&event().event_type), None), base);
+        let elsewhere =
+            key_by(DeduplicateBy::Submission, &event(), TopicNumber(2), type_tag(&event().event_type), None);
+        assert_ne!(elsewhere, base);
         assert_eq!(key(&|e| e.id = None), None);
+    }
+
+    #[test]
+    fn by_id_nothing_but_the_id_the_topic_and_the_tenant_counts() {
+        let key = |change: &dyn Fn(&mut NewEvent), topic: u32, producer: Option<&str>| {
+            let mut changed = event();
+            change(&mut changed);
+            let producer = producer.map(|producer| ProducerId(producer.to_owned()));
+            key_by(DeduplicateBy::Id, &changed, TopicNumber(topic), type_tag(&changed.event_type), producer.as_ref())
+        };
+        let base = key(&|_| (), 1, None);
+        let same: [&dyn Fn(&mut NewEvent); 5] = [
+            &|e| e.subject = None,
+            &|e| e.occurred_at = Some("2025-12-03T12:01:59.829Z".parse().unwrap()),
+            &|e| e.event_type = "order.created".parse().unwrap(),
+            &|e| e.deduplication_id = Some("once".to_owned()),
+            &|e| e.source = "elsewhere".to_owned(),
+        ];
+        for (index, change) in same.iter().enumerate() {
+            assert_eq!(key(change, 1, Some("p")), base, "member {index}");
+        }
+        assert_ne!(key(&|e| e.id = Some(Uuid::from_u128(2)), 1, None), base);
+        assert_ne!(key(&|e| e.tenant = Some(Uuid::from_u128(3)), 1, None), base);
+        assert_ne!(key(&|_| (), 2, None), base);
+        assert_ne!(key_of(&event(), None), base);
+        assert_eq!(key(&|e| (e.id, e.deduplication_id) = (None, Some("once".to_owned())), 1, None), None);
     }
 
     #[test]

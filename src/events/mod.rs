@@ -6,6 +6,7 @@
 //! - Reading never waits for the writer: it goes to the log, up to the tail the ledger shows ([`read`]).
 
 mod bundle;
+pub(crate) mod cloud_event_id;
 mod fingerprint;
 mod prepare;
 mod publish;

@@ -3,14 +3,14 @@
 //! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the text itself. What it
 //! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
 
-use super::{fingerprint, text};
+use super::{cloud_event_id, fingerprint, text};
 use crate::config::{Config, Route, Unregistered};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
 use crate::logs::{Located, Logs, Place};
 use crate::types::{Schemas, versions};
 use contract::{
-    AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Profile, Result, Sequence, Timestamp,
-    TopicId, Unread, Violation, limits, parse_strict,
+    AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Result, Sequence, Timestamp, TopicId,
+    Unread, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
@@ -28,7 +28,7 @@ impl Policy {
     /// Where the events of a type go: where the type says, else by the most specific route, else to the default topic.
     pub(crate) fn topic_of<'a>(&'a self, id: &EventTypeId, named: Option<&'a TopicId>) -> Option<&'a TopicId> {
         let routed = || {
-            let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_gts()));
+            let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_identifier()));
             matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| &route.topic)
         };
         named.or_else(routed).or(self.config.default_topic.as_ref())
@@ -80,7 +80,6 @@ pub(crate) fn prepare(
     now: i64,
 ) -> Result<Prepared, Refused> {
     let nowhere = |error| Refused { error, topic: None };
-    check_profile(policy.config.gts.profile, event).map_err(nowhere)?;
     let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
     let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
     let found = found.map_err(nowhere)?;
@@ -167,19 +166,6 @@ fn find_topic(
     found.ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
 }
 
-fn check_profile(profile: Profile, event: &NewEvent) -> Result<()> {
-    if profile == Profile::Relaxed {
-        return Ok(());
-    }
-    let mut ids = vec![event.event_type.as_gts()];
-    ids.extend(event.topic.as_ref().map(|id| id.as_gts()));
-    ids.extend(event.subject_type.as_ref().map(|id| id.as_gts()));
-    match ids.iter().all(|id| id.profile() == Profile::Strict) {
-        true => Ok(()),
-        false => Err(Error::new(Kind::InvalidType, "This broker takes strict GTS identifiers only.")),
-    }
-}
-
 /// Lengths, NULs, and the members that must be there.
 fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId>) -> Result<()> {
     let mut violations = Vec::new();
@@ -203,9 +189,14 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
     text("/requestId", event.request_id.as_deref(), limits::LABEL_BYTES_MAX);
     text("/actor/id", event.actor.as_ref().map(|actor| actor.id.as_str()), limits::LABEL_BYTES_MAX);
     text("", producer.map(|producer| producer.0.as_str()), limits::LABEL_BYTES_MAX);
+    text("/cloudEventId", event.cloud_event_id.as_deref(), limits::LABEL_BYTES_MAX);
     for (key, value) in &event.context {
         text("/context", Some(key), limits::CONTEXT_BYTES_MAX);
         text("/context", Some(value), limits::CONTEXT_BYTES_MAX);
+    }
+    let stands_for = |id: &String| event.id == Some(cloud_event_id::id_of(&event.source, id));
+    if !event.cloud_event_id.as_ref().is_none_or(stands_for) {
+        violations.push(Violation::new("/cloudEventId", "does not lead to `id`; see the rule in the documentation"));
     }
     if event.source.is_empty() {
         violations.push(Violation::new("/source", "must not be empty"));
@@ -325,7 +316,7 @@ fn build(
         subject_type_tag,
         tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
         aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate_in(&topic, subject_type_tag, it)),
-        idempotency: fingerprint::idempotency(event, topic.number, type_tag, producer)
+        idempotency: fingerprint::idempotency(event, &topic, type_tag, producer)
             .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
         text: text.bytes,
         splice: text.splice,

@@ -257,7 +257,7 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 }
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
-    fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(Some(&read.subject_type)), &read.subject)
+    fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(read.subject_type.as_ref()), &read.subject)
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.

@@ -67,6 +67,7 @@ fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<It
         Repeating::Same => (id, Some(first)),
         Repeating::State => {
             event.causation_id = Some(id.to_string());
+            event.cloud_event_id = None;
             (Uuid::new_v4(), None)
         }
     };

@@ -29,6 +29,7 @@ pub(crate) fn write(
     let splice = out.0.len();
     out.put(",\"occurredAt\":", &occurred_at)?;
     out.put(",\"source\":", &event.source)?;
+    out.maybe(",\"cloudEventId\":", event.cloud_event_id.as_ref())?;
     out.maybe(",\"subject\":", event.subject.as_ref())?;
     if let Some(subject_type) = &event.subject_type {
         out.plain(",\"subjectType\":", subject_type.as_str());
@@ -70,7 +71,7 @@ impl Members {
         value.map_or(Ok(()), |value| self.put(name, value))
     }
 
-    /// A text without anything to escape: GTS ids have none of it.
+    /// A text without anything to escape: identifiers have none of it.
     fn plain(&mut self, name: &str, text: &str) {
         debug_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'), "{text}");
         for piece in [name, "\"", text, "\""] {

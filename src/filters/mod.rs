@@ -16,7 +16,7 @@ mod memo;
 mod tests;
 
 use cel::Program;
-use contract::{Filter, GtsId, GtsPattern, Result};
+use contract::{Filter, IdPattern, Identifier, Result};
 use log::Record;
 use members::{Body, Conditions};
 use memo::Memo;
@@ -106,20 +106,20 @@ impl FilterFailures {
 
 /// Patterns of one member, and what they said about the fingerprints seen so far.
 struct Types {
-    patterns: Vec<GtsPattern>,
+    patterns: Vec<IdPattern>,
     memo: Memo,
 }
 
 impl Types {
     /// `None` where there are no patterns: then any type will do, or none.
-    fn of(patterns: &[GtsPattern]) -> Option<Self> {
+    fn of(patterns: &[IdPattern]) -> Option<Self> {
         (!patterns.is_empty()).then(|| Self { patterns: patterns.to_vec(), memo: Memo::new() })
     }
 
     /// Whether a pattern takes the type with this fingerprint; `name` finds its name in the event.
     fn take<'b>(&self, tag: u64, name: impl FnOnce() -> Option<&'b str>) -> bool {
         self.memo.verdict(tag, || {
-            let id = name().and_then(|name| GtsId::parse(name).ok());
+            let id = name().and_then(|name| Identifier::parse(name).ok());
             id.is_some_and(|id| self.patterns.iter().any(|pattern| pattern.matches(&id)))
         })
     }

@@ -225,7 +225,7 @@ fn a_body_that_cannot_be_read_matches_nothing_that_looks_at_it() {
 
 #[test]
 fn a_compiled_filter_is_shared_between_tasks() {
-    let filter = Filter { types: vec![GtsPattern::parse("gts.hx.*").unwrap()], ..Filter::default() };
+    let filter = Filter { types: vec![IdPattern::parse("gts.hx.*").unwrap()], ..Filter::default() };
     let compiled = Arc::new(compile(&filter).unwrap());
     let records: Arc<Vec<Record>> = Arc::new(events().iter().map(record).collect());
     let tasks: Vec<_> = (0..4)
@@ -267,11 +267,11 @@ proptest! {
         subject_types in prop::collection::vec(pattern(), 0..3),
         events in prop::collection::vec((id(), prop::option::of(id())), 1..20),
     ) {
-        let parse = |patterns: &[String]| patterns.iter().map(|p| GtsPattern::parse(p).unwrap()).collect::<Vec<_>>();
+        let parse = |patterns: &[String]| patterns.iter().map(|p| IdPattern::parse(p).unwrap()).collect::<Vec<_>>();
         let filter = Filter { types: parse(&types), subject_types: parse(&subject_types), ..Filter::default() };
         let compiled = compile(&filter).unwrap();
-        let selects = |patterns: &[GtsPattern], id: Option<&String>| {
-            let id = id.map(|id| GtsId::parse(id).unwrap());
+        let selects = |patterns: &[IdPattern], id: Option<&String>| {
+            let id = id.map(|id| Identifier::parse(id).unwrap());
             patterns.is_empty() || id.is_some_and(|id| patterns.iter().any(|pattern| pattern.matches(&id)))
         };
         for (event_type, subject_type) in &events {

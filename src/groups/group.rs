@@ -5,7 +5,7 @@
 
 use super::backlog::{Backlog, Look};
 use crate::ledger::{ClaimRows, Feed, Ledger, Standing};
-use contract::{Consumer, GtsPattern, Position, Sequence};
+use contract::{Consumer, IdPattern, Position, Sequence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
@@ -24,8 +24,8 @@ pub(super) struct Group {
 /// What the group's members want, as they spell it.
 #[derive(PartialEq, Eq)]
 struct Filter {
-    types: Vec<GtsPattern>,
-    subject_types: Vec<GtsPattern>,
+    types: Vec<IdPattern>,
+    subject_types: Vec<IdPattern>,
     cel: Option<String>,
 }
 

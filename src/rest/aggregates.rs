@@ -1,4 +1,6 @@
 //! Aggregates: where one stands, and its events in its own order.
+//!
+//! In a path `-` is the subject type of events that name none. It is no identifier, so it stands for nothing else.
 
 use super::App;
 use super::asked::Asked;
@@ -8,7 +10,10 @@ use super::read::{answer, with_items};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use contract::{AggregateRead, AggregateSequence, Result, SubjectTypeId};
+use contract::{AggregateRead, AggregateSequence, Result};
+
+/// The subject type of events that name none.
+const NO_SUBJECT_TYPE: &str = "-";
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -40,7 +45,10 @@ fn wanted(asked: &Asked) -> Result<AggregateRead> {
     let params = &asked.params;
     Ok(AggregateRead {
         topic: params.topic()?,
-        subject_type: SubjectTypeId::parse(asked.piece("subject_type"))?,
+        subject_type: match asked.piece("subject_type") {
+            NO_SUBJECT_TYPE => None,
+            _ => Some(asked.identifier("subject_type")?),
+        },
         subject: asked.piece("subject").to_owned(),
         after: AggregateSequence(params.after()?),
         limit: params.limit(asked.app.options.limit_default)?,

@@ -11,16 +11,19 @@ use super::params::Params;
 use super::parking::Patient;
 use super::problem::{Answer, Problem};
 use super::told::Told;
+use super::verb;
 use crate::broker::Writes;
 use crate::ledger::{Keep, Ticket};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use contract::{Error, Kind, Result};
+use contract::{Error, Kind, Result, under_profile};
 use http::HeaderMap;
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the body of a route's requests may be.
@@ -51,7 +54,7 @@ impl FromRequest<App> for Asked {
         let (mut parts, body) = request.into_parts();
         let pieces = RawPathParams::from_request_parts(&mut parts, app).await.map_err(IntoResponse::into_response)?;
         let params = Params::parse(parts.uri.query().unwrap_or_default());
-        let params = params.map_err(|error| Problem::from(error).into_response())?;
+        let params = params.map_err(|error| Problem::from(error).into_response())?.under(app.profile());
         let body = Mutex::new(body);
         Ok(Self { app: app.clone(), params, parts, pieces, body, limits: NO_BODY, held: None, ticket: None })
     }
@@ -78,6 +81,23 @@ impl Asked {
     /// A piece of its path, decoded; empty where the route has none of the name.
     pub(crate) fn piece(&self, name: &str) -> &str {
         self.pieces.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The identifier that a piece of its path is.
+    pub(crate) fn identifier<T: FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
+        self.parse_identifier(self.piece(name))
+    }
+
+    /// The identifier, decoded, and the verb that the last piece of its path is made of.
+    pub(crate) fn identifier_and_verb(&self, verbs: &[&'static str]) -> (String, Option<&'static str>) {
+        let piece = self.parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let (id, verb) = verb::split_identifier(piece, verbs);
+        (percent_decode_str(id).decode_utf8_lossy().into_owned(), verb)
+    }
+
+    /// Reads an identifier as this broker takes them.
+    pub(crate) fn parse_identifier<T: FromStr<Err = Error>>(&self, text: &str) -> Result<T> {
+        under_profile(self.app.profile(), || text.parse())
     }
 
     /// Refuses parameters that are not among `known`.
@@ -119,7 +139,7 @@ impl Asked {
     /// Its body, which must be JSON, and an object.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         self.sends_json()?;
-        Ok(body::json(&self.bytes().await?)?)
+        Ok(body::json(self.app.profile(), &self.bytes().await?)?)
     }
 
     /// Its body as it comes, of any length, with nothing else of it.

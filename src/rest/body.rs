@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::{App, whole_numbers};
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use contract::{Error, Kind, Violation};
+use contract::{Error, Kind, Profile, Violation, under_profile};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
@@ -101,12 +101,12 @@ fn too_large(limit: Limit) -> Problem {
 }
 
 /// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
-pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
+pub(crate) fn json<T: DeserializeOwned>(profile: Profile, bytes: &[u8]) -> contract::Result<T> {
     if is_list(bytes) {
-        any_json::<IgnoredAny>(bytes)?;
+        any_json::<IgnoredAny>(profile, bytes)?;
         return Err(Error::invalid("", "The body must be a JSON object."));
     }
-    any_json(bytes)
+    any_json(profile, bytes)
 }
 
 /// Whether a body can only be a list.
@@ -114,11 +114,13 @@ pub(crate) fn is_list(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Parses a JSON body that may be anything.
-pub(crate) fn any_json<T: DeserializeOwned>(bytes: &[u8]) -> contract::Result<T> {
-    serde_json::from_slice(bytes)
-        .or_else(|error| whole_numbers::parse_again(bytes, error))
-        .map_err(|error| explain::<T>(bytes, &error))
+/// Parses a JSON body that may be anything, with its identifiers held to `profile`.
+pub(crate) fn any_json<T: DeserializeOwned>(profile: Profile, bytes: &[u8]) -> contract::Result<T> {
+    under_profile(profile, || {
+        serde_json::from_slice(bytes)
+            .or_else(|error| whole_numbers::parse_again(bytes, error))
+            .map_err(|error| explain::<T>(bytes, &error))
+    })
 }
 
 /// Why a body is refused: not JSON at all, or not what is asked for, and where.

@@ -12,7 +12,8 @@ use super::verb;
 use axum::Router;
 use axum::routing::{get, post};
 use contract::{
-    Claim, ClaimCompletion, ClaimOutcome, Completion, Error, Failure, Kind, NewClaim, Result, Token, limits,
+    Claim, ClaimCompletion, ClaimOutcome, Completion, Error, Failure, Kind, NewClaim, Profile, Result, Token, limits,
+    under_profile,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -40,17 +41,17 @@ struct Several<T> {
 }
 
 /// Several things, if the body has any.
-fn several<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<Vec<T>>> {
+fn several<T: DeserializeOwned>(profile: Profile, bytes: &[u8]) -> Result<Option<Vec<T>>> {
     #[derive(Deserialize)]
     struct Any {
         claims: Option<IgnoredAny>,
     }
-    if let Ok(Several { claims }) = serde_json::from_slice(bytes) {
+    if let Ok(Several { claims }) = under_profile(profile, || serde_json::from_slice(bytes)) {
         return Ok(Some(claims));
     }
     match serde_json::from_slice::<Any>(bytes) {
         Ok(Any { claims: Some(_) }) if !body::is_list(bytes) => {
-            body::json::<Several<T>>(bytes).map(|several| Some(several.claims))
+            body::json::<Several<T>>(profile, bytes).map(|several| Some(several.claims))
         }
         _ => Ok(None),
     }
@@ -61,8 +62,9 @@ async fn take(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?.sends_json()?;
     let body = asked.bytes().await?;
     let producer = producer(asked.headers())?;
-    let Some(claims) = several::<NewClaim>(&body)? else {
-        let claim: NewClaim = body::json(&body)?;
+    let profile = asked.app.profile();
+    let Some(claims) = several::<NewClaim>(profile, &body)? else {
+        let claim: NewClaim = body::json(profile, &body)?;
         return asked.tell(Told::shown, |keep| asked.writes().claim(claim, producer.as_ref(), keep)).await;
     };
     let told = |outcomes: &Vec<Result<ClaimOutcome>>| results(outcomes, Done::Outcome);

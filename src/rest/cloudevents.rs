@@ -2,17 +2,20 @@
 //!
 //! - Which member is which attribute is said by [`CloudEvent`], for the way out; the way in is its mirror.
 //! - An extension we do not know is a label in `context`.
+//! - An `id` that is no UUID gives ours by a fixed rule (`events::cloud_event_id`) and is kept beside it.
 //! - `data` passes through as it was spelt.
 
 use super::body;
+use crate::events::cloud_event_id;
 use contract::{
-    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, NewEvent, Result, StoredEvent, Timestamp,
-    Unread, Violation,
+    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, NewEvent, Profile, Result, StoredEvent,
+    Timestamp, Unread, Violation, limits, under_profile,
 };
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// A CloudEvent taken apart: attributes as text, and the payload.
 #[derive(Default)]
@@ -22,23 +25,23 @@ struct Parts {
 }
 
 /// One CloudEvent as JSON.
-pub(super) fn from_structured(bytes: &[u8]) -> Result<NewEvent> {
-    event(structured_parts(bytes)?)
+pub(super) fn from_structured(profile: Profile, bytes: &[u8]) -> Result<NewEvent> {
+    event(profile, structured_parts(bytes)?)
 }
 
 /// Several CloudEvents as a JSON array; one that cannot be read is refused by itself.
-pub(super) fn from_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
-    let pieces: Vec<Box<RawValue>> = body::any_json(bytes)?;
+pub(super) fn from_batch(profile: Profile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
+    let pieces: Vec<Box<RawValue>> = body::any_json(profile, bytes)?;
     let events = pieces.iter().map(|piece| {
         let parts = structured_parts(piece.get().as_bytes());
         let named = parts.as_ref().ok().and_then(|parts| parts.attributes.get("type")?.parse().ok());
-        parts.and_then(event).map_err(|error| Unread { error, event_type: named })
+        parts.and_then(|parts| event(profile, parts)).map_err(|error| Unread { error, event_type: named })
     });
     Ok(events.collect())
 }
 
 /// A CloudEvent whose attributes are headers and whose payload is the body.
-pub(super) fn from_headers(headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent> {
+pub(super) fn from_headers(profile: Profile, headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent> {
     let mut parts = Parts::default();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
@@ -48,12 +51,12 @@ pub(super) fn from_headers(headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent
             return Err(Error::invalid(format!("/{name}"), "is given more than once"));
         }
     }
-    parts.data = Some(body::any_json(bytes)?);
-    event(parts)
+    parts.data = Some(body::any_json(profile, bytes)?);
+    event(profile, parts)
 }
 
 fn structured_parts(bytes: &[u8]) -> Result<Parts> {
-    let members: BTreeMap<String, Box<RawValue>> = body::json(bytes)?;
+    let members: BTreeMap<String, Box<RawValue>> = body::json(Profile::Relaxed, bytes)?;
     let mut parts = Parts::default();
     for (name, value) in members {
         match name.as_str() {
@@ -76,8 +79,12 @@ fn structured_parts(bytes: &[u8]) -> Result<Parts> {
     Ok(parts)
 }
 
-/// Our event, from its attributes.
-fn event(parts: Parts) -> Result<NewEvent> {
+/// Our event, from its attributes, with identifiers held to `profile`.
+fn event(profile: Profile, parts: Parts) -> Result<NewEvent> {
+    under_profile(profile, || attributed(parts))
+}
+
+fn attributed(parts: Parts) -> Result<NewEvent> {
     let Parts { mut attributes, data } = parts;
     let mut take = |name: &str| attributes.remove(name);
     if take("specversion").as_deref() != Some("1.0") {
@@ -93,7 +100,7 @@ fn event(parts: Parts) -> Result<NewEvent> {
         take("source").ok_or_else(|| missing("source"))?,
         data.ok_or_else(|| missing("data"))?,
     );
-    event.id = parsed("id", take("id"), "must be a UUID")?;
+    (event.id, event.cloud_event_id) = ids_of(&event.source, take("id"))?;
     event.occurred_at = parsed::<Timestamp>("time", take("time"), "must be an RFC 3339 time")?;
     event.subject = take("subject");
     event.data_version = version_of(take("dataschema"))?;
@@ -115,6 +122,18 @@ fn event(parts: Parts) -> Result<NewEvent> {
     event.context = labels(take("context"))?;
     event.context.append(&mut attributes);
     Ok(event)
+}
+
+/// Our id of a CloudEvent, and its own where that is another text.
+fn ids_of(source: &str, id: Option<String>) -> Result<(Option<Uuid>, Option<String>)> {
+    let Some(text) = id else { return Ok((None, None)) };
+    if !(1..=limits::LABEL_BYTES_MAX).contains(&text.len()) || text.contains('\0') {
+        let detail = format!("must have 1 to {} bytes, none of them NUL", limits::LABEL_BYTES_MAX);
+        return Err(Error::invalid("/id", detail));
+    }
+    let id = cloud_event_id::id_of(source, &text);
+    let is_usual = text == *id.hyphenated().encode_lower(&mut Uuid::encode_buffer());
+    Ok((Some(id), (!is_usual).then_some(text)))
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, text: Option<String>, must: &str) -> Result<Option<T>> {
@@ -148,7 +167,7 @@ fn actor_of(actor_type: Option<&str>, id: Option<String>) -> Result<Option<Actor
 
 fn labels(text: Option<String>) -> Result<BTreeMap<String, String>> {
     let Some(text) = text else { return Ok(BTreeMap::new()) };
-    body::json(text.as_bytes()).map_err(|_| {
+    body::json(Profile::Relaxed, text.as_bytes()).map_err(|_| {
         let violation = Violation::new("/context", "must be a JSON object of strings, as text");
         Error::new(Kind::Validation, violation.detail.clone()).with_violations(vec![violation])
     })
@@ -184,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_cloud_event_becomes_ours_member_by_member() {
-        let event = from_structured(TEXT.as_bytes()).unwrap();
+        let event = from_structured(Profile::Relaxed, TEXT.as_bytes()).unwrap();
         assert_eq!(event.id.unwrap().to_string(), "550e8400-e29b-41d4-a716-446655440000");
         assert_eq!(event.data_version.as_deref(), Some("1.0"));
         assert_eq!(event.correlation_id.as_deref(), Some("c-1"));
@@ -199,13 +218,13 @@ mod tests {
         for (from, to, pointer) in [
             (r#""specversion":"1.0","#, "", "/specversion"),
             (r#""source":"shop","#, "", "/source"),
-            ("550e8400-", "x", "/id"),
+            ("550e8400-e29b-41d4-a716-446655440000", "", "/id"),
             ("2025-12-03T", "2025-12-03 ", "/time"),
             ("gts://", "http://", "/dataschema"),
             (r#""appid":"web""#, r#""appid":{}"#, "/appid"),
             (r#""data":{"total": 1.50}"#, r#""data_base64":"AA==""#, "/data_base64"),
         ] {
-            let error = from_structured(TEXT.replace(from, to).as_bytes()).unwrap_err();
+            let error = from_structured(Profile::Relaxed, TEXT.replace(from, to).as_bytes()).unwrap_err();
             let pointers: Vec<_> = error.violations().iter().map(|violation| violation.pointer.as_str()).collect();
             assert_eq!(pointers, [pointer]);
         }

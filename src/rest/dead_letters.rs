@@ -11,7 +11,7 @@ use super::told::Told;
 use super::verb;
 use axum::Router;
 use axum::routing::{get, post};
-use contract::{Error, Kind, LetterFilter, LetterOrder, LetterSource, Redrive, Result, TopicId, limits};
+use contract::{Error, Kind, LetterFilter, LetterOrder, LetterSource, Redrive, Result, limits};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ async fn list(asked: Asked) -> Answer {
     let filter = LetterFilter {
         source: params.one("source")?.map(source).transpose()?,
         name: params.one("name")?.map(str::to_owned),
-        topic: params.one("topic")?.map(TopicId::parse).transpose()?,
+        topic: params.identifier("topic")?,
         resolved_too: match params.one("status")? {
             None | Some("open") => false,
             Some("all") => true,

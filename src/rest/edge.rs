@@ -8,7 +8,7 @@
 use super::alarm::Alarm;
 use super::parking::Parking;
 use super::problem::Problem;
-use super::{App, head, incoming};
+use super::{App, head, incoming, verb};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -93,7 +93,8 @@ fn may_wait(uri: &Uri) -> bool {
         || uri.query().is_some_and(|query| query.contains("waitFor="))
 }
 
-/// Refuses a head that is too large or breaks the rules of HTTP/1.1, and reads `%3A` as the colon it stands for.
+/// Refuses a head that is too large or breaks the rules of HTTP/1.1, and reads `%3A` as the colon of a verb, but for
+/// identifiers, which may have colons of their own.
 fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
@@ -106,7 +107,7 @@ fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Pro
     head::check(&request)?;
     let path = request.uri().path();
     if path.contains("%3A") || path.contains("%3a") {
-        let path = path.replace("%3A", ":").replace("%3a", ":");
+        let path = verb::with_plain_colons(path);
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),
             None => path,

@@ -22,7 +22,12 @@ const DEFINITION: Limits =
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/event-types", get(list).post(once(DEFINITION, register)))
-        .route("/v1/event-types/{id}", get(show).post(once(NO_BODY, act)).fallback(verb::other_methods("GET, HEAD")))
+        .route(
+            "/v1/event-types/{id}",
+            get(show)
+                .post(once(NO_BODY, act))
+                .fallback(verb::other_methods_of_identifier("GET, HEAD", verb::OF_EVENT_TYPE)),
+        )
         .route("/v1/event-types/{id}/versions", post(once(DEFINITION, add_version)))
         .route(
             "/v1/event-types/{id}/versions/{version}",
@@ -34,7 +39,7 @@ async fn list(asked: Asked) -> Answer {
     asked.takes(&["type", "topic", "limit", "cursor"])?.wants_json()?;
     let wanted = Wanted::of(&asked)?;
     let pattern = asked.params.pattern("type")?;
-    let topic = asked.params.one("topic")?.map(TopicId::parse).transpose()?;
+    let topic = asked.params.identifier::<TopicId>("topic")?;
     let (cursor, limit) = (wanted.cursor.as_ref(), wanted.limit);
     let page = asked.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit).await?;
     rows::list(&page, limit)
@@ -48,36 +53,35 @@ async fn register(mut asked: Asked) -> Answer<Told> {
 
 fn registered(registered: &Registered<EventType>) -> Told {
     match registered {
-        Registered::Created(made) => Told::made(made, &format!("/v1/event-types/{}", made.definition.id)),
+        Registered::Created(made) => {
+            let piece = verb::identifier_piece(made.definition.id.as_str(), verb::OF_EVENT_TYPE);
+            Told::made(made, &format!("/v1/event-types/{piece}"))
+        }
         Registered::Unchanged(known) => Told::shown(known),
     }
 }
 
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?.wants_json()?;
-    let id = asked.piece("id");
-    if id.ends_with(":archive") {
-        return Err(Problem::not_allowed("POST"));
-    }
-    rows::shown(&asked.app.events().event_type(&EventTypeId::parse(id)?).await?)
+    let (id, None) = asked.identifier_and_verb(verb::OF_EVENT_TYPE) else { return Err(Problem::not_allowed("POST")) };
+    rows::shown(&asked.app.events().event_type(&asked.parse_identifier(&id)?).await?)
 }
 
 /// `POST /v1/event-types/{id}:archive`.
 async fn act(asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
-    match verb::split(asked.piece("id")) {
-        (id, Some("archive")) => {
-            let id = EventTypeId::parse(id)?;
+    match asked.identifier_and_verb(verb::OF_EVENT_TYPE) {
+        (id, Some(_)) => {
+            let id = asked.parse_identifier(&id)?;
             asked.tell(Told::shown, |keep| asked.writes().archive_event_type(&id, keep)).await
         }
-        (_, None) => Err(Problem::not_allowed("GET, HEAD")),
-        (_, Some(_)) => Err(verb::unknown()),
+        (id, None) => Err(verb::none_of_identifier(&id, "GET, HEAD")),
     }
 }
 
 async fn add_version(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
-    let id = EventTypeId::parse(asked.piece("id"))?;
+    let id: EventTypeId = asked.identifier("id")?;
     let version: NewVersion = asked.json().await?;
     let versions = format!("/v1/event-types/{id}/versions");
     let added = move |added: &Registered<Version>| match added {
@@ -93,7 +97,7 @@ async fn show_version(asked: Asked) -> Answer {
     if let (_, Some("finalise" | "deprecate")) = verb::split(version) {
         return Err(Problem::not_allowed("POST"));
     }
-    let event_type = asked.app.events().event_type(&EventTypeId::parse(asked.piece("id"))?).await?;
+    let event_type = asked.app.events().event_type(&asked.identifier("id")?).await?;
     let wanted = version_of(version)?;
     let found = event_type.versions.iter().find(|known| known.definition.version == wanted);
     rows::shown(found.ok_or_else(|| Error::not_found("version"))?)
@@ -102,7 +106,7 @@ async fn show_version(asked: Asked) -> Answer {
 /// `POST …/versions/{version}:finalise` and `:deprecate`.
 async fn act_on_version(asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
-    let id = EventTypeId::parse(asked.piece("id"))?;
+    let id: EventTypeId = asked.identifier("id")?;
     match verb::split(asked.piece("version")) {
         (version, Some("finalise")) => {
             let version = version_of(version)?;

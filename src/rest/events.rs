@@ -12,7 +12,8 @@ use super::told::{Mark, REPLAYED, Told, YES};
 use axum::Router;
 use axum::routing::post;
 use contract::{
-    Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Published, Result, Unread, Violation, limits,
+    Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Profile, Published, Result, Unread, Violation,
+    limits, under_profile,
 };
 use http::header::{HeaderName, HeaderValue, InvalidHeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
@@ -48,11 +49,12 @@ async fn publish(mut asked: Asked) -> Answer<Told> {
     asked.takes(&["waitFor", "timeout"])?.wants_json()?;
     let wait_for = WaitFor::of(&asked.app, &asked.params)?;
     let body = asked.bytes().await?;
+    let profile = asked.app.profile();
     // Boxed: it is handed on a few times, and would take its room in every one of them.
     let event = Box::new(match sent {
-        Sent::Json => parse(&body)?,
-        Sent::BinaryCloudEvent => cloudevents::from_headers(asked.headers(), &body)?,
-        Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(&body)?,
+        Sent::Json => parse(profile, &body)?,
+        Sent::BinaryCloudEvent => cloudevents::from_headers(profile, asked.headers(), &body)?,
+        Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(profile, &body)?,
     });
     let producer = producer(asked.headers())?;
     wait_for.check(&asked.app, &event)?;
@@ -75,8 +77,8 @@ async fn publish_batch(mut asked: Asked) -> Answer<Told> {
     let wait_for = WaitFor::of(&asked.app, &asked.params)?;
     let body = asked.bytes().await?;
     let events = match sent {
-        Sent::Json => parse_batch(&body)?,
-        Sent::CloudEvents => cloudevents::from_batch(&body)?,
+        Sent::Json => parse_batch(asked.app.profile(), &body)?,
+        Sent::CloudEvents => cloudevents::from_batch(asked.app.profile(), &body)?,
         Sent::CloudEvent | Sent::BinaryCloudEvent => return Err(one_event_only().into()),
     };
     if events.is_empty() {
@@ -93,8 +95,8 @@ async fn publish_batch(mut asked: Asked) -> Answer<Told> {
 }
 
 /// An event as our JSON spells it.
-pub(super) fn parse(bytes: &[u8]) -> Result<NewEvent> {
-    body::json(bytes).map_err(|error| match error.violations() {
+pub(super) fn parse(profile: Profile, bytes: &[u8]) -> Result<NewEvent> {
+    body::json(profile, bytes).map_err(|error| match error.violations() {
         [only] if only.pointer == "/sequence" && error.kind() == Kind::Validation => {
             Error::new(Kind::InvalidSequence, "An event's own `sequence` must be a positive integer.")
         }
@@ -103,7 +105,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<NewEvent> {
 }
 
 /// A batch's events; one that cannot be read is refused by itself, the rest of the batch stands.
-fn parse_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
+fn parse_batch(profile: Profile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Whole {
@@ -115,14 +117,14 @@ fn parse_batch(bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
         events: Vec<Box<RawValue>>,
     }
     if !body::is_list(bytes)
-        && let Ok(whole) = serde_json::from_slice::<Whole>(bytes)
+        && let Ok(whole) = under_profile(profile, || serde_json::from_slice::<Whole>(bytes))
     {
         return Ok(whole.events.into_iter().map(Ok).collect());
     }
-    let pieces: Pieces = body::json(bytes)?;
+    let pieces: Pieces = body::json(profile, bytes)?;
     let events = pieces.events.iter().map(|piece| {
         let text = piece.get().as_bytes();
-        parse(text).map_err(|error| unread(text, error))
+        parse(profile, text).map_err(|error| unread(text, error))
     });
     Ok(events.collect())
 }

@@ -21,7 +21,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use bytes::{Buf, Bytes, BytesMut};
-use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Result, Unread, limits};
+use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Profile, Result, Unread, limits, under_profile};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -181,7 +181,7 @@ impl Importing {
                 continue;
             }
             bytes += text.len();
-            lines.push(Line { number: self.count.lines, event: parse(&text) });
+            lines.push(Line { number: self.count.lines, event: parse(self.app.profile(), &text) });
         }
         Ok(lines)
     }
@@ -250,10 +250,10 @@ impl Count {
 }
 
 /// An event as it is published, or as it was exported.
-fn parse(text: &[u8]) -> Result<NewEvent, Unread> {
-    match serde_json::from_slice::<Event>(text) {
+fn parse(profile: Profile, text: &[u8]) -> Result<NewEvent, Unread> {
+    match under_profile(profile, || serde_json::from_slice::<Event>(text)) {
         Ok(event) if !body::is_list(text) => Ok(event.into()),
-        _ => events::parse(text).map_err(|error| events::unread(text, error)),
+        _ => events::parse(profile, text).map_err(|error| events::unread(text, error)),
     }
 }
 

@@ -46,7 +46,7 @@ mod whole_numbers;
 use crate::answers::InFlight;
 use crate::broker::Broker;
 use axum::Router;
-use contract::{Error, EventBroker, Kind};
+use contract::{Error, EventBroker, Kind, Profile};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,6 +173,11 @@ impl App {
     /// The broker as the contract has it.
     pub(crate) fn events(&self) -> &dyn EventBroker {
         self.broker.as_ref()
+    }
+
+    /// What identifiers in requests are held to.
+    pub(crate) fn profile(&self) -> Profile {
+        self.broker.profile()
     }
 
     /// Room for so many bytes of a body: now or not at all.

@@ -17,6 +17,7 @@ use super::asked::{Asked, Limits};
 use super::negotiate;
 use super::problem::{Answer, Problem};
 use super::told::{self, Told};
+use super::verb;
 use crate::answers::{Scope, Turn, digest};
 use crate::ledger::Ticket;
 use axum::extract::{FromRequest, MatchedPath, Request};
@@ -88,11 +89,13 @@ pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<String>> {
 /// The fingerprint a key is remembered under. Whose it is will be filled in here, once callers have names.
 pub(crate) fn fingerprint(asked: &Asked, key: &str) -> u128 {
     let template = asked.parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let verb = match template.ends_with('}') {
-        true => asked.parts.uri.path().rsplit('/').next().and_then(|piece| piece.rsplit_once(':')),
-        false => None,
+    let piece = asked.parts.uri.path().rsplit('/').next().unwrap_or_default();
+    let verb = match verb::of_route(template) {
+        Some(verbs) => verb::split_identifier(piece, verbs).1,
+        None if template.ends_with('}') => piece.rsplit_once(':').map(|(_, verb)| verb),
+        None => None,
     };
-    let verb = verb.map_or("", |(_, verb)| verb);
+    let verb = verb.unwrap_or_default();
     let route = format!("{} {template}:{verb}", asked.parts.method);
     Scope { tenant: None, actor: None, route: &route, key }.fingerprint()
 }

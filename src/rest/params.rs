@@ -5,8 +5,12 @@
 //! - A refusal's pointer is `/` and the parameter's name.
 
 use super::body;
-use contract::{Cursor, Error, Filter, GtsPattern, Kind, Offset, Position, Result, Timestamp, TopicId, Violation};
+use contract::{
+    Cursor, Error, Filter, IdPattern, Kind, Offset, Position, Profile, Result, Timestamp, TopicId, Violation,
+    under_profile,
+};
 use percent_encoding::percent_decode_str;
+use std::str::FromStr;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -20,7 +24,11 @@ const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// A request's query, decoded.
 #[derive(Debug, Default)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct Params {
+    pairs: Vec<(String, String)>,
+    /// What its identifiers are held to.
+    profile: Profile,
+}
 
 impl Params {
     /// The parameters of a query.
@@ -32,12 +40,17 @@ impl Params {
                 Ok((decode(name)?, decode(value)?))
             })
             .collect::<Result<_>>()
-            .map(Self)
+            .map(|pairs| Self { pairs, profile: Profile::default() })
+    }
+
+    /// The same, with identifiers held to this profile.
+    pub(crate) fn under(self, profile: Profile) -> Self {
+        Self { profile, ..self }
     }
 
     /// All of them.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Refuses parameters that are not among `known`.
@@ -51,7 +64,7 @@ impl Params {
     }
 
     fn check(&self, known: impl Fn(&str) -> bool) -> Result<&Self> {
-        let unknown = self.0.iter().filter(|(name, _)| !known(name));
+        let unknown = self.pairs.iter().filter(|(name, _)| !known(name));
         let violations: Vec<_> = unknown
             .map(|(name, _)| Violation::new(format!("/{}", body::token(name)), "is not a parameter of this request"))
             .take(contract::limits::VIOLATIONS_MAX)
@@ -65,7 +78,7 @@ impl Params {
 
     /// The values of a parameter that may be repeated.
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The value of a parameter that is given once or not at all.
@@ -136,12 +149,21 @@ impl Params {
     /// `topic`, exactly one.
     pub(crate) fn topic(&self) -> Result<TopicId> {
         let topic = self.one("topic")?.ok_or_else(|| Error::invalid("/topic", "is missing: say which topic"))?;
-        TopicId::parse(topic)
+        self.parsed(topic)
     }
 
     /// A pattern, if there is one.
-    pub(crate) fn pattern(&self, name: &str) -> Result<Option<GtsPattern>> {
-        self.one(name)?.map(GtsPattern::parse).transpose()
+    pub(crate) fn pattern(&self, name: &str) -> Result<Option<IdPattern>> {
+        self.identifier(name)
+    }
+
+    /// An identifier or a pattern, if there is one.
+    pub(crate) fn identifier<T: FromStr<Err = Error>>(&self, name: &str) -> Result<Option<T>> {
+        self.one(name)?.map(|text| self.parsed(text)).transpose()
+    }
+
+    fn parsed<T: FromStr<Err = Error>>(&self, text: &str) -> Result<T> {
+        under_profile(self.profile, || text.parse())
     }
 
     /// Which events are wanted.
@@ -149,13 +171,13 @@ impl Params {
         let tenants = self
             .all("tenant")
             .map(|text| Uuid::try_parse(text).map_err(|_| Error::invalid("/tenant", "must be a UUID")));
-        let labels = self.0.iter().filter_map(|(name, value)| {
+        let labels = self.pairs.iter().filter_map(|(name, value)| {
             let key = name.strip_prefix(CONTEXT_PREFIX)?;
             Some((key.to_owned(), value.clone()))
         });
         Ok(Filter {
-            types: self.all("type").map(GtsPattern::parse).collect::<Result<_>>()?,
-            subject_types: self.all("subjectType").map(GtsPattern::parse).collect::<Result<_>>()?,
+            types: self.all("type").map(|text| self.parsed(text)).collect::<Result<_>>()?,
+            subject_types: self.all("subjectType").map(|text| self.parsed(text)).collect::<Result<_>>()?,
             subjects: self.all("subject").map(str::to_owned).collect(),
             tenants: tenants.collect::<Result<_>>()?,
             sources: self.all("source").map(str::to_owned).collect(),

@@ -155,7 +155,7 @@ async fn order<T: DeserializeOwned + Default>(asked: &mut Asked) -> Answer<T> {
         return Ok(T::default());
     }
     asked.sends_json()?;
-    Ok(body::json(&bytes)?)
+    Ok(body::json(asked.app.profile(), &bytes)?)
 }
 
 /// `POST /v1/subscriptions/{id}:pause`, `:resume`, `:rotate-secret`, `:test` and `:replay`.

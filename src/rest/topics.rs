@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<App> {
             get(show)
                 .patch(once(DEFINITION, change))
                 .post(once(DEFINITION, act))
-                .fallback(verb::other_methods(METHODS)),
+                .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_TOPIC)),
         )
 }
 
@@ -50,7 +50,10 @@ async fn register(mut asked: Asked) -> Answer<Told> {
 
 fn registered(registered: &Registered<Topic>) -> Told {
     match registered {
-        Registered::Created(made) => Told::made(made, &format!("/v1/topics/{}", made.definition.id)),
+        Registered::Created(made) => {
+            let piece = verb::identifier_piece(made.definition.id.as_str(), verb::OF_TOPIC);
+            Told::made(made, &format!("/v1/topics/{piece}"))
+        }
         Registered::Unchanged(known) => Told::shown(known),
     }
 }
@@ -71,20 +74,20 @@ async fn change(mut asked: Asked) -> Answer<Told> {
 /// answer with the last one, the others behind it.
 async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
-    let piece = asked.piece("id").to_owned();
-    let (id, verb) = verb::split(&piece);
+    let (id, verb) = asked.identifier_and_verb(verb::OF_TOPIC);
+    let Some(verb) = verb else { return Err(verb::none_of_identifier(&id, METHODS)) };
+    let id: TopicId = asked.parse_identifier(&id)?;
     let counted = match verb {
-        Some("republish") => {
-            let (id, order) = (TopicId::parse(id)?, asked.json::<Republish>().await?);
+        "republish" => {
+            let order: Republish = asked.json().await?;
             return asked.tell(Told::shown, |keep| asked.writes().republish(&id, order, keep)).await;
         }
-        Some("compact") => asked.app.events().compact_topic(&TopicId::parse(id)?).await?,
-        Some("trim") => {
-            let (id, trim) = (TopicId::parse(id)?, asked.json::<Trim>().await?);
+        "compact" => asked.app.events().compact_topic(&id).await?,
+        "trim" => {
+            let trim: Trim = asked.json().await?;
             asked.app.events().trim_topic(&id, trim).await?
         }
-        Some(_) => return Err(verb::unknown()),
-        None => return Err(Problem::not_allowed(METHODS)),
+        _ => return Err(verb::unknown()),
     };
     Ok(Told::shown(&counted))
 }
@@ -103,9 +106,9 @@ async fn segments(asked: Asked) -> Answer {
 
 /// The topic a path names. A verb of one is not read or changed, but posted.
 fn id_of(asked: &Asked) -> Answer<TopicId> {
-    match verb::split(asked.piece("id")) {
-        (_, Some("republish" | "compact" | "trim")) => Err(Problem::not_allowed("POST")),
-        _ => Ok(TopicId::parse(asked.piece("id"))?),
+    match asked.identifier_and_verb(verb::OF_TOPIC) {
+        (_, Some(_)) => Err(Problem::not_allowed("POST")),
+        (id, None) => Ok(asked.parse_identifier(&id)?),
     }
 }
 

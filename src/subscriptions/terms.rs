@@ -8,7 +8,7 @@ use crate::delivery::{Auth, Identity, OAuthGrant, OwnHeaders, Secret, Shape, Tar
 use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::SubscriptionRow;
 use contract::{
-    DeliveryAuth, DeliveryFormat, DispatchMode, Filter, GtsId, NewSubscription, Result, Span, TypeBinding,
+    DeliveryAuth, DeliveryFormat, DispatchMode, Filter, Identifier, NewSubscription, Result, Span, TypeBinding,
     usual_schedule,
 };
 use log::Record;
@@ -160,7 +160,7 @@ impl Terms {
 
     /// Whether events of this type may be wanted: that is all an index needs to know.
     pub(crate) fn takes_type(&self, event_type: &str) -> bool {
-        let Ok(id) = GtsId::parse(event_type) else { return false };
+        let Ok(id) = Identifier::parse(event_type) else { return false };
         self.types.is_empty() || self.types.iter().any(|binding| binding.event_type.matches(&id))
     }
 
@@ -178,7 +178,7 @@ impl Terms {
 
     fn takes_version(&self, text: &[u8]) -> bool {
         let Some(peek) = Peek::at(text) else { return false };
-        let Ok(id) = GtsId::parse(&peek.event_type) else { return false };
+        let Ok(id) = Identifier::parse(&peek.event_type) else { return false };
         self.types.iter().any(|binding| {
             let version = binding.data_version.as_ref();
             binding.event_type.matches(&id)

@@ -18,8 +18,8 @@ pub(crate) use retention::{Expiring, compact_now, expire, tombstones, trim, trim
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};
 use crate::logs::Logs;
 use contract::{
-    Cursor, Error, GtsPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic, TopicChange,
-    TopicId, Violation, limits,
+    Cursor, DeduplicateBy, Error, IdPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
+    TopicChange, TopicId, Violation, limits,
 };
 use std::sync::Arc;
 
@@ -57,15 +57,15 @@ pub(crate) fn get(registry: &Registry, id: &TopicId) -> Result<Topic> {
 /// Topics in order of their ids, the page at `cursor`; internal ones are left out.
 pub(crate) fn list(
     registry: &Registry,
-    pattern: Option<&GtsPattern>,
+    pattern: Option<&IdPattern>,
     cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<Topic> {
     let matching = registry.definitions().filter(|topic| {
         let NewTopic { id, internal, .. } = &topic.definition;
-        let fits = |pattern: &GtsPattern| match pattern.is_exact() {
+        let fits = |pattern: &IdPattern| match pattern.is_exact() {
             true => pattern.as_str() == id.as_str(),
-            false => pattern.matches(id.as_gts()),
+            false => pattern.matches(id.as_identifier()),
         };
         !internal && pattern.is_none_or(fits)
     });
@@ -95,9 +95,19 @@ fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
     Ok(home)
 }
 
+/// Which submissions to a topic are one.
+fn rule_of(topic: &NewTopic) -> DeduplicateBy {
+    topic.deduplicate_by.unwrap_or_default()
+}
+
 /// The topic of this name, if it is the same; another one is a refusal.
 fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a Topic>> {
     match registry.definition(&topic.id) {
+        Some(known) if rule_of(&known.definition) != rule_of(topic) => {
+            let detail = "The topic is registered with another `deduplicateBy`. It is fixed when a topic is registered: \
+                the events of the idempotency window are known by the keys of one rule.";
+            Err(Error::new(Kind::AlreadyExists, detail))
+        }
         Some(known) if known.definition != *topic => {
             Err(Error::new(Kind::AlreadyExists, "A topic of this name has another definition."))
         }

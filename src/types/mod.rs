@@ -11,7 +11,7 @@ pub(crate) mod versions;
 
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger, Registry, TypeEntry};
 use contract::{
-    Cursor, Error, EventType, EventTypeId, GtsPattern, Kind, NewEventType, NewVersion, Page, Position, Registered,
+    Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, Position, Registered,
     Result, SchemaVersion, Timestamp, Version, Violation, limits,
 };
 use schema::Schema;
@@ -84,14 +84,14 @@ pub(crate) fn get(registry: &Registry, id: &EventTypeId) -> Result<EventType> {
 /// Event types in order of their ids, the page at `cursor`; those that `is_wanted`.
 pub(crate) fn list(
     registry: &Registry,
-    pattern: Option<&GtsPattern>,
+    pattern: Option<&IdPattern>,
     is_wanted: impl Fn(&NewEventType) -> bool,
     cursor: Option<&Cursor>,
     limit: usize,
 ) -> Page<EventType> {
     let matching = registry.event_types().filter(|known| {
         let id = &known.event_type.definition.id;
-        pattern.is_none_or(|pattern| pattern.matches(id.as_gts())) && is_wanted(&known.event_type.definition)
+        pattern.is_none_or(|pattern| pattern.matches(id.as_identifier())) && is_wanted(&known.event_type.definition)
     });
     Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
 }

@@ -221,7 +221,7 @@ fn declared_things_are_refused_at_their_line() {
         (format!("{topic}\n  - id: gts.hx.core.events.topic.v1~"), "FILE:6: topics[1]: missing field `streaming`"),
         (
             format!("{topic}\n  - {{id: nonsense, streaming: true}}"),
-            "FILE:6: topics[1].id: A GTS identifier starts with",
+            "FILE:6: topics[1].id: One word is not an identifier",
         ),
         (topic.replace("true", "{tpe: file}"), "FILE:5: topics[0].streaming: expected true, or a map of `type`"),
         (format!("{topic}{}", topic.replace("topics:", "")), "FILE:6: topics[1].id: is declared twice"),
@@ -232,7 +232,7 @@ fn declared_things_are_refused_at_their_line() {
             "FILE:5: event_types[0].data_schema: unknown member; did you mean `dataSchema`?",
         ),
         ("routes:\n  - type: gts.a.*b\n    topic: gts.a.b.v1~".to_owned(), "FILE:4: routes[0].type: A GTS pattern has"),
-        ("default_topic: nonsense".to_owned(), "FILE:3: default_topic: A GTS identifier starts with"),
+        ("default_topic: nonsense".to_owned(), "FILE:3: default_topic: One word is not an identifier"),
     ] {
         let refusal = load_file(&keys).unwrap_err();
         assert!(refusal.starts_with(expected), "{keys}\n{refusal}");

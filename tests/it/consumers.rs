@@ -340,7 +340,7 @@ impl Scene {
     }
 
     fn aggregate(&self) -> AggregateRead {
-        let (subject_type, subject) = (subject_type_id("order"), "a".to_owned());
+        let (subject_type, subject) = (Some(subject_type_id("order")), "a".to_owned());
         AggregateRead { topic: topic_id("default"), subject_type, subject, after: AggregateSequence::ZERO, limit: 1 }
     }
 

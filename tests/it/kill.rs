@@ -141,7 +141,7 @@ async fn check_heads(broker: &Broker, events: &[(u32, StoredEvent)]) {
         }
         let read = AggregateRead {
             topic: parsed.topic,
-            subject_type: parsed.subject_type.unwrap(),
+            subject_type: parsed.subject_type,
             subject,
             after: AggregateSequence::ZERO,
             limit: 1,

@@ -28,6 +28,7 @@ mod fixtures;
 mod groups;
 mod http;
 mod idempotency;
+mod identifiers;
 mod kill;
 mod limits;
 mod logs;

@@ -65,14 +65,28 @@ pub(crate) fn topic_id(name: &str) -> TopicId {
     if name == "default" {
         return "gts.hx.core.events.topic.v1~".parse().unwrap();
     }
+    if is_code(name) {
+        return name.parse().unwrap();
+    }
     format!("gts.hx.core.events.topic.v1~vendor.{name}.v1").parse().unwrap()
 }
 
+/// Whether a name of a scenario is an identifier as it stands.
+fn is_code(name: &str) -> bool {
+    name.contains(['.', ':'])
+}
+
 pub(crate) fn type_id(name: &str) -> String {
+    if is_code(name) {
+        return name.to_owned();
+    }
     format!("gts.hyperspot.core.events.type.v1~vendor.app.{name}.v1")
 }
 
 pub(crate) fn subject_type_id(name: &str) -> SubjectTypeId {
+    if is_code(name) {
+        return name.parse().unwrap();
+    }
     format!("gts.vendor.app.{name}.v1").parse().unwrap()
 }
 
@@ -290,6 +304,8 @@ impl World {
         topic.idempotent_retention = words.get("window").map(str::parse).transpose()?;
         topic.on_payload_mismatch =
             words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
+        topic.deduplicate_by =
+            words.get("deduplicate").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
         topic.aggregate_normalisation =
             words.all("normalise").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()).collect();
         topic.cleanup = words.plain.contains(&"compact").then_some(Cleanup::Compact);
@@ -377,7 +393,7 @@ impl World {
     fn aggregate_read(words: &Words<'_>) -> AggregateRead {
         AggregateRead {
             topic: topic_id(words.plain[0]),
-            subject_type: subject_type_id(words.get("of").unwrap_or("order")),
+            subject_type: Some(words.get("of").unwrap_or("order")).filter(|of| *of != "-").map(subject_type_id),
             subject: words.plain[1].to_owned(),
             after: AggregateSequence(words.number("after").unwrap_or(0)),
             limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),

@@ -1,7 +1,7 @@
 //! How a handler's runner works, and how it stands.
 
 use crate::retry::Retry;
-use contract::{ClaimOrder, GtsPattern, Span, limits};
+use contract::{ClaimOrder, IdPattern, Span, limits};
 use std::time::Duration;
 
 /// How a runner works. What is said of claims here beats what the broker holds for the handler.
@@ -16,9 +16,9 @@ pub struct Options {
     /// Who does the work, for people. Each runner adds something of its own.
     pub owner: String,
     /// Event types the handler wants; empty: any.
-    pub types: Vec<GtsPattern>,
+    pub types: Vec<IdPattern>,
     /// Subject types it wants; empty: any.
-    pub subject_types: Vec<GtsPattern>,
+    pub subject_types: Vec<IdPattern>,
     /// A CEL expression over the event's members: which events it wants.
     pub filter: Option<String>,
     /// Where a handler begins that has committed nothing yet.

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, bank, moved};
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, ClaimCompletion, ClaimError, Completion, Cursor, Error, EventBroker,
-    EventTypeId, Failure, GroupReset, GtsPattern, LetterFilter, LetterOrder, LetterSource, LogRead, NewCheckpoint,
+    EventTypeId, Failure, GroupReset, IdPattern, LetterFilter, LetterOrder, LetterSource, LogRead, NewCheckpoint,
     NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page,
     Position, ProducerId, Published, Read, Redrive, Registered, ResetTo, Result, SchemaVersion, Sequence, Timestamp,
     TopicChange, TopicId,
@@ -82,7 +82,7 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     let page = broker.topics(None, None, 1).await?;
     said.page(&page, |it| it.definition.id.to_string());
     said.page(&broker.topics(None, page.next.as_ref(), 10).await?, |it| it.definition.id.to_string());
-    let pattern: GtsPattern = "gts.hx.core.events.topic.v1~vendor.other.*".parse().unwrap();
+    let pattern: IdPattern = "gts.hx.core.events.topic.v1~vendor.other.*".parse().unwrap();
     said.page(&broker.topics(Some(&pattern), None, 10).await?, |it| it.definition.id.to_string());
     let mut new_type = NewEventType::new(opened());
     new_type.topic = Some(other());
@@ -130,11 +130,12 @@ async fn events(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.refused(broker.event(Uuid::from_u128(99)).await);
     let subject_type = event(1, "a").subject_type.unwrap();
     let (after, limit) = (AggregateSequence(1), 10);
-    let read = AggregateRead { topic: bank(), subject_type, subject: "a".to_owned(), after, limit };
+    let read = AggregateRead { topic: bank(), subject_type: Some(subject_type), subject: "a".to_owned(), after, limit };
     let aggregate = broker.aggregate(read.clone()).await?;
     said.add((aggregate.aggregate_sequence, aggregate.sequence, aggregate.last_event.map(|it| it.id)));
     let page = broker.read_aggregate(read.clone()).await?;
     said.add((texts(&page.items), page.next_after, page.aggregate_sequence));
+    said.refused(broker.aggregate(AggregateRead { subject_type: None, ..read.clone() }).await);
     said.refused(broker.aggregate(AggregateRead { subject: "nobody / at all".to_owned(), ..read }).await);
     let segments = broker.segments(&bank()).await?;
     said.add((segments.topic, segments.segments.iter().map(|it| it.amount).sum::<u64>()));

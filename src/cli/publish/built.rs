@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[command(next_help_heading = "An event from flags")]
 pub(super) struct Built {
     /// Its type; with this flag the event is put together from flags.
-    #[arg(long = "type", value_name = "GTS", conflicts_with_all = ["event", "file"])]
+    #[arg(long = "type", value_name = "ID", conflicts_with_all = ["event", "file"])]
     event_type: Option<String>,
     /// Which program speaks.
     #[arg(long, value_name = "TEXT", requires = "event_type", default_value = "event-broker-cli")]
@@ -19,7 +19,7 @@ pub(super) struct Built {
     #[arg(long, value_name = "TEXT", requires = "event_type")]
     subject: Option<String>,
     /// What kind of thing that is.
-    #[arg(long, value_name = "GTS", requires = "event_type")]
+    #[arg(long, value_name = "ID", requires = "event_type")]
     subject_type: Option<String>,
     /// Whose event it is.
     #[arg(long, value_name = "UUID", requires = "event_type")]
@@ -34,7 +34,7 @@ pub(super) struct Built {
     #[arg(long, value_name = "UUID", requires = "event_type")]
     id: Option<String>,
     /// The topic; the type names it when absent.
-    #[arg(long, value_name = "GTS", requires = "event_type")]
+    #[arg(long, value_name = "ID", requires = "event_type")]
     topic: Option<String>,
     /// When it happened, RFC 3339; now when absent.
     #[arg(long, value_name = "TIME", requires = "event_type")]

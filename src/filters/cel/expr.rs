@@ -5,8 +5,9 @@ use contract::Timestamp;
 use regex::Regex;
 
 /// The members of an event an expression may name.
-pub(super) const MEMBERS: [&str; 22] = [
+pub(super) const MEMBERS: [&str; 23] = [
     "id",
+    "cloudEventId",
     "type",
     "topic",
     "sequence",

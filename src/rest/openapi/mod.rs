@@ -130,8 +130,10 @@ Programs publish events of registered types; the broker validates them, gives th
 append-only log. Others list them, wait for them, follow them, and replay them from any offset.
 
 **Bodies** are JSON in camelCase. Members a request does not know are refused by name, except inside `data` and \
-`context`; so are unknown query parameters. Times are RFC 3339; answers print UTC with milliseconds. Names are \
-[GTS](https://github.com/globalTypeSystem/gts-spec/) identifiers. A `:verb` at the end of a path may also be written \
+`context`; so are unknown query parameters. Times are RFC 3339; answers print UTC with milliseconds. Topics, \
+event types and subject types are named by codes (`order.created`, `shop:orders:order:created`) or by \
+[GTS](https://github.com/globalTypeSystem/gts-spec/) identifiers. In the path of a topic or an event type, `%3A` belongs to \
+the name, and an unencoded last `:part` is a verb if it is one of the route's; at other paths a `:verb` may also be written \
 `%3Averb`.
 
 **Refusals** are RFC 9457 problem documents (`application/problem+json`). Programs branch on the code, the last part of \

@@ -121,7 +121,7 @@ pub(super) fn table() -> String {
 /// What a kind means, for the table.
 const fn meaning(kind: Kind) -> &'static str {
     match kind {
-        Kind::InvalidType => "An identifier is not a GTS identifier (or, for a filter, not a GTS pattern).",
+        Kind::InvalidType => "An identifier is neither a code nor a GTS identifier (or, for a filter, not a pattern).",
         Kind::InvalidOffset => "`offset` is missing, negative or not a whole number.",
         Kind::InvalidSequence => "An event's own `sequence` is not a positive integer, or would leave a gap.",
         Kind::BatchTooLarge => "A batch has more events or more bytes than it may.",

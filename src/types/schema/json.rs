@@ -19,7 +19,7 @@ mod reach;
 mod tests;
 mod words;
 
-use contract::{Error, GtsId, Result, SchemaTarget, Span, Violation, limits, parse_strict};
+use contract::{CloudEvent, Error, Identifier, Result, SchemaTarget, Span, Violation, limits, parse_strict};
 use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -40,7 +40,8 @@ impl JsonSchema {
         if text.len() > limits::SCHEMA_BYTES_MAX {
             return Err(refused(at, "", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
         }
-        let schema = parse(at, text)?;
+        let mut schema = parse(at, text)?;
+        encode_codes(&mut schema);
         let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", DRAFTS))?;
         if let Some(pointer) = unknown_draft_within(&schema) {
             return Err(refused(at, &pointer, DRAFTS));
@@ -100,6 +101,33 @@ pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
     })
 }
 
+/// Encodes the colons of codes in addresses (`gts://shop:orders:order:created`), where they would begin a port.
+fn encode_codes(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(encode_codes),
+        Value::Object(members) => {
+            for (keyword, value) in members {
+                match (keyword.as_str(), value) {
+                    ("$id" | "$ref", Value::String(address)) => *address = with_encoded_code(address),
+                    // What stands there is data.
+                    ("const" | "enum" | "default" | "examples", _) => (),
+                    (_, value) => encode_codes(value),
+                }
+            }
+        }
+        _ => (),
+    }
+}
+
+fn with_encoded_code(address: &str) -> String {
+    let Some(rest) = address.strip_prefix(CloudEvent::SCHEMA_SCHEME) else { return address.to_owned() };
+    let (id, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
+    match Identifier::parse(id) {
+        Ok(_) => format!("{}{}{fragment}", CloudEvent::SCHEMA_SCHEME, id.replace(':', "%3A")),
+        Err(_) => address.to_owned(),
+    }
+}
+
 /// Most places of an event times looks at each, up to which all failures are told.
 const LOOKS_MAX: usize = 100_000;
 /// Largest compiled pattern, in bytes.
@@ -113,7 +141,7 @@ fn options(draft: Draft) -> ValidationOptions<'static> {
         .should_validate_formats(true)
         .with_pattern_options(patterns)
         .with_format("uuid", |text| text.len() == 36 && Uuid::try_parse(text).is_ok())
-        .with_format("gts-identifier", |text| GtsId::parse(text).is_ok())
+        .with_format("gts-identifier", |text| Identifier::parse(text).is_ok_and(|id| id.is_gts()))
         .with_format("iso8601duration", is_duration);
     if draft == Draft::Draft7 { options.with_format("duration", is_duration) } else { options }
 }

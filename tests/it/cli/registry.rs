@@ -51,6 +51,31 @@ fn a_topic_is_published_again_compacted_and_trimmed() {
     assert_eq!(count(&["topics", "trim", TOPIC, "--through", "4"]), 4);
 }
 
+/// A name may have colons, and end like a verb of its route.
+#[test]
+fn codes_are_taken_printed_and_never_taken_for_verbs() {
+    let server = server();
+    let topic = "shop:orders:trim";
+    ask(&server, &["topics", "create", topic, "--deduplicate-by", "id"]).expect(0);
+    ask(&server, &["topics", "create", "shop:orders"]).expect(0);
+    let shown = ask(&server, &["topics", "show", topic, "--json"]).expect(0).json();
+    assert_eq!((&shown[0]["id"], &shown[0]["deduplicateBy"]), (&json!(topic), &json!("id")));
+    ask(&server, &["topics", "change", topic, "--description", "Orders"]).expect(0);
+    let event_type = json!({"id": "shop:order:archive", "topic": topic}).to_string();
+    feed(&server, &["types", "register"], &event_type).expect(0);
+    let shown = ask(&server, &["types", "show", "shop:order:archive", "--json"]).expect(0).json();
+    assert_eq!((&shown[0]["id"], &shown[0]["topic"]), (&json!("shop:order:archive"), &json!(topic)));
+    let event = crate::http::event("shop:order:archive", "o-1").to_string();
+    feed(&server, &["publish", "--file", "-"], &event).expect(0);
+    let printed = ask(&server, &["tail", topic, "--no-follow"]).expect(0).out;
+    assert!(printed.contains(" shop:order:archive "), "{printed}");
+    let trimmed = ask(&server, &["topics", "trim", topic, "--through", "1", "--json"]).expect(0).json();
+    assert_eq!(trimmed[0]["count"], 1);
+    let rows = ask(&server, &["topics", "list", "shop:orders:*"]).expect(0).out;
+    assert!(rows.contains(topic) && !rows.contains(TOPIC), "{rows}");
+    ask(&server, &["types", "archive", "shop:order:archive"]).expect(0);
+}
+
 #[test]
 fn topics_come_from_a_file_too_as_they_were_printed() {
     let (first, second) = (server(), server());

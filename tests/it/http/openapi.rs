@@ -4,6 +4,7 @@
 
 mod answers;
 mod contract_types;
+mod strict;
 
 use super::Server;
 use jsonschema::Validator;
@@ -265,9 +266,18 @@ fn routes(text: &str) -> Vec<(Method, String)> {
     routes
 }
 
-/// The verbs behind a colon that a text knows: `Some("commit")` or `Some("finalise" | "deprecate")` after a split.
+/// The verbs behind a colon that a text knows: `Some("commit")` or `Some("finalise" | "deprecate")` after a split, and
+/// the lists of `verb.rs` that it names.
 fn verbs(text: &str) -> BTreeSet<String> {
     let mut verbs = BTreeSet::new();
+    let lists = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest/verb.rs")).unwrap();
+    for list in lists.split("pub(crate) const OF_").skip(1) {
+        let (name, rest) = list.split_once(':').unwrap();
+        if text.contains(&format!("verb::OF_{name}")) {
+            let words = rest.split_once("&[\"").unwrap().1.split_once("\"]").unwrap().0;
+            verbs.extend(words.split("\", \"").map(str::to_owned));
+        }
+    }
     for function in text.split("verb::split(").skip(1).map(|rest| rest.split("\n}\n").next().unwrap()) {
         let arms = function.split("Some(\"").skip(1).filter_map(|rest| rest.split_once("\")").map(|(words, _)| words));
         verbs.extend(arms.flat_map(|words| words.split("\" | \"")).map(str::to_owned));
@@ -290,7 +300,9 @@ async fn the_document_and_the_routes_name_the_same_operations() {
             let keys: Vec<_> = keys.filter(|key| documented.contains(key)).collect();
             met.extend(keys.iter().map(|(_, path)| path.rsplit_once(':').unwrap().1.to_owned()));
             // A POST to one thing is only the door to its verbs, where the file has some.
-            let is_door = method == Method::POST && path.ends_with('}') && text.contains("verb::split");
+            let is_door = method == Method::POST
+                && path.ends_with('}')
+                && (text.contains("verb::split") || text.contains("verb::OF_"));
             let key = (method.to_string(), path);
             assert!(is_door || documented.contains(&key), "{}: {key:?} is not in the document", file.display());
             routed.extend(keys);

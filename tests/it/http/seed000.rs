@@ -339,7 +339,7 @@ async fn every_error_code_of_the_seed_is_answered_with_its_problem() {
         event
     };
     for (body, status, code) in [
-        (with("type", json!("users.created")), 400, "EVENT_BROKER_INVALID_TYPE"),
+        (with("type", json!("users created")), 400, "EVENT_BROKER_INVALID_TYPE"),
         (with("subjectType", json!("gts.")), 400, "EVENT_BROKER_INVALID_TYPE"),
         (with("sequence", json!(0)), 400, "EVENT_BROKER_INVALID_SEQUENCE"),
         (with("sequence", json!("two")), 400, "EVENT_BROKER_INVALID_SEQUENCE"),

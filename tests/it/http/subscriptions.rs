@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-const PRIVATE: [(&str, &str); 1] = [("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")];
+pub(super) const PRIVATE: [(&str, &str); 1] = [("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")];
 
 /// What arrived, and what is answered.
 #[derive(Clone)]
-struct Receiver {
+pub(super) struct Receiver {
     heard: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
     count: Arc<watch::Sender<usize>>,
     /// The first so many are refused.
     refuse: usize,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Receiver {
-    async fn start(refuse: usize) -> Self {
+    pub(super) async fn start(refuse: usize) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let receiver = Self { heard: Arc::default(), count: Arc::new(watch::Sender::new(0)), refuse, url };
@@ -37,7 +37,7 @@ impl Receiver {
     }
 
     /// Waits for so many; answers all there are.
-    async fn heard(&self, count: usize) -> Vec<(HeaderMap, Value, Bytes)> {
+    pub(super) async fn heard(&self, count: usize) -> Vec<(HeaderMap, Value, Bytes)> {
         let mut counted = self.count.subscribe();
         counted.wait_for(|there| *there >= count).await.unwrap();
         let heard = self.heard.lock().unwrap();

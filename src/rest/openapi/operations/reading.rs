@@ -121,10 +121,12 @@ fn log(bounds: &Bounds) -> Op {
         .refuses(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Trimmed, Kind::Validation])
 }
 
+const KIND: &str = "What kind of thing it is; `-` for events that name no subject type.";
+
 fn about_aggregate(operation: Op) -> Op {
     let subject = "What it is about; percent-encoded where it must be.";
     operation
-        .takes(path("subject_type", ids::subject_type_id("A type."), "What kind of thing it is.", SUBJECT_TYPE))
+        .takes(path("subject_type", ids::subject_type_or_none("A type."), KIND, SUBJECT_TYPE))
         .takes(path("subject", any_text(subject).not_empty(), subject, SUBJECT))
         .takes(must("topic", ids::topic_id("The topic."), "The topic: aggregates count per topic.", TOPIC))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])

@@ -18,6 +18,8 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
     ]
 }
 
+const OWN_ID: &str = "Its id; the broker makes one when it is absent. Where it is not a UUID, the broker's `id` is the UUID, \
+    version 5, of `source`, a NUL byte and this, and `cloudEventId` keeps it.";
 const COUNTED: &str = "^[1-9][0-9]{0,17}$";
 
 fn cloud_event() -> Shape {
@@ -26,7 +28,7 @@ fn cloud_event() -> Shape {
     let other = any_of_types(&[Type::String, Type::Number, Type::Boolean, Type::Null], other).like("console");
     object("An event as a structured CloudEvent 1.0. Our own members are extension attributes in lower case.")
         .must("specversion", word(&["1.0"], "The version of CloudEvents.").like("1.0"))
-        .or_null("id", uuid("Its id; the broker makes one when it is absent.").like(EVENT_ID))
+        .or_null("id", text_up_to(LABEL_BYTES_MAX, OWN_ID).not_empty().like(EVENT_ID))
         .must("source", text_up_to(SUBJECT_BYTES_MAX, "Which program speaks.").not_empty().like("example-service"))
         .must("type", id("A registered event type."))
         .or_null("subject", text_up_to(SUBJECT_BYTES_MAX, "What it speaks of.").not_empty().like(SUBJECT))
@@ -61,7 +63,7 @@ fn stored_cloud_event() -> Shape {
     let label = |example: &str, description: &str| text(description).like(example);
     object("A stored event as a structured CloudEvent 1.0. Numbers travel as text: they outgrow the format's integers.")
         .must("specversion", word(&["1.0"], "The version of CloudEvents.").like("1.0"))
-        .must("id", uuid("Its id.").like(EVENT_ID))
+        .must("id", text("Its id: the one it came with as a CloudEvent, else the broker's.").like(EVENT_ID))
         .must("source", text("Which program spoke.").like("example-service"))
         .must("type", id("Its type."))
         .must("time", time("`occurredAt`.").like(OCCURRED_AT))

@@ -15,6 +15,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
         ("NewEvent", new_event()),
         ("Event", event()),
         ("Actor", actor()),
+        ("ContextPair", context_pair()),
         ("NewBatch", new_batch(bounds)),
         ("BatchOutcome", batch_outcome()),
         ("BatchResult", batch_result()),
@@ -28,7 +29,10 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
 
 const MADE: &str = "Its id; the broker makes one (version 4) when it is absent.";
 const AS_EXPECTED: &str = "The aggregate's last `aggregateSequence` as the caller knows it; 0: it must be new.";
-const DEDUPLICATION: &str = "Takes the place of the whole idempotency key, within topic and tenant.";
+const DEDUPLICATION: &str = "Takes the place of the whole idempotency key, within topic and tenant; not in topics with \
+    `deduplicateBy: id`.";
+const CLOUD_EVENT_ID: &str = "The `id` of the CloudEvent it came as, where that is not a UUID in its usual spelling. `id` is \
+    then the UUID, version 5, of `source`, a NUL byte and this.";
 
 fn new_event() -> Shape {
     let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).like(example);
@@ -52,6 +56,7 @@ fn new_event() -> Shape {
         .or_null("requestId", label("req-81c2", "The request that led to this event."))
         .may("actor", named_or_null("Actor", "Who did it.").like(user()))
         .may("context", context())
+        .may("contextData", context_data())
         .must("data", data())
         .closed()
         .like(examples::new_event())
@@ -62,6 +67,7 @@ fn event() -> Shape {
     let own = |description: &str| number(1..=NUMBER_MAX, description);
     object("A stored event. It never changes.")
         .must("id", uuid("Its id.").like(EVENT_ID))
+        .may("cloudEventId", text(CLOUD_EVENT_ID).like("A234-1234-1234"))
         .must("type", id("Its type, spelt as the producer did."))
         .must("topic", topic_id("The topic it was stored in."))
         .must("sequence", own("Its number in the topic, without gaps.").like(12_345))
@@ -119,6 +125,22 @@ fn context() -> Shape {
         .others(label("A label's value.").like("console"))
         .members(CONTEXT_PAIRS_MAX, label("A label's key.").like("appId"))
         .like(json!({"appId": "console"}))
+}
+
+fn context_data() -> Shape {
+    let description =
+        "The labels as a list; instead of `context`. No key twice. They are kept and served as `context`.";
+    list(named("ContextPair"), description)
+        .items(0, CONTEXT_PAIRS_MAX)
+        .like(json!([{"key": "appId", "value": "console"}]))
+}
+
+fn context_pair() -> Shape {
+    object("A label.")
+        .must("key", text_up_to(CONTEXT_BYTES_MAX, "Its key.").like("appId"))
+        .must("value", text_up_to(CONTEXT_BYTES_MAX, "Its value.").like("console"))
+        .closed()
+        .like(json!({"key": "appId", "value": "console"}))
 }
 
 fn data() -> Shape {

@@ -1,6 +1,7 @@
-//! Texts with a grammar: GTS identifiers and patterns, durations, versions.
+//! Texts with a grammar: identifiers and patterns, durations, versions.
 //!
-//! The patterns say what the parsers of the contract take, but for numbers of absurd length; a test compares the two.
+//! The patterns say what the parsers of the contract take, but for numbers of absurd length and the length of codes; a test
+//! compares the two. They do without looking ahead, which not every reader of patterns can do.
 
 use crate::rest::openapi::examples;
 use crate::rest::openapi::shape::{Shape, patterned};
@@ -49,6 +50,36 @@ macro_rules! part {
         )
     };
 }
+/// A part of a code.
+macro_rules! code_part {
+    () => {
+        "[A-Za-z0-9_-]+"
+    };
+}
+/// The first part of a code whose joint is a dot: anything but `gts`, in whatever letter case.
+macro_rules! code_start {
+    () => {
+        concat!(
+            "([A-Za-z0-9_-]{1,2}|[A-Za-z0-9_-]{4,}|[A-FH-Za-fh-z0-9_-][A-Za-z0-9_-]{2}|",
+            "[Gg][A-SU-Za-su-z0-9_-][A-Za-z0-9_-]|[Gg][Tt][A-RT-Za-rt-z0-9_-])"
+        )
+    };
+}
+macro_rules! code {
+    () => {
+        concat!(code_start!(), r"(\.", code_part!(), "){1,7}|", code_part!(), "(:", code_part!(), "){1,7}")
+    };
+}
+macro_rules! code_prefix {
+    () => {
+        concat!(code_start!(), r"(\.", code_part!(), r"){0,6}\.\*|", code_part!(), "(:", code_part!(), r"){0,6}:\*")
+    };
+}
+macro_rules! gts_id {
+    () => {
+        concat!(r"gts\.", segment!(), "(~", segment!(), ")*(~(", anonymous!(), ")?)?")
+    };
+}
 macro_rules! clock {
     () => {
         concat!(hours!(), "|", minutes!(), "|", seconds!())
@@ -76,23 +107,13 @@ macro_rules! days {
     };
 }
 
-/// A GTS identifier.
-pub(in crate::rest::openapi) const ID: &str =
-    concat!(r"^gts\.", segment!(), "(~", segment!(), ")*(~(", anonymous!(), ")?)?$");
-/// A GTS identifier, or what stands for several.
-pub(in crate::rest::openapi) const PATTERN: &str = concat!(
-    r"^gts\.(",
-    segment!(),
-    "(~",
-    segment!(),
-    ")*(~(",
-    anonymous!(),
-    ")?)?|(",
-    segment!(),
-    "~)*",
-    part!(),
-    r"\*)$"
-);
+/// A GTS identifier or a code.
+pub(in crate::rest::openapi) const ID: &str = concat!("^(", gts_id!(), "|", code!(), ")$");
+/// The same, or `-`.
+const ID_OR_NONE: &str = concat!("^(", gts_id!(), "|", code!(), "|-)$");
+/// An identifier, or what stands for several.
+pub(in crate::rest::openapi) const PATTERN: &str =
+    concat!("^(", gts_id!(), r"|gts\.(", segment!(), "~)*", part!(), r"\*|", code!(), "|", code_prefix!(), ")$");
 /// An ISO 8601 duration without months and years.
 pub(in crate::rest::openapi) const DURATION: &str =
     concat!("^P(([0-9]{1,3}W)?[0-9]{1,4}D(T(", clock!(), "))?|[0-9]{1,3}W(", days!(), ")?|", days!(), ")$");
@@ -101,10 +122,14 @@ pub(in crate::rest::openapi) const VERSION: &str = concat!("^", counted!(), r"\.
 /// A page token.
 pub(in crate::rest::openapi) const CURSOR: &str = "^[np]([0-7][0-9a-fA-F])*$";
 
-/// A GTS identifier.
+/// An identifier.
 pub(in crate::rest::openapi) fn id(description: &str) -> Shape {
-    patterned(ID, &format!("{description} A GTS identifier.")).up_to(limits::ID_BYTES_MAX).like(examples::CREATED)
+    let description = format!("{description} {GRAMMAR}");
+    patterned(ID, &description).up_to(limits::ID_BYTES_MAX).like(examples::CREATED)
 }
+
+const GRAMMAR: &str =
+    "A code such as `order.created` or `shop:orders:order:created` (at most 200 bytes), or a GTS identifier.";
 
 /// The id of a topic.
 pub(in crate::rest::openapi) fn topic_id(description: &str) -> Shape {
@@ -116,9 +141,17 @@ pub(in crate::rest::openapi) fn subject_type_id(description: &str) -> Shape {
     id(description).like(examples::SUBJECT_TYPE)
 }
 
-/// A GTS pattern.
+/// The id of a subject type in a path, where `-` is the one of events that name none.
+pub(in crate::rest::openapi) fn subject_type_or_none(description: &str) -> Shape {
+    let description = format!("{description} {GRAMMAR} `-`: events that name no subject type.");
+    patterned(ID_OR_NONE, &description).up_to(limits::ID_BYTES_MAX).like(examples::SUBJECT_TYPE)
+}
+
+/// A pattern of identifiers.
 pub(in crate::rest::openapi) fn pattern(description: &str) -> Shape {
-    let description = format!("{description} A GTS identifier, or a pattern with one `*` at its end.");
+    let description = format!(
+        "{description} An identifier, or a pattern with one `*` at its end: `order.*`, `shop:orders:*`, `gts.*`."
+    );
     patterned(PATTERN, &description).up_to(limits::ID_BYTES_MAX).like("gts.hyperspot.core.events.type.v1~vendor.*")
 }
 

@@ -43,6 +43,13 @@ fn on_payload_mismatch() -> Shape {
     word(&["duplicate", "flag", "reject"], description).like("duplicate")
 }
 
+fn deduplicate_by() -> Shape {
+    let description = "Which submissions are one. `submission` (default): those with the same `id`, topic, type, tenant, \
+        subject, `occurredAt` and `Producer-Id`, or with the same `deduplicationId`, topic and tenant. `id`: those with the \
+        same `id`, topic and tenant, whatever else they say. Fixed when the topic is registered.";
+    word(&["submission", "id"], description).like("id")
+}
+
 fn normalisation() -> Shape {
     let rule = word(&["trim", "caseFold", "nfc"], "White space at either end; upper and lower case; Unicode form C.");
     let description = "Which differences between two subjects do not make them two aggregates; none when absent: their \
@@ -68,6 +75,7 @@ fn new_topic() -> Shape {
         .or_null("retention", retention())
         .or_null("idempotentRetention", idempotent_retention())
         .or_null("onPayloadMismatch", on_payload_mismatch())
+        .or_null("deduplicateBy", deduplicate_by())
         .or_null("cleanup", cleanup())
         .may("aggregateNormalisation", normalisation())
         .may("internal", internal())
@@ -127,6 +135,7 @@ fn topic() -> Shape {
         .may("retention", retention())
         .may("idempotentRetention", idempotent_retention())
         .may("onPayloadMismatch", on_payload_mismatch())
+        .may("deduplicateBy", deduplicate_by())
         .may("cleanup", cleanup())
         .may("aggregateNormalisation", normalisation())
         .may("internal", internal())
