@@ -9,7 +9,7 @@ mod writes;
 pub use open_error::OpenError;
 pub(crate) use writes::Writes;
 
-use crate::claims::{Claims, Defaults};
+use crate::claims::{Claims, Defaults, StaleEvents};
 use crate::clock::{Clock, LogClock, SystemClock};
 use crate::config::{Config, Engine, Storage};
 use crate::consumers::{self, Consumers, Sessions};
@@ -18,6 +18,7 @@ use crate::delivery::{Deliverer, DeliveryPolicy, roots};
 use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::groups::Groups;
+use crate::lag::LagViews;
 use crate::ledger::{Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
@@ -45,6 +46,8 @@ pub struct Broker {
     sessions: Arc<Sessions>,
     /// Shared with the same chore.
     groups: Arc<Groups>,
+    stale: StaleEvents,
+    lag: LagViews,
     filter_failures: AtomicU64,
     /// Shared with the retention chore.
     retention: Arc<RetentionFailures>,
@@ -103,8 +106,20 @@ impl Broker {
         let vault = Arc::new(Vault::of(&policy.config));
         let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
-        let broker =
-            Self { logs, policy, sessions, groups, filter_failures, retention, vault, dispatch, _tables: None };
+        let (stale, lag) = (StaleEvents::default(), LagViews::default());
+        let broker = Self {
+            logs,
+            policy,
+            sessions,
+            groups,
+            stale,
+            lag,
+            filter_failures,
+            retention,
+            vault,
+            dispatch,
+            _tables: None,
+        };
         if let Err(error) = broker.start().await {
             broker.close().await;
             return Err(error);
@@ -128,7 +143,8 @@ impl Broker {
         tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age));
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
-        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, every));
+        let unused = consumers::unused_millis(config.claims.unused_days);
+        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, every, unused));
         if config.dispatch.enabled {
             dispatch::start(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
         }
@@ -174,6 +190,11 @@ impl Broker {
     #[must_use]
     pub fn filter_failures(&self) -> u64 {
         self.filter_failures.load(Ordering::Relaxed)
+    }
+
+    /// Forgets handlers and groups now that were not used for as long as the configuration says.
+    pub async fn forget_unused(&self) -> Result<()> {
+        consumers::forget_unused(&self.logs, consumers::unused_millis(self.policy.config.claims.unused_days)).await
     }
 
     /// Removes what is past its topic's retention now; answers how many sequences went. Where a topic fails the others are
@@ -287,6 +308,7 @@ impl Broker {
             default_session,
             groups: &self.groups,
             terms,
+            lag: &self.lag,
         }
     }
 
@@ -296,7 +318,8 @@ impl Broker {
     }
 
     fn claims<'a>(&'a self, producer: Option<&'a ProducerId>) -> Claims<'a> {
-        Claims { logs: &self.logs, policy: &self.policy, reader: self.reader(), producer }
+        let (logs, policy, reader) = (&self.logs, &self.policy, self.reader());
+        Claims { logs, policy, reader, producer, stale: &self.stale, lag: &self.lag }
     }
 
     fn letters<'a>(&'a self, by: Option<&'a ProducerId>) -> DeadLetters<'a> {

@@ -23,6 +23,7 @@ mod dispatch;
 mod events;
 pub mod filters;
 mod groups;
+mod lag;
 pub mod ledger;
 mod logs;
 mod projections;

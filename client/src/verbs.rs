@@ -203,6 +203,10 @@ impl EventBroker for Client {
         Box::pin(async move { self.get(&["consumer-groups", name], NONE).await })
     }
 
+    fn delete_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.remove(&["consumer-groups", name]).await })
+    }
+
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
         Box::pin(async move { self.change(&["consumer-groups", &verb(name, "reset")], &query::reset(&reset)).await })
     }
@@ -311,6 +315,10 @@ impl EventBroker for Client {
         Box::pin(async move { self.say(&["claims", &verb(claim, "fail")], &failure).await })
     }
 
+    fn release_claim<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.change(&["claims", &verb(claim, "release")], &json!({"token": token})).await })
+    }
+
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
         Box::pin(async move { self.get(&["claims", claim], NONE).await })
     }
@@ -328,6 +336,10 @@ impl EventBroker for Client {
 
     fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>> {
         Box::pin(async move { self.register(Method::PUT, &["handlers", name], &handler).await })
+    }
+
+    fn delete_handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.remove(&["handlers", name]).await })
     }
 
     fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {

@@ -106,7 +106,8 @@ pub trait EventBroker: Send + Sync {
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<Consumer>>>;
-    /// Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay.
+    /// Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay. What a member of a
+    /// shared group holds is released.
     fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>>;
     /// What is there now for a consumer.
     fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>>;
@@ -128,6 +129,8 @@ pub trait EventBroker: Send + Sync {
     ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>>;
     /// One group: it has a live consumer, or an offset.
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>>;
+    /// Deletes a group: its offsets, and in topics that it divides what was done there. Refused while its consumers live.
+    fn delete_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
     /// Moves a group's offset, back or forth; makes the group if there was none.
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>>;
 
@@ -181,6 +184,8 @@ pub trait EventBroker: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>>;
     /// Ends a claim: failed. The event may be claimed again after a while, or is a dead letter.
     fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>>;
+    /// Gives a claim back, unfinished: the event may be claimed at once, and no attempt is spent.
+    fn release_claim<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>>;
     /// One claim that is not finished.
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>>;
     /// Claims of a handler that are not finished, by topic and sequence, the page at `cursor`.
@@ -193,6 +198,9 @@ pub trait EventBroker: Send + Sync {
 
     /// Says how a handler's work is to be tried. It takes the place of what was said before.
     fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>>;
+    /// Deletes a handler: its policy, its open claims, and what it has finished; its open dead letters are closed. Refused
+    /// while members of a shared group of its name live.
+    fn delete_handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
     /// One handler: it was put, or has claimed something.
     fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>>;
     /// Handlers in order of their names, the page at `cursor`.

@@ -149,6 +149,13 @@ pub struct Claim {
     /// Why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ClaimError>,
+    /// How far the group named like the handler has come, where the claim was finished with an offset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_offset: Option<Offset>,
+    /// The first event at or below that offset that somebody has begun and nobody has finished: the offset was committed
+    /// only up to the one before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_sequence: Option<Sequence>,
 }
 
 /// How a claim stands.
@@ -163,6 +170,8 @@ pub enum ClaimStatus {
     Dead,
     /// It was given up, and may be claimed anew.
     Redriven,
+    /// Its worker gave it back; it may be claimed at once.
+    Released,
     /// The work is done.
     Done,
 }
@@ -193,7 +202,8 @@ pub struct Completion {
     /// Events the work has produced: stored with the completion, or neither is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
-    /// How far the group named like the handler has come in the event's topic.
+    /// How far the group named like the handler has come in the event's topic. It is not moved over an event that
+    /// somebody has begun and nobody has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Offset>,
 }
@@ -217,7 +227,8 @@ pub struct ClaimCompletion {
     /// Events the work has produced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
-    /// How far the group named like the handler has come in the event's topic.
+    /// How far the group named like the handler has come in the event's topic. It is not moved over an event that
+    /// somebody has begun and nobody has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Offset>,
 }

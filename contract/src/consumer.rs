@@ -122,7 +122,8 @@ pub struct GroupTopic {
     pub committed_offset: Offset,
     /// The topic's last sequence.
     pub tail: Offset,
-    /// How many sequences lie between the two.
+    /// Events that are still to be done, of those the group wants: dead letters that are open count, events that are stale
+    /// or discarded do not. The same number as the lag of the handler of its name.
     pub lag: u64,
     /// Its live consumers there, in order of their ids.
     pub members: Vec<Member>,

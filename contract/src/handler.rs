@@ -44,8 +44,12 @@ pub struct Handler {
     /// When the oldest of the failed and the given up first failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_failure: Option<Timestamp>,
-    /// How many sequences lie between what it has finished and the tails of its topics.
+    /// Events it still has to do, of those that the group of its name takes: dead letters that are open count, events
+    /// that are stale or discarded do not.
     pub lag: u64,
+    /// Events that were answered `stale` since the broker was started, each once.
+    #[serde(default)]
+    pub stale: u64,
     /// The same by topic: those it has claimed events of, in order of their ids.
     pub topics: Vec<HandlerTopic>,
 }
@@ -58,7 +62,7 @@ pub struct HandlerTopic {
     pub topic: TopicId,
     /// The highest sequence it has finished, or the offset of the group named like it if that is higher.
     pub finished: u64,
-    /// How many sequences lie between that and the tail.
+    /// Events it still has to do there.
     pub lag: u64,
     /// Events somebody is at.
     pub in_flight: u64,

@@ -103,6 +103,8 @@ pub const ATTEMPTS_MAX: u32 = 100;
 pub const ATTEMPTS_KEPT: usize = 20;
 /// The wait after a first failure unless the handler says otherwise, in seconds.
 pub const BACKOFF_SECONDS_DEFAULT: u64 = 1;
+/// Handlers and groups that nobody uses are forgotten after so many days, unless the configuration says otherwise.
+pub const UNUSED_DAYS_DEFAULT: u64 = 30;
 /// Doubled or not, no wait for the next attempt is longer, in seconds.
 pub const BACKOFF_SECONDS_MAX: i64 = 3600;
 /// A failure's message is cut off behind so many bytes.

@@ -228,15 +228,19 @@ impl EventBroker for Broker {
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<ConsumerGroup>>> {
-        Box::pin(async move { self.consumers().groups(cursor, limit) })
+        Box::pin(async move { self.consumers().groups(cursor, limit).await })
     }
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
         Box::pin(async move {
             // Others may have moved it a moment ago. Where that cannot be told, what is known here is shown.
             let _ = self.logs.default_ledger().refresh().await;
-            self.consumers().group(name)
+            self.consumers().group(name).await
         })
+    }
+
+    fn delete_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.writes().delete_group(name, Keep::nothing()))
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
@@ -317,6 +321,10 @@ impl EventBroker for Broker {
         Box::pin(self.writes().fail_claim(claim, failure, Keep::nothing()))
     }
 
+    fn release_claim<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(self.writes().release_claim(claim, token, Keep::nothing()))
+    }
+
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
         Box::pin(self.afresh(move || async move { self.claims(None).get(claim).await }))
     }
@@ -334,12 +342,16 @@ impl EventBroker for Broker {
         Box::pin(self.writes().put_handler(name, handler, Keep::nothing()))
     }
 
+    fn delete_handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.writes().delete_handler(name, Keep::nothing()))
+    }
+
     fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {
-        Box::pin(self.afresh(move || async move { self.claims(None).handler(name) }))
+        Box::pin(self.afresh(move || async move { self.claims(None).handler(name).await }))
     }
 
     fn handlers<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Handler>>> {
-        Box::pin(async move { self.claims(None).handlers(cursor, limit) })
+        Box::pin(async move { self.claims(None).handlers(cursor, limit).await })
     }
 
     fn dead_letters<'a>(

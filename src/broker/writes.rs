@@ -213,6 +213,21 @@ impl Writes<'_> {
         self.0.afresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await }).await
     }
 
+    pub(crate) async fn release_claim(self, claim: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.claims(None).release(claim, token, keep.clone()).await }).await
+    }
+
+    pub(crate) async fn delete_handler(self, name: &str, keep: Keep<()>) -> Result<()> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.claims(None).delete_handler(name, keep).await }).await
+    }
+
+    pub(crate) async fn delete_group(self, name: &str, keep: Keep<()>) -> Result<()> {
+        let keep = &keep;
+        self.0.afresh(|| async move { self.0.consumers().delete_group(name, keep).await }).await
+    }
+
     pub(crate) async fn put_handler(
         self,
         name: &str,

@@ -164,6 +164,11 @@ impl Claims<'_> {
                 match taken {
                     Ok(Taken::Unsure(need)) => unsure.push((index, wanted.clone(), need)),
                     _ if is_undone => items.push((index, wanted.clone())),
+                    Ok(Taken::Stale) => {
+                        let topic = &wanted.topic.topic.definition.id;
+                        self.stale.note(&wanted.key.handler, topic, wanted.key.sequence);
+                        answers.put(index, Ok(outcome(wanted, &Taken::Stale, self.defaults())));
+                    }
                     taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
                 }
             }

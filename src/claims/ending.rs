@@ -24,7 +24,11 @@ impl Ending {
     /// What is told of it; nothing where it must be decided again.
     fn answer(&self, completed: &Completed, defaults: Defaults) -> Option<Claim> {
         match completed {
-            Completed::Now(row) => Some(done(&self.placed, row, defaults)),
+            Completed::Now(row, committed) => Some(Claim {
+                committed_offset: committed.map(|it| it.offset),
+                open_sequence: committed.and_then(|it| it.open),
+                ..done(&self.placed, row, defaults)
+            }),
             Completed::Before => self.before.clone(),
             Completed::Stale => None,
         }
@@ -108,7 +112,7 @@ impl Claims<'_> {
         let is_open = |((_, ending), completed): (&(usize, Ending), &Result<Completed>)| match completed {
             Ok(Completed::Before) => ending.before.is_none(),
             Ok(Completed::Stale) => true,
-            Ok(Completed::Now(_)) | Err(_) => false,
+            Ok(Completed::Now(..)) | Err(_) => false,
         };
         let is_undone = whole && asked.iter().zip(&completed).any(is_open);
         let mut again = Vec::new();

@@ -8,12 +8,12 @@ use super::giving_up::give_up;
 use super::terms::{Defaults, Terms};
 use crate::events::{Bundle, Bundled};
 use crate::ledger::{ClaimKey, ClaimRow, Command, Decision, Entry, Finish, GroupKey, Slot, Standing};
-use contract::{ClaimError, Error, Kind, NewHandler, Offset, Result, Token, TopicId};
+use contract::{ClaimError, Error, Kind, NewHandler, Offset, Result, Sequence, Token, TopicId};
 use log::TopicNumber;
 use std::sync::Arc;
 
 /// What is known of a claim by whoever says to hold it.
-enum Hold {
+pub(super) enum Hold {
     /// The last claim was his.
     Last(ClaimRow),
     /// The event is finished, by somebody.
@@ -21,7 +21,7 @@ enum Hold {
 }
 
 /// What somebody holds; refused where somebody else has claimed the event since.
-fn hold(key: &ClaimKey, token: Token, decision: &Decision<'_>) -> Result<Hold> {
+pub(super) fn hold(key: &ClaimKey, token: Token, decision: &Decision<'_>) -> Result<Hold> {
     match decision.claims().slot(key) {
         None => Err(Error::not_found("claim")),
         Some(Slot::Open(row)) if row.token == token => Ok(Hold::Last(row)),
@@ -80,12 +80,21 @@ pub(super) struct Finishing {
 
 /// What became of it.
 pub(super) enum Completed {
-    /// Done now; the claim as it was.
-    Now(ClaimRow),
+    /// Done now; the claim as it was, and what became of the offset that came with it.
+    Now(ClaimRow, Option<Committed>),
     /// It was done before, by whoever the log says had the token, if that is so.
     Before,
     /// What it produced must be prepared again.
     Stale,
+}
+
+/// What became of an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Committed {
+    /// How far the group has come.
+    pub(super) offset: Offset,
+    /// The event that kept the offset back: somebody has begun it, and nobody has finished it.
+    pub(super) open: Option<Sequence>,
 }
 
 impl Command for Complete {
@@ -105,7 +114,7 @@ impl Command for Complete {
         let is_open = |(item, completed): (&Finishing, &Result<Completed>)| match completed {
             Ok(Completed::Before) => !item.is_looked_up,
             Ok(Completed::Stale) => true,
-            Ok(Completed::Now(_)) | Err(_) => false,
+            Ok(Completed::Now(..)) | Err(_) => false,
         };
         if self.whole && self.items.iter().zip(&completed).any(is_open) {
             decision.undo(before);
@@ -129,34 +138,37 @@ impl Finishing {
         if self.produced.decide(decision)? == Bundled::Stale {
             return Ok(Completed::Stale);
         }
-        self.commit(decision)?;
+        let committed = self.commit(decision)?;
         decision.add_entry(Entry::ClaimDone { claim: self.key.clone(), token: self.token })?;
-        Ok(Completed::Now(row))
+        Ok(Completed::Now(row, committed))
     }
 
-    /// Moves the offset of the group named like the handler; never backwards. Where the group's members divide the
-    /// topic it moves by itself.
-    fn commit(&self, decision: &mut Decision<'_>) -> Result<()> {
-        let Some(offset) = self.offset else { return Ok(()) };
+    /// Moves the offset of the group named like the handler; never backwards, and never over an event that was begun and
+    /// is neither finished nor a dead letter: whoever reads on behind the offset would not meet it again. Where the
+    /// group's members divide the topic it moves by itself.
+    fn commit(&self, decision: &mut Decision<'_>) -> Result<Option<Committed>> {
+        let Some(offset) = self.offset else { return Ok(None) };
         if offset > Offset::from(decision.tail(TopicNumber(self.key.topic))) {
             return Err(Error::invalid("/offset", "lies beyond the topic's tail"));
         }
-        if decision.claims().generation(&self.key.handler, self.key.topic).is_some() {
-            return Ok(());
+        let ClaimKey { handler, topic, sequence } = &self.key;
+        if decision.claims().generation(handler, *topic).is_some() {
+            return Ok(None);
         }
+        let open = decision.claims().first_begun(handler, *topic, offset.into(), *sequence);
+        let offset = open.map_or(offset, |first| Offset(first.get().saturating_sub(1)));
         let (group, topic) = (self.key.handler.clone(), self.topic.clone());
         let key = GroupKey { group, topic };
         let known = decision.readers().offset(&key);
-        if known.is_some_and(|known| known >= offset) {
-            return Ok(());
+        if let Some(known) = known.filter(|known| *known >= offset) {
+            return Ok(Some(Committed { offset: known, open }));
         }
-        if known.is_none() && !decision.readers().has_room_for_offset() {
-            let detail = "This broker holds as many offsets of groups as it may.";
-            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        if known.is_none() {
+            decision.readers().check_room_for_offset()?;
         }
         let GroupKey { group, topic } = key;
         decision.add_entry(Entry::OffsetCommitted { group, topic, offset })?;
-        Ok(())
+        Ok(Some(Committed { offset, open }))
     }
 }
 
@@ -183,7 +195,7 @@ impl Command for Fail {
         match row.standing {
             Standing::Live { .. } => (),
             Standing::Failed { .. } | Standing::Dead { .. } => return Ok(row),
-            Standing::Redriven => return Err(lost()),
+            Standing::Redriven | Standing::Released => return Err(lost()),
         }
         let terms = Terms::of(decision.claims().policy(&self.key.handler).or(self.policy.as_ref()), self.defaults);
         let retry_at = terms.retry_at(row.attempt, decision.now()).filter(|_| self.retryable);
@@ -201,7 +213,7 @@ impl Command for Fail {
 }
 
 /// An open claim as it stands now.
-fn open_row(key: &ClaimKey, decision: &Decision<'_>) -> Result<ClaimRow> {
+pub(super) fn open_row(key: &ClaimKey, decision: &Decision<'_>) -> Result<ClaimRow> {
     match decision.claims().slot(key) {
         Some(Slot::Open(row)) => Ok(row),
         _ => Err(Error::not_found("claim")),
@@ -223,10 +235,7 @@ impl Command for PutHandler {
         if known.as_ref() == Some(&self.definition) {
             return Ok(false);
         }
-        if !decision.claims().has_room(&self.name) {
-            let detail = "This broker holds as many handlers as it may.";
-            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
-        }
+        decision.claims().check_room(&self.name)?;
         let (name, definition) = (self.name.clone(), NewHandler::clone(&self.definition));
         decision.add_entry(Entry::HandlerPut { name, definition })?;
         Ok(known.is_none())

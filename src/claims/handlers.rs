@@ -4,19 +4,20 @@ use super::batch::{is_lease, lease_rule};
 use super::finish::PutHandler;
 use super::terms::{Terms, span};
 use super::{Claims, check_name};
-use crate::ledger::{ClaimRows, Keep, Ledger, Standing};
+use crate::lag::{Question, ScanBudget};
+use crate::ledger::{ClaimRows, Keep, Ledger, Standing, TopicEntry};
 use contract::{
     Cursor, Error, Handler, HandlerTopic, Kind, NewHandler, Offset, Page, Registered, Result, Span, Timestamp,
     Violation, limits,
 };
 use log::TopicNumber;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a handler stands, as it is added up.
 #[derive(Default)]
 struct Standings {
-    topics: Vec<HandlerTopic>,
+    topics: Vec<(Arc<Ledger>, Arc<TopicEntry>, HandlerTopic)>,
     oldest_failure: Option<Timestamp>,
 }
 
@@ -30,7 +31,7 @@ impl Claims<'_> {
     ) -> Result<Registered<Handler>> {
         check(name, &handler)?;
         // How far it has come is told as of now: a decision knows its own log alone.
-        let shown = self.shown(name, Some(&handler));
+        let shown = self.shown(name, Some(&handler), &mut ScanBudget::default()).await?;
         let put = PutHandler { name: name.to_owned(), definition: Arc::new(handler) };
         let registered = move |is_new: &bool| match is_new {
             true => Registered::Created(shown.clone()),
@@ -42,24 +43,33 @@ impl Claims<'_> {
     }
 
     /// One handler: it was put, or has claimed something.
-    pub(crate) fn handler(&self, name: &str) -> Result<Handler> {
+    pub(crate) async fn handler(&self, name: &str) -> Result<Handler> {
+        self.known(name, &mut ScanBudget::default()).await
+    }
+
+    async fn known(&self, name: &str, budget: &mut ScanBudget) -> Result<Handler> {
         if !self.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
             return Err(Error::not_found("handler"));
         }
         let said = self.logs.default_ledger().claims().policy(name).cloned();
-        Ok(self.shown(name, said.as_ref()))
+        self.shown(name, said.as_ref(), budget).await
     }
 
     /// A handler of whom this is said, as it is shown.
-    fn shown(&self, name: &str, said: Option<&NewHandler>) -> Handler {
+    async fn shown(&self, name: &str, said: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
         let terms = Terms::of(said, self.defaults());
         let mut standings = Standings::default();
         self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, ledger.now()));
-        let Standings { mut topics, oldest_failure } = standings;
+        let Standings { topics: found, oldest_failure } = standings;
+        let mut topics = Vec::with_capacity(found.len());
+        for (ledger, topic, standing) in found {
+            let question = Question { ledger: &ledger, name, topic: &topic, order: terms.order };
+            topics.push(HandlerTopic { lag: self.lag.lag(&question, budget).await?, ..standing });
+        }
         topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
         let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();
         let shown = |span_said: Option<&Span>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
-        Handler {
+        Ok(Handler {
             name: name.to_owned(),
             lease: shown(said.and_then(|it| it.lease.as_ref()), terms.lease_millis),
             max_attempts: terms.max_attempts,
@@ -70,38 +80,46 @@ impl Claims<'_> {
             dead_letters: sum(|topic| topic.dead_letters),
             oldest_failure,
             lag: sum(|topic| topic.lag),
+            stale: self.stale.count(name),
             topics,
-        }
+        })
     }
 
     /// Handlers in order of their names, the page at `cursor`.
-    pub(crate) fn handlers(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Handler>> {
+    pub(crate) async fn handlers(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Handler>> {
         self.reader.check_limit(limit)?;
         let mut names = BTreeSet::new();
         for ledger in self.logs.ledgers() {
             names.extend(ledger.claims().handlers().map(str::to_owned));
         }
         let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
-        let items = items.iter().map(|name| self.handler(name)).collect::<Result<_>>()?;
-        Ok(Page { items, next, prev })
+        let (mut shown, mut budget) = (Vec::with_capacity(items.len()), ScanBudget::default());
+        for name in &items {
+            shown.push(self.known(name, &mut budget).await?);
+        }
+        Ok(Page { items: shown, next, prev })
     }
 }
 
 impl Standings {
-    /// Adds what one log knows.
-    fn add(&mut self, ledger: &Ledger, name: &str, now: i64) {
+    /// Adds what one log knows: the topics that the handler has claimed events of, or that its group reads.
+    fn add(&mut self, ledger: &Arc<Ledger>, name: &str, now: i64) {
         let registry = ledger.registry();
-        let offsets = ledger.readers().group(name).map(|group| group.offsets.clone()).unwrap_or_default();
+        let (offsets, read) = match ledger.readers().group(name) {
+            Some(group) => (group.offsets.clone(), group.filters.keys().cloned().collect()),
+            None => (BTreeMap::new(), Vec::new()),
+        };
         let claims = ledger.claims();
-        for number in claims.topics(name) {
-            let Some(topic) = registry.topic_numbered(TopicNumber(number)) else { continue };
-            let id = topic.topic.definition.id.clone();
+        let claimed = claims.topics(name).filter_map(|number| registry.topic_numbered(TopicNumber(number)));
+        let of_group = offsets.keys().chain(&read).filter_map(|id| registry.topic(id));
+        let topics: BTreeMap<_, _> = claimed.chain(of_group).map(|topic| (topic.number, Arc::clone(topic))).collect();
+        for topic in topics.into_values() {
+            let (id, number) = (topic.topic.definition.id.clone(), topic.number.0);
             let committed = offsets.get(&id).copied().unwrap_or(Offset::ZERO);
             let finished = claims.highest(name, number).get().max(committed.get());
-            let lag = topic.tail().get().saturating_sub(finished);
-            let mut standing = HandlerTopic { topic: id, finished, lag, in_flight: 0, failed: 0, dead_letters: 0 };
+            let mut standing = HandlerTopic { topic: id, finished, lag: 0, in_flight: 0, failed: 0, dead_letters: 0 };
             self.count(&claims, name, number, now, &mut standing);
-            self.topics.push(standing);
+            self.topics.push((Arc::clone(ledger), topic, standing));
         }
     }
 
@@ -111,6 +129,7 @@ impl Standings {
                 Standing::Live { until } if until > now => topic.in_flight += 1,
                 Standing::Dead { .. } => topic.dead_letters += 1,
                 Standing::Live { .. } | Standing::Failed { .. } | Standing::Redriven => topic.failed += 1,
+                Standing::Released => (),
             }
             let failed_at = row.attempts.first().map(|attempt| attempt.failed_at);
             self.oldest_failure = [self.oldest_failure, failed_at].into_iter().flatten().min();

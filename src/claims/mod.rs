@@ -9,6 +9,7 @@
 //! Offsets are `consumers`' business; what becomes of dead letters is `dead_letters`'.
 
 mod batch;
+mod delete;
 mod ending;
 mod finish;
 mod giving_up;
@@ -16,13 +17,18 @@ mod handlers;
 mod id;
 mod offer;
 mod order;
+mod release;
+mod stale;
 mod take;
 mod terms;
 
 pub(crate) use offer::{Offer, Offering};
+pub(crate) use release::{Departure, release_all};
+pub(crate) use stale::StaleEvents;
 pub(crate) use terms::Defaults;
 
 use crate::events::{Intake, Policy, Reader};
+use crate::lag::LagViews;
 use crate::ledger::{ClaimKey, ClaimRow, Entry, Keep, Ledger, Slot, Standing, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
@@ -32,6 +38,7 @@ use contract::{
 use finish::{Extend, Fail};
 use id::ClaimId;
 use log::{Limit, Range, TopicNumber};
+use release::Release;
 use std::sync::Arc;
 
 /// Who does the work where nobody says.
@@ -43,6 +50,8 @@ pub(crate) struct Claims<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
     pub(crate) producer: Option<&'a ProducerId>,
+    pub(crate) stale: &'a StaleEvents,
+    pub(crate) lag: &'a LagViews,
 }
 
 /// A claim's key, and where it is decided.
@@ -79,6 +88,14 @@ impl Claims<'_> {
         };
         let row = self.ledger(&placed).submit_keeping(fail, self.seen(&placed, &keep)).await?;
         Ok(self.view(key, topic, &row))
+    }
+
+    /// Gives a claim back, unfinished.
+    pub(crate) async fn release(&self, id: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
+        let placed = self.placed(id)?;
+        let key = placed.key.clone();
+        let row = self.ledger(&placed).submit_keeping(Release { key, token }, self.seen(&placed, &keep)).await?;
+        Ok(self.view(&placed.key, &placed.topic, &row))
     }
 
     /// One claim that is not finished.
@@ -157,7 +174,11 @@ impl Claims<'_> {
 
     /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
     async fn done_before(&self, placed: &Placed, token: Token) -> Result<Claim> {
-        let row = taken_at(self.ledger(placed), &placed.key, token).await?.ok_or_else(finish::lost)?;
+        let ledger = self.ledger(placed);
+        if token < ledger.claims().first_token(&placed.key.handler, placed.key.topic) {
+            return Err(finish::lost());
+        }
+        let row = taken_at(ledger, &placed.key, token).await?.ok_or_else(finish::lost)?;
         Ok(done(placed, &row, self.defaults()))
     }
 }
@@ -185,6 +206,7 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: De
             ClaimStatus::Dead
         }
         Standing::Redriven => ClaimStatus::Redriven,
+        Standing::Released => ClaimStatus::Released,
     };
     Claim {
         id: ClaimId::text(&key.handler, topic, key.sequence),
@@ -197,12 +219,14 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: De
         owner: row.owner.clone(),
         status,
         lease: terms::span(row.lease_millis),
-        heartbeat: terms::span(defaults.heartbeat_millis),
+        heartbeat: terms::span(defaults.heartbeat(row.lease_millis)),
         claimed_at: Timestamp::from_millis(row.taken_at),
         lease_expires_at,
         retry_at,
         dead_letter,
         error: row.attempts.last().map(|attempt| attempt.error.clone()),
+        committed_offset: None,
+        open_sequence: None,
     }
 }
 

@@ -6,7 +6,7 @@
 //!   be missing, and the decision can tell ([`Later::through`]).
 
 use super::take::Wanted;
-use crate::ledger::{ClaimKey, DecidedClaims, Decision, Ledger, Slot, Standing, read_failed};
+use crate::ledger::{ClaimKey, DecidedClaims, Decision, GroupKey, Ledger, Slot, Standing, read_failed};
 use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, limits};
 use log::{AggregateMark, Limit, Range, Record};
 
@@ -91,8 +91,20 @@ fn gapless(wanted: &Wanted, aggregate: AggregateMark, decision: &Decision<'_>) -
     match wanted.known.before {
         None => Turn::Unsure(Need::Before),
         Some(Before::Gone) => Turn::Free,
-        Some(Before::At(sequence)) => after(&wanted.sibling(sequence), &decision.claims(), decision.now()),
+        Some(Before::At(sequence)) => {
+            let before = wanted.sibling(sequence);
+            if decision.claims().slot(&before).is_none() && is_committed(wanted, sequence, decision) {
+                return Turn::Free;
+            }
+            after(&before, &decision.claims(), decision.now())
+        }
     }
+}
+
+/// Whether the group named like the handler has said that an event is dealt with: it began behind it, or was moved there.
+fn is_committed(wanted: &Wanted, sequence: Sequence, decision: &Decision<'_>) -> bool {
+    let (group, topic) = (wanted.key.handler.clone(), wanted.topic.topic.definition.id.clone());
+    decision.readers().offset(&GroupKey { group, topic }).is_some_and(|offset| Sequence::from(offset) >= sequence)
 }
 
 /// Whether the event before is finished, and if not, when it may be tried.

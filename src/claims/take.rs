@@ -146,11 +146,7 @@ pub(super) fn take(wanted: &Wanted, defaults: Defaults, decision: &mut Decision<
 /// Gives the claim.
 fn give(wanted: &Wanted, attempt: u32, terms: Terms, decision: &mut Decision<'_>) -> Result<Taken> {
     let Wanted { key, event, owner, lease_millis, .. } = wanted;
-    if !decision.claims().has_room(&key.handler) {
-        let detail =
-            "This broker holds as many open claims, or handlers, as it may; finish some, or discard dead letters.";
-        return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
-    }
+    decision.claims().check_room(&key.handler)?;
     decision.add_entry(Entry::ClaimTaken {
         claim: key.clone(),
         event: *event,
@@ -181,7 +177,7 @@ fn supersede(wanted: &Wanted, row: &ClaimRow, decision: &mut Decision<'_>) -> Re
     if is_silent(row) {
         decision.add_entry(Entry::ClaimFailed { claim: wanted.key.clone(), error: lease_expired(), retry_at: None })?;
     }
-    let message = "A later event of its aggregate was finished before this one, which had failed, was tried again.";
+    let message = "A later event of its aggregate was finished before this one, which was begun and not finished.";
     let error = ClaimError::new("Superseded", message);
     give_up(&wanted.key, &wanted.topic.topic.definition.id, row.event, error, true, decision)
 }

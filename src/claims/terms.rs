@@ -26,6 +26,14 @@ impl Defaults {
     }
 }
 
+impl Defaults {
+    /// How often to send a heartbeat for a claim with this lease: as configured, but at least three times in a lease, so
+    /// that one may be late and one lost.
+    pub(super) fn heartbeat(&self, lease_millis: i64) -> i64 {
+        self.heartbeat_millis.min(lease_millis / 3).max(1)
+    }
+}
+
 /// How one handler's work is tried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
@@ -93,6 +101,14 @@ mod tests {
             assert_eq!(terms(backoff, max).retry_at(attempt, 0), wait, "{backoff} {max} {attempt}");
         }
         assert_eq!(terms(1000, 5).retry_at(1, i64::MAX), Some(i64::MAX));
+    }
+
+    #[test]
+    fn a_heartbeat_is_never_more_than_a_third_of_the_claims_own_lease() {
+        let defaults = Defaults::of(&config::Claims::default());
+        for (lease, heartbeat) in [(900_000, 30_000), (30_000, 10_000), (5000, 1666), (3, 1), (1, 1)] {
+            assert_eq!(defaults.heartbeat(lease), heartbeat, "{lease}");
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `event-broker claims`: what handlers are at, and how they stand.
 
-use super::client::{self, Asking};
+use super::client::{self, Asking, Repeat};
 use super::failure::Outcome;
 use super::output::{Output, member};
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Lists the open claims of a handler, and shows how handlers stand.
+/// Lists the open claims of a handler, gives one back, and shows and deletes handlers.
 ///
 /// A claim is a handler's hold on one event. It is open until the work is done: somebody has it, it failed and waits to
 /// be tried again, or it was given up and is a dead letter.
@@ -16,7 +17,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     event-broker claims handlers\n  \
     event-broker claims handler billing\n  \
-    event-broker claims list billing")]
+    event-broker claims list billing\n  \
+    event-broker claims delete old-billing")]
 pub(super) struct Arguments {
     #[command(flatten)]
     asking: Asking<Verb>,
@@ -33,6 +35,19 @@ enum Verb {
     Show {
         /// Its id.
         id: String,
+    },
+    /// Gives a claim back: the event may be claimed at once, and no attempt is spent.
+    Release {
+        /// The claim's id.
+        id: String,
+        /// Its token.
+        token: u64,
+    },
+    /// Deletes a handler: its policy, its open claims and what it has done. Its open dead letters are closed. What it has
+    /// done may be done again.
+    Delete {
+        /// The handler's name.
+        handler: String,
     },
     /// Lists handlers, with what they are at and how far each is behind.
     Handlers,
@@ -61,9 +76,19 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
         }
         Verb::Handlers => {
             let handlers = client.list(&["handlers"], &[], "items").await?;
-            let names = ["name", "order", "inFlight", "failed", "deadLetters", "lag", "oldestFailure"];
-            let headings = ["HANDLER", "ORDER", "IN FLIGHT", "FAILED", "DEAD LETTERS", "LAG", "OLDEST FAILURE"];
+            let names = ["name", "order", "inFlight", "failed", "deadLetters", "lag", "stale", "oldestFailure"];
+            let headings =
+                ["HANDLER", "ORDER", "IN FLIGHT", "FAILED", "DEAD LETTERS", "LAG", "STALE", "OLDEST FAILURE"];
             print_rows(&mut output, json, &handlers, &headings, &names)?;
+        }
+        Verb::Release { id, token } => {
+            let path = ["claims", &format!("{id}:release")];
+            let claim = client.put_forth(Method::POST, &path, &json!({"token": token}), Repeat::Never).await?;
+            print(&mut output, json, &claim)?;
+        }
+        Verb::Delete { handler } => {
+            client.send(client.request(Method::DELETE, &["handlers", handler], &[]), Repeat::Never).await?;
+            output.line(&if json { json!({"deleted": handler}).to_string() } else { format!("deleted {handler}") })?;
         }
         Verb::Show { id } => print(&mut output, json, &client.get(&["claims", id], &[]).await?)?,
         Verb::Handler { name } => print(&mut output, json, &client.get(&["handlers", name], &[]).await?)?,

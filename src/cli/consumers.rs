@@ -39,7 +39,7 @@ enum Verb {
     },
     /// Makes a consumer.
     Create(Creation),
-    /// Ends a consumer. Its group's offsets stay.
+    /// Ends a consumer. Its group's offsets stay; what a member of a shared group holds is released.
     Delete {
         /// Its id.
         id: String,
@@ -48,6 +48,11 @@ enum Verb {
     Groups,
     /// Shows one group and its members.
     Group {
+        /// Its name.
+        name: String,
+    },
+    /// Deletes a group that nobody reads for any more: its offsets, and what a shared group has done. It begins anew then.
+    DeleteGroup {
         /// Its name.
         name: String,
     },
@@ -126,6 +131,10 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             let body = reset(topic, to.as_deref(), time.as_deref());
             let group = client.put_forth(Method::POST, &path, &body, Repeat::Freely).await?;
             print_group(&mut output, json, &group)?;
+        }
+        Verb::DeleteGroup { name } => {
+            client.send(client.request(Method::DELETE, &["consumer-groups", name], &[]), Repeat::Never).await?;
+            output.line(&if json { json!({"deleted": name}).to_string() } else { format!("deleted {name}") })?;
         }
         Verb::Delete { id } => {
             client.send(client.request(Method::DELETE, &["consumers", id], &[]), Repeat::Never).await?;

@@ -85,8 +85,8 @@ pub const KEYS: &[Key] = &[
     key(
         "claims.heartbeat_secs",
         number("seconds", 1, 86_399),
-        "How often workers are told to send a heartbeat; shorter than the lease. Left alone, it follows \
-         `claims.lease_secs` down to a third of it.",
+        "How often workers are told to send a heartbeat; shorter than the lease. A claim says at most a third of its own \
+         lease, whatever stands here.",
     ),
     key(
         "claims.max_attempts",
@@ -97,6 +97,12 @@ pub const KEYS: &[Key] = &[
         "claims.backoff_secs",
         number("seconds", 0, 3600),
         "The wait after a first failure; it doubles with every further one, up to an hour.",
+    ),
+    key(
+        "claims.unused_days",
+        number("days", 0, 36_500),
+        "After so many days handlers and groups that nobody uses are forgotten, where everything they have done or seen is \
+         gone from their topics. 0: never.",
     ),
     key(
         "claims.order",

@@ -198,6 +198,8 @@ pub struct Claims {
     pub backoff_secs: u64,
     /// What order the events of one aggregate keep.
     pub order: ClaimOrder,
+    /// After so many days handlers and groups that nobody uses are forgotten; 0: never.
+    pub unused_days: u64,
 }
 
 impl Default for Claims {
@@ -208,6 +210,7 @@ impl Default for Claims {
             max_attempts: limits::ATTEMPTS_DEFAULT,
             backoff_secs: limits::BACKOFF_SECONDS_DEFAULT,
             order: ClaimOrder::Latest,
+            unused_days: limits::UNUSED_DAYS_DEFAULT,
         }
     }
 }

@@ -2,23 +2,39 @@
 //!
 //! - A consumer is cleared away by a fact, at its deadline by the log's time, so every process forgets the same ones.
 //! - Nobody sees the difference: an expired consumer is not found before that either.
+//! - What an expired member of a shared group held is released with it. So a poll of another member clears away first.
 
+use super::unused::forget_unused_in;
 use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
+use crate::claims::{Departure, release_all};
 use crate::groups::Groups;
 use crate::ledger::{Command, Decision, Entry, Ledger};
 use crate::logs::{Logs, keep};
-use contract::Result;
+use contract::{Consumer, Distribution, Result};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// The chore: clears away now and then until the logs are gone or close.
-pub(crate) async fn keep_expiring(logs: Weak<Logs>, sessions: Arc<Sessions>, groups: Arc<Groups>, every: Duration) {
+pub(crate) async fn keep_expiring(
+    logs: Weak<Logs>,
+    sessions: Arc<Sessions>,
+    groups: Arc<Groups>,
+    every: Duration,
+    unused_millis: Option<i64>,
+) {
     keep(logs, every, |ledgers| {
         let (sessions, groups) = (Arc::clone(&sessions), Arc::clone(&groups));
         async move {
             for ledger in &ledgers {
-                let _ = expire(ledger, &sessions).await;
+                let expired = expire(ledger, &sessions).await;
+                let forgotten = match unused_millis {
+                    Some(unused) => forget_unused_in(ledger, ledger.now().saturating_sub(unused)).await,
+                    None => Ok(()),
+                };
+                if let Err(error) = expired.and(forgotten) {
+                    tracing::debug!(%error, "clearing away broke off; the next tick tries again");
+                }
             }
             sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
             groups.retain(|group, topic| {
@@ -33,7 +49,7 @@ pub(crate) async fn keep_expiring(logs: Weak<Logs>, sessions: Arc<Sessions>, gro
 }
 
 /// Clears away every consumer that is gone by the log's time.
-async fn expire(ledger: &Ledger, sessions: &Sessions) -> Result<()> {
+pub(super) async fn expire(ledger: &Ledger, sessions: &Sessions) -> Result<()> {
     loop {
         let ids = overdue(ledger, sessions, ledger.now());
         if ids.is_empty() || ledger.submit(Expire(ids)).await? == 0 {
@@ -49,6 +65,29 @@ fn overdue(ledger: &Ledger, sessions: &Sessions, now: i64) -> Vec<Uuid> {
     readers.overdue(now).filter(is_over).take(EXPIRED_PER_ENTRY_MAX).collect()
 }
 
+/// Clears these consumers away, and releases what they held of shared groups, in one append.
+pub(super) fn end_sessions(ids: Vec<Uuid>, decision: &mut Decision<'_>) -> Result<()> {
+    for id in &ids {
+        let known = decision.readers().known(*id);
+        if let Ok(entry) = known {
+            release_held(&entry.consumer, Departure::Expired, decision)?;
+        }
+    }
+    if !ids.is_empty() {
+        decision.add_entry(Entry::ConsumersExpired { ids })?;
+    }
+    Ok(())
+}
+
+/// Releases what a consumer holds of a shared group.
+pub(super) fn release_held(consumer: &Consumer, why: Departure, decision: &mut Decision<'_>) -> Result<()> {
+    if consumer.distribution != Distribution::Shared {
+        return Ok(());
+    }
+    let Some(number) = decision.registry().topic(&consumer.topic).map(|topic| topic.number.0) else { return Ok(()) };
+    release_all(&consumer.consumer_group, number, &consumer.id.to_string(), why, decision)
+}
+
 /// Clears away those of these consumers that are past their deadline; answers how many.
 struct Expire(Vec<Uuid>);
 
@@ -61,9 +100,7 @@ impl Command for Expire {
         let ids: Vec<_> = self.0.iter().filter(is_overdue).copied().collect();
         drop(readers);
         let count = ids.len();
-        if count > 0 {
-            decision.add_entry(Entry::ConsumersExpired { ids })?;
-        }
+        end_sessions(ids, decision)?;
         Ok(count)
     }
 

@@ -7,6 +7,7 @@
 //!   A commit changes nothing there; a reset has everything behind it handed out again.
 
 use super::{Consumers, Known};
+use crate::lag::{Outlook, Question, ScanBudget};
 use crate::ledger::{
     Command, ConsumerEntry, Decision, Entry, Group, GroupKey, Keep, Ledger, Readers, Registry, TopicEntry, read_failed,
 };
@@ -24,38 +25,74 @@ impl Consumers<'_> {
         let Known { ledger, entry } = self.find(id)?;
         let now = ledger.now();
         let session = self.sessions.of(&entry.consumer, now)?;
-        let mut members = self.members(&ledger, &entry.consumer.consumer_group, &entry.consumer.topic);
+        let Consumer { consumer_group, topic, .. } = &*entry.consumer;
+        let outlook = self.outlook(&ledger, consumer_group, topic, None).await?;
+        let mut members = self.members(&ledger, consumer_group, topic);
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
             member.last_seen_at = Timestamp::from_millis(now);
         }
-        let standing = ledger.submit_keeping(Commit { id, offset, members }, keep).await?;
+        let standing = ledger.submit_keeping(Commit { id, offset, members, outlook }, keep).await?;
         session.saw(now);
         Ok(standing)
     }
 
     /// Groups in order of their names, the page at `cursor`.
-    pub(crate) fn groups(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<ConsumerGroup>> {
+    pub(crate) async fn groups(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<ConsumerGroup>> {
         self.reader.check_limit(limit)?;
         let mut names = BTreeSet::new();
         for ledger in self.logs.ledgers() {
-            names.extend(ledger.readers().groups().map(|(name, _)| name.to_owned()));
+            let (now, readers) = (ledger.now(), ledger.readers());
+            let is_there = |name: &str, group: &Group| {
+                !group.offsets.is_empty() || readers.members(name).any(|entry| self.sessions.is_live(entry, now))
+            };
+            names.extend(readers.groups().filter(|(name, it)| is_there(name, it)).map(|(name, _)| name.to_owned()));
         }
-        let groups = names.iter().filter_map(|name| self.group(name).ok());
-        Ok(Page::of(groups, cursor, limit, |group| group.consumer_group.clone()))
+        let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
+        let (mut groups, mut budget) = (Vec::with_capacity(items.len()), ScanBudget::default());
+        for name in &items {
+            groups.extend(self.known_group(name, &mut budget).await?);
+        }
+        Ok(Page { items: groups, next, prev })
     }
 
     /// One group.
-    pub(crate) fn group(&self, name: &str) -> Result<ConsumerGroup> {
+    pub(crate) async fn group(&self, name: &str) -> Result<ConsumerGroup> {
+        let group = self.known_group(name, &mut ScanBudget::default()).await?;
+        group.ok_or_else(|| Error::not_found("consumer group"))
+    }
+
+    async fn known_group(&self, name: &str, budget: &mut ScanBudget) -> Result<Option<ConsumerGroup>> {
         let mut topics = Vec::new();
         for ledger in self.logs.ledgers() {
-            let readers = ledger.readers();
-            topics.extend(readers.group(name).map(|group| self.standings(&readers, &ledger, name, group)));
+            let standings = {
+                let readers = ledger.readers();
+                readers.group(name).map(|group| self.standings(&readers, &ledger, name, group)).unwrap_or_default()
+            };
+            for standing in standings {
+                let topic = ledger.registry().topic(&standing.topic).cloned();
+                let lag = match &topic {
+                    Some(topic) => self.lag.lag(&self.question(&ledger, name, topic), budget).await?,
+                    None => 0,
+                };
+                topics.push(GroupTopic { lag, ..standing });
+            }
         }
-        let mut topics: Vec<_> = topics.into_iter().flatten().collect();
         topics.sort_by(|one, other| one.topic.cmp(&other.topic));
-        match topics.is_empty() {
-            true => Err(Error::not_found("consumer group")),
-            false => Ok(ConsumerGroup { consumer_group: name.to_owned(), topics }),
+        Ok((!topics.is_empty()).then(|| ConsumerGroup { consumer_group: name.to_owned(), topics }))
+    }
+
+    fn question<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a TopicEntry) -> Question<'a> {
+        let said = self.logs.default_ledger().claims().policy(name).and_then(|policy| policy.order);
+        Question { ledger, name, topic, order: said.unwrap_or(self.terms.order) }
+    }
+
+    /// What a group has to do in a topic; behind this offset, where it is to be moved there.
+    async fn outlook(&self, ledger: &Ledger, name: &str, topic: &TopicId, to: Option<Offset>) -> Result<Outlook> {
+        let topic = ledger.registry().topic(topic).cloned().ok_or_else(not_registered)?;
+        let question = self.question(ledger, name, &topic);
+        match to {
+            Some(to) => self.lag.outlook_from(&question, to.into()).await,
+            None => self.lag.outlook(&question, &mut ScanBudget::default()).await,
         }
     }
 
@@ -72,9 +109,15 @@ impl Consumers<'_> {
         let found = self.logs.find(&reset.topic).map_err(|_| not_registered())?;
         let ledger = self.logs.ledger(&found.place);
         let target = target(ledger, &reset).await?;
+        let to = match target {
+            Target::Offset(offset) => offset,
+            Target::Tail => found.topic.tail().into(),
+        };
+        let outlook = self.outlook(ledger, name, &reset.topic, Some(to)).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
-        let before = self.group(name).map(|group| group.topics).unwrap_or_default();
-        ledger.submit_keeping(Reset { key, target, before }, keep).await
+        let before = self.known_group(name, &mut ScanBudget::default()).await?;
+        let before = before.map(|group| group.topics).unwrap_or_default();
+        ledger.submit_keeping(Reset { key, target, before, outlook }, keep).await
     }
 
     /// The live consumers of a group in one topic.
@@ -115,11 +158,10 @@ impl Consumers<'_> {
 fn standing(registry: &Registry, topic: &TopicId, committed_offset: Offset) -> GroupTopic {
     // A commit is shown a moment before the tail it rests on.
     let tail = registry.topic(topic).map_or(Offset::ZERO, |known| known.tail().into()).max(committed_offset);
-    standing_at(topic, committed_offset, tail, Vec::new())
+    standing_at(topic, committed_offset, tail, 0, Vec::new())
 }
 
-fn standing_at(topic: &TopicId, committed_offset: Offset, tail: Offset, members: Vec<Member>) -> GroupTopic {
-    let lag = tail.0.saturating_sub(committed_offset.0);
+fn standing_at(topic: &TopicId, committed_offset: Offset, tail: Offset, lag: u64, members: Vec<Member>) -> GroupTopic {
     GroupTopic { topic: topic.clone(), committed_offset, tail, lag, members }
 }
 
@@ -229,10 +271,7 @@ fn check_offset(offset: Offset, tail: Offset) -> Result<()> {
 
 /// An offset that is new needs room.
 fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
-    if known.is_some() || decision.readers().has_room_for_offset() {
-        return Ok(());
-    }
-    Err(Error::new(Kind::Overloaded, "This broker holds as many offsets of groups as it may.").with_retry_after(60))
+    if known.is_some() { Ok(()) } else { decision.readers().check_room_for_offset() }
 }
 
 struct Commit {
@@ -240,6 +279,16 @@ struct Commit {
     offset: Offset,
     /// Who is in the group, for the answer.
     members: Vec<Member>,
+    /// What there is to do, for the answer.
+    outlook: Outlook,
+}
+
+impl Commit {
+    fn standing(&self, topic: &TopicId, offset: Offset, decision: &Decision<'_>) -> Result<GroupTopic> {
+        let tail = tail_of(decision, topic)?;
+        let lag = self.outlook.lag(decision.claims().durable(), offset.into(), tail.into());
+        Ok(standing_at(topic, offset, tail, lag, self.members.clone()))
+    }
 }
 
 impl Command for Commit {
@@ -255,11 +304,11 @@ impl Command for Commit {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
         }
         if let Some(come) = divided(decision, &key) {
-            return Ok(standing_at(&key.topic, come, tail, self.members.clone()));
+            return self.standing(&key.topic, come, decision);
         }
         let known = decision.readers().offset(&key);
         let GroupKey { group, topic } = key;
-        let standing = standing_at(&topic, known.unwrap_or_default().max(self.offset), tail, self.members.clone());
+        let standing = self.standing(&topic, known.unwrap_or_default().max(self.offset), decision)?;
         if known.is_none_or(|known| known < self.offset) {
             check_room(decision, known)?;
             decision.add_entry(Entry::OffsetCommitted { group, topic, offset: self.offset })?;
@@ -277,14 +326,17 @@ struct Reset {
     target: Target,
     /// How the group stood, for the answer: all but one topic stay as they are.
     before: Vec<GroupTopic>,
+    /// What there is to do, for the answer.
+    outlook: Outlook,
 }
 
 impl Reset {
-    fn group_at(&self, offset: Offset, tail: Offset) -> ConsumerGroup {
+    fn group_at(&self, offset: Offset, tail: Offset, decision: &Decision<'_>) -> ConsumerGroup {
+        let lag = self.outlook.lag(decision.claims().durable(), offset.into(), tail.into());
         let GroupKey { group, topic } = &self.key;
         let mut topics: BTreeMap<_, _> = self.before.iter().map(|row| (&row.topic, row.clone())).collect();
         let members = topics.remove(topic).map_or_else(Vec::new, |row| row.members);
-        topics.insert(topic, standing_at(topic, offset, tail, members));
+        topics.insert(topic, standing_at(topic, offset, tail, lag, members));
         ConsumerGroup { consumer_group: group.clone(), topics: topics.into_values().collect() }
     }
 }
@@ -308,7 +360,7 @@ impl Command for Reset {
             let GroupKey { group, topic } = self.key.clone();
             decision.add_entry(Entry::OffsetReset { group, topic, offset })?;
         }
-        Ok(self.group_at(offset, tail))
+        Ok(self.group_at(offset, tail, decision))
     }
 
     fn bytes(&self) -> usize {

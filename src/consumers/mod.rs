@@ -9,23 +9,29 @@
 //!
 //! How far a group has come is [`groups`]' business, what matches a filter `filters`', what is read `events`'.
 
+mod deletion;
 mod expiry;
 mod groups;
+mod peers;
 mod sessions;
+mod unused;
 
 pub(crate) use expiry::keep_expiring;
 pub(crate) use sessions::Sessions;
+pub(crate) use unused::{forget_unused, unused_millis};
 
-use crate::claims::Defaults;
+use crate::claims::{Defaults, Departure};
 use crate::events::Reader;
 use crate::filters::{self, Compiled};
 use crate::groups::{Groups, Poll};
+use crate::lag::LagViews;
 use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Keep, Ledger};
 use crate::logs::{Logs, Place};
 use contract::{
     Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
     Violation, limits,
 };
+use peers::GroupPeers;
 use sessions::Session;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +50,7 @@ pub(crate) struct Consumers<'a> {
     pub(crate) groups: &'a Groups,
     /// How work is tried, where a group's members divide it.
     pub(crate) terms: Defaults,
+    pub(crate) lag: &'a LagViews,
 }
 
 /// A consumer that lives, and the log it lives in.
@@ -104,8 +111,8 @@ impl Consumers<'_> {
         match consumer.distribution {
             Distribution::Broadcast => self.reader.read_through(&consumer.topic, offset, limit, &session.filter).await,
             Distribution::Shared => {
-                let members = || self.sharing(&known.ledger, consumer);
-                self.poll(&known, &session, limit, &members)?.read(offset).await
+                let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
+                self.poll(&known, &session, limit, &peers)?.read(offset).await
             }
         }
     }
@@ -140,8 +147,8 @@ impl Consumers<'_> {
                 self.reader.wait_through(&consumer.topic, offset, limit, &session.filter, timeout).await
             }
             Distribution::Shared => {
-                let members = || self.sharing(&known.ledger, consumer);
-                self.poll(known, session, limit, &members)?.wait(offset, timeout).await
+                let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
+                self.poll(known, session, limit, &peers)?.wait(offset, timeout).await
             }
         }
     }
@@ -152,7 +159,7 @@ impl Consumers<'_> {
         known: &'a Known,
         session: &'a Session,
         limit: usize,
-        members: &'a (dyn Fn() -> usize + Send + Sync),
+        peers: &'a GroupPeers<'a>,
     ) -> Result<Poll<'a>> {
         let consumer = Arc::clone(&known.entry.consumer);
         let found = self.logs.find(&consumer.topic)?;
@@ -169,20 +176,9 @@ impl Consumers<'_> {
             reader: &self.reader,
             defaults: self.terms,
             policy,
-            members,
+            peers,
             limit,
         })
-    }
-
-    /// How many members of a shared group share its work: those that came within two thirds of their sessions. Who died
-    /// takes a share no longer than that.
-    fn sharing(&self, ledger: &Ledger, of: &Consumer) -> usize {
-        let (now, readers) = (ledger.now(), ledger.readers());
-        let members = readers.members(&of.consumer_group).filter(|entry| entry.consumer.topic == of.topic);
-        let is_here = |entry: &&ConsumerEntry| {
-            now.saturating_sub(self.sessions.seen_at(entry, now)) <= entry.unrecorded_millis().saturating_mul(2)
-        };
-        members.filter(is_here).count()
     }
 
     /// A consumer that lives.
@@ -344,7 +340,7 @@ impl Command for Create {
                 let detail = "This broker holds as many consumers as it may; delete some, or let them expire.";
                 return Err(Error::new(Kind::Overloaded, detail).with_retry_after(30));
             }
-            decision.add_entry(Entry::ConsumersExpired { ids })?;
+            expiry::end_sessions(ids, decision)?;
         }
         let consumer = self.at(decision.now());
         decision.add_entry(Entry::ConsumerCreated { consumer: consumer.clone() })?;
@@ -364,7 +360,8 @@ impl Command for Delete {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        decision.readers().known(self.0)?;
+        let entry = decision.readers().known(self.0)?;
+        expiry::release_held(&entry.consumer, Departure::Deleted, decision)?;
         decision.add_entry(Entry::ConsumerDeleted { id: self.0 })?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::lane::{LaneKey, Offer, Stored};
 use super::planner::Planner;
 use crate::filters::FilterFailures;
 use crate::ledger::{DispatchRows, Ledger, read_failed, tag};
-use crate::subscriptions::{Peek, Terms};
+use crate::subscriptions::{Peek, Terms, is_replaced};
 use contract::{DispatchMode, Result, Sequence};
 use log::{Limit, LogError, Range, Record, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -224,7 +224,8 @@ impl Walk {
                 self.lagging.insert(key);
                 continue;
             }
-            if reading.terms.takes(record, failures) {
+            let is_replay = reading.until.is_some();
+            if reading.terms.takes(record, failures) && !is_replaced(ledger, &reading.terms.code, record, is_replay) {
                 offer(&ledger.dispatch(), key, &reading.terms, record, planner, now);
             }
         }
@@ -271,7 +272,10 @@ impl Walk {
             if sequence > end || !planner.has_room(key, now) {
                 break;
             }
-            if reading.terms.wants(&record, &mut failures) {
+            let is_replay = reading.until.is_some();
+            if reading.terms.wants(&record, &mut failures)
+                && !is_replaced(ledger, &reading.terms.code, &record, is_replay)
+            {
                 offer(&ledger.dispatch(), key, &reading.terms, &record, planner, now);
             }
             cursor = sequence;

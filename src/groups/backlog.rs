@@ -7,6 +7,7 @@
 //!
 //! How claims stand is asked ([`Look`]), never remembered beyond what was found.
 
+use super::line::Line;
 use contract::{Position, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use uuid::Uuid;
@@ -55,16 +56,15 @@ pub(super) struct Backlog {
     offered: BTreeMap<Sequence, Uuid>,
     /// What is none of the group's business, and the log does not know it yet.
     passed: Vec<(Sequence, Sequence)>,
-    /// Polls that wait, by their place in the line.
-    line: BTreeSet<u64>,
-    tickets: u64,
+    /// Polls that wait.
+    pub(super) line: Line,
 }
 
 impl Backlog {
     /// Begins anew: this generation, behind the group's watermark.
     pub(super) fn begin(&mut self, generation: Position, watermark: Sequence) {
-        let Self { offered, line, tickets, .. } = std::mem::take(self);
-        *self = Self { generation: Some(generation), scanned: watermark, offered, line, tickets, ..Self::default() };
+        let Self { offered, line, .. } = std::mem::take(self);
+        *self = Self { generation: Some(generation), scanned: watermark, offered, line, ..Self::default() };
     }
 
     /// Nothing here is to be believed any more.
@@ -181,23 +181,6 @@ impl Backlog {
     /// How many events are offered to a member.
     pub(super) fn offered_to(&self, member: Uuid) -> usize {
         self.offered.values().filter(|known| **known == member).count()
-    }
-
-    /// A place at the end of the line.
-    pub(super) fn line_up(&mut self) -> u64 {
-        self.tickets += 1;
-        self.line.insert(self.tickets);
-        self.tickets
-    }
-
-    /// Takes a place in the line again, or leaves it; whether that changed something.
-    pub(super) fn stand(&mut self, ticket: u64, stands: bool) -> bool {
-        if stands { self.line.insert(ticket) } else { self.line.remove(&ticket) }
-    }
-
-    /// How many stand in front of a place; in front of who has none, all.
-    pub(super) fn ahead_of(&self, ticket: Option<u64>) -> usize {
-        ticket.map_or_else(|| self.line.len(), |ticket| self.line.range(..ticket).count())
     }
 
     /// What an event's standing means for it; answers the next one to look at.
@@ -342,17 +325,5 @@ mod tests {
         let runs = vec![(Sequence(2), Sequence(3)), (Sequence(5), Sequence(9))];
         assert_eq!((world.backlog.take_passed(), world.backlog.has_passed()), (runs, false));
         assert_eq!(world.backlog.scanned(), Sequence(9));
-    }
-
-    #[test]
-    fn who_came_first_stands_in_front() {
-        let mut backlog = Backlog::default();
-        let (one, two) = (backlog.line_up(), backlog.line_up());
-        let ahead = |backlog: &Backlog| [Some(one), Some(two), None].map(|ticket| backlog.ahead_of(ticket));
-        assert_eq!(ahead(&backlog), [0, 1, 2]);
-        assert!(backlog.stand(one, false) && !backlog.stand(one, false));
-        assert_eq!(ahead(&backlog), [0, 0, 1]);
-        backlog.stand(one, true);
-        assert_eq!(ahead(&backlog), [0, 1, 2]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::claims::{Offer, Offering};
 use crate::ledger::{ClaimRow, Command, Decision, Entry, GroupKey};
-use contract::{Error, Kind, Offset, Position, Result, Sequence, TopicId};
+use contract::{Offset, Position, Result, Sequence, TopicId};
 use log::TopicNumber;
 use uuid::Uuid;
 
@@ -24,11 +24,10 @@ impl Command for Begin {
         }
         let key = GroupKey { group: group.clone(), topic: topic.clone() };
         let committed = decision.readers().offset(&key);
-        let has_room = committed.is_some() || decision.readers().has_room_for_offset();
-        if !has_room || !decision.claims().has_room(group) {
-            let detail = "This broker holds as many groups, handlers or open claims as it may.";
-            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        if committed.is_none() {
+            decision.readers().check_room_for_offset()?;
         }
+        decision.claims().check_room(group)?;
         let offset = committed.unwrap_or(*offset).min(decision.tail(*number).into());
         if committed.is_none() {
             // A group is known by its offsets, also when nobody is there.

@@ -3,38 +3,42 @@
 //! - Locks are taken in one order, the backlog's and then that of the claims; and neither is held while anything is waited
 //!   for.
 
+use super::Peers;
 use super::backlog::{Backlog, Look};
-use crate::ledger::{ClaimRows, Feed, Ledger, Standing};
-use contract::{Consumer, IdPattern, Position, Sequence};
+use super::line::Role;
+use crate::ledger::{ClaimRows, Feed, Ledger, ReaderFilter, Standing};
+use contract::{Consumer, Position, Sequence};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// A group's work in a topic.
 pub(super) struct Group {
     name: String,
     number: u32,
-    filter: Filter,
+    /// What the group's members want, as they spell it.
+    filter: ReaderFilter,
     backlog: Mutex<Backlog>,
     /// What changes of its claims, and who is woken by it.
     pub(super) feed: Arc<Feed>,
     /// Whose turn it is to look further. Held while the log is read, so that it is read once for all who wait for it.
     pub(super) turn: tokio::sync::Mutex<()>,
+    presence: Mutex<Presence>,
 }
 
-/// What the group's members want, as they spell it.
-#[derive(PartialEq, Eq)]
-struct Filter {
-    types: Vec<IdPattern>,
-    subject_types: Vec<IdPattern>,
-    cel: Option<String>,
+/// Which members share the work, as they were last counted.
+#[derive(Default)]
+struct Presence {
+    /// In milliseconds.
+    counted_at: i64,
+    /// How many consumers the group had in the log then.
+    count: usize,
+    members: HashSet<Uuid>,
 }
 
-impl Filter {
-    fn of(consumer: &Consumer) -> Self {
-        let Consumer { types, subject_types, cel, .. } = consumer.clone();
-        Self { types, subject_types, cel }
-    }
-}
+/// A count of members is believed for so long, in milliseconds: counting costs what the group is large.
+const RECOUNT_MILLIS: i64 = 1000;
 
 /// What a member may take.
 pub(super) struct Wants {
@@ -52,13 +56,13 @@ impl Group {
     pub(super) fn new(consumer: &Consumer, ledger: &Ledger, number: u32) -> Self {
         let name = consumer.consumer_group.clone();
         let feed = ledger.claims().feed(&name, number);
-        let turn = tokio::sync::Mutex::default();
-        Self { name, number, filter: Filter::of(consumer), backlog: Mutex::default(), feed, turn }
+        let (turn, presence) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { name, number, filter: ReaderFilter::of(consumer), backlog: Mutex::default(), feed, turn, presence }
     }
 
     /// Whether a member of this group, with its filter, is meant.
     pub(super) fn is_of(&self, consumer: &Consumer) -> bool {
-        self.filter == Filter::of(consumer)
+        self.filter == ReaderFilter::of(consumer)
     }
 
     /// Its backlog as it is.
@@ -82,6 +86,23 @@ impl Group {
         Some(backlog)
     }
 
+    /// How many members share the work, this one among them.
+    pub(super) fn members(&self, peers: &dyn Peers, member: Uuid, now: i64) -> usize {
+        let mut presence = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, age) = (peers.count(), now.saturating_sub(presence.counted_at));
+        if count != presence.count || !(0..RECOUNT_MILLIS).contains(&age) {
+            *presence = Presence { counted_at: now, count, members: peers.present().into_iter().collect() };
+        }
+        presence.members.insert(member);
+        presence.members.len()
+    }
+
+    /// How many more events a member may have.
+    fn room(&self, backlog: &Backlog, claims: &ClaimRows, now: i64, wants: &Wants) -> usize {
+        let held = claims.held_by(&self.name, self.number, &wants.owner, now);
+        wants.in_flight_max.saturating_sub(held + backlog.offered_to(wants.member))
+    }
+
     /// How the claims of the group's events stand at a time.
     pub(super) fn look<'a>(&'a self, claims: &'a ClaimRows, now: i64) -> impl Fn(Sequence) -> Look + 'a {
         move |sequence| match claims.standing(&self.name, self.number, sequence) {
@@ -103,43 +124,52 @@ impl Group {
     ) -> Offered {
         let mut offered = Offered::nothing(self, ledger, now);
         let Some(mut backlog) = self.now(ledger, now) else { return offered };
-        let held = ledger.claims().held_by(&self.name, self.number, &wants.owner, now);
-        let room = wants.in_flight_max.saturating_sub(held + backlog.offered_to(wants.member));
-        if let Some(ticket) = ticket {
-            // Who can take nothing keeps nobody waiting.
-            let is_news = backlog.stand(ticket, room > 0);
-            if is_news && room == 0 {
-                self.feed.nudge();
-            }
-        }
+        let room = self.room(&backlog, &ledger.claims(), now, wants);
         let ready = backlog.ready();
         let share = ready.div_ceil(wants.members.max(1));
-        let free = ready.saturating_sub(backlog.ahead_of(ticket));
+        let free = ready.saturating_sub(backlog.line.ahead_of(ticket, ready));
         offered.sequences = backlog.offer(wants.member, wants.limit.min(room).min(share).min(free));
         offered.generation = backlog.generation();
-        if let Some(ticket) = ticket.filter(|_| !offered.sequences.is_empty()) {
-            backlog.stand(ticket, false);
+        if let Some(ticket) = ticket.filter(|_| room == 0 || !offered.sequences.is_empty()) {
+            // Who can take nothing, or has got something, keeps nobody waiting.
+            backlog.line.leave(ticket);
         }
+        backlog.line.call(backlog.ready());
         offered
     }
 
-    /// A place in the line of those who wait.
+    /// A place in the line of those who wait, to be taken.
     pub(super) fn line_up(self: &Arc<Self>) -> Place {
-        Place { ticket: self.lock().line_up(), group: Arc::clone(self) }
+        Place { ticket: self.lock().line.ticket(), call: Arc::default(), group: Arc::clone(self) }
     }
 }
 
 /// A place in the line.
 pub(super) struct Place {
     pub(super) ticket: u64,
+    /// Tells the poll to look again.
+    pub(super) call: Arc<Notify>,
     group: Arc<Group>,
+}
+
+impl Place {
+    /// Waits in the line, unless the member can take nothing.
+    pub(super) fn stand(&self, ledger: &Ledger, now: i64, wants: &Wants) -> Role {
+        let mut backlog = self.group.lock();
+        if self.group.room(&backlog, &ledger.claims(), now, wants) > 0 {
+            return backlog.line.join(self.ticket, &self.call);
+        }
+        backlog.line.leave(self.ticket);
+        Role::Aside
+    }
 }
 
 impl Drop for Place {
     /// Whoever stands behind may take what was left for this one.
     fn drop(&mut self) {
-        if self.group.lock().stand(self.ticket, false) {
-            self.group.feed.nudge();
+        let mut backlog = self.group.lock();
+        if backlog.line.leave(self.ticket) {
+            backlog.line.call(backlog.ready());
         }
     }
 }
@@ -189,9 +219,6 @@ impl Drop for Offered {
             backlog.forget();
         }
         let is_news = backlog.ready() > 0 || backlog.generation().is_none();
-        drop(backlog);
-        if is_news {
-            self.group.feed.nudge();
-        }
+        backlog.line.call(if is_news { backlog.ready().max(1) } else { 0 });
     }
 }

@@ -18,16 +18,30 @@
 mod backlog;
 mod decide;
 mod group;
+mod line;
 mod poll;
 mod scan;
 
 pub(crate) use poll::Poll;
 
 use crate::ledger::Ledger;
-use contract::{Consumer, TopicId};
+use contract::{BoxFuture, Consumer, TopicId};
 use group::Group;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
+
+/// The members of a group, as whoever keeps their sessions knows them.
+pub(crate) trait Peers: Send + Sync {
+    /// How many consumers the group has in the log, live or not; cheap.
+    fn count(&self) -> usize;
+    /// Those that share the group's work now.
+    fn present(&self) -> Vec<Uuid>;
+    /// When the next session in the log may be over, in milliseconds.
+    fn next_deadline(&self) -> Option<i64>;
+    /// Clears away consumers whose sessions are over, so that what they held is free.
+    fn expire(&self) -> BoxFuture<'_, ()>;
+}
 
 /// The shared groups that this process serves.
 #[derive(Default)]

@@ -1,12 +1,13 @@
 //! A member's poll: its share of what is ready now, or as soon as there is something.
 //!
-//! - A poll that waits is woken by an append, by whatever changes of the group's claims, and when a lease or a back-off
-//!   ends. Nothing polls on an interval.
+//! - The first of the polls that wait is woken by an append, by whatever changes of the group's claims, and when a lease,
+//!   a back-off or a session ends; it calls others where there is something for them. Nothing polls on an interval.
 //! - What is given is decided before it is answered. Where the caller is gone by then, the lease gives it to others.
 
-use super::Groups;
 use super::decide::{Begin, HandOut, Handed};
 use super::group::{Group, Offered, Place, Wants};
+use super::line::Role;
+use super::{Groups, Peers};
 use crate::claims::{Defaults, Offer, Offering, view};
 use crate::events::{Reader, stored_event};
 use crate::filters::Compiled;
@@ -24,6 +25,8 @@ const TRIES_MAX: usize = 8;
 const ENOUGH_MAX: usize = 4096;
 /// A poll that waits tells what its group has passed no later than this.
 const TELL_AFTER: Duration = Duration::from_secs(1);
+/// A poll that waits looks for ended sessions no more often than this, in milliseconds.
+const SESSIONS_MILLIS_MIN: i64 = 250;
 
 /// A poll of a member of a shared group.
 pub(crate) struct Poll<'a> {
@@ -36,8 +39,8 @@ pub(crate) struct Poll<'a> {
     pub(crate) defaults: Defaults,
     /// What the default log says of the handler, where claims are decided in another.
     pub(crate) policy: Option<NewHandler>,
-    /// How many members share the work.
-    pub(crate) members: &'a (dyn Fn() -> usize + Send + Sync),
+    /// Who else shares the work.
+    pub(crate) peers: &'a dyn Peers,
     pub(crate) limit: usize,
 }
 
@@ -71,21 +74,33 @@ impl Poll<'_> {
             if !got.items.is_empty() || Instant::now() >= deadline {
                 return Ok(self.page(got));
             }
-            place.get_or_insert_with(|| group.line_up());
-            tell_at = group.lock().has_passed().then(|| tell_at.unwrap_or_else(|| Instant::now() + TELL_AFTER));
+            let place = place.get_or_insert_with(|| group.line_up());
+            let role = place.stand(self.ledger, self.ledger.now(), &self.wants(&group));
+            if role == Role::First {
+                tell_at = group.lock().has_passed().then(|| tell_at.unwrap_or_else(|| Instant::now() + TELL_AFTER));
+            }
+            let wake_at = match role {
+                Role::First => tell_at.unwrap_or(deadline).min(deadline).min(Instant::now() + self.next_time(&group)),
+                Role::Behind => deadline,
+                Role::Aside => deadline.min(Instant::now() + self.next_time(&group)),
+            };
             tokio::select! {
-                _ = version.changed() => (),
-                _ = tail.changed() => (),
+                () = place.call.notified() => (),
+                _ = version.changed(), if role != Role::Behind => (),
+                _ = tail.changed(), if role == Role::First => (),
                 _ = closing.wait_for(|closing| *closing) => return Ok(self.page(Got::default())),
-                () = tokio::time::sleep(self.next_time(&group)) => (),
-                () = tokio::time::sleep_until(tell_at.unwrap_or(deadline).min(deadline)) => (),
+                () = tokio::time::sleep_until(wake_at) => (),
             }
         }
     }
 
-    /// How long until something may become free by itself.
+    /// How long until something may become free by itself: a lease or a back-off ends, or a session.
     fn next_time(&self, group: &Group) -> Duration {
-        let wait = group.lock().next_time().map(|at| at.saturating_sub(self.ledger.now()).max(1));
+        let (now, free) = (self.ledger.now(), group.lock().next_time());
+        let free = free.map(|at| at.saturating_sub(now).max(1));
+        // A session that cannot be ended now, because its poll waits or the log is away, is not asked about all the time.
+        let ended = self.peers.next_deadline().map(|at| at.saturating_sub(now).max(SESSIONS_MILLIS_MIN));
+        let wait = [free, ended].into_iter().flatten().min();
         wait.map_or(Duration::from_secs(limits::WAIT_SECONDS_MAX), |millis| {
             Duration::from_millis(millis.unsigned_abs())
         })
@@ -103,8 +118,11 @@ impl Poll<'_> {
 
     /// Takes the member's share of what is ready; nothing, where nothing is.
     async fn take(&self, group: &Arc<Group>, ticket: Option<u64>, tells: bool) -> Result<Got> {
+        if self.peers.next_deadline().is_some_and(|at| at <= self.ledger.now()) {
+            self.peers.expire().await;
+        }
         for _ in 0..TRIES_MAX {
-            let wants = self.wants();
+            let wants = self.wants(group);
             group.look_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
             let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
             let must_tell = {
@@ -124,14 +142,14 @@ impl Poll<'_> {
         Ok(Got::default())
     }
 
-    fn wants(&self) -> Wants {
+    fn wants(&self, group: &Group) -> Wants {
         let most = self.consumer.max_in_flight.unwrap_or(limits::IN_FLIGHT_DEFAULT);
         Wants {
             member: self.consumer.id,
             owner: self.consumer.id.to_string(),
             limit: self.limit,
             in_flight_max: most as usize,
-            members: (self.members)(),
+            members: group.members(self.peers, self.consumer.id, self.ledger.now()),
         }
     }
 

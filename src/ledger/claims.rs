@@ -88,6 +88,8 @@ pub enum Standing {
     },
     /// It was given up, and may be claimed now.
     Redriven,
+    /// Its worker gave it back; it may be claimed now.
+    Released,
 }
 
 /// What is known of an event that was claimed.
@@ -105,6 +107,8 @@ pub struct ClaimRows {
     handlers: BTreeMap<String, HandlerRows>,
     /// How many rows there are altogether.
     open: usize,
+    /// How often something was deleted: whoever keeps a view of what is finished has to look again.
+    deletions: u64,
     /// Who wants to be told of changes.
     feeds: Feeds,
 }
@@ -112,6 +116,8 @@ pub struct ClaimRows {
 #[derive(Default)]
 struct HandlerRows {
     policy: Option<NewHandler>,
+    /// When the log last said something of it, in milliseconds.
+    active_at: i64,
     /// By the topic's number.
     topics: BTreeMap<u32, TopicClaims>,
 }
@@ -122,6 +128,8 @@ struct TopicClaims {
     finished: Finished,
     /// Where a group of the handler's name divides the topic.
     division: Option<Division>,
+    /// The first claim's: older tokens are of a handler of that name that was deleted.
+    first_token: Token,
 }
 
 impl TopicClaims {
@@ -173,6 +181,59 @@ impl ClaimRows {
         self.claims(handler, topic).map_or(0, |claims| claims.open.held_by(owner, now))
     }
 
+    /// Events of a topic whose claims an owner has, also where the leases are over.
+    pub(super) fn held(&self, handler: &str, topic: u32, owner: &str) -> impl Iterator<Item = Sequence> {
+        self.claims(handler, topic).into_iter().flat_map(move |claims| claims.open.held(owner))
+    }
+
+    /// Events of a topic that a handler has begun and neither finished nor given up, in order.
+    pub(super) fn begun(&self, handler: &str, topic: u32) -> impl Iterator<Item = Sequence> {
+        self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.begun())
+    }
+
+    /// How many events of a topic behind `after`, up to `through`, a handler has finished.
+    #[must_use]
+    pub fn finished_between(&self, handler: &str, topic: u32, after: Sequence, through: Sequence) -> u64 {
+        self.claims(handler, topic).map_or(0, |claims| claims.finished.count(after, through))
+    }
+
+    /// How many events of a topic behind `after`, up to `through`, are finished, or none of the group's business.
+    #[must_use]
+    pub fn settled_between(&self, handler: &str, topic: u32, after: Sequence, through: Sequence) -> u64 {
+        let Some(TopicClaims { finished, division, .. }) = self.claims(handler, topic) else { return 0 };
+        match division {
+            Some(division) => finished.count_with(division.passed(), after, through),
+            None => finished.count(after, through),
+        }
+    }
+
+    /// Whether a corrected event has replaced this one, for a handler.
+    #[must_use]
+    pub fn is_replaced(&self, handler: &str, topic: u32, sequence: Sequence) -> bool {
+        self.claims(handler, topic).is_some_and(|claims| claims.finished.is_replaced(sequence))
+    }
+
+    /// How often a handler or a group was deleted since this state was opened.
+    #[must_use]
+    pub const fn deletions(&self) -> u64 {
+        self.deletions
+    }
+
+    /// Whether a handler has no open claim in a topic, and all it has finished there is gone from the log.
+    #[must_use]
+    pub fn is_blank(&self, handler: &str, topic: u32) -> bool {
+        self.claims(handler, topic).is_none_or(|claims| claims.open.len() == 0 && claims.finished.is_empty())
+    }
+
+    /// When the log last said something of a handler that nobody would miss: it has no policy, no open claim, divides
+    /// nothing, and all it has finished is gone from the log.
+    #[must_use]
+    pub fn unused_since(&self, handler: &str) -> Option<i64> {
+        let known = self.handlers.get(handler).filter(|known| known.policy.is_none())?;
+        let is_blank = |it: &TopicClaims| it.open.len() == 0 && it.finished.is_empty() && it.division.is_none();
+        known.topics.values().all(is_blank).then_some(known.active_at)
+    }
+
     /// How a group stands in a topic that it divides.
     #[must_use]
     pub fn division(&self, group: &str, topic: u32) -> Option<&Division> {
@@ -187,6 +248,12 @@ impl ClaimRows {
 
     fn claims(&self, handler: &str, topic: u32) -> Option<&TopicClaims> {
         self.handlers.get(handler)?.topics.get(&topic)
+    }
+
+    /// The first token a handler was given in a topic, since it was last deleted.
+    #[must_use]
+    pub fn first_token(&self, handler: &str, topic: u32) -> Token {
+        self.claims(handler, topic).map_or(Token::ZERO, |claims| claims.first_token)
     }
 
     /// The highest sequence of a topic that a handler has finished.
@@ -246,6 +313,7 @@ impl ClaimRows {
         let handler = |(name, known): (&String, &HandlerRows)| HandlerSnapshot {
             name: name.clone(),
             policy: known.policy.clone(),
+            active_at: known.active_at,
             topics: known.topics.iter().map(|(number, claims)| (*number, claims.snapshot())).collect(),
         };
         self.handlers.iter().map(handler).collect()
@@ -258,8 +326,18 @@ impl ClaimRow {
         match self.standing {
             Standing::Live { until } => until > now,
             Standing::Dead { .. } => true,
-            Standing::Failed { .. } | Standing::Redriven => false,
+            Standing::Failed { .. } | Standing::Redriven | Standing::Released => false,
         }
+    }
+
+    /// Gives a live claim back at `time`. Where the attempt counts, only the lease is over.
+    fn release(&mut self, time: i64, spent: bool) {
+        let Standing::Live { until } = self.standing else { return };
+        if spent {
+            self.standing = Standing::Live { until: until.min(time) };
+            return;
+        }
+        (self.standing, self.attempt) = (Standing::Released, self.attempt.saturating_sub(1));
     }
 
     /// What became of the last attempt.
@@ -289,7 +367,7 @@ impl TopicClaims {
     fn snapshot(&self) -> TopicClaimsSnapshot {
         let open = self.open.iter().map(|(sequence, row)| (sequence, row.clone())).collect();
         let division = self.division.as_ref().map(Division::snapshot);
-        TopicClaimsSnapshot { open, finished: self.finished.snapshot(), division }
+        TopicClaimsSnapshot { open, finished: self.finished.snapshot(), division, first_token: self.first_token }
     }
 }
 
@@ -300,6 +378,7 @@ pub(super) type ClaimsSnapshot = Vec<HandlerSnapshot>;
 pub(super) struct HandlerSnapshot {
     name: String,
     policy: Option<NewHandler>,
+    active_at: i64,
     topics: Vec<(u32, TopicClaimsSnapshot)>,
 }
 
@@ -308,19 +387,21 @@ struct TopicClaimsSnapshot {
     open: Vec<(Sequence, ClaimRow)>,
     finished: FinishedSnapshot,
     division: Option<DivisionSnapshot>,
+    first_token: Token,
 }
 
 impl From<ClaimsSnapshot> for ClaimRows {
     fn from(snapshot: ClaimsSnapshot) -> Self {
         let mut rows = Self::default();
-        for HandlerSnapshot { name, policy, topics } in snapshot {
-            let topics = topics.into_iter().map(|(number, TopicClaimsSnapshot { open, finished, division })| {
+        for HandlerSnapshot { name, policy, active_at, topics } in snapshot {
+            let topics = topics.into_iter().map(|(number, snapshot)| {
+                let TopicClaimsSnapshot { open, finished, division, first_token } = snapshot;
                 rows.open += open.len();
                 let (open, division) = (open.into_iter().collect(), division.map(Into::into));
-                (number, TopicClaims { open, finished: finished.into(), division })
+                (number, TopicClaims { open, finished: finished.into(), division, first_token })
             });
             let topics = topics.collect();
-            rows.handlers.insert(name, HandlerRows { policy, topics });
+            rows.handlers.insert(name, HandlerRows { policy, active_at, topics });
         }
         rows
     }

@@ -36,6 +36,11 @@ impl Division {
         self.generation
     }
 
+    /// Events behind the watermark that are none of the group's business.
+    pub(super) const fn passed(&self) -> &RoaringTreemap {
+        &self.passed
+    }
+
     /// Whether an event is none of the group's business, or none any more.
     #[must_use]
     pub fn is_past(&self, sequence: Sequence) -> bool {

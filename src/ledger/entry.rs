@@ -181,6 +181,18 @@ pub enum Entry {
         /// By whom.
         token: Token,
     },
+    /// Claims were given back: their events may be claimed again at once.
+    ClaimsReleased {
+        /// The handler.
+        handler: String,
+        /// The topic's number in this log.
+        topic: u32,
+        /// The events.
+        sequences: Vec<Sequence>,
+        /// Whether the attempts count: the worker did not give them back itself, its session ended. Then the lease is
+        /// over, and the token holds until somebody else claims the event.
+        spent: bool,
+    },
     /// An attempt failed.
     ClaimFailed {
         /// Which claim.
@@ -263,6 +275,21 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobKey>,
     },
+    /// A handler is gone: its policy, its open claims, and what it has finished. Its open dead letters are closed.
+    HandlerDeleted {
+        /// Its name.
+        name: String,
+        /// Topics that the group of its name divided: the offsets there are gone, too.
+        topics: Vec<TopicId>,
+    },
+    /// A group is gone: all its offsets.
+    GroupDeleted {
+        /// The group.
+        group: String,
+        /// Numbers of the topics that it divided: what the handler of its name has finished there, its open claims and
+        /// dead letters go with it.
+        topics: Vec<u32>,
+    },
     /// Something about subscriptions, jobs or pools.
     Dispatch {
         /// What.
@@ -284,6 +311,23 @@ pub(super) enum Concern {
 }
 
 impl Entry {
+    /// The handler whose work it is about, where it shows that somebody uses the handler.
+    pub(super) fn handler(&self) -> Option<&str> {
+        match self {
+            Self::HandlerPut { name, .. } => Some(name),
+            Self::ClaimTaken { claim, .. }
+            | Self::ClaimExtended { claim }
+            | Self::ClaimDone { claim, .. }
+            | Self::ClaimFailed { claim, .. } => Some(&claim.handler),
+            Self::ClaimsReleased { handler, .. } => Some(handler),
+            Self::GroupBegan { group, .. }
+            | Self::EventsPassed { group, .. }
+            | Self::EventsRepeated { group, .. }
+            | Self::GroupMoved { group, .. } => Some(group),
+            _ => None,
+        }
+    }
+
     /// Which part of the state it changes.
     pub(super) const fn concern(&self) -> Concern {
         match self {
@@ -310,6 +354,9 @@ impl Entry {
             | Self::ClaimExtended { .. }
             | Self::ClaimDone { .. }
             | Self::ClaimFailed { .. }
+            | Self::ClaimsReleased { .. }
+            | Self::HandlerDeleted { .. }
+            | Self::GroupDeleted { .. }
             | Self::DeadLettered { .. }
             | Self::Redriven { .. }
             | Self::GroupBegan { .. }

@@ -20,6 +20,8 @@ pub(super) struct Finished {
     contended: RoaringTreemap,
     /// Who finished those, of the last of them.
     tokens: BTreeMap<Sequence, Token>,
+    /// Those that a corrected event has replaced: they are final, and no reset or republish brings them back.
+    replaced: RoaringTreemap,
     /// Gone up to here, and finished for that.
     trimmed: Sequence,
 }
@@ -33,6 +35,8 @@ pub enum Finish {
     By(Token),
     /// Nobody who could say so again: a person decided it, or it is too long ago.
     Nobody,
+    /// A person, by publishing a corrected event instead; it is never handed out again.
+    Replaced,
 }
 
 impl Finished {
@@ -43,6 +47,9 @@ impl Finished {
         }
         if !self.all.contains(sequence.get()) {
             return None;
+        }
+        if self.replaced.contains(sequence.get()) {
+            return Some(Finish::Replaced);
         }
         Some(match self.contended.contains(sequence.get()) {
             false => Finish::First,
@@ -55,6 +62,9 @@ impl Finished {
             return;
         }
         self.contended.insert(sequence.get());
+        if finish == Finish::Replaced {
+            self.replaced.insert(sequence.get());
+        }
         if let Finish::By(token) = finish {
             self.tokens.insert(sequence, token);
             if self.tokens.len() > limits::FINISHING_TOKENS_KEPT {
@@ -68,18 +78,44 @@ impl Finished {
         Sequence(self.all.max().unwrap_or(0)).max(self.trimmed)
     }
 
-    /// Those of a run that are finished and still there.
+    /// Those of a run that are finished, still there, and could be worked on again: all but the replaced ones.
     pub(super) fn run(&self, from: Sequence, to: Sequence) -> impl Iterator<Item = Sequence> {
         let mut bits = self.all.iter();
         bits.advance_to(from.get());
-        bits.take_while(move |bit| *bit <= to.get()).map(Sequence)
+        let run = bits.take_while(move |bit| *bit <= to.get());
+        run.filter(|bit| !self.replaced.contains(*bit)).map(Sequence)
     }
 
-    /// A run is to be worked on again: nothing of it counts as finished. What is gone stays so.
+    /// How many events behind `after`, up to `through`, are finished.
+    pub(super) fn count(&self, after: Sequence, through: Sequence) -> u64 {
+        self.all.rank(through.get()).saturating_sub(self.all.rank(after.get()))
+    }
+
+    /// How many events behind `after`, up to `through`, are finished or among these others.
+    pub(super) fn count_with(&self, others: &RoaringTreemap, after: Sequence, through: Sequence) -> u64 {
+        let count = |bits: &RoaringTreemap| bits.rank(through.get()).saturating_sub(bits.rank(after.get()));
+        (count(&self.all) + count(others)).saturating_sub(count(&(&self.all & others)))
+    }
+
+    /// Whether a corrected event has replaced this one.
+    pub(super) fn is_replaced(&self, sequence: Sequence) -> bool {
+        self.replaced.contains(sequence.get())
+    }
+
+    /// Whether nothing is remembered of an event that is still there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// A run is to be worked on again: nothing of it counts as finished but what was replaced. What is gone stays so.
     pub(super) fn clear(&mut self, from: Sequence, to: Sequence) {
-        self.all.remove_range(from.get()..=to.get());
-        self.contended.remove_range(from.get()..=to.get());
+        let run = from.get()..=to.get();
+        let replaced: Vec<_> = self.replaced.iter().filter(|bit| run.contains(bit)).collect();
+        self.all.remove_range(run.clone());
+        self.contended.remove_range(run);
         self.tokens.retain(|sequence, _| !(from..=to).contains(sequence));
+        self.all.extend(replaced.iter().copied());
+        self.contended.extend(replaced);
     }
 
     /// The last sequence that is gone.
@@ -92,12 +128,19 @@ impl Finished {
         self.trimmed = self.trimmed.max(through);
         self.all.remove_range(..=through.get());
         self.contended.remove_range(..=through.get());
+        self.replaced.remove_range(..=through.get());
         self.tokens = self.tokens.split_off(&through.next());
     }
 
     pub(super) fn snapshot(&self) -> FinishedSnapshot {
         let tokens = self.tokens.iter().map(|(sequence, token)| (*sequence, *token)).collect();
-        FinishedSnapshot { all: to_text(&self.all), contended: to_text(&self.contended), tokens, trimmed: self.trimmed }
+        FinishedSnapshot {
+            all: to_text(&self.all),
+            contended: to_text(&self.contended),
+            tokens,
+            replaced: to_text(&self.replaced),
+            trimmed: self.trimmed,
+        }
     }
 }
 
@@ -110,6 +153,9 @@ pub(super) struct FinishedSnapshot {
     #[serde(with = "bits::checked")]
     contended: String,
     tokens: Vec<(Sequence, Token)>,
+    /// Without it the checkpoint is of a version that did not remember them, and the log is folded instead.
+    #[serde(with = "bits::checked")]
+    replaced: String,
     trimmed: Sequence,
 }
 
@@ -120,6 +166,7 @@ impl From<FinishedSnapshot> for Finished {
             all: bits(&snapshot.all),
             contended: bits(&snapshot.contended),
             tokens: snapshot.tokens.into_iter().collect(),
+            replaced: bits(&snapshot.replaced),
             trimmed: snapshot.trimmed,
         }
     }
@@ -162,6 +209,20 @@ mod tests {
         assert_eq!(all(&finished)[..6], [Some(Finish::First); 5].into_iter().chain([None]).collect::<Vec<_>>());
         finished.trim(Sequence(9));
         assert_eq!((finished.all.len(), finished.highest()), (0, Sequence(9)));
+    }
+
+    #[test]
+    fn what_a_correction_has_replaced_stays_finished_when_the_rest_is_to_be_done_again() {
+        let mut finished = sample();
+        finished.insert(Sequence(6), Finish::Replaced);
+        assert_eq!(finished.run(Sequence(1), Sequence(8)).collect::<Vec<_>>(), [1, 5, 7].map(Sequence));
+        finished.clear(Sequence(1), Sequence(u64::MAX));
+        let again: Finished = finished.snapshot().into();
+        assert_eq!(again, finished);
+        assert_eq!(all(&again), [None, None, None, None, None, Some(Finish::Replaced), None, None]);
+        assert_eq!((again.count(Sequence(0), Sequence(9)), again.count(Sequence(6), Sequence(9))), (1, 0));
+        finished.trim(Sequence(6));
+        assert!(finished.is_empty() && finished.replaced.is_empty());
     }
 
     #[test]

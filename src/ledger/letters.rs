@@ -10,6 +10,7 @@ mod index;
 pub(crate) use index::LetterOwner;
 pub use index::{LetterPlace, LetterRange};
 
+use super::bits;
 use super::claims::ClaimKey;
 use super::dispatch::{DispatchFact, JobKey};
 use super::entry::Entry;
@@ -20,10 +21,16 @@ use contract::{
 };
 use index::LetterIndex;
 use log::Header;
+use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, RwLockReadGuard};
 use uuid::Uuid;
+
+/// Who closes a letter where no person does.
+const BROKER: &str = "event-broker";
+const HANDLER_DELETED: &str = "The handler was deleted.";
+const GROUP_DELETED: &str = "The group was deleted.";
 
 /// What was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +107,9 @@ pub struct LetterRows {
     resolved: VecDeque<Uuid>,
     open: LetterIndex,
     all: LetterIndex,
+    /// Events that a corrected one has replaced, by subscription and topic: they are not delivered again. What a handler
+    /// has finished knows the same of its own.
+    replaced: BTreeMap<(String, u32), RoaringTreemap>,
 }
 
 impl LetterRows {
@@ -125,20 +135,57 @@ impl LetterRows {
         })
     }
 
+    /// Whether a corrected event has replaced this one, for a subscription.
+    #[must_use]
+    pub fn is_replaced(&self, subscription: &str, topic: u32, sequence: Sequence) -> bool {
+        if self.replaced.is_empty() {
+            return false;
+        }
+        let known = self.replaced.get(&(subscription.to_owned(), topic));
+        known.is_some_and(|known| known.contains(sequence.get()))
+    }
+
     pub(super) fn snapshot(&self) -> LettersSnapshot {
         let open = self.rows.values().filter(|row| row.status == LetterStatus::Open);
         let resolved = self.resolved.iter().filter_map(|id| self.rows.get(id));
-        open.chain(resolved).map(|row| LetterRow::clone(row)).collect()
+        let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedSnapshot {
+            subscription: name.clone(),
+            topic: *topic,
+            sequences: bits::to_text(known),
+        });
+        LettersSnapshot {
+            rows: open.chain(resolved).map(|row| LetterRow::clone(row)).collect(),
+            replaced: replaced.collect(),
+        }
     }
 }
 
-/// Letters in a checkpoint: the open ones, then the others in the order they were dealt with.
-pub(super) type LettersSnapshot = Vec<LetterRow>;
+/// Letters in a checkpoint.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LettersSnapshot {
+    /// The open ones, then the others in the order they were dealt with.
+    rows: Vec<LetterRow>,
+    replaced: Vec<ReplacedSnapshot>,
+}
+
+/// Events that corrected ones have replaced, in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct ReplacedSnapshot {
+    subscription: String,
+    topic: u32,
+    #[serde(with = "bits::checked")]
+    sequences: String,
+}
 
 impl From<LettersSnapshot> for LetterRows {
     fn from(snapshot: LettersSnapshot) -> Self {
         let mut letters = Self::default();
-        snapshot.into_iter().for_each(|row| letters.put(row));
+        snapshot.rows.into_iter().for_each(|row| letters.put(row));
+        let replaced = snapshot.replaced.into_iter().map(|it| {
+            let ReplacedSnapshot { subscription, topic, sequences } = it;
+            ((subscription, topic), bits::from_text(&sequences).unwrap_or_default())
+        });
+        letters.replaced = replaced.collect();
         letters
     }
 }
@@ -147,6 +194,12 @@ impl From<LettersSnapshot> for LetterRows {
 pub(super) trait Rows {
     fn known(&self, id: Uuid) -> Option<LetterRow>;
     fn put(&mut self, row: LetterRow);
+    /// The open letters of a handler.
+    fn open_of(&self, handler: &str) -> Vec<LetterRow>;
+    /// A corrected event replaces that of a letter.
+    fn replace(&mut self, letter: Uuid);
+    /// Events of a topic up to here are gone.
+    fn trim(&mut self, topic: u32, through: Sequence);
 
     /// Takes in one fact. Total: a fact about an unknown letter, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &Header) {
@@ -158,6 +211,9 @@ pub(super) trait Rows {
             }
             Entry::Redriven { letter, by, reason, new_event, .. } => {
                 let resolution = Resolution { at, by: by.clone(), reason: reason.clone(), new_event_id: *new_event };
+                if new_event.is_some() {
+                    self.replace(*letter);
+                }
                 self.resolve(*letter, LetterStatus::Redriven, resolution);
             }
             Entry::Discarded { letter, by, reason, .. } => {
@@ -168,7 +224,21 @@ pub(super) trait Rows {
                 let (by, reason) = (by.clone().unwrap_or_default(), Some(SUBSCRIPTION_DELETED.to_owned()));
                 self.close(code, &Resolution { at, by, reason, new_event_id: None });
             }
+            Entry::TopicTrimmed { number, through } => self.trim(*number, *through),
+            Entry::HandlerDeleted { name, .. } => self.close_work(name, |_| true, at, HANDLER_DELETED),
+            Entry::GroupDeleted { group, topics } => {
+                self.close_work(group, |number| topics.contains(&number), at, GROUP_DELETED);
+            }
             _ => (),
+        }
+    }
+
+    /// Closes the open letters of a handler that is gone, in some topics.
+    fn close_work(&mut self, handler: &str, is_meant: impl Fn(u32) -> bool, at: Timestamp, reason: &str) {
+        for row in self.open_of(handler).into_iter().filter(|row| is_meant(row.letter.number)) {
+            let (by, reason) = (BROKER.to_owned(), Some(reason.to_owned()));
+            let resolution = Resolution { at, by, reason, new_event_id: None };
+            self.resolve(row.letter.id, LetterStatus::Discarded, resolution);
         }
     }
 
@@ -190,6 +260,30 @@ const SUBSCRIPTION_DELETED: &str = "The subscription was deleted.";
 impl Rows for LetterRows {
     fn known(&self, id: Uuid) -> Option<LetterRow> {
         self.rows.get(&id).map(|row| LetterRow::clone(row))
+    }
+
+    fn open_of(&self, handler: &str) -> Vec<LetterRow> {
+        let (source, name) = (Some(LetterSource::Handler), Some(handler.to_owned()));
+        let filter = LetterFilter { source, name, ..LetterFilter::default() };
+        let open = self.near(&filter, LetterRange::After(None), usize::MAX);
+        open.iter().map(|row| LetterRow::clone(row)).collect()
+    }
+
+    fn replace(&mut self, letter: Uuid) {
+        let is_meant =
+            |row: &&Arc<LetterRow>| row.status == LetterStatus::Open && row.letter.source == LetterSource::Subscription;
+        let Some(row) = self.rows.get(&letter).filter(is_meant) else { return };
+        let Letter { name, number, sequence, .. } = &row.letter;
+        self.replaced.entry((name.clone(), *number)).or_default().insert(sequence.get());
+    }
+
+    fn trim(&mut self, topic: u32, through: Sequence) {
+        self.replaced.retain(|(_, number), known| {
+            if *number == topic {
+                known.remove_range(..=through.get());
+            }
+            !known.is_empty()
+        });
     }
 
     fn put(&mut self, row: LetterRow) {
@@ -220,7 +314,13 @@ impl Rows for LetterRows {
         for row in self.near(&filter, LetterRange::After(None), usize::MAX) {
             self.resolve(row.letter.id, LetterStatus::Discarded, resolution.clone());
         }
+        self.replaced.retain(|(name, _), _| name != subscription);
     }
+}
+
+fn is_open_of(row: &LetterRow, handler: &str) -> bool {
+    let Letter { source, name, .. } = &row.letter;
+    row.status == LetterStatus::Open && *source == LetterSource::Handler && name == handler
 }
 
 /// Letters decided but not durable yet.
@@ -244,6 +344,18 @@ impl Rows for Layered<'_> {
     fn known(&self, id: Uuid) -> Option<LetterRow> {
         known(self.durable, self.layer, id)
     }
+
+    fn open_of(&self, handler: &str) -> Vec<LetterRow> {
+        let durable = self.durable.open_of(handler);
+        let still = durable.into_iter().filter(|row| self.layer.get(&row.letter.id).is_none());
+        let decided = self.layer.iter().map(|(_, row)| row).filter(|row| is_open_of(row, handler));
+        still.chain(decided.cloned()).collect()
+    }
+
+    /// No decision asks for it: what is delivered is chosen from what is durable.
+    fn replace(&mut self, _: Uuid) {}
+
+    fn trim(&mut self, _: u32, _: Sequence) {}
 
     fn put(&mut self, row: LetterRow) {
         self.layer.set(self.at, row.letter.id, Some(row));

@@ -51,7 +51,7 @@ pub use home::{Home, Placed};
 pub use letters::{DecidedLetters, Letter, LetterPlace, LetterRange, LetterRow, LetterRows};
 pub use parts::Parts;
 pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
-pub use readers::{ConsumerEntry, Decided, Group, GroupKey, Readers};
+pub use readers::{ConsumerEntry, Decided, Group, GroupKey, ReaderFilter, Readers};
 pub use registry::{PlacedTopic, Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
 pub use state::State;

@@ -7,12 +7,16 @@
 //!
 //! When a consumer was really seen last is known to who serves its polls (`crate::consumers`), not here.
 
+mod decided;
+
+pub use decided::Decided;
+pub(super) use decided::{Layered, ReadersLayer};
+
 use super::entry::Entry;
-use super::layer::Layer;
-use contract::{Consumer, Error, Offset, Position, Result, Timestamp, TopicId, limits};
+use contract::{Consumer, IdPattern, Offset, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Consumers and groups by name.
@@ -42,6 +46,38 @@ pub struct Group {
     pub offsets: BTreeMap<TopicId, Offset>,
     /// Its consumers, some of which may have expired.
     pub members: BTreeSet<Uuid>,
+    /// By topic, what its last consumer wanted. It outlives the consumer: how much there is to do does not change when
+    /// nobody reads.
+    pub filters: BTreeMap<TopicId, ReaderFilter>,
+    /// When the log last said something of it, in milliseconds.
+    pub active_at: i64,
+}
+
+/// Which events of a topic a group wants, as its consumers spell it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReaderFilter {
+    /// Event types; empty: any.
+    pub types: Vec<IdPattern>,
+    /// Subject types; empty: any.
+    pub subject_types: Vec<IdPattern>,
+    /// A CEL expression.
+    pub cel: Option<String>,
+}
+
+impl ReaderFilter {
+    /// What a consumer wants.
+    #[must_use]
+    pub fn of(consumer: &Consumer) -> Self {
+        let Consumer { types, subject_types, cel, .. } = consumer.clone();
+        Self { types, subject_types, cel }
+    }
+
+    /// Whether it takes every event.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.subject_types.is_empty() && self.cel.is_none()
+    }
 }
 
 /// Whose offset: a group's, in a topic.
@@ -113,6 +149,12 @@ impl Readers {
         self.groups.get(name)
     }
 
+    /// When the next consumer is gone, if none is seen before, in milliseconds.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
     /// Consumers whose deadline has passed, the longest gone first.
     pub fn overdue(&self, now: i64) -> impl Iterator<Item = Uuid> {
         self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|(_, id)| *id)
@@ -126,7 +168,16 @@ impl Readers {
         let offsets = self.groups.iter().flat_map(|(group, Group { offsets, .. })| {
             offsets.iter().map(|(topic, offset)| (group.clone(), topic.clone(), *offset))
         });
-        ReadersSnapshot { consumers: self.consumers.values().map(as_recorded).collect(), offsets: offsets.collect() }
+        let groups = self.groups.iter().map(|(name, group)| GroupSnapshot {
+            name: name.clone(),
+            filters: group.filters.clone().into_iter().collect(),
+            active_at: group.active_at,
+        });
+        ReadersSnapshot {
+            consumers: self.consumers.values().map(as_recorded).collect(),
+            offsets: offsets.collect(),
+            groups: groups.collect(),
+        }
     }
 }
 
@@ -136,6 +187,15 @@ pub(super) struct ReadersSnapshot {
     /// As they were last recorded.
     consumers: Vec<Consumer>,
     offsets: Vec<(String, TopicId, Offset)>,
+    groups: Vec<GroupSnapshot>,
+}
+
+/// What else is known of a group, in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct GroupSnapshot {
+    name: String,
+    filters: Vec<(TopicId, ReaderFilter)>,
+    active_at: i64,
 }
 
 impl From<ReadersSnapshot> for Readers {
@@ -145,7 +205,12 @@ impl From<ReadersSnapshot> for Readers {
             readers.put_consumer(consumer.id, Some(ConsumerEntry::new(consumer)));
         }
         for (group, topic, offset) in snapshot.offsets {
-            readers.put_offset(GroupKey { group, topic }, offset);
+            readers.put_offset(GroupKey { group, topic }, Some(offset));
+        }
+        for GroupSnapshot { name, filters, active_at } in snapshot.groups {
+            if let Some(group) = readers.groups.get_mut(&name) {
+                (group.filters, group.active_at) = (filters.into_iter().collect(), active_at);
+            }
         }
         readers
     }
@@ -155,25 +220,40 @@ impl From<ReadersSnapshot> for Readers {
 pub(super) trait Rows {
     fn known(&self, id: Uuid) -> Option<ConsumerEntry>;
     fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerEntry>);
-    fn put_offset(&mut self, key: GroupKey, offset: Offset);
+    fn put_offset(&mut self, key: GroupKey, offset: Option<Offset>);
+    /// The topics a group has an offset in.
+    fn offsets_of(&self, group: &str) -> Vec<TopicId>;
+    /// The log says something of a group at `time`.
+    fn touch(&mut self, group: &str, time: i64);
 
     /// Takes in one fact stored at `time`. Total: a fact about an unknown consumer, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, time: i64) {
         match entry {
             Entry::ConsumerCreated { consumer } => {
                 self.put_consumer(consumer.id, Some(ConsumerEntry::new(consumer.clone())));
+                self.touch(&consumer.consumer_group, time);
             }
             Entry::ConsumerSeen { id } => {
                 if let Some(known) = self.known(*id) {
+                    self.touch(&known.consumer.consumer_group, time);
                     self.put_consumer(*id, Some(ConsumerEntry { seen_at: time, ..known }));
                 }
             }
             Entry::ConsumerDeleted { id } => self.put_consumer(*id, None),
             Entry::ConsumersExpired { ids } => ids.iter().for_each(|id| self.put_consumer(*id, None)),
             Entry::OffsetCommitted { group, topic, offset } | Entry::OffsetReset { group, topic, offset } => {
-                self.put_offset(GroupKey { group: group.clone(), topic: topic.clone() }, *offset);
+                self.put_offset(GroupKey { group: group.clone(), topic: topic.clone() }, Some(*offset));
+                self.touch(group, time);
             }
+            Entry::HandlerDeleted { name, topics } => self.drop_offsets(name, topics.clone()),
+            Entry::GroupDeleted { group, .. } => self.drop_offsets(group, self.offsets_of(group)),
             _ => (),
+        }
+    }
+
+    fn drop_offsets(&mut self, group: &str, topics: Vec<TopicId>) {
+        for topic in topics {
+            self.put_offset(GroupKey { group: group.to_owned(), topic }, None);
         }
     }
 }
@@ -192,145 +272,64 @@ impl Rows for Readers {
         }
         let Some(entry) = entry else { return };
         self.deadlines.insert((entry.deadline(), id));
-        self.join(&entry.consumer.consumer_group, id);
+        self.join(&entry.consumer, id);
         self.consumers.insert(id, entry);
     }
 
-    fn put_offset(&mut self, GroupKey { group, topic }: GroupKey, offset: Offset) {
-        let before = self.groups.entry(group).or_default().offsets.insert(topic, offset);
-        self.offsets += usize::from(before.is_none());
+    fn put_offset(&mut self, GroupKey { group, topic }: GroupKey, offset: Option<Offset>) {
+        match offset {
+            Some(offset) => {
+                let before = self.groups.entry(group).or_default().offsets.insert(topic, offset);
+                self.offsets += usize::from(before.is_none());
+            }
+            None => {
+                let Some(known) = self.groups.get_mut(&group) else { return };
+                self.offsets -= usize::from(known.offsets.remove(&topic).is_some());
+                if !known.members.iter().any(|id| self.consumers.get(id).is_some_and(|it| it.consumer.topic == topic)) {
+                    known.filters.remove(&topic);
+                }
+                self.drop_if_empty(&group);
+            }
+        }
+    }
+
+    fn offsets_of(&self, group: &str) -> Vec<TopicId> {
+        self.groups.get(group).map(|known| known.offsets.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn touch(&mut self, group: &str, time: i64) {
+        if let Some(known) = self.groups.get_mut(group) {
+            known.active_at = known.active_at.max(time);
+        }
     }
 }
 
 impl Readers {
-    fn join(&mut self, group: &str, id: Uuid) {
-        if let Some(known) = self.groups.get_mut(group) {
-            known.members.insert(id);
-            return;
+    fn join(&mut self, consumer: &Consumer, id: Uuid) {
+        let known = match self.groups.get_mut(&consumer.consumer_group) {
+            Some(known) => known,
+            None => self.groups.entry(consumer.consumer_group.clone()).or_default(),
+        };
+        if known.members.insert(id) {
+            known.filters.insert(consumer.topic.clone(), ReaderFilter::of(consumer));
         }
-        self.groups.insert(group.to_owned(), Group { members: BTreeSet::from([id]), ..Group::default() });
+    }
+
+    fn leave(&mut self, group: &str, id: Uuid) {
+        if let Some(known) = self.groups.get_mut(group) {
+            known.members.remove(&id);
+        }
+        self.drop_if_empty(group);
     }
 
     /// A group without members and offsets is none.
-    fn leave(&mut self, group: &str, id: Uuid) {
-        let Some(known) = self.groups.get_mut(group) else { return };
-        known.members.remove(&id);
-        if known.members.is_empty() && known.offsets.is_empty() {
+    fn drop_if_empty(&mut self, group: &str) {
+        if self.groups.get(group).is_some_and(|known| known.members.is_empty() && known.offsets.is_empty()) {
             self.groups.remove(group);
         }
     }
 
     fn offset(&self, key: &GroupKey) -> Option<Offset> {
         self.groups.get(&key.group)?.offsets.get(&key.topic).copied()
-    }
-}
-
-/// Consumers and offsets decided but not durable yet.
-#[derive(Default)]
-pub(super) struct ReadersLayer {
-    consumers: Layer<Uuid, ConsumerEntry>,
-    offsets: Layer<GroupKey, Offset>,
-}
-
-impl ReadersLayer {
-    pub(super) fn undo(&mut self, after: Position) {
-        self.consumers.undo(after);
-        self.offsets.undo(after);
-    }
-
-    pub(super) fn settle(&mut self, through: Position) {
-        self.consumers.settle(through);
-        self.offsets.settle(through);
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.consumers.is_empty() && self.offsets.is_empty()
-    }
-
-    fn consumer(&self, durable: &Readers, id: Uuid) -> Option<ConsumerEntry> {
-        self.consumers.get(&id).unwrap_or_else(|| durable.consumer(id)).cloned()
-    }
-}
-
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(super) struct Layered<'a> {
-    pub(super) durable: &'a Readers,
-    pub(super) layer: &'a mut ReadersLayer,
-    pub(super) at: Position,
-}
-
-impl Rows for Layered<'_> {
-    fn known(&self, id: Uuid) -> Option<ConsumerEntry> {
-        self.layer.consumer(self.durable, id)
-    }
-
-    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerEntry>) {
-        self.layer.consumers.set(self.at, id, entry);
-    }
-
-    fn put_offset(&mut self, key: GroupKey, offset: Offset) {
-        self.layer.offsets.set(self.at, key, Some(offset));
-    }
-}
-
-/// Consumers and offsets as a decision sees them: durable or decided, at one time.
-pub struct Decided<'a> {
-    pub(super) durable: RwLockReadGuard<'a, Readers>,
-    pub(super) layer: &'a ReadersLayer,
-    pub(super) now: i64,
-}
-
-impl Decided<'_> {
-    /// A consumer that was neither deleted nor found expired, whatever its deadline.
-    pub fn known(&self, id: Uuid) -> Result<ConsumerEntry> {
-        self.layer.consumer(&self.durable, id).ok_or_else(|| Error::not_found("consumer"))
-    }
-
-    /// A consumer before its deadline.
-    pub fn live(&self, id: Uuid) -> Result<ConsumerEntry> {
-        let known = self.known(id)?;
-        if known.deadline() <= self.now { Err(Error::not_found("consumer")) } else { Ok(known) }
-    }
-
-    /// A group's offset in a topic.
-    #[must_use]
-    pub fn offset(&self, key: &GroupKey) -> Option<Offset> {
-        match self.layer.offsets.get(key) {
-            Some(decided) => decided.copied(),
-            None => self.durable.offset(key),
-        }
-    }
-
-    /// The consumers of a group in a topic that are before their deadlines.
-    #[must_use]
-    pub fn peers(&self, group: &str, topic: &TopicId) -> Vec<Arc<Consumer>> {
-        let durable = self.durable.members(group).map(|entry| entry.consumer.id);
-        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
-        let ids: BTreeSet<_> = durable.chain(decided).collect();
-        let live = ids.into_iter().filter_map(|id| self.live(id).ok()).map(|entry| entry.consumer);
-        live.filter(|consumer| consumer.consumer_group == group && consumer.topic == *topic).collect()
-    }
-
-    /// Consumers past their deadline and still there, at most `max`, the longest gone first.
-    #[must_use]
-    pub fn overdue(&self, max: usize) -> Vec<Uuid> {
-        let still = |id: &Uuid| self.known(*id).is_ok_and(|known| known.deadline() <= self.now);
-        self.durable.overdue(self.now).filter(still).take(max).collect()
-    }
-
-    /// Whether there may be one more consumer.
-    #[must_use]
-    pub fn has_room_for_consumer(&self) -> bool {
-        let Readers { consumers, .. } = &*self.durable;
-        let is_durable = |id: &Uuid| consumers.contains_key(id);
-        self.layer.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
-    }
-
-    /// Whether there may be one more offset of a group.
-    #[must_use]
-    pub fn has_room_for_offset(&self) -> bool {
-        let is_durable = |key: &GroupKey| self.durable.offset(key).is_some();
-        self.layer.offsets.has_room(self.durable.offsets, is_durable, limits::GROUP_OFFSETS_MAX)
     }
 }

@@ -91,27 +91,32 @@ async fn list(asked: Asked) -> Answer {
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?.wants_json()?;
     let piece = asked.piece("id");
-    if let (_, Some("heartbeat" | "done" | "fail")) = verb::split(piece) {
+    if let (_, Some("heartbeat" | "done" | "fail" | "release")) = verb::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
     rows::shown(&asked.app.events().open_claim(piece).await?)
 }
 
+/// What `:heartbeat` and `:release` take.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Heartbeat {
+struct TokenBody {
     token: Token,
 }
 
-/// `POST /v1/claims/{id}:heartbeat`, `:done` and `:fail`.
+/// `POST /v1/claims/{id}:heartbeat`, `:done`, `:fail` and `:release`.
 async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let piece = asked.piece("id").to_owned();
     let (id, verb) = verb::split(&piece);
     match verb {
         Some("heartbeat") => {
-            let Heartbeat { token } = asked.json().await?;
+            let TokenBody { token } = asked.json().await?;
             asked.tell(Told::shown, |keep| asked.writes().heartbeat(id, token, keep)).await
+        }
+        Some("release") => {
+            let TokenBody { token } = asked.json().await?;
+            asked.tell(Told::shown, |keep| asked.writes().release_claim(id, token, keep)).await
         }
         Some("done") => {
             let completion: Completion = asked.json().await?;

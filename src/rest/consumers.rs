@@ -18,7 +18,7 @@ use uuid::Uuid;
 /// A consumer's body, CEL expression and all.
 const DEFINITION: Limits = |_, _| Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
-/// Methods of one consumer.
+/// Methods of one consumer, and of one group.
 const METHODS: &str = "GET, HEAD, DELETE";
 
 /// A consumer, as seed 000 wraps it.
@@ -37,7 +37,10 @@ pub(super) fn routes() -> Router<App> {
         .route("/v1/consumer-groups", get(list_groups))
         .route(
             "/v1/consumer-groups/{name}",
-            get(show_group).post(once(DEFINITION, act_on_group)).fallback(verb::other_methods("GET, HEAD")),
+            get(show_group)
+                .delete(once(NO_BODY, remove_group))
+                .post(once(DEFINITION, act_on_group))
+                .fallback(verb::other_methods(METHODS)),
         )
 }
 
@@ -119,8 +122,17 @@ async fn act_on_group(mut asked: Asked) -> Answer<Told> {
             asked.tell(Told::shown, |keep| asked.writes().reset_group(&name, reset, keep)).await
         }
         (_, Some(_)) => Err(verb::unknown()),
-        (_, None) => Err(Problem::not_allowed("GET, HEAD")),
+        (_, None) => Err(Problem::not_allowed(METHODS)),
     }
+}
+
+async fn remove_group(asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let name = asked.piece("name");
+    if let (_, Some("reset")) = verb::split(name) {
+        return Err(Problem::not_allowed("POST"));
+    }
+    asked.tell(Told::done, |keep| asked.writes().delete_group(name, keep)).await
 }
 
 /// `{topic, offset: n|"earliest"|"latest"}` or `{topic, time}`.

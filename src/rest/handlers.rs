@@ -1,7 +1,7 @@
 //! Handlers: how their work is to be tried, and how they stand.
 
 use super::App;
-use super::asked::{Asked, Limits};
+use super::asked::{Asked, Limits, NO_BODY};
 use super::body::Limit;
 use super::once::once;
 use super::problem::Answer;
@@ -18,7 +18,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<App> {
-    Router::new().route("/v1/handlers", get(list)).route("/v1/handlers/{name}", get(show).put(once(DEFINITION, put)))
+    let one = get(show).put(once(DEFINITION, put)).delete(once(NO_BODY, remove));
+    Router::new().route("/v1/handlers", get(list)).route("/v1/handlers/{name}", one)
 }
 
 async fn list(asked: Asked) -> Answer {
@@ -31,6 +32,11 @@ async fn list(asked: Asked) -> Answer {
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?.wants_json()?;
     rows::shown(&asked.app.events().handler(asked.piece("name")).await?)
+}
+
+async fn remove(asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    asked.tell(Told::done, |keep| asked.writes().delete_handler(asked.piece("name"), keep)).await
 }
 
 async fn put(mut asked: Asked) -> Answer<Told> {

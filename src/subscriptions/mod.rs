@@ -20,6 +20,7 @@ pub(crate) use check::task as check_task;
 pub(crate) use decide::check_pool;
 pub(crate) use news::{News, Tell, tell};
 pub(crate) use pools::pool_of;
+pub(crate) use replay::is_replaced;
 pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
 pub use vault::KEY_FILE;
 pub(crate) use vault::Vault;

@@ -8,11 +8,12 @@
 
 use super::decide::{Replay, Replays};
 use super::{Subscriptions, Terms, millis_from};
+use crate::events::original_of;
 use crate::filters::FilterFailures;
 use crate::ledger::{Keep, Ledger, SubscriptionRow, TopicEntry, read_failed};
 use crate::logs::Located;
 use contract::{Counted, Error, NewReplay, ReplayEdge, Replayed, Republish, Result, Sequence, Timestamp};
-use log::{Find, Limit, LogError, Range, TopicNumber};
+use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
 use uuid::Uuid;
 
 /// How much is read at a time.
@@ -129,6 +130,14 @@ async fn first_from(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<
     Ok(found.map(|header| header.sequence))
 }
 
+/// Whether a corrected event was published instead of this one, or of the one it repeats: then it is not delivered to the
+/// subscription again, neither by a replay nor because somebody published it again.
+pub(crate) fn is_replaced(ledger: &Ledger, subscription: &str, record: &Record, is_replay: bool) -> bool {
+    let Header { topic, sequence, .. } = record.header;
+    let is_final = |sequence| ledger.letters().is_replaced(subscription, topic.0, sequence);
+    (is_replay && is_final(sequence)) || original_of(record).is_some_and(is_final)
+}
+
 /// How many events of a range a subscription wants, of the first `most`; and whether that is all of it.
 async fn count(
     ledger: &Ledger,
@@ -152,6 +161,7 @@ async fn count(
         };
         let Some(last) = page.last().map(|record| record.header.sequence) else { break };
         let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.wants(it, &mut failures));
+        let wanted = wanted.filter(|it| !is_replaced(ledger, &terms.code, it, true));
         count += wanted.count() as u64;
         (after, left) = (last, left.saturating_sub(page.len() as u64));
         tokio::task::yield_now().await;

@@ -1,7 +1,12 @@
 //! Claims: every outcome and every refusal, order, attempts, take-overs, and what of it survives.
 
 mod crashes;
+mod deletion;
+mod finality;
+mod giving_back;
+mod lag;
 mod model;
+mod offsets;
 mod races;
 mod traps;
 

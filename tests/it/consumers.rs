@@ -274,7 +274,7 @@ fn a_group_can_be_moved_anywhere_in_its_topic() {
         reset g orders 0                       -> orders 0 of 3 lag 3 by c
         commit c 1                             -> orders 1 of 3 lag 2 by c
         trim orders 2                          -> removed 2
-        group g                                -> orders 1 of 3 lag 2 by c
+        group g                                -> orders 1 of 3 lag 1 by c
         poll c after=1                         -> TRIMMED earliest 3
         reset g orders earliest                -> orders 2 of 3 lag 1 by c
         reset g orders time=-99999             -> orders 2 of 3 lag 1 by c

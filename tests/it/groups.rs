@@ -1,6 +1,8 @@
 //! Shared groups: who gets what, in which order, how fairly, and what of it survives.
 
 mod crowd;
+mod leaving;
+mod line;
 
 use crate::scenario::{check, check_alone};
 
@@ -33,7 +35,7 @@ fn of_each_aggregate_one_event_at_a_time_is_handed_out_and_the_next_when_it_is_d
         done m.3                                    -> done attempt 1
         poll m                                      -> 5 next 0 tail 6
         done m.1                                    -> done attempt 1
-        group g                                     -> orders 1 of 6 lag 5 by m(2)
+        group g                                     -> orders 1 of 6 lag 4 by m(2)
         poll m                                      -> 2 next 1 tail 6
         dones m.4 m.5 m.2                        -> done attempt 1 | done attempt 1 | done attempt 1
         group g                                     -> orders 5 of 6 lag 1 by m
@@ -63,7 +65,7 @@ fn members_divide_what_is_ready_and_nobody_takes_it_all() {
         delete n                                    -> deleted
         delete o                                    -> deleted
         done m.3                                    -> done attempt 1
-        poll m                                      -> 5 next 1 tail 6
+        poll m                                      -> 2 4 5 next 1 tail 6
     ",
     );
 }
@@ -118,7 +120,7 @@ fn a_poison_event_holds_up_its_own_aggregate_and_no_other() {
         poll m                                      -> 5 next 0 tail 6
         done m.5                                    -> done attempt 1
         poll m                                      -> next 0 tail 6
-        group g                                     -> orders 0 of 6 lag 6 by m
+        group g                                     -> orders 0 of 6 lag 3 by m
         redrive g orders/1                          -> redriven
         poll m                                      -> 1 next 0 tail 6
         fail m.1 class=Poison                       -> dead attempt 1
@@ -152,9 +154,9 @@ fn what_the_filter_does_not_take_is_passed_over_and_counts_as_seen() {
         "
         consumer m group=g topic=orders shared cel=subject == 'b'   -> created
         poll m                                      -> 3 next 2 tail 6
-        group g                                     -> orders 2 of 6 lag 4 by m(1)
+        group g                                     -> orders 2 of 6 lag 2 by m(1)
         done m.3                                    -> done attempt 1
-        group g                                     -> orders 4 of 6 lag 2 by m
+        group g                                     -> orders 4 of 6 lag 1 by m
         poll m                                      -> 5 next 4 tail 6
         done m.5                                    -> done attempt 1
         group g                                     -> orders 6 of 6 lag 0 by m
@@ -197,7 +199,7 @@ fn everything_survives_a_restart_and_a_rebuild() {
             poll m                                      -> 2 next 1 tail 6
             fail m.2 class=Poison                       -> dead attempt 1
             {how}
-            group g                                     -> orders 1 of 6 lag 5 by m(1)
+            group g                                     -> orders 1 of 6 lag 4 by m(1)
             poll m                                      -> next 1 tail 6
             done m.3                                    -> done attempt 1
             poll m                                      -> 5 next 1 tail 6
@@ -227,13 +229,13 @@ fn commits_change_nothing_where_the_offset_moves_by_itself_and_a_reset_moves_it(
         commit m 7                                  -> VALIDATION_ERROR /offset
         done m.1 offset=6                           -> done attempt 1
         done m.4                                    -> done attempt 1
-        group g                                     -> orders 1 of 6 lag 5 by m(1)
+        group g                                     -> orders 1 of 6 lag 4 by m(1)
         reset g orders latest                       -> orders 6 of 6 lag 0 by m(1)
         poll m                                      -> next 6 tail 6
         reset g orders earliest                     -> orders 0 of 6 lag 6 by m(1)
         poll m                                      -> 1 4 next 0 tail 6
         dones m.1 m.3 m.4                        -> done attempt 1 | done attempt 1 | done attempt 1
-        group g                                     -> orders 1 of 6 lag 5 by m
+        group g                                     -> orders 1 of 6 lag 3 by m
     ",
     );
 }
@@ -255,7 +257,7 @@ fn the_members_of_a_group_read_a_topic_in_one_way() {
         poll m                                              -> NOT_FOUND
         consumer n group=g topic=orders                     -> INVALID_STATE
         consumer n group=g topic=orders shared cel=true     -> created
-        poll n                                              -> 3 4 next 0 tail 6
+        poll n                                              -> 1+2 3 4 next 0 tail 6
     ",
     );
 }

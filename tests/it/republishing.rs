@@ -146,7 +146,7 @@ fn a_group_is_handed_again_what_it_has_finished_and_nobody_else_notices() {
         group g                                     -> orders 4 of 4 lag 0 by m
         republish orders 2 2 group=g                -> 1
         rebuild
-        group g                                     -> orders 1 of 4 lag 3 by m
+        group g                                     -> orders 1 of 4 lag 1 by m
         poll m                                      -> 2 next 1 tail 4
         republish orders 2 2 group=g                -> 0
         done m.2                                    -> done attempt 1

@@ -228,6 +228,7 @@ impl World {
             "types" => self.types(&words).await,
             "segments" => self.segments(&words).await,
             "expire" => Ok(format!("removed {}", self.broker().expire().await?)),
+            "forget-unused" => self.broker().forget_unused().await.map(|()| String::new()),
             "trim" => {
                 let through = Sequence(words.plain[1].parse().unwrap());
                 Ok(format!("removed {}", self.broker().trim(&topic_id(words.plain[0]), through).await?))

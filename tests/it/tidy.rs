@@ -25,6 +25,7 @@ const FLOORS: [&[&str]; 8] = [
         "events",
         "consumers",
         "groups",
+        "lag",
         "projections",
         "claims",
         "dead_letters",

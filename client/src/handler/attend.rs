@@ -98,10 +98,12 @@ impl Desk {
         let completion = Completion { token: claim.token, events: done.events, offset };
         let answer = self.patiently(|| self.client.complete_claim(&claim.id, completion.clone(), None)).await;
         match answer {
-            Ok(_) => {
+            Ok(done) => {
                 let mut progress = self.progress();
                 progress.settle(claim.sequence);
-                offset.into_iter().for_each(|offset| progress.committed(offset));
+                // The broker may have kept it back, for an event that another runner has begun.
+                let committed = done.committed_offset.or(offset);
+                committed.into_iter().for_each(|offset| progress.committed(offset));
                 Ended::Settled(Worked::Done)
             }
             Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.too_late(claim, &error),
@@ -136,16 +138,14 @@ impl Desk {
         Ended::Again(Duration::ZERO)
     }
 
-    /// Hands work back that there is no time for; it counts as an attempt.
+    /// Hands work back that there is no time for: somebody else may take it at once, and no attempt is spent.
     async fn release(&self, claim: &Claim) -> Ended {
-        let failed = Failed::new("Interrupted", "The worker was asked to stop before the work was done.");
-        let failure = Failure { token: claim.token, error: failed.error, retryable: None };
         let until = Instant::now() + RELEASE_MAX;
-        match timeout_at(until, self.client.fail_claim(&claim.id, failure)).await {
-            Ok(Ok(claim)) => stands(&claim),
+        if let Ok(Err(error)) = timeout_at(until, self.client.release_claim(&claim.id, claim.token)).await {
             // Its lease ends by itself.
-            _ => Ended::Again(Duration::ZERO),
+            tracing::warn!(handler = self.name, sequence = claim.sequence.get(), %error, "the claim was not given back");
         }
+        Ended::Again(Duration::ZERO)
     }
 }
 

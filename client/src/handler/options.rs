@@ -11,7 +11,9 @@ pub struct Options {
     pub parallel: usize,
     /// How long a claim holds without a heartbeat; the handler's when absent. Heartbeats come at a third of it.
     pub lease: Option<Span>,
-    /// What order events of one aggregate keep; the handler's when absent.
+    /// What order events of one aggregate keep. When absent, a runner that works on every event of the topic asks for
+    /// `gapless`, so that none is passed over. One with a filter leaves it to the handler, since `gapless` would wait for
+    /// events that the filter does not take; so does [`once`](super::once), for the same reason.
     pub order: Option<ClaimOrder>,
     /// Who does the work, for people. Each runner adds something of its own.
     pub owner: String,
@@ -62,6 +64,14 @@ impl Default for Options {
                 wait_max: Duration::from_secs(10),
             },
         }
+    }
+}
+
+impl Options {
+    /// The order that the claims of a runner ask for; the handler's when absent.
+    pub(super) fn runner_order(&self) -> Option<ClaimOrder> {
+        let takes_all = self.types.is_empty() && self.subject_types.is_empty() && self.filter.is_none();
+        self.order.or(takes_all.then_some(ClaimOrder::Gapless))
     }
 }
 

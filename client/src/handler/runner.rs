@@ -65,6 +65,7 @@ pub async fn run(
 impl Runner {
     /// A runner of the handler of this name.
     pub fn new(client: Client, name: impl Into<String>, topic: TopicId, options: Options, effect: impl Handle) -> Self {
+        let options = Options { order: options.runner_order(), ..options };
         Self { desk: Desk::new(client, name.into(), topic, options, Arc::new(effect)) }
     }
 

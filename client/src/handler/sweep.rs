@@ -34,7 +34,7 @@ impl Desk {
 
 fn is_free(claim: &Claim) -> bool {
     match claim.status {
-        ClaimStatus::Redriven => true,
+        ClaimStatus::Redriven | ClaimStatus::Released => true,
         ClaimStatus::Failed => claim.retry_at.is_none_or(|at| at <= now()),
         ClaimStatus::Claimed => claim.lease_expires_at.is_some_and(|at| at <= now()),
         ClaimStatus::Dead | ClaimStatus::Done => false,

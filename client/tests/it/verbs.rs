@@ -201,6 +201,13 @@ async fn claims(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     (completion.events, completion.offset) = (vec![event(20, "c")], Some(Offset(1)));
     said.add(broker.complete_claim(&first.id, completion, Some(&producer)).await?.status);
     said.refused(broker.heartbeat(&first.id, first.token).await);
+    said.refused(broker.release_claim(&first.id, first.token).await);
+    said.refused(broker.delete_handler("nobody").await);
+    said.refused(broker.delete_group("nobody").await);
+    let again = broker.claim(NewClaim::at("fleeting", bank(), Sequence(1)), None).await?.claim.unwrap();
+    said.add(broker.release_claim(&again.id, again.token).await?.status);
+    broker.delete_handler("fleeting").await?;
+    said.refused(broker.handler("fleeting").await);
     let third = batch[1].as_ref().unwrap().claim.clone().unwrap();
     let (id, token) = (third.id.clone(), third.token);
     let done = |token| ClaimCompletion { id: id.clone(), token, events: Vec::new(), offset: None };

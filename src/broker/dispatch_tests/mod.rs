@@ -16,6 +16,7 @@
 //! news               -> job_dead target_failing          what the operator was told, in order
 //! ```
 
+mod finality;
 mod history;
 mod lists;
 mod modes;
@@ -219,9 +220,10 @@ impl World {
                 let replayed = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
                 return Ok(replayed.count.to_string());
             }
-            "republish" => {
+            "republish" | "repeat" => {
                 let edge = |text: &str| Sequence(text.parse().unwrap());
-                let mut order = Republish::to_subscriptions(edge(rest[0]), edge(rest[1]));
+                let target = if verb == "repeat" { Republish::to_topic } else { Republish::to_subscriptions };
+                let mut order = target(edge(rest[0]), edge(rest[1]));
                 order.dry_run = rest.contains(&"dry");
                 order.name = named.get("to").map(|name| (*name).to_owned());
                 return Ok(self.broker.republish(&TopicId::parse(TOPIC)?, order).await?.count.to_string());
@@ -290,6 +292,12 @@ impl World {
                 names.sort_unstable();
                 names.join(" ")
             }
+            _ => return self.ask_about_letters(verb, rest, named).await,
+        })
+    }
+
+    async fn ask_about_letters(&self, verb: &str, rest: &[&str], named: &BTreeMap<&str, &str>) -> Result<String> {
+        Ok(match verb {
             "letters" => {
                 let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
                 let shown = page
@@ -298,12 +306,13 @@ impl World {
                     .map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
                 shown.collect::<Vec<_>>().join(" | ")
             }
-            "redrive" | "discard" => {
+            "redrive" | "discard" | "correct" => {
                 let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
                 let letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
                 let id = letter.ok_or_else(|| Error::not_found("letter"))?.id;
                 match verb {
                     "redrive" => self.broker.redrive(id, Redrive::default(), None).await?,
+                    "correct" => self.broker.redrive(id, finality::corrected(), None).await?,
                     _ => self.broker.discard(id, "old".to_owned(), None).await?,
                 };
                 String::new()

@@ -1,10 +1,11 @@
 //! Claims as a decision sees them: durable rows, and over them what was decided since.
 
 use super::fold::Dividing;
-use super::{ClaimKey, ClaimRows, Rows, Slot};
+use super::{ClaimKey, ClaimRow, ClaimRows, Finish, Rows, Slot, Standing};
 use crate::ledger::division::Division;
 use crate::ledger::layer::Layer;
-use contract::{NewHandler, Position, Sequence, limits};
+use contract::{Error, Kind, NewHandler, Position, Result, Sequence, limits};
+use std::collections::BTreeSet;
 use std::sync::RwLockReadGuard;
 
 /// Claims decided but not durable yet.
@@ -18,6 +19,8 @@ pub(in crate::ledger) struct ClaimsLayer {
     divisions: Layer<(String, u32), Position>,
     /// Runs of events that are finished no longer, by handler and topic.
     cleared: Layer<(String, u32), Vec<(Sequence, Sequence)>>,
+    /// Handlers and topics of which nothing beneath counts any more.
+    gone: Layer<(String, u32), ()>,
 }
 
 impl ClaimsLayer {
@@ -27,6 +30,7 @@ impl ClaimsLayer {
         self.policies.undo(after);
         self.divisions.undo(after);
         self.cleared.undo(after);
+        self.gone.undo(after);
     }
 
     pub(in crate::ledger) fn settle(&mut self, through: Position) {
@@ -35,18 +39,25 @@ impl ClaimsLayer {
         self.policies.settle(through);
         self.divisions.settle(through);
         self.cleared.settle(through);
+        self.gone.settle(through);
     }
 
     fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<Slot> {
         match self.slots.get(key) {
             Some(decided) => decided.cloned(),
+            None if self.is_gone(&key.handler, key.topic) => None,
             None => durable.slot(key).filter(|slot| !self.is_cleared(key, slot)),
         }
     }
 
+    /// Whether what is known beneath was deleted.
+    fn is_gone(&self, handler: &str, topic: u32) -> bool {
+        !self.gone.is_empty() && self.gone.get(&(handler.to_owned(), topic)).is_some()
+    }
+
     /// Whether what is finished beneath is finished no longer.
     fn is_cleared(&self, key: &ClaimKey, slot: &Slot) -> bool {
-        if self.cleared.is_empty() || !matches!(slot, Slot::Finished(_)) {
+        if self.cleared.is_empty() || !is_repeatable(slot) {
             return false;
         }
         let runs = self.cleared.get(&(key.handler.clone(), key.topic)).flatten();
@@ -56,6 +67,9 @@ impl ClaimsLayer {
 
     fn highest(&self, durable: &ClaimRows, place: &(String, u32)) -> Sequence {
         let decided = self.highest.get(place).flatten().copied().unwrap_or_default();
+        if self.is_gone(&place.0, place.1) {
+            return decided;
+        }
         decided.max(durable.highest(&place.0, place.1))
     }
 }
@@ -109,6 +123,34 @@ impl Rows for Layered<'_> {
             self.clear(key, run);
         }
     }
+
+    fn forget(&mut self, handler: &str, topic: Option<u32>) {
+        let slots = self.layer.slots.iter().map(|(key, _)| (key.handler.as_str(), key.topic));
+        let begun = self.layer.divisions.iter().map(|((group, topic), _)| (group.as_str(), *topic));
+        let decided = slots.chain(begun).filter(|(name, _)| *name == handler).map(|(_, topic)| topic);
+        let topics: BTreeSet<_> = decided.chain(self.durable.topics(handler)).collect();
+        for gone in topics.into_iter().filter(|known| topic.is_none_or(|topic| topic == *known)) {
+            let place = (handler.to_owned(), gone);
+            let is_meant = |key: &&ClaimKey| key.handler == handler && key.topic == gone;
+            let keys: Vec<_> = self.layer.slots.iter().map(|(key, _)| key).filter(is_meant).cloned().collect();
+            keys.into_iter().for_each(|key| self.layer.slots.set(self.at, key, None));
+            self.layer.highest.set(self.at, place.clone(), None);
+            self.layer.divisions.set(self.at, place.clone(), None);
+            self.layer.cleared.set(self.at, place.clone(), None);
+            self.layer.gone.set(self.at, place, Some(()));
+        }
+        if topic.is_none() {
+            self.layer.policies.set(self.at, handler.to_owned(), None);
+        }
+    }
+
+    /// Only what is durable says who is unused.
+    fn touch(&mut self, _: &str, _: i64) {}
+}
+
+/// Whether an event is finished, and may be handed out again where somebody wants that.
+const fn is_repeatable(slot: &Slot) -> bool {
+    matches!(slot, Slot::Finished(finish) if !matches!(finish, Finish::Replaced))
 }
 
 impl Layered<'_> {
@@ -116,7 +158,7 @@ impl Layered<'_> {
         let is_meant = |slot: &(&ClaimKey, &Slot)| {
             let (claim, slot) = slot;
             let is_ours = claim.handler == key.0 && claim.topic == key.1 && (run.0..=run.1).contains(&claim.sequence);
-            is_ours && matches!(slot, Slot::Finished(_))
+            is_ours && is_repeatable(slot)
         };
         let decided: Vec<_> = self.layer.slots.iter().filter(is_meant).map(|(claim, _)| claim.clone()).collect();
         decided.into_iter().for_each(|claim| self.layer.slots.set(self.at, claim, None));
@@ -130,6 +172,7 @@ impl ClaimsLayer {
     fn generation(&self, durable: &ClaimRows, key: &(String, u32)) -> Option<Position> {
         match self.divisions.get(key) {
             Some(decided) => decided.copied(),
+            None if self.is_gone(&key.0, key.1) => None,
             None => durable.division(&key.0, key.1).map(Division::generation),
         }
     }
@@ -142,6 +185,12 @@ pub struct DecidedClaims<'a> {
 }
 
 impl DecidedClaims<'_> {
+    /// What is durable.
+    #[must_use]
+    pub fn durable(&self) -> &ClaimRows {
+        &self.durable
+    }
+
     /// What is known of an event.
     #[must_use]
     pub fn slot(&self, key: &ClaimKey) -> Option<Slot> {
@@ -160,7 +209,7 @@ impl DecidedClaims<'_> {
         }
     }
 
-    /// How many events of a run a handler has finished.
+    /// How many events of a run a handler has finished, and may be handed again.
     #[must_use]
     pub fn finished_count(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> u64 {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
@@ -168,7 +217,7 @@ impl DecidedClaims<'_> {
         let still = durable.filter(|sequence| self.is_finished(&key(*sequence))).count();
         let decided = self.layer.slots.iter().filter(|(known, slot)| {
             let is_ours = known.handler == handler && known.topic == topic && (from..=to).contains(&known.sequence);
-            is_ours && matches!(slot, Slot::Finished(_)) && !self.durable.is_finished(handler, topic, known.sequence)
+            is_ours && is_repeatable(slot) && !self.durable.is_finished(handler, topic, known.sequence)
         });
         (still + decided.count()) as u64
     }
@@ -179,9 +228,27 @@ impl DecidedClaims<'_> {
         self.layer.generation(&self.durable, &(group.to_owned(), topic))
     }
 
+    /// Numbers of the topics that a group divides.
+    #[must_use]
+    pub fn divided(&self, group: &str) -> Vec<u32> {
+        let decided = self.layer.divisions.iter().filter(|((name, _), _)| name == group).map(|((_, topic), _)| *topic);
+        let topics: BTreeSet<_> = self.durable.topics(group).chain(decided).collect();
+        topics.into_iter().filter(|topic| self.generation(group, *topic).is_some()).collect()
+    }
+
+    /// When a handler was last used that nobody would miss; none where something about it is being decided.
+    #[must_use]
+    pub fn unused_since(&self, handler: &str) -> Option<i64> {
+        let is_busy = self.layer.slots.iter().any(|(key, _)| key.handler == handler)
+            || self.layer.policies.get(&handler.to_owned()).is_some()
+            || self.layer.divisions.iter().any(|((name, _), _)| name == handler);
+        self.durable.unused_since(handler).filter(|_| !is_busy)
+    }
+
     /// How far a group that divides a topic has come, as far as that is durable.
     #[must_use]
     pub fn watermark(&self, group: &str, topic: u32) -> Option<Sequence> {
+        self.layer.generation(&self.durable, &(group.to_owned(), topic))?;
         self.durable.division(group, topic).map(Division::watermark)
     }
 
@@ -201,11 +268,54 @@ impl DecidedClaims<'_> {
     }
 
     /// Whether this handler may be known, and have one more claim open. What is not durable yet may go beyond it.
-    #[must_use]
-    pub fn has_room(&self, handler: &str) -> bool {
+    pub fn check_room(&self, handler: &str) -> Result<()> {
         let ClaimRows { handlers, open, .. } = &*self.durable;
-        let knows = handlers.len() < limits::HANDLERS_MAX || handlers.contains_key(handler);
-        knows && *open < limits::OPEN_CLAIMS_MAX
+        let (most, what, help) = if handlers.len() >= limits::HANDLERS_MAX && !handlers.contains_key(handler) {
+            let help = "Delete those that are no longer used (`DELETE /v1/handlers/{name}`), or use a known name.";
+            (limits::HANDLERS_MAX, "handlers", help)
+        } else if *open >= limits::OPEN_CLAIMS_MAX {
+            let help = "Finish or release some, and discard or redrive dead letters.";
+            (limits::OPEN_CLAIMS_MAX, "open claims", help)
+        } else {
+            return Ok(());
+        };
+        let detail = format!("This broker has {most} {what}, as many as it may have. {help}");
+        Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
+    }
+
+    /// Events whose claims an owner holds now, in order.
+    #[must_use]
+    pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> Vec<Sequence> {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let is_his = |slot: &Slot| match slot {
+            Slot::Open(ClaimRow { owner: by, standing: Standing::Live { until }, .. }) => by == owner && *until > now,
+            _ => false,
+        };
+        let durable = self.durable.held(handler, topic, owner);
+        let still = durable.filter(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_his));
+        let decided =
+            self.layer.slots.iter().filter(|(key, slot)| key.handler == handler && key.topic == topic && is_his(slot));
+        let held: BTreeSet<_> = still.chain(decided.map(|(key, _)| key.sequence)).collect();
+        held.into_iter().collect()
+    }
+
+    /// The first event up to `through`, other than `but`, that the handler has begun and neither finished nor given up.
+    #[must_use]
+    pub fn first_begun(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let is_begun = |slot: &Slot| match slot {
+            Slot::Open(row) => !matches!(row.standing, Standing::Dead { .. }),
+            Slot::Finished(_) => false,
+        };
+        let durable = self.durable.begun(handler, topic).take_while(|sequence| *sequence <= through);
+        let mut still = durable.filter(|sequence| *sequence != but);
+        let still = still.find(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_begun));
+        let decided = self.layer.slots.iter().filter(|(key, slot)| {
+            let is_ours =
+                key.topic == topic && key.sequence <= through && key.sequence != but && key.handler == handler;
+            is_ours && is_begun(slot)
+        });
+        decided.map(|(key, _)| key.sequence).chain(still).min()
     }
 }
 

@@ -14,6 +14,10 @@ pub(in crate::ledger) trait Rows {
     fn put_policy(&mut self, handler: &str, policy: NewHandler);
     fn trim(&mut self, topic: u32, through: Sequence, time: i64);
     fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position);
+    /// Nothing is known any more of a handler: in one topic, or at all.
+    fn forget(&mut self, handler: &str, topic: Option<u32>);
+    /// The log says something of a handler at `time`.
+    fn touch(&mut self, handler: &str, time: i64);
 
     /// Takes in one fact. Total: a fact about an unknown claim, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &Header) {
@@ -27,6 +31,12 @@ pub(in crate::ledger) trait Rows {
             Entry::ClaimExtended { claim } => self.change(claim, |row| {
                 row.standing = Standing::Live { until: time.saturating_add(row.lease_millis) };
             }),
+            Entry::ClaimsReleased { handler, topic, sequences, spent } => {
+                for sequence in sequences {
+                    let key = ClaimKey { handler: handler.clone(), topic: *topic, sequence: *sequence };
+                    self.change(&key, |row| row.release(time, *spent));
+                }
+            }
             Entry::ClaimDone { claim, token } => {
                 if let Some(Slot::Open(row)) = self.known(claim) {
                     let finish = if row.claims == 1 { Finish::First } else { Finish::By(*token) };
@@ -44,11 +54,10 @@ pub(in crate::ledger) trait Rows {
                 (row.standing, row.redriven, row.attempt) = (Standing::Redriven, true, 0);
                 row.attempts.clear();
             }),
-            Entry::Redriven { claim: Some(claim), .. } | Entry::Discarded { claim: Some(claim), .. } => {
-                if let Some(Slot::Open(_)) = self.known(claim) {
-                    self.put(claim, Slot::Finished(Finish::Nobody));
-                }
-            }
+            Entry::Redriven { claim: Some(claim), .. } => self.resolve(claim, Finish::Replaced),
+            Entry::Discarded { claim: Some(claim), .. } => self.resolve(claim, Finish::Nobody),
+            Entry::HandlerDeleted { name, .. } => self.forget(name, None),
+            Entry::GroupDeleted { group, topics } => topics.iter().for_each(|topic| self.forget(group, Some(*topic))),
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through, time),
             Entry::GroupBegan { group, topic, offset } => {
                 self.divide(group, *topic, &Dividing::Began(*offset), header.position);
@@ -63,6 +72,16 @@ pub(in crate::ledger) trait Rows {
                 self.divide(group, *topic, &Dividing::Moved(*offset), header.position);
             }
             _ => (),
+        }
+        if let Some(handler) = entry.handler() {
+            self.touch(handler, time);
+        }
+    }
+
+    /// A person has decided about a claim that was given up.
+    fn resolve(&mut self, key: &ClaimKey, finish: Finish) {
+        if let Some(Slot::Open(_)) = self.known(key) {
+            self.put(key, Slot::Finished(finish));
         }
     }
 
@@ -169,7 +188,12 @@ impl Rows for ClaimRows {
         let Some(claims) = self.topic_mut(&key.handler, key.topic) else { return };
         let before = claims.open.len();
         match slot {
-            Slot::Open(row) => claims.open.insert(key.sequence, row),
+            Slot::Open(row) => {
+                if claims.first_token == Token::ZERO {
+                    claims.first_token = row.token;
+                }
+                claims.open.insert(key.sequence, row);
+            }
             Slot::Finished(finish) => {
                 claims.open.remove(key.sequence);
                 claims.finished.insert(key.sequence, finish);
@@ -187,6 +211,28 @@ impl Rows for ClaimRows {
 
     fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
         Self::trim(self, topic, through, time);
+    }
+
+    fn forget(&mut self, handler: &str, topic: Option<u32>) {
+        let Some(known) = self.handlers.get_mut(handler) else { return };
+        let gone = match topic {
+            Some(topic) => known.topics.remove(&topic).map(|claims| (topic, claims)).into_iter().collect(),
+            None => std::mem::take(&mut known.topics),
+        };
+        if topic.is_none() || (known.topics.is_empty() && known.policy.is_none()) {
+            self.handlers.remove(handler);
+        }
+        self.deletions += 1;
+        for (topic, claims) in gone {
+            self.open = self.open.saturating_sub(claims.open.len());
+            self.feeds.note(handler, topic, None);
+        }
+    }
+
+    fn touch(&mut self, handler: &str, time: i64) {
+        if let Some(known) = self.handlers.get_mut(handler) {
+            known.active_at = known.active_at.max(time);
+        }
     }
 
     fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position) {

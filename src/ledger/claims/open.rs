@@ -10,6 +10,8 @@ pub(super) struct Open {
     rows: BTreeMap<Sequence, ClaimRow>,
     /// Those somebody has: by owner, when each lease ends.
     held: BTreeMap<String, BTreeSet<(i64, Sequence)>>,
+    /// Those that are not dead letters: an offset must not pass them.
+    begun: BTreeSet<Sequence>,
 }
 
 impl Open {
@@ -35,16 +37,30 @@ impl Open {
         held.range((now.saturating_add(1), Sequence::ZERO)..).count()
     }
 
+    /// Those an owner has, also where the leases are over.
+    pub(super) fn held(&self, owner: &str) -> impl Iterator<Item = Sequence> {
+        self.held.get(owner).into_iter().flatten().map(|(_, sequence)| *sequence)
+    }
+
+    /// Those that are neither finished nor given up, in order.
+    pub(super) fn begun(&self) -> impl Iterator<Item = Sequence> {
+        self.begun.iter().copied()
+    }
+
     pub(super) fn insert(&mut self, sequence: Sequence, row: ClaimRow) {
         self.remove(sequence);
         if let Standing::Live { until } = row.standing {
             self.held.entry(row.owner.clone()).or_default().insert((until, sequence));
+        }
+        if !matches!(row.standing, Standing::Dead { .. }) {
+            self.begun.insert(sequence);
         }
         self.rows.insert(sequence, row);
     }
 
     pub(super) fn remove(&mut self, sequence: Sequence) {
         let Some(row) = self.rows.remove(&sequence) else { return };
+        self.begun.remove(&sequence);
         let Standing::Live { until } = row.standing else { return };
         if let Some(held) = self.held.get_mut(&row.owner) {
             held.remove(&(until, sequence));

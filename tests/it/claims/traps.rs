@@ -28,13 +28,13 @@ fn a_failed_lower_event_is_not_passed_over_in_silence() {
         fail a class=Timeout                        -> failed attempt 1 again 1000
         claim billing orders/2 as=b                 -> claimed attempt 1 until 900000
         done b                                      -> done attempt 1
-        standing billing                            -> in flight 0 failed 1 dead 0 lag 2 since 0
+        standing billing                            -> in flight 0 failed 1 dead 0 lag 3 since 0
         advance 1000
         claim billing orders/1                      -> stale
         claim billing orders/1                      -> stale
         letters                                     -> billing orders/1 Superseded attempts 1 open
         tried billing orders/1                      -> 1 unknown Timeout
-        standing billing                            -> in flight 0 failed 0 dead 1 lag 2 since -1000
+        standing billing                            -> in flight 0 failed 0 dead 1 lag 3 stale 1 since -1000
         redrive billing orders/1                    -> redriven
         claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
         fail a                                      -> failed attempt 1 again 1000

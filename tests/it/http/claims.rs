@@ -116,7 +116,9 @@ async fn every_verb_answers_and_refuses_as_the_table_says() {
         PUT /v1/handlers/a%2Fb%20c:d {} -> 201
         GET /v1/handlers/a%2Fb%20c:d -> 200
         POST /v1/handlers/h {} -> 405 METHOD_NOT_ALLOWED
-        DELETE /v1/handlers/h -> 405 METHOD_NOT_ALLOWED
+        PATCH /v1/handlers/h {} -> 405 METHOD_NOT_ALLOWED
+        DELETE /v1/handlers/canary -> 404 NOT_FOUND
+        DELETE /v1/handlers/h?x=1 -> 422 VALIDATION_ERROR /x
     "#;
     let table = table.replace("{id}", id).replace("{token}", &token.to_string()).replace("{long}", &long);
     check_table(&server, &table);
@@ -131,7 +133,7 @@ async fn a_worker_claims_works_and_says_so() {
     assert_eq!(status, 200);
     let taken = &answer["claim"];
     assert_eq!((&taken["owner"], &taken["attempt"], &taken["status"]), (&json!("w-1"), &json!(1), &json!("claimed")));
-    assert_eq!((&taken["lease"], &taken["heartbeat"]), (&json!("PT30S"), &json!("PT30S")));
+    assert_eq!((&taken["lease"], &taken["heartbeat"]), (&json!("PT30S"), &json!("PT10S")));
     let (_, held) = server.post("/v1/claims", &wanted).await;
     assert_eq!((&held["outcome"], &held["retryAt"]), (&json!("held"), &taken["leaseExpiresAt"]));
     let produced = json!({"offset": 1, "events": [event(CREATED, "c")]});

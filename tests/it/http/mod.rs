@@ -5,6 +5,7 @@ mod cloudevents;
 mod dead_letters;
 mod edges;
 mod foreign;
+mod forgetting;
 pub(crate) mod groups;
 mod idempotency_keys;
 mod identifiers;

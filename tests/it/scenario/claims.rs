@@ -8,6 +8,10 @@
 //! done a with=b                                    -> CLAIM_LOST                          with another claim's token
 //! fail a class=Timeout                             -> failed attempt 1 again 1000
 //! fail a class=Timeout final                       -> dead attempt 1
+//! release a                                        -> released attempt 0
+//! done b offset=2                                  -> done attempt 1 offset 0 because of 1
+//! rhythm a                                         -> PT10S in PT30S           heartbeat and lease
+//! delete-handler billing                           -> deleted
 //! higher b a                                       -> yes                                 the tokens of two claims
 //! open billing                                     -> orders/1 failed | orders/2 claimed
 //! handler billing attempts=3 backoff=PT1S          -> created
@@ -37,6 +41,15 @@ impl World {
             "beat" => {
                 let (id, token) = self.held(words.plain[0]);
                 self.broker().heartbeat(&id, token).await.map(|claim| self.standing_of(&claim))
+            }
+            "release" => {
+                let (id, token) = self.held(words.plain[0]);
+                self.broker().release_claim(&id, token).await.map(|claim| self.standing_of(&claim))
+            }
+            "delete-handler" => self.broker().delete_handler(words.plain[0]).await.map(|()| "deleted".to_owned()),
+            "rhythm" => {
+                let (id, _) = self.held(words.plain[0]);
+                self.broker().open_claim(&id).await.map(|claim| format!("{} in {}", claim.heartbeat, claim.lease))
             }
             "done" => self.done(words, rest).await,
             "dones" => self.done_at_once(words).await,
@@ -161,7 +174,10 @@ impl World {
         let offset = rest.split("events:").next().and_then(|before| Words::of(before).number("offset")).map(Offset);
         let completion = Completion { token, events: produced(rest), offset };
         let claim = self.broker().complete_claim(&id, completion, None).await?;
-        Ok(self.standing_of(&claim))
+        let held_back = claim
+            .open_sequence
+            .map(|open| format!("offset {} because of {open}", claim.committed_offset.unwrap_or_default()));
+        Ok(format!("{} {}", self.standing_of(&claim), held_back.unwrap_or_default()))
     }
 
     async fn done_at_once(&self, words: &Words<'_>) -> Result<String> {
@@ -214,7 +230,8 @@ impl World {
         let handler = self.broker().handler(words.plain[0]).await?;
         let oldest = handler.oldest_failure.map(|at| format!("since {}", self.millis_from_now(at))).unwrap_or_default();
         let (flight, failed, dead, lag) = (handler.in_flight, handler.failed, handler.dead_letters, handler.lag);
-        Ok(format!("in flight {flight} failed {failed} dead {dead} lag {lag} {oldest}"))
+        let stale = if handler.stale == 0 { String::new() } else { format!("stale {}", handler.stale) };
+        Ok(format!("in flight {flight} failed {failed} dead {dead} lag {lag} {stale} {oldest}"))
     }
 
     async fn letters(&self, words: &Words<'_>) -> Result<String> {

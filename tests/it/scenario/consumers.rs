@@ -42,6 +42,7 @@ impl World {
             }
             "group" => self.broker().consumer_group(words.plain[0]).await.map(|group| self.group(&group)),
             "groups" => self.groups(words).await,
+            "delete-group" => self.broker().delete_group(words.plain[0]).await.map(|()| "deleted".to_owned()),
             "reset" => self.reset(words).await,
             _ => return None,
         })

@@ -50,6 +50,11 @@ pub(in crate::rest::openapi) fn failed() -> Value {
     and(done(), more)
 }
 
+/// A claim that was given back.
+pub(in crate::rest::openapi) fn released() -> Value {
+    and(done(), json!({"status": "released", "attempt": 0}))
+}
+
 /// What became of the wish to claim.
 pub(in crate::rest::openapi) fn outcome() -> Value {
     json!({"outcome": "claimed", "claim": claim()})
@@ -102,6 +107,7 @@ pub(in crate::rest::openapi) fn handler() -> Value {
         "deadLetters": 2,
         "oldestFailure": "2025-12-03T12:05:00.000Z",
         "lag": 45,
+        "stale": 0,
         "topics": [handler_topic()],
     });
     and(new_handler(), more)

@@ -8,7 +8,7 @@ use crate::rest::openapi::schemas::claims::{claim_id, handler_name};
 use crate::rest::openapi::shape::{any_text, either, named};
 use contract::Kind;
 use serde_json::json;
-use utoipa::openapi::HttpMethod::{Get, Post, Put};
+use utoipa::openapi::HttpMethod::{Delete, Get, Post, Put};
 use utoipa::openapi::path::Parameter;
 
 pub(super) const TAG: &str = "Claims";
@@ -22,9 +22,11 @@ pub(super) fn all() -> Vec<Op> {
         heartbeat(),
         complete(),
         fail(),
+        release(),
         put_handler(),
         list_handlers(),
         show_handler(),
+        delete_handler(),
     ]
 }
 
@@ -92,7 +94,10 @@ fn show() -> Op {
 
 fn heartbeat() -> Op {
     op(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Keep a claim")
-        .about("Begins the claim's lease anew. Refused with 409 once somebody else has taken it.")
+        .about(
+            "Begins the claim's lease anew. Send one as often as `heartbeat` in the claim says: at least three times in a \
+            lease. Refused with 409 once somebody else has taken it.",
+        )
         .takes(id())
         .body(Body::about("Who is still at it.").of(JSON, "Heartbeat", json!({"token": 20_072})))
         .answers(200, Answer::json("The claim as it is now.", "Claim", examples::claim()))
@@ -104,7 +109,9 @@ fn complete() -> Op {
         .about(
             "Says that the work is done, once and for all. Events it has produced and the group's offset are stored with \
             it in one append: all of it, or nothing. A produced event that is refused answers its own problem, at its place \
-            under `/events`, and the claim stays held. Said again with the same token it does nothing twice. After the lease \
+            under `/events`, and the claim stays held. The offset is not moved over an event that the handler has begun and \
+            neither finished nor given up: then `openSequence` in the answer names it, and `committedOffset` says how far the \
+            group has come. Said again with the same token it does nothing twice. After the lease \
             it is still taken, unless somebody else has claimed the event since.",
         )
         .takes(id())
@@ -136,6 +143,31 @@ fn fail() -> Op {
         .body(Body::about("Why.").of(JSON, "Failure", example))
         .answers(200, Answer::json("The claim as it is now.", "Claim", examples::failed()))
         .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn release() -> Op {
+    op(Post, "/v1/claims/{id}:release", "releaseClaim", "Give a claim back, unfinished")
+        .about(
+            "Gives a claim back without having worked on the event: it may be claimed again at once, and no attempt is spent. \
+            The token holds no longer, so saying it again is refused with 409. What a member of a shared group holds is \
+            released when the consumer is deleted; when its session ends, the attempts count.",
+        )
+        .takes(id())
+        .body(Body::about("Whose claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::released()))
+        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+}
+
+fn delete_handler() -> Op {
+    op(Delete, "/v1/handlers/{name}", "deleteHandler", "Delete a handler")
+        .about(
+            "Deletes a handler: its policy, its open claims, and what it has finished. Its open dead letters are closed, as \
+            discarded. The name begins anew: what it has done may be done again. Where the shared group of its name divides \
+            a topic, the group's offset there goes, too; refused with 409 while such a group has live members.",
+        )
+        .takes(name())
+        .answers(204, Answer::about("It is gone."))
+        .refuses(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
 fn put_handler() -> Op {

@@ -13,7 +13,7 @@ pub(super) const TAG: &str = "Consumers";
 const GROUP: &str = "tenant-service-instances";
 
 pub(super) fn all() -> Vec<Op> {
-    vec![create(), list(), show(), remove(), commit(), list_groups(), show_group(), reset()]
+    vec![create(), list(), show(), remove(), commit(), list_groups(), show_group(), reset(), remove_group()]
 }
 
 fn id() -> Parameter {
@@ -59,7 +59,10 @@ fn show() -> Op {
 
 fn remove() -> Op {
     op(Delete, "/v1/consumers/{id}", "deleteConsumer", "Delete a consumer")
-        .about("Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay.")
+        .about(
+            "Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay. What a member of a \
+            shared group holds is released: others may have it at once, and no attempt is spent.",
+        )
         .takes(id())
         .answers(204, Answer::about("It is gone."))
         .refuses(&[Kind::NotFound, Kind::Validation, Kind::Overloaded])
@@ -91,6 +94,17 @@ fn show_group() -> Op {
         .takes(name())
         .answers(200, Answer::json("The group.", "ConsumerGroup", examples::group()))
         .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+}
+
+fn remove_group() -> Op {
+    op(Delete, "/v1/consumer-groups/{name}", "deleteConsumerGroup", "Delete a group")
+        .about(
+            "Deletes a group: all its offsets, and in topics that its members divide what the handler of its name has done, \
+            is at, or has given up there. The name begins anew. Refused with 409 while a consumer of the group lives.",
+        )
+        .takes(name())
+        .answers(204, Answer::about("It is gone."))
+        .refuses(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
 fn reset() -> Op {

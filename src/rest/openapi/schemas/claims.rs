@@ -12,6 +12,10 @@ use contract::limits::{
 };
 use serde_json::{Value, json};
 
+const LAG: &str = "Events it still has to do, of those that the group of its name takes: dead letters that are open count, \
+    stale and discarded events do not.";
+const OPEN_SEQUENCE: &str = "Where it was finished with an offset: the first event at or below it that the handler has \
+    begun and neither finished nor given up. The offset was committed only up to the one before.";
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
@@ -137,7 +141,7 @@ fn results(item: Shape, description: &str, example: Value) -> Shape {
 
 fn claim() -> Shape {
     let status = "`claimed`: somebody has it. `failed`: it waits to be claimed again. `dead`: it is a dead letter. \
-        `redriven`: it may be claimed anew. `done`.";
+        `redriven`: it may be claimed anew. `released`: its worker gave it back, and it may be claimed at once. `done`.";
     let example = examples::claim();
     object("A claim as it stands.")
         .must("id", claim_id())
@@ -148,9 +152,9 @@ fn claim() -> Shape {
         .must("token", token())
         .must("attempt", count("Which attempt it is, take-overs counted.", 1))
         .must("owner", owner())
-        .must("status", word(&["claimed", "failed", "dead", "redriven", "done"], status).like("claimed"))
+        .must("status", word(&["claimed", "failed", "dead", "redriven", "released", "done"], status).like("claimed"))
         .must("lease", lease())
-        .must("heartbeat", duration("How often to send a heartbeat.").like("PT30S"))
+        .must("heartbeat", duration("How often to send a heartbeat; at most a third of the lease.").like("PT30S"))
         .must("claimedAt", time("When it was claimed.").like(part(&example, "/claimedAt")))
         .may(
             "leaseExpiresAt",
@@ -158,6 +162,8 @@ fn claim() -> Shape {
         )
         .may("retryAt", retry_at("When it may be claimed again, once it failed."))
         .may("deadLetter", uuid("The dead letter it became.").like(LETTER_ID))
+        .may("committedOffset", count("Where it was finished with an offset: how far the group has come.", 12_345))
+        .may("openSequence", count(OPEN_SEQUENCE, 12_340))
         .may("error", named_as("ClaimError", "Why the last attempt failed."))
         .like(example)
 }
@@ -180,7 +186,8 @@ fn completion(shape: Shape) -> Shape {
     let events = "Events the work has produced: stored with the completion, or neither is. They get the claimed event's \
         id as `causationId` where they have none.";
     let produced = list(named("NewEvent"), events).items(0, BATCH_EVENTS_MAX).like(json!([new_event()]));
-    let offset = "How far the group named like the handler has come in the event's topic; never backwards.";
+    let offset = "How far the group named like the handler has come in the event's topic; never backwards, and never over \
+        an event that the handler has begun and neither finished nor given up.";
     shape
         .must("token", token())
         .may("events", produced)
@@ -251,7 +258,8 @@ fn handler() -> Shape {
         .must("failed", count("Events that failed, or whose worker fell silent, and wait to be claimed again.", 1))
         .must("deadLetters", count("Events given up.", 2))
         .may("oldestFailure", time(oldest).like(part(&example, "/oldestFailure")))
-        .must("lag", count("How many sequences lie between what it has finished and the tails of its topics.", 45))
+        .must("lag", count(LAG, 45))
+        .must("stale", count("Events answered `stale` since the broker was started, each once.", 0))
         .must("topics", list(named("HandlerTopic"), "Those it has claimed events of.").like(part(&example, "/topics")))
         .like(example)
 }
@@ -261,7 +269,7 @@ fn handler_topic() -> Shape {
     object("How a handler stands in one topic.")
         .must("topic", topic_id("The topic."))
         .must("finished", count(finished, 12_300))
-        .must("lag", count("How many sequences lie between that and the tail.", 45))
+        .must("lag", count("Events it still has to do there.", 45))
         .must("inFlight", count("Events somebody is at.", 3))
         .must("failed", count("Events that wait to be claimed again.", 1))
         .must("deadLetters", count("Events given up.", 2))

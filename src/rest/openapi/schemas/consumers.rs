@@ -13,6 +13,9 @@ use contract::limits::{
 use serde_json::json;
 use utoipa::openapi::Type;
 
+const LAG: &str = "Events that are still to be done, of those the group wants: dead letters that are open count, stale and \
+    discarded events do not. The same as the lag of the handler of its name.";
+
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
         ("NewConsumer", new_consumer()),
@@ -127,7 +130,7 @@ fn group_topic() -> Shape {
             offset("What the group has said it has seen, or, shared, has finished; 0: nothing so far.").like(12_300),
         )
         .must("tail", offset("The topic's last sequence.").like(12_345))
-        .must("lag", offset("How many sequences lie between the two.").like(45))
+        .must("lag", offset(LAG).like(45))
         .must("members", list(named("Member"), "Its live consumers there.").like(json!([examples::member()])))
         .like(examples::group_topic())
 }

@@ -2,7 +2,7 @@
 //! what the document says of it.
 
 use super::{Document, Operation, expect_valid};
-use crate::http::{Server, answer};
+use crate::http::{Server, TOPIC, answer};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const FIRST: [&str; 11] = [
     "createPool",
 ];
 /// Operations that end something, in their order.
-const LAST: [&str; 7] = [
+const LAST: [&str; 9] = [
     "finaliseVersion",
     "deprecateVersion",
     "archiveEventType",
@@ -32,6 +32,8 @@ const LAST: [&str; 7] = [
     "deleteProjection",
     "deleteSubscription",
     "deletePool",
+    "deleteConsumerGroup",
+    "deleteHandler",
 ];
 /// Headers an answer has only where the document says so.
 const TELLING: [&str; 11] = [
@@ -48,6 +50,10 @@ const TELLING: [&str; 11] = [
     "content-security-policy",
 ];
 
+/// A group that nobody reads for.
+const UNUSED_GROUP: &str = "unused";
+/// Claims that are there to be released.
+const RELEASES: usize = 30;
 /// Dead letters that are there to be discarded.
 const LETTERS: usize = 30;
 /// Tasks that are there to be dealt with.
@@ -68,6 +74,9 @@ struct Asking {
 struct Work {
     /// To be kept, to be finished, to be given back: id and token.
     claims: Vec<(String, u64)>,
+    /// To be released, each once; every request asks for its claim twice, for its path and for its body.
+    releases: Vec<(String, u64)>,
+    released: AtomicUsize,
     letters: Vec<String>,
     /// How many letters were discarded so far.
     discarded: AtomicUsize,
@@ -81,7 +90,7 @@ struct Work {
 impl Work {
     /// Gives up enough work for every test to discard as often as it likes.
     async fn begin(server: &Server, event: &Value) -> Self {
-        let events: Vec<_> = (0..LETTERS + 3)
+        let events: Vec<_> = (0..LETTERS + RELEASES + 3)
             .map(|n| {
                 let mut event = event.clone();
                 event["id"] = Value::Null;
@@ -95,12 +104,18 @@ impl Work {
         let claims: Vec<_> = ids.map(|id| json!({"handler": "billing", "eventId": id})).collect();
         let (status, taken) = server.post("/v1/claims", &json!({"claims": claims})).await;
         assert_eq!(status, 200);
+        let reset = json!({"topic": TOPIC, "offset": 0});
+        assert_eq!(server.post(&format!("/v1/consumer-groups/{UNUSED_GROUP}:reset"), &reset).await.0, 200);
         let mut work = Self::default();
         for result in taken["results"].as_array().unwrap() {
             let claim = &result["claim"];
             let (id, token) = (claim["id"].as_str().unwrap().to_owned(), claim["token"].as_u64().unwrap());
             if work.claims.len() < 3 {
                 work.claims.push((id, token));
+                continue;
+            }
+            if work.releases.len() < RELEASES {
+                work.releases.push((id, token));
                 continue;
             }
             let failure = json!({"token": token, "error": {"class": "X", "message": "y"}, "retryable": false});
@@ -113,6 +128,9 @@ impl Work {
 
     /// The claim an operation is about.
     fn claim_for(&self, operation: &str) -> &(String, u64) {
+        if operation == "releaseClaim" {
+            return &self.releases[self.released.fetch_add(1, Ordering::Relaxed) / 2];
+        }
         &self.claims[match operation {
             "completeClaim" => 1,
             "failClaim" => 2,
@@ -197,7 +215,7 @@ impl Asking {
                 0 => (),
                 number => body["code"] = json!(format!("another-{number}")),
             },
-            "heartbeatClaim" | "completeClaim" | "failClaim" => {
+            "heartbeatClaim" | "completeClaim" | "failClaim" | "releaseClaim" => {
                 body["token"] = json!(self.work.claim_for(&operation.id).1);
                 if operation.id == "completeClaim" {
                     body["offset"] = json!(1);
@@ -218,6 +236,7 @@ impl Asking {
                 "path" if operation.path.contains("/consumers/") => {
                     path = path.replace(&format!("{{{name}}}"), &self.consumer);
                 }
+                "path" if operation.id == "deleteConsumerGroup" => path = path.replace("{name}", UNUSED_GROUP),
                 "path" if operation.path.contains("/claims/") => {
                     path = path.replace(&format!("{{{name}}}"), &self.work.claim_for(&operation.id).0);
                 }

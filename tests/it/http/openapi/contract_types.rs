@@ -262,6 +262,8 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
         retry_at: Some(claim.claimed_at),
         dead_letter: Some(Uuid::from_u128(1)),
         error: Some(ClaimError::new("X", "y")),
+        committed_offset: Some(Offset(1)),
+        open_sequence: Some(Sequence(2)),
         ..claim
     };
     check.answer("Claim", &claim);

@@ -1,0 +1,35 @@
+//! A dead letter that was resolved with a corrected event is final for its subscription.
+
+use super::check;
+use contract::{Redrive, RedriveOverride};
+
+/// The order to publish an event anew, instead of trying the old one again.
+pub(super) fn corrected() -> Redrive {
+    Redrive { changes: Some(RedriveOverride { data: None, new_event_id: true }), ..Redrive::default() }
+}
+
+/// The corrected event is delivered; a replay or a republish then delivered the wrong one, too.
+#[test]
+fn an_event_that_a_correction_replaced_is_not_delivered_to_its_subscription_again() {
+    check(
+        "
+        subscribe mail attempts=1
+        subscribe log
+        publish a b
+        answer mail/1 500
+        run-sorted                  -> log/1:200 log/2:200 mail/1:500 mail/2:200
+        correct mail/1
+        run-sorted                  -> log/3:200 mail/3:200
+        replay mail 1 3 dry         -> 2
+        replay mail 1 3             -> 2
+        run-sorted                  -> mail/2:200 mail/3:200
+        replay log 1 3              -> 3
+        run-sorted                  -> log/1:200 log/2:200 log/3:200
+        reopen
+        republish 1 3               -> 5
+        run-sorted                  -> log/1:200 log/2:200 log/3:200 mail/2:200 mail/3:200
+        repeat 1 2                  -> 2
+        run-sorted                  -> log/4:200 log/5:200 mail/5:200
+    ",
+    );
+}

@@ -1,0 +1,58 @@
+//! Deleting a handler: nothing is known of it any more, and its name begins anew.
+//!
+//! - Its policy, its open claims and what it has finished go; tokens given before hold no longer. Its open dead letters
+//!   are closed, as discarded.
+//! - Where a shared group of its name divides a topic, the group's offset there goes, too. It is refused while such a
+//!   group has live members, for they would begin again at once.
+//! - The offsets of a group that does not divide its topics stay; they are deleted with the group.
+
+use super::Claims;
+use crate::ledger::{Command, Decision, Entry, Keep};
+use contract::{Distribution, Error, Kind, Result};
+use log::TopicNumber;
+
+impl Claims<'_> {
+    /// Deletes a handler, in every log that knows it.
+    pub(crate) async fn delete_handler(&self, name: &str, keep: &Keep<()>) -> Result<()> {
+        let mut ledgers = self.logs.ledgers();
+        ledgers.retain(|ledger| ledger.claims().has_handler(name));
+        let count = ledgers.len();
+        if count == 0 {
+            return Err(Error::not_found("handler"));
+        }
+        for (number, ledger) in ledgers.into_iter().enumerate() {
+            let keep = if number + 1 == count { keep.clone() } else { Keep::nothing() };
+            ledger.submit_keeping(DeleteHandler(name.to_owned()), keep).await?;
+        }
+        self.stale.forget(name);
+        Ok(())
+    }
+}
+
+/// Deletes a handler from one log.
+pub(super) struct DeleteHandler(pub(super) String);
+
+impl Command for DeleteHandler {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let Self(name) = self;
+        let (members, now) = (decision.readers().members(name), decision.now());
+        let shares = |distribution| distribution == Distribution::Shared;
+        if members.iter().any(|it| shares(it.consumer.distribution) && it.deadline() > now) {
+            let detail =
+                "Members of the shared group of this name live; delete them, or wait until their sessions end.";
+            return Err(Error::new(Kind::InvalidState, detail));
+        }
+        let divided = decision.claims().divided(name);
+        let registry = decision.registry();
+        let topic = |number: u32| Some(registry.topic_numbered(TopicNumber(number))?.topic.definition.id.clone());
+        let topics = divided.into_iter().filter_map(topic).collect();
+        decision.add_entry(Entry::HandlerDeleted { name: name.clone(), topics })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}

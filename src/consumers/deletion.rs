@@ -1,0 +1,83 @@
+//! Deleting a group: its offsets, and in topics that its members divided, what was done there.
+//!
+//! - Refused while a consumer of the group lives. Those whose sessions are over are cleared away with the group.
+//! - A group that divides a topic is the handler of its name there. So the handler's open claims and finished events of
+//!   that topic go, and its open dead letters are closed. What the handler has done in other topics stays.
+
+use super::Consumers;
+use super::expiry::end_sessions;
+use crate::ledger::{Command, Decision, Entry, Keep, Ledger};
+use contract::{Error, Kind, Result};
+use uuid::Uuid;
+
+impl Consumers<'_> {
+    /// Deletes a group, in every log that knows it.
+    pub(crate) async fn delete_group(&self, name: &str, keep: &Keep<()>) -> Result<()> {
+        let mut ledgers = self.logs.ledgers();
+        ledgers.retain(|ledger| ledger.readers().group(name).is_some());
+        let parts: Vec<_> = ledgers.iter().map(|ledger| (ledger, self.presence(ledger, name))).collect();
+        if parts.iter().any(|(_, presence)| presence.lives) {
+            return Err(lives());
+        }
+        // A group of expired consumers alone is not there.
+        let is_there = |ledger: &Ledger| ledger.readers().group(name).is_some_and(|group| !group.offsets.is_empty());
+        if !parts.iter().any(|(ledger, _)| is_there(ledger)) {
+            return Err(Error::not_found("consumer group"));
+        }
+        let count = parts.len();
+        for (number, (ledger, presence)) in parts.into_iter().enumerate() {
+            let keep = if number + 1 == count { keep.clone() } else { Keep::nothing() };
+            let delete = DeleteGroup { group: name.to_owned(), over: presence.over };
+            ledger.submit_keeping(delete, keep).await?;
+        }
+        Ok(())
+    }
+
+    fn presence(&self, ledger: &Ledger, group: &str) -> Presence {
+        let now = ledger.now();
+        let readers = ledger.readers();
+        let is_over = |entry: &&crate::ledger::ConsumerEntry| !self.sessions.is_live(entry, now);
+        let over: Vec<_> = readers.members(group).filter(is_over).map(|entry| entry.consumer.id).collect();
+        Presence { lives: over.len() < readers.members(group).count(), over }
+    }
+}
+
+/// Who is left of a group in one log.
+struct Presence {
+    /// Whether a consumer lives.
+    lives: bool,
+    /// Consumers whose sessions are over.
+    over: Vec<Uuid>,
+}
+
+fn lives() -> Error {
+    let detail = "Consumers of this group live; delete them, or wait until their sessions end.";
+    Error::new(Kind::InvalidState, detail)
+}
+
+/// Deletes a group from one log.
+struct DeleteGroup {
+    group: String,
+    /// Consumers that this process knows to be over, perhaps before their deadlines.
+    over: Vec<Uuid>,
+}
+
+impl Command for DeleteGroup {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        let Self { group, over } = self;
+        let (members, now) = (decision.readers().members(group), decision.now());
+        if members.iter().any(|it| it.deadline() > now && !over.contains(&it.consumer.id)) {
+            return Err(lives());
+        }
+        end_sessions(members.iter().map(|it| it.consumer.id).collect(), decision)?;
+        let topics = decision.claims().divided(group);
+        decision.add_entry(Entry::GroupDeleted { group: group.clone(), topics })?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.group.len() + self.over.len() * size_of::<Uuid>()
+    }
+}

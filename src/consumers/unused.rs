@@ -1,0 +1,156 @@
+//! Forgetting names that nobody uses: handlers and groups that were silent for long, and would not be missed.
+//!
+//! - Nothing is forgotten that still matters. A handler goes only where it has no policy, no open claim or dead letter, and
+//!   everything it has finished is gone from its topics: else an effect could happen twice. A group goes only where it has
+//!   no consumer, and all that lies up to its offsets is gone: it would begin at the same event anyway.
+//! - So in a topic that keeps its events for ever nothing is forgotten; there a person deletes what is no longer used.
+//! - It is a fact in the log, decided again there: every process forgets the same.
+
+use crate::ledger::{Command, Decision, Entry, Group, Ledger, TopicEntry, read_failed};
+use crate::logs::Logs;
+use contract::{Offset, Result, Sequence, TopicId};
+use log::{Limit, LogError, Range};
+use std::collections::HashMap;
+
+/// Most names forgotten by one decision.
+const NAMES_MAX: usize = 1000;
+
+/// After how much time names are forgotten that nobody uses, in milliseconds; none: never.
+pub(crate) fn unused_millis(days: u64) -> Option<i64> {
+    let millis = days.saturating_mul(24 * 60 * 60 * 1000);
+    (millis > 0).then(|| i64::try_from(millis).unwrap_or(i64::MAX))
+}
+
+/// Forgets the names of all logs that were not used for so long, in milliseconds.
+pub(crate) async fn forget_unused(logs: &Logs, unused_millis: Option<i64>) -> Result<()> {
+    let Some(unused) = unused_millis else { return Ok(()) };
+    for ledger in logs.ledgers() {
+        forget_unused_in(&ledger, ledger.now().saturating_sub(unused)).await?;
+    }
+    Ok(())
+}
+
+/// Forgets the names of a log that were not used since `before`, in milliseconds.
+pub(super) async fn forget_unused_in(ledger: &Ledger, before: i64) -> Result<()> {
+    let handlers = unused_handlers(ledger, before);
+    if !handlers.is_empty() {
+        ledger.submit(ForgetHandlers { names: handlers, before }).await?;
+    }
+    let groups = unused_groups(ledger, before).await?;
+    if !groups.is_empty() {
+        ledger.submit(ForgetGroups { names: groups, before }).await?;
+    }
+    Ok(())
+}
+
+fn unused_handlers(ledger: &Ledger, before: i64) -> Vec<String> {
+    let (claims, readers) = (ledger.claims(), ledger.readers());
+    let is_unused = |name: &&str| claims.unused_since(name).is_some_and(|at| at <= before);
+    let is_alone = |name: &&str| readers.group(name).is_none_or(|group| group.members.is_empty());
+    claims.handlers().filter(is_unused).filter(is_alone).take(NAMES_MAX).map(str::to_owned).collect()
+}
+
+/// Groups that were silent for long, and whose offsets speak of events that are gone.
+async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
+    let silent: Vec<_> = {
+        let readers = ledger.readers();
+        let silent = readers.groups().filter(|(_, group)| is_silent(group, before)).take(NAMES_MAX);
+        silent.map(|(name, group)| (name.to_owned(), group.offsets.clone())).collect()
+    };
+    let (mut gone, mut unused) = (HashMap::new(), Vec::new());
+    for (name, offsets) in silent {
+        let mut is_unused = true;
+        for (topic, offset) in offsets {
+            is_unused &= is_behind(ledger, &name, &topic, offset, &mut gone).await?;
+        }
+        if is_unused {
+            unused.push(name);
+        }
+    }
+    Ok(unused)
+}
+
+fn is_silent(group: &Group, before: i64) -> bool {
+    group.members.is_empty() && group.active_at <= before
+}
+
+/// Whether all that a group has seen of a topic is gone.
+async fn is_behind(
+    ledger: &Ledger,
+    name: &str,
+    topic: &TopicId,
+    offset: Offset,
+    gone: &mut HashMap<TopicId, Sequence>,
+) -> Result<bool> {
+    let Some(topic) = ledger.registry().topic(topic).cloned() else { return Ok(true) };
+    let id = topic.topic.definition.id.clone();
+    let through = match gone.get(&id) {
+        Some(through) => *through,
+        None => *gone.entry(id).or_insert(gone_through(ledger, &topic).await?),
+    };
+    let claims = ledger.claims();
+    let divided = claims.division(name, topic.number.0).map(|division| division.watermark());
+    let come = divided.unwrap_or_else(|| offset.into());
+    Ok(come <= through && (divided.is_none() || claims.is_blank(name, topic.number.0)))
+}
+
+/// The last sequence of a topic that retention has removed.
+async fn gone_through(ledger: &Ledger, topic: &TopicEntry) -> Result<Sequence> {
+    let range = Range::Topic(topic.number, Sequence::ZERO);
+    match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+        Ok(_) => Ok(Sequence::ZERO),
+        Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1))),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+/// Forgets those of these handlers that are still unused.
+struct ForgetHandlers {
+    names: Vec<String>,
+    before: i64,
+}
+
+impl Command for ForgetHandlers {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        for name in &self.names {
+            let is_unused = decision.claims().unused_since(name).is_some_and(|at| at <= self.before);
+            if is_unused && decision.readers().members(name).is_empty() {
+                decision.add_entry(Entry::HandlerDeleted { name: name.clone(), topics: Vec::new() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.names.iter().map(String::len).sum()
+    }
+}
+
+/// Forgets those of these groups that are still unused. What they have seen is gone for good, so that was looked at before.
+struct ForgetGroups {
+    names: Vec<String>,
+    before: i64,
+}
+
+impl Command for ForgetGroups {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        for name in &self.names {
+            if !decision.readers().is_unused(name, self.before) {
+                continue;
+            }
+            let topics = decision.claims().divided(name);
+            if topics.iter().all(|topic| decision.claims().durable().is_blank(name, *topic)) {
+                decision.add_entry(Entry::GroupDeleted { group: name.clone(), topics })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.names.iter().map(String::len).sum()
+    }
+}

@@ -1,0 +1,95 @@
+//! The line: polls that wait for work, those that came first in front.
+//!
+//! - The first one watches for changes, for all. The others sleep until they are called, so that a change costs the same
+//!   however many wait.
+//! - Who leaves the line in front calls the next one, which watches from then on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Polls by their tickets.
+#[derive(Default)]
+pub(super) struct Line {
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    tickets: u64,
+}
+
+/// What a poll does that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is the first: it watches for changes.
+    First,
+    /// It waits until it is called.
+    Behind,
+    /// It can take nothing, so it is not in the line; it watches for its own claims to end.
+    Aside,
+}
+
+impl Line {
+    /// A ticket for the end of the line. Who has one is not in the line yet.
+    pub(super) const fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Takes a place in the line, or keeps it.
+    pub(super) fn join(&mut self, ticket: u64, call: &Arc<Notify>) -> Role {
+        self.waiting.entry(ticket).or_insert_with(|| Arc::clone(call));
+        let is_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        if is_first { Role::First } else { Role::Behind }
+    }
+
+    /// Leaves the line; whether that changed something.
+    pub(super) fn leave(&mut self, ticket: u64) -> bool {
+        let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        let was_there = self.waiting.remove(&ticket).is_some();
+        if was_first {
+            self.call(1);
+        }
+        was_there
+    }
+
+    /// Calls the first ones: there is something for so many.
+    pub(super) fn call(&self, count: usize) {
+        self.waiting.values().take(count).for_each(|call| call.notify_one());
+    }
+
+    /// How many stand in front of a place, counted up to `most`; in front of who has none, all.
+    pub(super) fn ahead_of(&self, ticket: Option<u64>, most: usize) -> usize {
+        match ticket {
+            None => self.waiting.len().min(most),
+            Some(ticket) => self.waiting.range(..ticket).take(most).count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn is_called(call: &Arc<Notify>) -> bool {
+        call.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn who_came_first_stands_in_front_and_is_the_only_one_to_watch() {
+        let (mut line, calls) = (Line::default(), [(); 3].map(|()| Arc::new(Notify::new())));
+        let tickets = [(); 3].map(|()| line.ticket());
+        let join = |line: &mut Line, at: usize| line.join(tickets[at], &calls[at]);
+        assert_eq!([0, 1, 2].map(|at| join(&mut line, at)), [Role::First, Role::Behind, Role::Behind]);
+        assert_eq!([Some(tickets[0]), Some(tickets[2]), None].map(|it| line.ahead_of(it, 9)), [0, 2, 3]);
+        assert_eq!(line.ahead_of(None, 2), 2);
+        assert!(calls.iter().all(|call| !is_called(call)));
+        // Who leaves in front calls the next one, and no other.
+        assert!(line.leave(tickets[0]) && !line.leave(tickets[0]));
+        assert_eq!([0, 1, 2].map(|at| is_called(&calls[at])), [false, true, false]);
+        assert_eq!(join(&mut line, 1), Role::First);
+        // Back in its old place.
+        assert_eq!(join(&mut line, 0), Role::First);
+        line.leave(tickets[2]);
+        line.call(9);
+        assert_eq!([0, 1, 2].map(|at| is_called(&calls[at])), [true, true, false]);
+    }
+}

@@ -1,0 +1,158 @@
+//! A view: what was found in a topic for one name, so that it is read once.
+
+use super::{Outlook, Question, compiled};
+use crate::events::original_of;
+use crate::filters::{Compiled, FilterFailures};
+use crate::ledger::{ClaimRows, ReaderFilter, read_failed};
+use contract::{Position, Result, Sequence};
+use log::{Limit, LogError, Range, Record};
+use roaring::RoaringTreemap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+/// Most events remembered one by one; those behind them count as they are.
+const FOUND_MAX: usize = 20_000;
+
+/// What a view is about. Where it changes, the view begins anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Whether an event is stale that a later one of its aggregate has passed.
+    pub(super) latest: bool,
+    pub(super) generation: Option<Position>,
+    pub(super) deletions: u64,
+    pub(super) filter: ReaderFilter,
+    /// Whether finished events are to be done again.
+    pub(super) again: bool,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct View {
+    kind: Option<Kind>,
+    filter: Option<Compiled>,
+    /// Behind which it was begun.
+    start: Sequence,
+    scanned: Sequence,
+    /// What is to be done, with its aggregate where that matters.
+    found: BTreeMap<Sequence, Option<u128>>,
+    aggregates: HashMap<u128, BTreeSet<Sequence>>,
+}
+
+impl View {
+    /// Brings it in step with the state: begins anew where it must, and drops what is settled since.
+    pub(super) fn refresh(&mut self, question: &Question<'_>, kind: &Kind, start: Sequence) -> Result<()> {
+        if self.kind.as_ref() != Some(kind) || start < self.start {
+            let filter = Some(compiled(&kind.filter)?);
+            *self = Self { kind: Some(kind.clone()), filter, start, scanned: start, ..Self::default() };
+        }
+        self.scanned = self.scanned.max(start);
+        let claims = question.ledger.claims();
+        let is_over =
+            |sequence: &Sequence| *sequence <= start || (!kind.again && is_settled(question, &claims, *sequence));
+        let over: Vec<_> = self.found.keys().filter(|sequence| is_over(sequence)).copied().collect();
+        for sequence in over {
+            let is_done = question.is_finished(&claims, sequence);
+            if let Some(Some(key)) = self.remove(sequence).filter(|_| kind.latest && is_done) {
+                self.pass(key, sequence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on towards the tail, as far as the budget goes.
+    pub(super) async fn read_on(&mut self, question: &Question<'_>, budget: &mut usize) -> Result<()> {
+        let mut failures = FilterFailures::default();
+        while self.scanned < question.topic.tail() && *budget > 0 && self.found.len() < FOUND_MAX {
+            // Looked at before the log is read: what is at or below it is in the log, or gone.
+            let tail = question.topic.tail();
+            let read = question.ledger.log().read(Range::Topic(question.topic.number, self.scanned), PAGE).await;
+            let page = match read {
+                Err(LogError::Trimmed(earliest)) => {
+                    self.scanned = Sequence(earliest.get().saturating_sub(1)).max(self.scanned);
+                    continue;
+                }
+                page => page.map_err(read_failed)?,
+            };
+            self.take_in_page(question, &page, tail, &mut failures);
+            *budget = budget.saturating_sub(page.len().max(1));
+            self.scanned = page.last().map_or(tail, |record| record.header.sequence.min(tail));
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn take_in_page(
+        &mut self,
+        question: &Question<'_>,
+        page: &[Record],
+        tail: Sequence,
+        failures: &mut FilterFailures,
+    ) {
+        let claims = question.ledger.claims();
+        for record in page.iter().filter(|record| record.header.sequence <= tail) {
+            self.take_in(question, &claims, record, failures);
+        }
+    }
+
+    fn take_in(&mut self, question: &Question<'_>, claims: &ClaimRows, record: &Record, failures: &mut FilterFailures) {
+        let (Some(kind), Some(filter)) = (&self.kind, &self.filter) else { return };
+        let sequence = record.header.sequence;
+        let aggregate = record.header.facets.and_then(|facets| Some(facets.aggregate?.key)).filter(|_| kind.latest);
+        if is_final(question, claims, sequence, kind.again) {
+            if let Some(key) = aggregate.filter(|_| question.is_finished(claims, sequence)) {
+                self.pass(key, sequence);
+            }
+            return;
+        }
+        let is_copy = |original| is_final(question, claims, original, kind.again) || self.found.contains_key(&original);
+        let is_taken = filter.is_empty() || filter.matches(record, failures);
+        if !is_taken || original_of(record).is_some_and(is_copy) {
+            return;
+        }
+        self.found.insert(sequence, aggregate);
+        if let Some(key) = aggregate {
+            self.aggregates.entry(key).or_default().insert(sequence);
+        }
+    }
+
+    /// An event of an aggregate is finished: those before it are stale.
+    fn pass(&mut self, key: u128, through: Sequence) {
+        let Some(events) = self.aggregates.get(&key) else { return };
+        let stale: Vec<_> = events.range(..through).copied().collect();
+        stale.into_iter().for_each(|sequence| _ = self.remove(sequence));
+    }
+
+    fn remove(&mut self, sequence: Sequence) -> Option<Option<u128>> {
+        let aggregate = self.found.remove(&sequence)?;
+        if let Some(key) = aggregate
+            && let Some(events) = self.aggregates.get_mut(&key)
+        {
+            events.remove(&sequence);
+            if events.is_empty() {
+                self.aggregates.remove(&key);
+            }
+        }
+        Some(aggregate)
+    }
+
+    pub(super) fn outlook(&self, question: &Question<'_>, start: Sequence) -> Outlook {
+        let found: RoaringTreemap = self.found.keys().map(|sequence| sequence.get()).collect();
+        let again = self.kind.as_ref().is_some_and(|kind| kind.again);
+        Outlook::of(question.name, question.topic.number.0, (start, self.scanned), found, again)
+    }
+}
+
+/// Whether an event is finished, or none of the group's business.
+fn is_settled(question: &Question<'_>, claims: &ClaimRows, sequence: Sequence) -> bool {
+    let number = question.topic.number.0;
+    let is_past = claims.division(question.name, number).is_some_and(|division| division.is_past(sequence));
+    is_past || question.is_finished(claims, sequence)
+}
+
+/// The same, where finished events may be done again: a replaced one never is.
+fn is_final(question: &Question<'_>, claims: &ClaimRows, sequence: Sequence, again: bool) -> bool {
+    match again {
+        true => claims.is_replaced(question.name, question.topic.number.0, sequence),
+        false => is_settled(question, claims, sequence),
+    }
+}

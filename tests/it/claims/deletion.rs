@@ -1,0 +1,157 @@
+//! Deleting handlers and groups: what goes, what stays, and that the name begins anew.
+
+use super::with_events;
+use crate::scenario::check_alone;
+
+#[test]
+fn a_deleted_handler_is_forgotten_and_its_name_begins_anew() {
+    for how in ["reopen", "crash", "rebuild"] {
+        with_events(&format!(
+            "
+        handler billing attempts=2 lease=PT5S       -> created PT5S 2 PT1S latest
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 5000
+        done a offset=1                             -> done attempt 1
+        claim billing orders/2 as=b                 -> claimed attempt 1 until 5000
+        claim billing orders/3 as=c                 -> claimed attempt 1 until 5000
+        fail c class=X final                        -> dead attempt 1
+        claim mailing orders/3 as=d                 -> claimed attempt 1 until 900000
+        fail d class=Y final                        -> dead attempt 1
+        delete-handler billing                      -> deleted
+        delete-handler billing                      -> NOT_FOUND
+        {how}
+        standing billing                            -> NOT_FOUND
+        handlers                                    -> mailing
+        open billing                                -> 
+        done b                                      -> NOT_FOUND
+        beat b                                      -> NOT_FOUND
+        letters                                     -> mailing orders/3 Y attempts 1 open
+        letters all name=billing                    -> billing orders/3 X attempts 1 discarded
+        redrive billing orders/3                    -> INVALID_STATE
+        group billing                               -> orders 1 of 4 lag 3
+        claim billing orders/1 as=e                 -> claimed attempt 1 until 900000
+        higher e b                                  -> yes
+        done e                                      -> done attempt 1
+        done a                                      -> CLAIM_LOST
+        claim billing orders/3                      -> claimed attempt 1 until 900000
+    "
+        ));
+    }
+}
+
+#[test]
+fn a_deleted_shared_group_begins_anew_and_one_with_members_is_not_deleted() {
+    for how in ["reopen", "crash", "rebuild"] {
+        with_events(&format!(
+            "
+        consumer m group=g topic=orders shared      -> created
+        poll m                                      -> 1 3 next 0 tail 4
+        done m.1                                    -> done attempt 1
+        fail m.3 class=X final                      -> dead attempt 1
+        delete-group g                              -> INVALID_STATE
+        delete-handler g                            -> INVALID_STATE
+        delete m                                    -> deleted
+        delete-group g                              -> deleted
+        delete-group g                              -> NOT_FOUND
+        {how}
+        group g                                     -> NOT_FOUND
+        groups                                      -> end
+        letters                                     -> 
+        open g                                      -> 
+        consumer n group=g topic=orders             -> created
+        delete n                                    -> deleted
+        consumer o group=g topic=orders shared      -> created
+        poll o after=2                              -> 3 4 next 2 tail 4
+        group g                                     -> orders 2 of 4 lag 2 by o(2)
+    "
+        ));
+    }
+}
+
+#[test]
+fn a_group_whose_sessions_are_over_can_be_deleted_and_its_handlers_other_work_stays() {
+    with_events(
+        "
+        consumer m group=g topic=orders             -> created
+        commit m 2                                  -> orders 2 of 4 lag 2 by m
+        claim g orders/1 as=a                       -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        delete-group g                              -> INVALID_STATE
+        advance 40000
+        delete-group g                              -> deleted
+        group g                                     -> NOT_FOUND
+        claim g orders/1                            -> done
+        delete-group nobody                         -> NOT_FOUND
+        consumer n group=h topic=orders shared      -> created
+        poll n limit=1                              -> 1 next 0 tail 4
+        advance 40000
+        delete-handler h                            -> deleted
+        group h                                     -> NOT_FOUND
+        claim h orders/1                            -> claimed attempt 1 until 900000
+    ",
+    );
+}
+
+#[test]
+fn a_handler_is_deleted_in_every_log_that_knows_it() {
+    check_alone(
+        r#"
+        topic orders streaming={"type":"memory","location":"memory://apart"} -> created
+        topic parcels                               -> created
+        type placed topic=orders                    -> created
+        type packed topic=parcels                   -> created
+        publish placed a id=11                      -> created 1 aggregate 1
+        publish packed p id=13                      -> created 1 aggregate 1
+        handler billing lease=PT5S                  -> created PT5S 5 PT1S latest
+        claim billing #11 as=a                      -> claimed attempt 1 until 5000
+        claim billing #13 as=b                      -> claimed attempt 1 until 5000
+        dones a b                                   -> done attempt 1 | done attempt 1
+        delete-handler billing                      -> deleted
+        handlers                                    -> 
+        claim billing #11                           -> claimed attempt 1 until 900000
+        claim billing #13                           -> claimed attempt 1 until 900000
+    "#,
+    );
+}
+
+/// Ten thousand names, each used once, kept every new one away for ever.
+#[test]
+fn unused_names_are_forgotten_once_all_they_have_done_is_gone_and_never_before() {
+    for how in ["reopen", "rebuild"] {
+        with_events(&format!(
+            "
+        claim billing orders/1 as=a                 -> claimed attempt 1 until 900000
+        done a offset=1                             -> done attempt 1
+        claim mailing orders/3 as=b                 -> claimed attempt 1 until 900000
+        done b offset=3                             -> done attempt 1
+        claim failing orders/1 as=c                 -> claimed attempt 1 until 900000
+        fail c final                                -> dead attempt 1
+        handler put                                 -> created PT900S 5 PT1S latest
+        consumer m group=shared topic=orders shared -> created
+        poll m limit=1                              -> 1 next 0 tail 4
+        done m.1                                    -> done attempt 1
+        delete m                                    -> deleted
+        trim orders 1                               -> removed 1
+        advance 2591999999
+        forget-unused
+        handlers                                    -> billing failing mailing put shared
+        groups                                      -> billing mailing shared end
+        {how}
+        advance 1
+        forget-unused
+        handlers                                    -> failing mailing put
+        groups                                      -> mailing end
+        claim mailing orders/3                      -> done
+        discard failing orders/1 reason=old         -> discarded
+        advance 2592000000
+        forget-unused
+        handlers                                    -> mailing put
+        trim orders 3                               -> removed 2
+        {how}
+        handlers                                    -> mailing put
+        forget-unused
+        handlers                                    -> put
+        groups                                      -> end
+    "
+        ));
+    }
+}

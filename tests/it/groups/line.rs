@@ -1,0 +1,76 @@
+//! Members that wait: work reaches one of them, however many there are, whoever leaves in between.
+
+use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::{EventBroker, NewConsumer, NewEvent, NewEventType, NewHandler, Offset};
+use event_broker::{Broker, Config};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+const LONG: Duration = Duration::from_secs(30);
+
+async fn join(broker: &Broker) -> Uuid {
+    let consumer = NewConsumer::new("crowd", topic_id("default")).shared();
+    let consumer = NewConsumer { max_in_flight: Some(1), session_timeout: Some("PT1H".parse().unwrap()), ..consumer };
+    broker.create_consumer(consumer).await.unwrap().id
+}
+
+async fn publish(broker: &Broker, subject: u64) {
+    let data = RawValue::from_string("{}".to_owned()).unwrap();
+    let event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data);
+    let event = event.about(subject_type_id("order"), subject.to_string());
+    broker.publish(NewEvent { tenant: Some(Uuid::from_u128(1)), ..event }, None).await.unwrap();
+}
+
+/// Every poll that waits is in the line when this answers.
+async fn waiting(broker: &Arc<Broker>, members: &[Uuid], polls: &mut JoinSet<(Uuid, usize)>) {
+    for id in members.iter().copied() {
+        let broker = Arc::clone(broker);
+        polls.spawn(async move {
+            let page = broker.wait_as(id, Offset::ZERO, 10, LONG).await.unwrap();
+            if let Some(claim) = page.claims.first() {
+                let done = contract::Completion::of(claim.token);
+                broker.complete_claim(&claim.id, done, None).await.unwrap();
+            }
+            (id, page.items.len())
+        });
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A member that waits, is called and goes away must not take the call with it.
+#[tokio::test]
+async fn work_reaches_a_member_that_waits_also_where_others_give_up_waiting() {
+    let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    let handler = NewHandler { lease: Some("PT1H".parse().unwrap()), ..NewHandler::default() };
+    broker.put_handler("crowd", handler).await.unwrap();
+    let mut members = Vec::new();
+    for _ in 0..50 {
+        members.push(join(&broker).await);
+    }
+    let (gone, stay) = members.split_at(25);
+    let (mut leaving, mut polls) = (JoinSet::new(), JoinSet::new());
+    waiting(&broker, gone, &mut leaving).await;
+    waiting(&broker, stay, &mut polls).await;
+    for subject in 0..5 {
+        publish(&broker, subject).await;
+    }
+    for _ in 0..5 {
+        assert_eq!(leaving.join_next().await.unwrap().unwrap().1, 1);
+    }
+    // The first of the line go, all at once; those behind them have the rest.
+    leaving.abort_all();
+    for subject in 5..30 {
+        publish(&broker, subject).await;
+    }
+    for _ in 0..25 {
+        let (_, got) = tokio::time::timeout(LONG, polls.join_next()).await.unwrap().unwrap().unwrap();
+        assert_eq!(got, 1);
+    }
+    broker.close().await;
+}
