@@ -328,9 +328,9 @@ impl Broker {
 
     /// Subscriptions and pools, on behalf of `by`.
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
-        let (logs, policy, deliver) = (&self.logs, &self.policy, self.dispatch.deliver.as_ref());
+        let (logs, policy, context) = (&self.logs, &self.policy, self.dispatch.as_ref());
         let counted_max = crate::subscriptions::COUNTED_MAX;
-        Subscriptions { logs, policy, reader: self.reader(), vault: &self.vault, deliver, by, counted_max }
+        Subscriptions { logs, policy, reader: self.reader(), vault: &self.vault, context, by, counted_max }
     }
 
     /// Dispatch jobs, on behalf of `by`.

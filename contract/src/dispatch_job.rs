@@ -100,11 +100,28 @@ pub struct DispatchJob {
     /// When it grows too old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// That the receiver put it off, and why, while it waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<JobDeferral>,
     /// The dead letter it became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<Uuid>,
     /// When its event arrived, or it was asked for.
     pub created_at: Timestamp,
+}
+
+/// A job that its receiver put off, which costs no attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobDeferral {
+    /// How often in a row, since the last attempt that counts.
+    pub count: u32,
+    /// What the receiver said.
+    pub reason: String,
+    /// When it said so, the last time.
+    pub at: Timestamp,
+    /// When the job is sent again.
+    pub until: Timestamp,
 }
 
 /// One try of a job.

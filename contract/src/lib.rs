@@ -8,6 +8,7 @@
 //!
 //! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
 
+mod breaker;
 mod broker;
 mod claim;
 mod cloud_event;
@@ -34,6 +35,7 @@ mod timestamp;
 mod topic;
 mod version;
 
+pub use breaker::{BreakerState, TargetBreaker};
 pub use broker::{BoxFuture, EventBroker};
 pub use claim::{
     Attempt, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, ClaimStatus, Completion,
@@ -46,7 +48,8 @@ pub use dead_letter::{
     Redrive, RedriveOverride, Resolution,
 };
 pub use dispatch_job::{
-    AttemptError, DispatchJob, JobAttempt, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange, usual_schedule,
+    AttemptError, DispatchJob, JobAttempt, JobDeferral, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange,
+    usual_schedule,
 };
 pub use duration::Span;
 pub use error::{Error, Kind, Result, Violation};

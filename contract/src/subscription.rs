@@ -5,7 +5,7 @@
 
 use crate::given::{given, present};
 use crate::object::object;
-use crate::{IdPattern, Offset, Span, Timestamp, TopicId};
+use crate::{IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -382,6 +382,9 @@ pub struct Subscription {
     pub open_jobs: u64,
     /// Replays that are still running.
     pub replays: u64,
+    /// Whether its target is called; absent where another broker delivers, or none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<TargetBreaker>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was last changed.

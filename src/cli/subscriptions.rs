@@ -2,7 +2,7 @@
 
 use super::client::{self, Asking, Client, Repeat};
 use super::failure::{Failure, Outcome};
-use super::output::{Output, bar, member, plain};
+use super::output::{Output, bar, member, plain, shown};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -72,7 +72,12 @@ enum Verb {
         /// Its id or code.
         id: String,
     },
-    /// Deletes a subscription, with its jobs.
+    /// Has a target called again at once that failed too often in a row.
+    CloseBreaker {
+        /// Its id or code.
+        id: String,
+    },
+    /// Deletes a subscription, with its jobs; its open dead letters are discarded.
     Delete {
         /// Its id or code.
         id: String,
@@ -137,6 +142,9 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
         }
         Verb::Resume { id } => {
             print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
+        }
+        Verb::CloseBreaker { id } => {
+            print(&mut output, json, &post(&client, id, "close-breaker", &json!({}), Repeat::Freely).await?)?;
         }
         Verb::Test { id } => {
             let attempt = post(&client, id, "test", &json!({}), Repeat::Never).await?;
@@ -223,8 +231,12 @@ fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
         return items.iter().try_for_each(|item| output.json(item));
     }
     let names = ["code", "status", "mode", "topic", "target", "settledThrough", "openJobs"];
-    let rows = items.iter().map(|item| names.iter().map(|name| member(item, name)).collect());
-    output.table(&["SUBSCRIPTION", "STATUS", "MODE", "TOPIC", "TARGET", "SETTLED", "OPEN"], rows.collect())
+    let rows = items.iter().map(|item| {
+        let mut row: Vec<_> = names.iter().map(|name| member(item, name)).collect();
+        row.push(item.pointer("/breaker/state").map(shown).unwrap_or_default());
+        row
+    });
+    output.table(&["SUBSCRIPTION", "STATUS", "MODE", "TOPIC", "TARGET", "SETTLED", "OPEN", "BREAKER"], rows.collect())
 }
 
 fn print_groups(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {

@@ -112,14 +112,14 @@ impl DeadLetters<'_> {
         check_reason(redrive.reason.as_deref())?;
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id).await?;
+            decide::check_open(&row)?;
+            check_lane(&ledger, &row)?;
             let stored = self.event_of(&ledger, &row).await?.ok_or_else(gone)?;
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
                 Some(event) => Some(self.change(&row, event?).await?),
                 None => None,
             };
             if redrive.dry_run {
-                decide::check_open(&row)?;
-                check_lane(&ledger, &row)?;
                 return Ok(shown(&row, Some(&stored)));
             }
             let deed = Deed::Redrive { reason: redrive.reason.clone(), change };

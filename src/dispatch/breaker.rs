@@ -5,9 +5,12 @@
 //!                                        ▲                              │
 //!                                        └───────── failed: twice the wait
 //! ```
+//!
+//! The breakers of a process are shared by all its workers: a target is a target, whichever log's jobs go there.
 
+use contract::{BreakerState, TargetBreaker, Timestamp};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Failures in a row that open a breaker.
 const FAILURES: u32 = 10;
@@ -21,12 +24,14 @@ const PROBE: i64 = 1000;
 const TARGETS_MAX: usize = 10_000;
 
 /// Breakers by target.
-#[derive(Default)]
-pub(super) struct Breakers(HashMap<Arc<str>, Breaker>);
+#[derive(Clone, Default)]
+pub(crate) struct Breakers(Arc<Mutex<HashMap<Arc<str>, Breaker>>>);
 
 #[derive(Default)]
 struct Breaker {
     failures: u32,
+    /// When it opened, in milliseconds.
+    since: i64,
     wait: i64,
     open_until: Option<i64>,
     probing: bool,
@@ -42,9 +47,34 @@ pub(crate) enum Turned {
 }
 
 impl Breakers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Breaker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a target's breaker stands.
+    pub(crate) fn state(&self, target: &str, now: i64) -> TargetBreaker {
+        let breakers = self.lock();
+        let Some(breaker) = breakers.get(target) else { return TargetBreaker::default() };
+        let Some(until) = breaker.open_until else {
+            return TargetBreaker { failures: breaker.failures, ..TargetBreaker::default() };
+        };
+        TargetBreaker {
+            state: if now < until { BreakerState::Open } else { BreakerState::HalfOpen },
+            failures: breaker.failures,
+            since: Some(Timestamp::from_millis(breaker.since)),
+            next_try_at: (now < until).then(|| Timestamp::from_millis(until)),
+        }
+    }
+
+    /// A person says that a target can be called again.
+    pub(crate) fn close(&self, target: &str) {
+        self.lock().remove(target);
+    }
+
     /// Whether a target may be called now, and whether that is the probe; else when to ask again.
-    pub(super) fn admit(&mut self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
-        let Some(breaker) = self.0.get_mut(target) else { return Ok(false) };
+    pub(super) fn admit(&self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
+        let mut breakers = self.lock();
+        let Some(breaker) = breakers.get_mut(target) else { return Ok(false) };
         match breaker.open_until {
             None => Ok(false),
             Some(until) if now < until => Err(until),
@@ -57,28 +87,29 @@ impl Breakers {
     }
 
     /// A probe is over, whatever came of it: where nothing did, the next job is one.
-    pub(super) fn probed(&mut self, target: &Arc<str>) {
-        if let Some(breaker) = self.0.get_mut(target) {
+    pub(super) fn probed(&self, target: &Arc<str>) {
+        if let Some(breaker) = self.lock().get_mut(target) {
             breaker.probing = false;
         }
     }
 
     /// When a job that may not go now asks again, at the latest; nothing for a target that may be called.
     pub(super) fn asks_again(&self, target: &Arc<str>, now: i64) -> Option<i64> {
-        let until = self.0.get(target)?.open_until?;
+        let until = self.lock().get(target)?.open_until?;
         Some(if now < until { until } else { now + PROBE })
     }
 
     /// A call came to something.
-    pub(super) fn noted(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
+    pub(super) fn noted(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
+        let mut breakers = self.lock();
         if is_alive {
-            let known = self.0.remove(target)?;
+            let known = breakers.remove(target)?;
             return known.open_until.map(|_| Turned::Recovered);
         }
-        if self.0.len() >= TARGETS_MAX {
-            self.0.retain(|_, breaker| breaker.open_until.is_some());
+        if breakers.len() >= TARGETS_MAX {
+            breakers.retain(|_, breaker| breaker.open_until.is_some());
         }
-        let breaker = self.0.entry(Arc::clone(target)).or_default();
+        let breaker = breakers.entry(Arc::clone(target)).or_default();
         breaker.failures = breaker.failures.saturating_add(1);
         let was_open = breaker.open_until.is_some();
         if breaker.failures < FAILURES || (was_open && !breaker.probing) {
@@ -87,6 +118,9 @@ impl Breakers {
         breaker.wait = if was_open { (breaker.wait * 2).min(WAIT_MAX) } else { WAIT };
         breaker.open_until = Some(now.saturating_add(breaker.wait));
         breaker.probing = false;
+        if !was_open {
+            breaker.since = now;
+        }
         (!was_open).then_some(Turned::Failing)
     }
 }
@@ -97,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_target_that_keeps_failing_is_left_alone_and_probed() {
-        let (mut breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
+        let (breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
         for n in 1..FAILURES {
             assert_eq!(breakers.noted(&target, false, 0), None, "{n}");
             assert_eq!(breakers.admit(&target, 0), Ok(false));
@@ -114,5 +148,25 @@ mod tests {
         assert_eq!(breakers.asks_again(&target, 90_000), None);
         assert_eq!(breakers.admit(&target, 90_000), Ok(false));
         assert_eq!(breakers.noted(&target, true, 90_000), None);
+    }
+
+    #[test]
+    fn an_open_breaker_is_shown_and_a_person_can_close_it() {
+        let (breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
+        let shown = |now| {
+            let TargetBreaker { state, failures, since, next_try_at } = breakers.state(&target, now);
+            (state, failures, since.map(|at| at.millis()), next_try_at.map(|at| at.millis()))
+        };
+        assert_eq!(shown(0), (BreakerState::Closed, 0, None, None));
+        for _ in 1..FAILURES {
+            assert_eq!(breakers.noted(&target, false, 5), None);
+        }
+        assert_eq!(shown(5), (BreakerState::Closed, 9, None, None));
+        breakers.noted(&target, false, 7);
+        assert_eq!(shown(8), (BreakerState::Open, 10, Some(7), Some(30_007)));
+        assert_eq!(shown(30_007), (BreakerState::HalfOpen, 10, Some(7), None));
+        breakers.close(&target);
+        assert_eq!(shown(30_007), (BreakerState::Closed, 0, None, None));
+        assert_eq!(breakers.admit(&target, 8), Ok(false));
     }
 }

@@ -4,9 +4,9 @@
 
 use super::jobs::{LaneOf, job_id};
 use super::listing::Stands;
-use crate::ledger::{JobKey, JobSlot, Ledger, TASKS, TaskRow};
+use crate::ledger::{JobKey, JobRow, JobSlot, JobStanding, Ledger, TASKS, TaskRow};
 use crate::subscriptions::Peek;
-use contract::{DispatchJob, JobAttempt, JobKind, Timestamp};
+use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
 use log::Record;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -33,6 +33,14 @@ impl Moment {
     /// Nothing came of it yet.
     pub(super) const fn begin(now: i64) -> Self {
         Self { slot: None, recent: Vec::new(), now, is_flying: false }
+    }
+
+    /// That the receiver put it off, while it waits for that.
+    fn deferred(&self) -> Option<JobDeferral> {
+        match &self.slot {
+            Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { .. }, deferred, .. })) => deferred.clone(),
+            _ => None,
+        }
     }
 
     fn attempts(self) -> Vec<JobAttempt> {
@@ -84,6 +92,7 @@ fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
     let stands = Stands { expires, due, now: moment.now, is_flying: moment.is_flying, is_paused };
     let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    let deferred = moment.deferred();
     let peek = Peek::at(&record.body);
     let group = peek.as_ref().and_then(Peek::group);
     DispatchJob {
@@ -102,6 +111,7 @@ fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
         attempts: moment.attempts(),
         scheduled_for: scheduled.map(Timestamp::from_millis),
         expires_at: Some(Timestamp::from_millis(expires)),
+        deferred,
         dead_letter,
         created_at: Timestamp::from_millis(time),
     }
@@ -111,6 +121,7 @@ fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
     let due = row.task.scheduled_for.unwrap_or(row.at);
     let stands = Stands { expires: i64::MAX, due, now: moment.now, is_flying: moment.is_flying, is_paused: false };
     let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    let deferred = moment.deferred();
     DispatchJob {
         id: row.id.to_string(),
         kind: JobKind::Task,
@@ -127,6 +138,7 @@ fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
         attempts: moment.attempts(),
         scheduled_for: scheduled.map(Timestamp::from_millis),
         expires_at: None,
+        deferred,
         dead_letter,
         created_at: Timestamp::from_millis(row.at),
     }

@@ -21,6 +21,7 @@ mod jobs;
 mod lane;
 mod lease;
 mod listing;
+mod log_lines;
 mod planner;
 mod pools;
 mod report;
@@ -32,6 +33,7 @@ mod trial;
 mod verbs;
 pub(crate) mod worker;
 
+pub(crate) use breaker::Breakers;
 pub(crate) use jobs::Jobs;
 pub(crate) use verbs::JobVerb;
 pub(crate) use worker::Worker;
@@ -42,7 +44,7 @@ use crate::delivery::{Attempt, Consent, Deliverer, Delivery, Question};
 use crate::ledger::{JobKey, Ledger};
 use crate::logs::Logs;
 use crate::subscriptions::Vault;
-use contract::{BoxFuture, Sequence};
+use contract::{BoxFuture, Sequence, TargetBreaker};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -86,6 +88,7 @@ pub(crate) struct Context {
     pub(crate) lease_millis: i64,
     /// Whether waits differ by chance.
     pub(crate) jitters: bool,
+    pub(crate) breakers: Breakers,
     flying: Mutex<HashSet<JobKey>>,
     /// Whether deliveries are to end.
     stopping: watch::Sender<bool>,
@@ -111,6 +114,7 @@ impl Context {
             owner: Uuid::new_v4(),
             lease_millis,
             jitters: true,
+            breakers: Breakers::default(),
             flying: Mutex::default(),
             stopping: watch::Sender::new(false),
             running: watch::Sender::new(false),
@@ -127,6 +131,13 @@ impl Context {
         self.stop();
         // The sender is ours: it cannot be gone.
         let _ = self.running.subscribe().wait_for(|running| !running).await;
+    }
+
+    /// How the breaker of a target stands, if this process delivers the log's jobs.
+    pub(crate) fn breaker(&self, ledger: &Ledger, target: &str) -> Option<TargetBreaker> {
+        let now = ledger.clock().now();
+        let lease = ledger.dispatch().lease().filter(|lease| lease.owner == self.owner && lease.until > now);
+        lease.map(|_| self.breakers.state(target, now))
     }
 
     /// A random number from -1 to 1.

@@ -45,6 +45,11 @@ struct Flight {
 }
 
 impl Planner {
+    /// A planner that shares the breakers of its process.
+    pub(crate) fn sharing(breakers: &Breakers) -> Self {
+        Self { breakers: breakers.clone(), ..Self::default() }
+    }
+
     /// The pools there are.
     pub(crate) fn set_pools(&mut self, pools: &[Pool], now: i64) {
         for pool in pools {

@@ -93,7 +93,8 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
     let (retry_at, counts) = match next {
         Next::Done => return Ok(()),
         Next::Later(until) => {
-            let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until };
+            let reason = Some(deferral_reason(attempt));
+            let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until, reason };
             decision.add_entry(Entry::Dispatch { what })?;
             return Ok(());
         }
@@ -160,6 +161,16 @@ fn bury(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decision
 fn topic_of(row: &SubscriptionRow, decision: &Decision<'_>) -> TopicId {
     let known = decision.registry().topic_numbered(TopicNumber(row.number));
     known.map_or_else(|| row.definition.topic.clone(), |topic| topic.topic.definition.id.clone())
+}
+
+/// What a receiver said that put a delivery off.
+fn deferral_reason(attempt: &JobAttempt) -> String {
+    match (&attempt.error, attempt.status) {
+        (Some(error), _) => error.message.clone(),
+        (None, Some(200..300)) => "The receiver answered `ack: false`.".to_owned(),
+        (None, Some(status)) => format!("The receiver answered {status} with Retry-After."),
+        (None, None) => String::new(),
+    }
 }
 
 fn unknown() -> AttemptError {

@@ -37,6 +37,19 @@ pub(crate) fn next(retry: &Retry, spent: u32, outcome: Outcome, now: i64, jitter
     }
 }
 
+/// Deferrals in a row that are granted as the receiver asks; from then on the shortest wait doubles.
+const DEFERRALS_AS_ASKED: u32 = 8;
+/// The longest such wait, in milliseconds.
+const DEFERRAL_WAIT_MAX: i64 = 300_000;
+
+/// When a job goes again that its receiver wants at `until`, after so many deferrals in a row. Every deferral is a fact in
+/// the log: a receiver that always says "later, at once" must not fill it.
+pub(crate) fn deferred_until(until: i64, deferrals: u32, now: i64) -> i64 {
+    let doublings = (deferrals + 1).saturating_sub(DEFERRALS_AS_ASKED).min(16);
+    let least = if doublings == 0 { 0 } else { (1000_i64 << doublings).min(DEFERRAL_WAIT_MAX) };
+    until.max(now.saturating_add(least))
+}
+
 /// A fifth more or less, so that jobs that failed together are not tried together.
 #[allow(
     clippy::cast_precision_loss,
@@ -77,6 +90,14 @@ mod tests {
         ] {
             assert_eq!(next(&retry, 0, outcome, 1000, 0.5), expected);
         }
+    }
+
+    #[test]
+    fn a_receiver_that_always_defers_is_asked_less_and_less_often() {
+        let waits: Vec<_> = (0..20).map(|deferrals| deferred_until(1000, deferrals, 0) / 1000).collect();
+        assert_eq!(waits[..8], [1; 8]);
+        assert_eq!(waits[8..], [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
+        assert_eq!(deferred_until(3_600_000, 19, 0), 3_600_000, "a longer wait is granted as it is");
     }
 
     #[test]

@@ -21,6 +21,16 @@ pub(crate) enum Errand {
     Tasks,
 }
 
+impl Errand {
+    /// The subscription's code; tasks have none.
+    pub(super) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Events { terms, .. } => Some(&terms.code),
+            Self::Tasks => None,
+        }
+    }
+}
+
 /// A delivery that came to something.
 pub(crate) struct Landed {
     pub(super) key: LaneKey,

@@ -102,6 +102,7 @@ impl Worker {
         let key = LaneKey { lane, part: 0 };
         self.known.remove(&lane);
         self.without_pool.remove(&lane);
+        self.breakers_closed.remove(&lane);
         self.errands.remove(&key);
         self.planner.drop_lane(key);
         for walk in self.walks.values_mut() {
@@ -127,6 +128,10 @@ impl Worker {
         };
         let mut rules = rules(&terms, wanted.replay);
         rules.pool = self.pool_or_default(wanted.lane, rules.pool);
+        let closed = wanted.row.breaker_closed;
+        if self.breakers_closed.insert(wanted.lane, closed).is_some_and(|known| known != closed) {
+            self.context.breakers.close(&rules.target);
+        }
         self.planner.put_lane(key, rules.clone(), through);
         self.written.insert(wanted.lane, through);
         let topic = TopicNumber(wanted.row.number);

@@ -10,6 +10,7 @@ use super::Context;
 use super::breaker::Turned;
 use super::lane::{Back, Job, LaneKey, Pick};
 use super::lease::TakeLease;
+use super::log_lines::log_failure;
 use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
@@ -17,7 +18,7 @@ use super::scan::{PAGE, Reading, Walk};
 use super::sending::{Errand, Landed, send_event, send_task};
 use crate::clock::LogClock;
 use crate::delivery::Outcome;
-use crate::ledger::{DoneJob, JobKey, Ledger, TASKS};
+use crate::ledger::{DoneJob, JobKey, JobSlot, Ledger, TASKS};
 use crate::subscriptions::{Retry, Tell, Terms};
 use contract::{Error, Position, Result, Sequence};
 use log::TopicNumber;
@@ -62,6 +63,8 @@ pub(crate) struct Worker {
     pub(super) written: HashMap<Uuid, Sequence>,
     /// Lanes that name a pool which does not exist; the default one delivers in its place.
     pub(super) without_pool: HashMap<Uuid, String>,
+    /// The entry that last closed the breaker of each lane's target.
+    pub(super) breakers_closed: HashMap<Uuid, Position>,
 }
 
 /// What a turn came to.
@@ -80,8 +83,8 @@ impl Worker {
         Self {
             ledger: Arc::downgrade(ledger),
             clock: Arc::clone(ledger.clock()),
+            planner: Planner::sharing(&context.breakers),
             context,
-            planner: Planner::default(),
             walks: BTreeMap::new(),
             errands: HashMap::new(),
             known: BTreeMap::new(),
@@ -95,6 +98,7 @@ impl Worker {
             looked_at: Position::ZERO,
             written: HashMap::new(),
             without_pool: HashMap::new(),
+            breakers_closed: HashMap::new(),
         }
     }
 
@@ -239,7 +243,10 @@ impl Worker {
             Errand::Events { terms, .. } => &terms.way.retry,
             Errand::Tasks => &usual,
         };
-        let next = retry::next(retry, job.spent, attempt.outcome, now, self.context.jitter());
+        let next = match retry::next(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
+            Next::Later(until) => Next::Later(retry::deferred_until(until, self.deferrals(id), now)),
+            next => next,
+        };
         let is_alive = is_alive(attempt.outcome, attempt.status);
         if let Some(turned) = is_alive.and_then(|is_alive| self.planner.noted(&target, is_alive, now)) {
             tracing::warn!(?turned, "a target's standing has changed");
@@ -258,7 +265,18 @@ impl Worker {
             Errand::Tasks => None,
         };
         let attempt = recorded(&attempt, number, began_at, token);
+        log_failure(&errand, event, &attempt, next);
         self.report.failed.push(Failed { job: id, subscription, event, attempt, next });
+    }
+
+    /// How often a job was put off in a row.
+    fn deferrals(&self, job: JobKey) -> u32 {
+        let Some(ledger) = self.ledger.upgrade() else { return 0 };
+        let slot = ledger.dispatch().lane(job.lane).and_then(|lane| lane.slot(job.sequence));
+        match slot {
+            Some(JobSlot::Open(row)) => row.deferred.map_or(0, |deferred| deferred.count),
+            _ => 0,
+        }
     }
 
     /// Whoever listens hears that a target fails, or does not any more.

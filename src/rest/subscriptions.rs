@@ -158,7 +158,7 @@ async fn order<T: DeserializeOwned + Default>(asked: &mut Asked) -> Answer<T> {
     Ok(body::json(asked.app.profile(), &bytes)?)
 }
 
-/// `POST /v1/subscriptions/{id}:pause`, `:resume`, `:rotate-secret`, `:test` and `:replay`.
+/// `POST /v1/subscriptions/{id}:pause`, `:resume`, `:close-breaker`, `:rotate-secret`, `:test` and `:replay`.
 async fn act(mut asked: Asked) -> Answer<Told> {
     asked.takes(&[])?;
     let piece = asked.piece("id").to_owned();
@@ -175,6 +175,10 @@ async fn act(mut asked: Asked) -> Answer<Told> {
         Some("resume") => {
             app.broker.caught_up().await?;
             asked.tell(Told::shown, |keep| subscriptions.resume(id, keep)).await
+        }
+        Some("close-breaker") => {
+            app.broker.caught_up().await?;
+            asked.tell(Told::shown, |keep| subscriptions.close_breaker(id, keep)).await
         }
         Some("rotate-secret") => {
             let Rotate { grace_seconds, kind } = order(&mut asked).await?;

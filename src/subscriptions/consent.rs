@@ -17,7 +17,7 @@ impl Subscriptions<'_> {
             origin: &self.policy.config.dispatch.origin,
             rate_per_minute,
         };
-        match self.deliver.ask(question).await {
+        match self.context.deliver.ask(question).await {
             Consent::Granted { rate_per_minute: None } => Ok(()),
             Consent::Granted { rate_per_minute: Some(allowed) } => match rate_per_minute {
                 Some(rate) if rate <= allowed => Ok(()),

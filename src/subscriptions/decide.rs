@@ -132,7 +132,7 @@ pub(super) fn taken() -> Error {
     Error::new(Kind::AlreadyExists, "A subscription of this code exists; choose another code, or change that one.")
 }
 
-/// Pauses, resumes or deletes.
+/// Pauses, resumes or deletes a subscription, or closes its breaker.
 pub(super) struct Turn {
     pub(super) id: Uuid,
     pub(super) to: To,
@@ -141,6 +141,7 @@ pub(super) struct Turn {
 pub(super) enum To {
     Paused { by: String, reason: Option<String> },
     Active,
+    BreakerClosed { by: String },
     Gone { by: String },
 }
 
@@ -157,6 +158,7 @@ impl Command for Turn {
                 DispatchFact::SubscriptionPaused { id: self.id, by: by.clone(), reason: reason.clone() }
             }
             (To::Active, Some(_)) => DispatchFact::SubscriptionResumed { id: self.id },
+            (To::BreakerClosed { by }, _) => DispatchFact::BreakerClosed { id: self.id, by: by.clone() },
             (To::Gone { by }, _) => {
                 let code = Some(known.definition.code.clone());
                 DispatchFact::SubscriptionDeleted { id: self.id, code, by: Some(by.clone()) }

@@ -25,14 +25,15 @@ pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
 pub use vault::KEY_FILE;
 pub(crate) use vault::Vault;
 
-use crate::delivery::{Secret, SecretKind};
-use crate::dispatch::Deliver;
+use crate::delivery::{Secret, SecretKind, Target};
+use crate::dispatch::Context;
 use crate::events::{Policy, Reader};
 use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
 use crate::logs::{Located, Logs, Place};
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, Timestamp, Violation, limits,
+    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TargetBreaker, Timestamp, Violation,
+    limits,
 };
 use decide::{Change, Create, Start, To, Turn, taken};
 use log::{Find, Limit, LogError, Range};
@@ -52,7 +53,7 @@ pub(crate) struct Subscriptions<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) reader: Reader<'a>,
     pub(crate) vault: &'a Vault,
-    pub(crate) deliver: &'a dyn Deliver,
+    pub(crate) context: &'a Context,
     pub(crate) by: Option<&'a ProducerId>,
     /// Events looked at to count a replay; a longer one is ordered without a full count.
     pub(crate) counted_max: u64,
@@ -97,14 +98,14 @@ impl Subscriptions<'_> {
             public_key: secret.public_key(),
             previous_until: None,
         });
-        let made = SubscriptionMade { subscription: view(ledger, &row), secret };
+        let made = SubscriptionMade { subscription: self.view(ledger, &row), secret };
         Ok((row, made))
     }
 
     /// One subscription, by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        Ok(view(&ledger, &row))
+        Ok(self.view(&ledger, &row))
     }
 
     /// Subscriptions in order of their codes, the page at `cursor`.
@@ -117,7 +118,7 @@ impl Subscriptions<'_> {
         }
         found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
         let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
-        Ok(page.map(|(ledger, row)| view(&ledger, &row)))
+        Ok(page.map(|(ledger, row)| self.view(&ledger, &row)))
     }
 
     /// Changes a subscription. Jobs that are not reached yet follow the new definition; what is settled stays so.
@@ -145,7 +146,7 @@ impl Subscriptions<'_> {
             if definition.handshake && !asked {
                 self.check_consent(&terms).await?;
             }
-            let standing = Standing::of(&ledger, row.id);
+            let standing = self.standing(&ledger, &row);
             let keep = keep.seen_through(move |row| Some(Ok(standing.shown(row))));
             if let Some(row) = self.put(&ledger, &row, definition, (&secrets, keep)).await? {
                 return Ok(standing.shown(&row));
@@ -214,6 +215,14 @@ impl Subscriptions<'_> {
         self.turn(id, To::Active, keep).await
     }
 
+    /// Closes the breaker of a subscription's target: its jobs are tried again at once.
+    pub(crate) async fn close_breaker(&self, id: &str, keep: Keep<Subscription>) -> Result<Subscription> {
+        let (_, row) = self.find(id)?;
+        // Whichever broker delivers learns it from the log; if it is this one, the answer shows it.
+        self.context.breakers.close(&target_of(&row));
+        self.turn(id, To::BreakerClosed { by: self.by() }, keep).await
+    }
+
     /// Deletes a subscription, with its jobs; its open dead letters are closed.
     pub(crate) async fn delete(&self, id: &str, keep: Keep<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
@@ -227,7 +236,7 @@ impl Subscriptions<'_> {
 
     async fn turn(&self, id: &str, to: To, keep: Keep<Subscription>) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        let standing = Standing::of(&ledger, row.id);
+        let standing = self.standing(&ledger, &row);
         let shown = move |row: &Option<SubscriptionRow>| {
             row.as_ref().map(|row| standing.shown(row)).ok_or_else(|| Error::not_found("subscription"))
         };
@@ -277,6 +286,16 @@ impl Subscriptions<'_> {
             Place::Default => NamesHeld::Shared { _held: self.logs.names().read().await },
             Place::Side(_) => NamesHeld::Alone { _held: self.logs.names().write().await },
         }
+    }
+
+    /// A subscription as it is shown.
+    fn view(&self, ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
+        self.standing(ledger, row).shown(row)
+    }
+
+    /// How far a subscription has come, and whether its target is called.
+    fn standing(&self, ledger: &Ledger, row: &SubscriptionRow) -> Standing {
+        Standing { breaker: self.context.breaker(ledger, &target_of(row)), ..Standing::of(ledger, row.id) }
     }
 
     fn located(&self, new: &NewSubscription) -> Result<Located> {
@@ -349,6 +368,7 @@ pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
         settled_through: Offset::ZERO,
         open_jobs: 0,
         replays: 0,
+        breaker: None,
         created_at: Timestamp::from_millis(row.created_at),
         updated_at: Timestamp::from_millis(row.updated_at),
     }
@@ -360,6 +380,7 @@ struct Standing {
     settled_through: Offset,
     open_jobs: u64,
     replays: u64,
+    breaker: Option<TargetBreaker>,
 }
 
 impl Standing {
@@ -370,19 +391,21 @@ impl Standing {
             settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
             open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
             replays: rows.replays().filter(|(_, replay)| replay.subscription == id).count() as u64,
+            breaker: None,
         }
     }
 
     /// A subscription that has come so far, as it is shown.
     fn shown(self, row: &SubscriptionRow) -> Subscription {
-        let Self { settled_through, open_jobs, replays } = self;
-        Subscription { settled_through, open_jobs, replays, ..fresh(row) }
+        let Self { settled_through, open_jobs, replays, breaker } = self;
+        Subscription { settled_through, open_jobs, replays, breaker, ..fresh(row) }
     }
 }
 
-/// A subscription as it is shown.
-fn view(ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
-    Standing::of(ledger, row.id).shown(row)
+/// A subscription's target as its breaker knows it: the URL as it is understood.
+fn target_of(row: &SubscriptionRow) -> String {
+    let parsed = Target::parse("/target", &row.definition.target);
+    parsed.map_or_else(|_| row.definition.target.clone(), |target| target.as_str().to_owned())
 }
 
 fn changing() -> Error {

@@ -49,6 +49,7 @@ fn deleting_a_subscription_closes_its_letters_and_no_other() {
         letters-all                 -> mail/1 Discarded | mail/2 Discarded | mail/3 Discarded | other/4 Open
         why mail/1                  -> The subscription was deleted.
         why mail/2                  -> old
+        trim 1
         redrive-closed mail/1       -> INVALID_STATE
         redrive-all mail            -> 0 skipped 0
         subscribe mail

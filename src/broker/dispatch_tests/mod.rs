@@ -16,6 +16,7 @@
 //! news               -> job_dead target_failing          what the operator was told, in order
 //! ```
 
+mod deferrals;
 mod finality;
 mod history;
 mod lists;
@@ -82,12 +83,16 @@ fn config() -> Config {
 
 /// A worker of `broker`, with a receiver of ours.
 fn worker(broker: &Broker, receiver: &Arc<Receiver>, clock: &Arc<ManualClock>) -> Worker {
+    Worker::new(broker.default_ledger(), Arc::new(context(broker, receiver, clock)))
+}
+
+fn context(broker: &Broker, receiver: &Arc<Receiver>, clock: &Arc<ManualClock>) -> Context {
     let ledger = broker.default_ledger();
     let (clock, vault) = (Arc::clone(clock) as Arc<dyn Clock>, Arc::new(Vault::of(broker.config())));
     let deliver = Arc::clone(receiver) as Arc<dyn Deliver>;
     let mut context = Context::new(deliver, clock, vault, broker.config().dispatch.clone(), ledger);
     context.jitters = false;
-    Worker::new(ledger, Arc::new(context))
+    context
 }
 
 impl World {
@@ -100,7 +105,10 @@ impl World {
     pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>) -> Self {
         let opened = Broker::on_log(config(), Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
         let broker = Arc::new(opened.await.unwrap());
-        let worker = worker(&broker, &receiver, &clock);
+        let mut context = context(&broker, &receiver, &clock);
+        // What the broker shows of its own deliveries are this worker's.
+        (context.owner, context.breakers) = (broker.dispatch.owner, broker.dispatch.breakers.clone());
+        let worker = Worker::new(broker.default_ledger(), Arc::new(context));
         Self { log, clock, receiver, broker, worker }
     }
 

@@ -7,9 +7,13 @@
 //! drop-pool p              -> INVALID_STATE
 //! old-drop-pool p                                     as versions did that did not look for users
 //! old-unsubscribe mail                                as versions did that left letters open
+//! deferred mail/1          -> 2 in 1000: The receiver answered 503 with Retry-After.
+//! breaker mail             -> Open after 10 next in 30000
+//! close-breaker mail
 //! ```
 
 use super::World;
+use crate::clock::Clock;
 use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep};
 use contract::{DeadLetter, Error, EventBroker, LetterFilter, LetterOrder, Redrive, Result};
 use std::collections::BTreeMap;
@@ -54,6 +58,28 @@ impl World {
             "redrive-closed" => {
                 let id = self.letter(rest[0]).await?.id;
                 self.broker.redrive(id, Redrive::default(), None).await?;
+                String::new()
+            }
+            "deferred" => {
+                let deferred = self.job(rest[0]).await?.deferred;
+                let shown = deferred
+                    .map(|it| format!("{} in {}: {}", it.count, it.until.millis() - self.clock.now(), it.reason));
+                shown.unwrap_or_else(|| "no".to_owned())
+            }
+            "breaker" => {
+                let breaker = subscriptions.get(rest[0])?.breaker;
+                let now = self.clock.now();
+                breaker.map_or_else(
+                    || "unknown".to_owned(),
+                    |it| {
+                        let next = it.next_try_at.map(|at| format!(" next in {}", at.millis() - now));
+                        format!("{:?} after {}{}", it.state, it.failures, next.unwrap_or_default())
+                    },
+                )
+            }
+            "close-breaker" => {
+                let closed = subscriptions.close_breaker(rest[0], Keep::nothing()).await?;
+                assert!(closed.breaker.is_none_or(|it| it.failures == 0));
                 String::new()
             }
             "drop-pool" => {

@@ -115,6 +115,16 @@ pub enum DispatchFact {
         event: Uuid,
         /// When it is due, in milliseconds.
         until: i64,
+        /// What the receiver said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A person closed the breaker of a subscription's target: it is called again at once.
+    BreakerClosed {
+        /// Which subscription.
+        id: Uuid,
+        /// Who.
+        by: String,
     },
     /// A person called a job off.
     JobCancelled {

@@ -42,7 +42,7 @@ pub(in crate::ledger) trait Rows {
             Entry::Redriven { job: Some(job), new_event: None, .. } => {
                 self.touch(job.lane, header.position);
                 self.change(*job, |row| {
-                    (row.standing, row.spent) = (JobStanding::Waiting { until: header.time }, 0);
+                    (row.standing, row.spent, row.deferred) = (JobStanding::Waiting { until: header.time }, 0, None);
                 });
             }
             Entry::Redriven { job: Some(job), .. } => {
@@ -70,6 +70,7 @@ pub(in crate::ledger) trait Rows {
                     sealed: sealed.clone(),
                     auth_type: auth_type.clone(),
                     paused: known.as_ref().and_then(|known| known.paused.clone()),
+                    breaker_closed: known.as_ref().map_or(Position::ZERO, |known| known.breaker_closed),
                     created_at: known.as_ref().map_or(time, |known| known.created_at),
                     updated_at: time,
                     version: at,
@@ -102,6 +103,12 @@ pub(in crate::ledger) trait Rows {
             }
             DispatchFact::DispatchTaken { owner, until } => {
                 self.put_lease(Lease { owner: *owner, until: *until, token: Token(at.get()) });
+            }
+            DispatchFact::BreakerClosed { id, .. } => {
+                if let Some(known) = self.known(*id) {
+                    self.touch(*id, at);
+                    self.put_subscription(SubscriptionRow { breaker_closed: at, ..known }, None);
+                }
             }
             DispatchFact::ReplayOrdered { id, subscription, from, to } => {
                 self.touch(*id, at);
@@ -141,8 +148,8 @@ pub(in crate::ledger) trait Rows {
                     row.standing = standing;
                 });
             }
-            DispatchFact::JobDeferred { job, event, until } => {
-                self.open_or_new(*job, *event, time, |row| row.standing = JobStanding::Waiting { until: *until });
+            DispatchFact::JobDeferred { job, event, until, reason } => {
+                self.open_or_new(*job, *event, time, |row| row.defer(time, *until, reason.as_deref()));
             }
             DispatchFact::JobCancelled { job, .. } => {
                 self.touch(job.lane, at);
@@ -158,7 +165,7 @@ pub(in crate::ledger) trait Rows {
                     Some(JobSlot::Open(row)) => row,
                     _ => JobRow::new(*event, time),
                 };
-                (row.standing, row.spent) = (JobStanding::Waiting { until: time }, 0);
+                (row.standing, row.spent, row.deferred) = (JobStanding::Waiting { until: time }, 0, None);
                 self.put_slot(*job, JobSlot::Open(row));
             }
             _ => (),

@@ -4,7 +4,7 @@
 //! - Rows may stand below what is settled: a job that failed holds its group, never the lane.
 
 use crate::ledger::bits::{from_text, to_text};
-use contract::{JobAttempt, Sequence, Timestamp, Token, limits};
+use contract::{JobAttempt, JobDeferral, Sequence, Timestamp, Token, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +29,9 @@ pub struct JobRow {
     pub attempts: Vec<JobAttempt>,
     /// Since when it is a row, in milliseconds.
     pub since: i64,
+    /// That the receiver put it off, since the last attempt that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<JobDeferral>,
 }
 
 /// How such a job stands.
@@ -69,11 +72,32 @@ pub enum JobSlot {
 
 impl JobRow {
     pub(super) const fn new(event: Uuid, since: i64) -> Self {
-        Self { event, standing: JobStanding::Waiting { until: since }, spent: 0, tried: 0, attempts: Vec::new(), since }
+        Self {
+            event,
+            standing: JobStanding::Waiting { until: since },
+            spent: 0,
+            tried: 0,
+            attempts: Vec::new(),
+            since,
+            deferred: None,
+        }
+    }
+
+    /// The receiver put it off.
+    pub(super) fn defer(&mut self, at: i64, until: i64, reason: Option<&str>) {
+        let count = self.deferred.as_ref().map_or(0, |deferred| deferred.count).saturating_add(1);
+        self.standing = JobStanding::Waiting { until };
+        self.deferred = Some(JobDeferral {
+            count,
+            reason: reason.unwrap_or_default().to_owned(),
+            at: Timestamp::from_millis(at),
+            until: Timestamp::from_millis(until),
+        });
     }
 
     pub(super) fn tried(&mut self, attempt: JobAttempt, counts: bool) {
         self.tried = attempt.number;
+        self.deferred = None;
         self.spent = self.spent.saturating_add(u32::from(counts));
         if self.attempts.len() >= limits::ATTEMPTS_KEPT {
             self.attempts.remove(0);

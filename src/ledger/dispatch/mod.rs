@@ -61,6 +61,9 @@ pub struct SubscriptionRow {
     pub updated_at: i64,
     /// The entry that last said something about it.
     pub version: Position,
+    /// The entry that last closed its target's breaker.
+    #[serde(default)]
+    pub breaker_closed: Position,
 }
 
 /// A replay as the log has it.

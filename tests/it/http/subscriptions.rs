@@ -292,3 +292,53 @@ async fn an_unknown_event_has_no_jobs_and_a_private_target_names_the_setting() {
     let detail = problem["errors"][0]["detail"].as_str().unwrap();
     assert!(status == 422 && detail.contains("dispatch.allow_private_targets"), "{problem}");
 }
+
+#[tokio::test]
+async fn a_failed_delivery_and_a_dead_letter_are_lines_of_the_log_without_payload_or_address() {
+    let server = Server::start_with(&PRIVATE, &[]);
+    server.register(CREATED).await;
+    let receiver = Receiver::start(usize::MAX).await;
+    let target = format!("{}?token=s3cret", receiver.url);
+    let more = json!({"target": target, "maxAttempts": 2, "retrySchedule": ["PT0S"]});
+    subscribe(&server, &receiver, more).await;
+    let stored = publish(&server, "canary").await;
+    let lines = loop {
+        let logged = server.logged();
+        let lines: Vec<_> =
+            logged.lines().filter(|line| line.contains("a delivery failed")).map(str::to_owned).collect();
+        if lines.len() >= 2 {
+            break lines;
+        }
+        tokio::task::yield_now().await;
+    };
+    for (line, word) in lines.iter().zip(["next_try", "given up"]) {
+        assert!(line.contains(stored["id"].as_str().unwrap()) && line.contains("mail"), "{line}");
+        assert!(line.contains("http_5xx") && line.contains(word), "{line}");
+        assert!(!line.contains("s3cret") && !line.contains("canary"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_breaker_is_shown_and_closed() {
+    let server = Server::start_with(&PRIVATE, &[]);
+    server.register(CREATED).await;
+    let receiver = Receiver::start(10).await;
+    subscribe(&server, &receiver, json!({"retrySchedule": ["PT1H"]})).await;
+    for number in 0..10 {
+        publish(&server, &format!("s{number}")).await;
+    }
+    let open = loop {
+        let (_, shown) = server.get("/v1/subscriptions/mail").await;
+        if shown["breaker"]["state"] == "OPEN" {
+            break shown["breaker"].clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(open["failures"] == 10 && open["since"].is_string() && open["nextTryAt"].is_string(), "{open}");
+    publish(&server, "last").await;
+    let (status, closed) = server.post("/v1/subscriptions/mail:close-breaker", &json!({})).await;
+    assert_eq!((status.as_u16(), &closed["breaker"]["state"]), (200, &json!("CLOSED")), "{closed}");
+    let heard = receiver.heard(11).await;
+    assert_eq!(heard[10].1["subject"], "last");
+    assert_eq!(server.post("/v1/subscriptions/nobody:close-breaker", &json!({})).await.0, 404);
+}

@@ -57,10 +57,19 @@ pub(in crate::rest::openapi) fn subscription() -> Value {
             "settledThrough": 12_344,
             "openJobs": 1,
             "replays": 0,
+            "breaker": {"state": "CLOSED", "failures": 0},
             "createdAt": AT,
             "updatedAt": AT,
         }),
     )
+}
+
+pub(in crate::rest::openapi) fn deferral() -> Value {
+    json!({"count": 1, "reason": "The receiver answered 503 with Retry-After.", "at": AT, "until": "2025-12-03T12:01:00.000Z"})
+}
+
+pub(in crate::rest::openapi) fn breaker() -> Value {
+    json!({"state": "OPEN", "failures": 10, "since": AT, "nextTryAt": "2025-12-03T12:00:30.000Z"})
 }
 
 pub(in crate::rest::openapi) fn made() -> Value {

@@ -22,6 +22,7 @@ pub(super) fn all() -> Vec<Op> {
         remove(),
         pause(),
         resume(),
+        close_breaker(),
         rotate(),
         test(),
         replay(),
@@ -112,6 +113,19 @@ fn pause() -> Op {
 fn resume() -> Op {
     op(Post, "/v1/subscriptions/{id}:resume", "resumeSubscription", "Resume a subscription")
         .about("Lets its jobs go on, in their order.")
+        .takes(id())
+        .takes_shared(&["Producer-Id"])
+        .answers(200, Answer::json("The subscription as it is now.", "Subscription", examples::subscription()))
+        .refuses(&[Kind::NotFound, Kind::Validation])
+}
+
+fn close_breaker() -> Op {
+    op(Post, "/v1/subscriptions/{id}:close-breaker", "closeBreaker", "Close a breaker")
+        .about(
+            "A target that failed ten times in a row is not called for a while; `breaker` of its subscriptions says so. \
+            This has it called again at once, because somebody knows that it works. Where it does not, the breaker opens \
+            again after ten failures.",
+        )
         .takes(id())
         .takes_shared(&["Producer-Id"])
         .answers(200, Answer::json("The subscription as it is now.", "Subscription", examples::subscription()))

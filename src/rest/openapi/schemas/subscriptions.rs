@@ -36,6 +36,8 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("DispatchJob", job()),
         ("DispatchJobs", rows("DispatchJob", "A page of jobs.", page_of(&examples::job()))),
         ("JobAttempt", attempt()),
+        ("JobDeferral", deferral()),
+        ("TargetBreaker", breaker()),
         ("AttemptError", attempt_error()),
         ("NewTask", new_task()),
         ("Pool", pool()),
@@ -154,6 +156,10 @@ fn standing(shape: Shape) -> Shape {
         .must("settledThrough", number(0..=NUMBER_MAX, "All is settled so far, but for open jobs.").like(12_344))
         .must("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or were given up.").like(1))
         .must("replays", number(0..=NUMBER_MAX, "Replays that are running.").like(0))
+        .may(
+            "breaker",
+            named_as("TargetBreaker", "Whether its target is called; absent where another broker delivers, or none."),
+        )
         .must("createdAt", time("When it was made.").like("2025-12-03T12:00:00.000Z"))
         .must("updatedAt", time("When it was last changed.").like("2025-12-03T12:00:00.000Z"))
 }
@@ -346,6 +352,7 @@ fn job() -> Shape {
         .must("attempts", list(named("JobAttempt"), "What was tried, the last ones.").like(at("/attempts")))
         .may("scheduledFor", time("When it goes next.").like(at("/scheduledFor")))
         .may("expiresAt", time("When it grows too old.").like(at("/expiresAt")))
+        .may("deferred", named_as("JobDeferral", "That the receiver put it off, while it waits for that."))
         .may("deadLetter", uuid("The dead letter it became.").like("78d4c214-f688-43d7-9b1c-164ea146cda0"))
         .must("createdAt", time("When its event arrived, or it was asked for.").like(at("/createdAt")))
         .like(example)
@@ -361,6 +368,30 @@ fn attempt() -> Shape {
         .may("response", any_text("The beginning of the receiver's answer.").like("oops"))
         .may("token", number(0..=NUMBER_MAX, "What fenced it.").like(20_072))
         .like(examples::attempt())
+}
+
+fn deferral() -> Shape {
+    let example = examples::deferral();
+    let at = |pointer: &str| part(&example, pointer);
+    object("A job that its receiver put off, which costs no attempt.")
+        .must("count", number(1..=NUMBER_MAX, "How often in a row, since the last attempt that counts.").like(1))
+        .must("reason", any_text("What the receiver said.").like(at("/reason")))
+        .must("at", time("When it said so, the last time.").like(at("/at")))
+        .must("until", time("When the job is sent again.").like(at("/until")))
+        .like(example.clone())
+}
+
+fn breaker() -> Shape {
+    let example = examples::breaker();
+    let at = |pointer: &str| part(&example, pointer);
+    let state = "CLOSED: the target is called. OPEN: it failed ten times in a row, and is not called for a while. \
+        HALF_OPEN: it is tried with one delivery.";
+    object("Whether the target of a subscription is called, as seen by the broker that delivers.")
+        .must("state", word(&["CLOSED", "OPEN", "HALF_OPEN"], state).like("OPEN"))
+        .must("failures", number(0..=NUMBER_MAX, "Failures in a row.").like(10))
+        .may("since", time("Since when it is not.").like(at("/since")))
+        .may("nextTryAt", time("When it is tried next.").like(at("/nextTryAt")))
+        .like(example.clone())
 }
 
 fn attempt_error() -> Shape {

@@ -1,0 +1,32 @@
+//! Lines of the log for whoever looks after deliveries.
+//!
+//! The answer's text and the target's address may hold secrets: neither is in a line.
+
+use super::retry::Next;
+use super::sending::Errand;
+use contract::{JobAttempt, Timestamp};
+use uuid::Uuid;
+
+/// A delivery failed, was put off, or was refused for good.
+pub(super) fn log_failure(errand: &Errand, event: Uuid, attempt: &JobAttempt, next: Next) {
+    let (subscription, attempts, status) = (errand.code(), attempt.number, attempt.status);
+    let reason = attempt.error.as_ref().map_or("", |error| error.class.as_str());
+    match next {
+        Next::Again(at) => {
+            let next_try = Timestamp::from_millis(at).to_string();
+            tracing::info!(subscription, %event, attempt = attempts, status, reason, next_try, "a delivery failed");
+        }
+        Next::Later(until) => {
+            let next_try = Timestamp::from_millis(until).to_string();
+            tracing::debug!(subscription, %event, attempt = attempts, status, next_try, "a delivery was put off");
+        }
+        Next::Gone => {
+            let message = "the receiver is gone; the subscription pauses";
+            tracing::info!(subscription, %event, attempt = attempts, status, message);
+        }
+        _ => {
+            let message = "a delivery failed and the job is given up";
+            tracing::info!(subscription, %event, attempt = attempts, status, reason, message);
+        }
+    }
+}
