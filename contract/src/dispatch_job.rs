@@ -33,7 +33,7 @@ pub enum JobStatus {
     Error,
     /// A person called it off.
     Cancelled,
-    /// It grew too old.
+    /// It reached its maximum age before it was delivered, and is a dead letter.
     Expired,
 }
 
@@ -229,5 +229,5 @@ pub struct PoolChange {
 /// The schedule of tries where nobody says otherwise.
 #[must_use]
 pub fn usual_schedule() -> Vec<Span> {
-    [5, 30, 120, 600, 3600, 21_600, 86_400].map(Span::seconds).to_vec()
+    [5, 30, 120, 600, 3600, 21_600, 43_200].map(Span::seconds).to_vec()
 }

@@ -162,12 +162,19 @@ pub const POOL_RATE_MAX: u32 = 10_000_000;
 pub const TYPE_BINDINGS_MAX: usize = 100;
 /// The longest an attempt may take, in seconds.
 pub const DELIVERY_SECONDS_MAX: u32 = 300;
+/// The age at which a job expires unless its subscription says otherwise; of tasks always. In seconds.
+pub const JOB_AGE_SECONDS_DEFAULT: u32 = 86_400;
 /// The longest a job may live, or wait before its first attempt, in seconds.
 pub const JOB_SECONDS_MAX: u32 = 30 * 86_400;
 /// Most waits in a schedule.
 pub const SCHEDULE_MAX: usize = 100;
-/// Jobs of one log that failed and wait, or were given up; further deliveries of a subscription wait then.
-pub const OPEN_JOBS_MAX: usize = 1_000_000;
+/// Jobs of one log that failed and wait, or were given up, unless the configuration says otherwise; jobs that were not
+/// tried yet wait then.
+pub const OPEN_JOBS_MAX: u32 = 1_000_000;
+/// What is kept of the answer to a job's last attempt, in bytes.
+pub const RESPONSE_BYTES_KEPT: usize = 1024;
+/// And of the answers before it.
+pub const EARLIER_RESPONSE_BYTES_KEPT: usize = 64;
 /// Jobs of one subscription that may wait in memory for their turn; what is behind them is read later.
 pub const JOBS_AHEAD_MAX: usize = 1_000_000;
 /// Completed jobs of one subscription whose attempts are remembered, the last ones.

@@ -5,7 +5,7 @@
 
 use crate::given::{given, present};
 use crate::object::object;
-use crate::{IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId};
+use crate::{IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +93,7 @@ const fn thirty() -> u32 {
 }
 
 const fn a_day() -> u32 {
-    86_400
+    limits::JOB_AGE_SECONDS_DEFAULT
 }
 
 const fn ninety_nine() -> u32 {
@@ -380,6 +380,9 @@ pub struct Subscription {
     pub settled_through: Offset,
     /// Jobs that failed and wait, or were given up.
     pub open_jobs: u64,
+    /// Why jobs that were not tried yet wait though it delivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
     /// Replays that are still running.
     pub replays: u64,
     /// Whether its target is called; absent where another broker delivers, or none does.

@@ -122,6 +122,12 @@ pub const KEYS: &[Key] = &[
         "Most deliveries at a time in the default pool, unless the pool was changed.",
     ),
     key(
+        "dispatch.max_open_jobs",
+        number("jobs", 1, 10_000_000),
+        "Most jobs of one log that failed and wait, or were given up; at the limit jobs that were not tried yet wait until \
+         others are delivered, or their dead letters resolved.",
+    ),
+    key(
         "dispatch.lease_secs",
         number("seconds", 1, 3600),
         "Of several brokers on one log one delivers; when it falls silent another takes over after this time.",

@@ -225,6 +225,8 @@ pub struct Dispatch {
     pub allow_private_targets: bool,
     /// Most deliveries at a time in the default pool.
     pub concurrency: u32,
+    /// Most jobs of one log that failed and wait, or were given up.
+    pub max_open_jobs: u32,
     /// How long one of several brokers has the jobs of a log to itself, in seconds.
     pub lease_secs: u64,
     /// What the broker calls itself when it asks a receiver for its consent.
@@ -241,6 +243,7 @@ impl Default for Dispatch {
             enabled: true,
             allow_private_targets: false,
             concurrency: limits::POOL_CONCURRENCY_DEFAULT,
+            max_open_jobs: limits::OPEN_JOBS_MAX,
             lease_secs: 15,
             origin: "event-broker".to_owned(),
             ca_file: None,

@@ -9,6 +9,7 @@
 
 mod decide;
 
+use crate::dispatch::attempts_of;
 use crate::events::{Intake, Policy, Reader, stored_at};
 use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow, read_failed};
 use crate::logs::{Logs, Place};
@@ -120,7 +121,9 @@ impl DeadLetters<'_> {
                 None => None,
             };
             if redrive.dry_run {
-                return Ok(shown(&row, Some(&stored)));
+                decide::check_open(&row)?;
+                check_lane(&ledger, &row)?;
+                return Ok(DeadLetter { attempts: attempts_of(&ledger, &row), ..shown(&row, Some(&stored)) });
             }
             let deed = Deed::Redrive { reason: redrive.reason.clone(), change };
             if let Some(letter) = self.deal(&ledger, id, deed, (Some(stored), keep)).await? {
@@ -146,8 +149,11 @@ impl DeadLetters<'_> {
         deed: Deed,
         (event, keep): (Option<StoredEvent>, &Keep<DeadLetter>),
     ) -> Result<Option<DeadLetter>> {
+        // As they were: what is dealt with may be tried again at once.
+        let known = ledger.letters().get(id).cloned();
+        let attempts = known.map(|row| attempts_of(ledger, &row)).unwrap_or_default();
         let told = move |dealt: &Dealt| match dealt {
-            Dealt::Done(row) => Some(shown(row, event.as_ref())),
+            Dealt::Done(row) => Some(DeadLetter { attempts: attempts.clone(), ..shown(row, event.as_ref()) }),
             Dealt::Stale => None,
         };
         let seen = told.clone();
@@ -250,7 +256,8 @@ impl DeadLetters<'_> {
     }
 
     async fn view(&self, ledger: &Ledger, row: &LetterRow) -> Result<DeadLetter> {
-        Ok(shown(row, self.event_of(ledger, row).await?.as_ref()))
+        let event = self.event_of(ledger, row).await?;
+        Ok(DeadLetter { attempts: attempts_of(ledger, row), ..shown(row, event.as_ref()) })
     }
 }
 

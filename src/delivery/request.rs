@@ -18,6 +18,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// One attempt to deliver, with everything it needs.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) subscription: Option<&'a str>,
     pub(crate) topic: Option<&'a str>,
     pub(crate) sequence: Option<Sequence>,
+    /// The replay that had an event delivered once more.
+    pub(crate) replay: Option<Uuid>,
     /// Grows with every attempt of the job: a receiver that has seen a higher one can refuse.
     pub(crate) token: Option<u64>,
     /// The event's W3C trace context.
@@ -114,6 +117,7 @@ pub(super) fn request(
         ("event-broker-subscription", delivery.subscription.map(escape)),
         ("event-broker-topic", delivery.topic.map(escape)),
         ("event-broker-sequence", delivery.sequence.map(|sequence| sequence.to_string())),
+        ("event-broker-replay", delivery.replay.map(|replay| replay.to_string())),
         ("event-broker-token", delivery.token.map(|token| token.to_string())),
         ("traceparent", delivery.trace_parent.map(escape)),
     ];

@@ -9,6 +9,7 @@ use crate::subscriptions::Peek;
 use contract::{BlockedGroup, Cursor, DispatchMode, Error, JobStatus, Page, Result, Sequence, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Rows looked at before others get their turn at the state.
 const ROWS_PER_LOOK: usize = 256;
@@ -16,7 +17,11 @@ const ROWS_PER_LOOK: usize = 256;
 /// A group that does not move.
 struct Blocked {
     group: String,
+    /// The lane of the job that blocks it: the subscription, or a replay.
+    lane: Uuid,
     head: Sequence,
+    /// Live jobs behind this wait for it.
+    floor: Sequence,
     since: i64,
     status: JobStatus,
     waiting: u64,
@@ -43,11 +48,14 @@ impl Jobs<'_> {
             return Ok(Page { items: Vec::new(), next: None, prev: None });
         }
         let (mut groups, next) = self.blocked(&lane, after, limit).await?;
+        if next.is_none() {
+            self.blocked_by_replays(&lane, limit, &mut groups).await?;
+        }
         let is_lower_bound = !self.count_waiting(&lane, &mut groups).await?;
         let code = &lane.row.definition.code;
         let items = groups.into_iter().map(|it| BlockedGroup {
             message_group: format!("{code}:{}", it.group),
-            blocked_by: job_id(JobKey { lane: lane.lane, sequence: it.head }),
+            blocked_by: job_id(JobKey { lane: it.lane, sequence: it.head }),
             since: Timestamp::from_millis(it.since),
             waiting: it.waiting,
             waiting_is_lower_bound: is_lower_bound,
@@ -84,15 +92,36 @@ impl Jobs<'_> {
                 let Some(group) = Peek::at(&record.body).and_then(|peek| peek.group()) else { continue };
                 if groups.iter().all(|known| known.group != group) {
                     let status = self.view(lane, &record).status;
-                    groups.push(Blocked { group, head: sequence, since, status, waiting: 0 });
+                    let (lane, head) = (lane.lane, sequence);
+                    groups.push(Blocked { group, lane, head, floor: head, since, status, waiting: 0 });
                 }
             }
         }
     }
 
+    /// Adds groups that a replayed job blocks, behind all others.
+    async fn blocked_by_replays(&self, lane: &LaneOf, limit: usize, groups: &mut Vec<Blocked>) -> Result<()> {
+        let (floor, replays) = {
+            let rows = lane.ledger.dispatch();
+            let of_it = rows.replays().filter(|(_, replay)| replay.subscription == lane.row.id);
+            let replays: Vec<_> = of_it.map(|(id, replay)| (id, *replay)).collect();
+            (rows.lane(lane.lane).map_or(Sequence::ZERO, |of| of.through()), replays)
+        };
+        for (id, replay) in replays {
+            let replayed = LaneOf { lane: id, replay: Some(replay), ..lane.clone() };
+            let (blocked, _) = self.blocked(&replayed, Sequence::ZERO, limit.saturating_sub(groups.len())).await?;
+            for it in blocked {
+                if groups.iter().all(|known| known.group != it.group) {
+                    groups.push(Blocked { floor, ..it });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Counts what waits behind each head; whether all of the topic was looked at.
     async fn count_waiting(&self, lane: &LaneOf, groups: &mut [Blocked]) -> Result<bool> {
-        let Some(mut after) = groups.iter().map(|it| it.head).min() else { return Ok(true) };
+        let Some(mut after) = groups.iter().map(|it| it.floor).min() else { return Ok(true) };
         let filters = self.filters(lane)?;
         let places: HashMap<String, usize> =
             groups.iter().enumerate().map(|(place, it)| (it.group.clone(), place)).collect();
@@ -108,7 +137,7 @@ impl Jobs<'_> {
                 let waits = rows
                     .lane(lane.lane)
                     .is_some_and(|of| !of.is_over(sequence) && filters.is_job(lane, of, record, &mut failures));
-                if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.head) {
+                if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.floor) {
                     blocked.waiting += 1;
                 }
             }

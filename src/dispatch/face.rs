@@ -4,6 +4,7 @@
 
 use super::jobs::{LaneOf, job_id};
 use super::listing::Stands;
+use super::sync::task_expires;
 use crate::ledger::{JobKey, JobRow, JobSlot, JobStanding, Ledger, TASKS, TaskRow};
 use crate::subscriptions::Peek;
 use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
@@ -39,6 +40,14 @@ impl Moment {
     fn deferred(&self) -> Option<JobDeferral> {
         match &self.slot {
             Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { .. }, deferred, .. })) => deferred.clone(),
+            _ => None,
+        }
+    }
+
+    /// Since when it ages, if a person had it tried again.
+    const fn renewed(&self) -> Option<i64> {
+        match &self.slot {
+            Some(JobSlot::Open(row)) => row.aged_from,
             _ => None,
         }
     }
@@ -86,7 +95,7 @@ impl Face {
 fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
     let (sequence, time) = (record.header.sequence, record.header.time);
     let definition = &lane.row.definition;
-    let aged_from = lane.replay.map_or(time, |replay| replay.at);
+    let aged_from = moment.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
     let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
     let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
@@ -119,7 +128,12 @@ fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
 
 fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
     let due = row.task.scheduled_for.unwrap_or(row.at);
-    let stands = Stands { expires: i64::MAX, due, now: moment.now, is_flying: moment.is_flying, is_paused: false };
+    let open = match &moment.slot {
+        Some(JobSlot::Open(open)) => Some(open),
+        _ => None,
+    };
+    let expires = task_expires(row, open);
+    let stands = Stands { expires, due, now: moment.now, is_flying: moment.is_flying, is_paused: false };
     let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
     let deferred = moment.deferred();
     DispatchJob {
@@ -137,7 +151,7 @@ fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
         message_group: row.task.message_group.clone(),
         attempts: moment.attempts(),
         scheduled_for: scheduled.map(Timestamp::from_millis),
-        expires_at: None,
+        expires_at: Some(Timestamp::from_millis(expires)),
         deferred,
         dead_letter,
         created_at: Timestamp::from_millis(row.at),

@@ -202,6 +202,7 @@ const fn may_stand_so(job: KnownJob, status: Option<JobStatus>) -> bool {
     let Some(status) = status else { return true };
     match job {
         KnownJob::Open(JobStanding::Waiting { .. }) => !matches!(status, JobStatus::Error | JobStatus::Cancelled),
+        KnownJob::Open(JobStanding::Dead { expired: true, .. }) => matches!(status, JobStatus::Expired),
         KnownJob::Open(JobStanding::Dead { .. }) => matches!(status, JobStatus::Error),
         KnownJob::Ended(JobEnd::Cancelled) => matches!(status, JobStatus::Cancelled),
         KnownJob::Ended(JobEnd::Expired) => matches!(status, JobStatus::Expired),

@@ -1,6 +1,6 @@
 //! A lane in the planner: what holds for it, and its jobs.
 
-use super::groups::Group;
+use super::turns::{Class, Pace};
 use bytes::Bytes;
 use contract::{DispatchMode, Sequence};
 use roaring::RoaringTreemap;
@@ -18,16 +18,20 @@ pub(crate) struct LaneKey {
 /// What holds for a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
+    /// The subscription, whose lanes share their groups.
+    pub(crate) scope: Uuid,
     pub(crate) pool: String,
     pub(crate) priority: u32,
-    pub(crate) ordered: bool,
+    pub(crate) mode: DispatchMode,
     pub(crate) target: Arc<str>,
     pub(crate) delay_millis: i64,
     pub(crate) max_age_millis: i64,
     /// Since when jobs age, if not since their events arrived.
     pub(crate) ages_from: Option<i64>,
-    /// Only so many of the pool's deliveries: one in this many.
-    pub(crate) share: Option<u32>,
+    /// Whether it is a replay, which takes a share of the pool only.
+    pub(crate) is_replay: bool,
+    /// Whether nothing of it is sent; jobs expire all the same.
+    pub(crate) paused: bool,
 }
 
 /// A job on its way.
@@ -49,6 +53,19 @@ pub(crate) struct Job {
     pub(crate) stored: Option<Stored>,
 }
 
+impl Job {
+    /// The group whose order it keeps.
+    pub(super) fn in_group(&self) -> Option<u64> {
+        self.group.filter(|_| self.mode != DispatchMode::Immediate)
+    }
+
+    /// Whether it keeps its place in the group while it waits, or after it was given up; else later ones pass it. One that
+    /// has not failed yet is passed by nobody.
+    pub(super) fn keeps_place(&self, is_dead: bool) -> bool {
+        self.mode == DispatchMode::BlockOnError || (self.tried == 0 && !is_dead)
+    }
+}
+
 /// An event to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
@@ -61,8 +78,8 @@ pub(crate) struct Stored {
 pub(crate) enum Pick {
     /// Deliver this.
     Send(LaneKey, Job),
-    /// This grew too old.
-    Expire(LaneKey, Sequence),
+    /// This reached its maximum age. It is under way until the log knows of it, but takes no place in its pool.
+    Expire(LaneKey, Job),
 }
 
 /// How a job that was under way came back.
@@ -87,14 +104,17 @@ pub(crate) enum Back {
 pub(super) struct LanePlan {
     pub(super) rules: Rules,
     pub(super) due: BTreeMap<(i64, Sequence), Job>,
-    pub(super) groups: HashMap<u64, Group>,
+    /// Jobs whose time has come, and which wait for room for a row.
+    pub(super) parked: BTreeMap<Sequence, Job>,
+    /// Jobs that wait in their groups, by when they expire.
+    pub(super) ages: BTreeMap<(i64, Sequence), u64>,
     /// Jobs without a story that are not over.
     pub(super) fresh: RoaringTreemap,
     /// Their events, as many as there is room for, until they are sent.
     pub(super) at_hand: HashMap<Sequence, Stored>,
     pub(super) scanned: Sequence,
     pub(super) flying: u32,
-    pub(super) last_turn: u64,
+    pub(super) pace: Pace,
     pub(super) queued: Queued,
 }
 
@@ -102,7 +122,7 @@ pub(super) struct LanePlan {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Queued {
     No,
-    Ready(u32, u64),
+    Ready(Class, u64),
     Timer(i64),
 }
 
@@ -110,7 +130,6 @@ pub(super) enum Queued {
 pub(crate) struct Offer {
     pub(crate) sequence: Sequence,
     pub(crate) group: Option<u64>,
-    pub(crate) mode: DispatchMode,
     /// When its event arrived.
     pub(crate) time: i64,
     pub(crate) stored: Option<Stored>,
@@ -118,27 +137,47 @@ pub(crate) struct Offer {
 
 impl Rules {
     /// A job not tried yet, whose event arrived at `time`.
-    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, mode: DispatchMode, time: i64) -> Job {
-        let expires = self.expires(time);
+    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, time: i64) -> Job {
+        let mode = if group.is_none() { DispatchMode::Immediate } else { self.mode };
+        let expires = self.expires(None, time);
         let due = time.saturating_add(self.delay_millis).min(expires);
         Job { sequence, group, mode, due, expires, has_row: false, spent: 0, tried: 0, target: None, stored: None }
     }
 
-    /// When a job grows too old.
-    pub(crate) fn expires(&self, time: i64) -> i64 {
-        self.ages_from.unwrap_or(time).saturating_add(self.max_age_millis)
+    pub(super) fn is_ordered(&self) -> bool {
+        self.mode != DispatchMode::Immediate
+    }
+
+    /// When a job expires that a person had tried again at `renewed`, and whose event arrived at `time`.
+    pub(crate) fn expires(&self, renewed: Option<i64>, time: i64) -> i64 {
+        renewed.or(self.ages_from).unwrap_or(time).saturating_add(self.max_age_millis)
     }
 }
 
 impl LanePlan {
     pub(super) fn put_due(&mut self, job: Job) {
-        self.due.insert((job.due, job.sequence), job);
+        let due = if self.rules.paused { job.expires } else { job.due };
+        self.due.insert((due, job.sequence), job);
+    }
+
+    /// When the first of its jobs is due, or expires.
+    pub(super) fn first_time(&self) -> Option<i64> {
+        let (due, age) = (self.due.keys().next(), self.ages.keys().next());
+        due.into_iter().chain(age).map(|(time, _)| *time).min()
+    }
+
+    /// What its next delivery counts as.
+    pub(super) const fn class(&self, now: i64) -> Class {
+        match self.rules.is_replay {
+            true => Class::Replay,
+            false => self.pace.class(self.flying, now),
+        }
     }
 
     /// Whether more may be offered, where so many wait at most. Jobs of ordered lanes that cannot go now do not count, but
     /// to their own limit: what goes next may lie behind them.
     pub(super) fn has_room(&self, ahead: usize, now: i64) -> bool {
-        if !self.rules.ordered {
+        if !self.rules.is_ordered() || self.rules.paused {
             return self.fresh.len() < ahead as u64;
         }
         // One of a group is ready at a time, so half as many are enough to choose from.
@@ -152,12 +191,13 @@ impl LanePlan {
         Self {
             rules,
             due: BTreeMap::new(),
-            groups: HashMap::new(),
+            parked: BTreeMap::new(),
+            ages: BTreeMap::new(),
             fresh: RoaringTreemap::new(),
             at_hand: HashMap::new(),
             scanned: through,
             flying: 0,
-            last_turn: 0,
+            pace: Pace::default(),
             queued: Queued::No,
         }
     }
@@ -170,25 +210,26 @@ mod tests {
     use contract::Pool;
 
     const KEY: LaneKey = LaneKey { lane: Uuid::nil(), part: 0 };
-    const MODE: DispatchMode = DispatchMode::BlockOnError;
 
     fn rules(ordered: bool) -> Rules {
         Rules {
+            scope: KEY.lane,
             pool: "p".to_owned(),
             priority: 99,
-            ordered,
+            mode: if ordered { DispatchMode::BlockOnError } else { DispatchMode::Immediate },
             target: "http://a/".into(),
             delay_millis: 0,
             max_age_millis: i64::MAX,
             ages_from: None,
-            share: None,
+            is_replay: false,
+            paused: false,
         }
     }
 
     #[test]
     fn an_ordered_lane_has_room_until_enough_of_its_jobs_could_go() {
         let mut lane = LanePlan::new(rules(true), Sequence::ZERO);
-        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), MODE, 0) };
+        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), 0) };
         (1..=3).for_each(|number| lane.put_due(ready(number, 10)));
         assert!(lane.has_room(8, 10), "three of four");
         lane.put_due(ready(4, 11));
@@ -196,21 +237,20 @@ mod tests {
         assert!(!lane.has_room(8, 11));
         lane.fresh.insert_range(1..=100);
         assert!(lane.has_room(8, 10), "those behind others do not count");
-        lane.rules.ordered = false;
+        lane.rules.mode = DispatchMode::Immediate;
         assert!(!lane.has_room(100, 10) && lane.has_room(101, 10), "in no order all of them count");
     }
 
     fn offer(planner: &mut Planner, number: u64) {
         let stored = Some(Stored { id: Uuid::nil(), text: Bytes::from_static(b"{}") });
-        let mode = DispatchMode::Immediate;
-        planner.offer(KEY, Offer { sequence: Sequence(number), group: None, mode, time: 0, stored }, 0);
+        planner.offer(KEY, Offer { sequence: Sequence(number), group: None, time: 0, stored }, 0);
     }
 
     #[test]
     fn nothing_more_is_read_for_a_target_that_is_left_alone_while_a_job_of_it_asks_again() {
         let mut planner = Planner::default();
         planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: 2, rate_per_minute: None }], 0);
-        planner.put_lane(KEY, rules(false), Sequence::ZERO);
+        planner.put_lane(KEY, rules(false), Sequence::ZERO, 0);
         for _ in 0..10 {
             planner.noted(&rules(false).target, false, 0);
         }

@@ -20,8 +20,8 @@ impl Stands {
             Some(JobSlot::Ended(JobEnd::Completed)) => return (JobStatus::Completed, None, None),
             Some(JobSlot::Ended(JobEnd::Cancelled)) => return (JobStatus::Cancelled, None, None),
             Some(JobSlot::Ended(JobEnd::Expired)) => return (JobStatus::Expired, None, None),
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter }, .. })) => {
-                return (JobStatus::Error, None, *letter);
+            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter, expired }, .. })) => {
+                return (if *expired { JobStatus::Expired } else { JobStatus::Error }, None, *letter);
             }
             Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { until }, .. })) => *until,
             None => self.due,

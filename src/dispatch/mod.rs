@@ -30,11 +30,14 @@ mod scan;
 mod sending;
 mod sync;
 mod trial;
+mod turns;
 mod verbs;
+mod waiting;
 pub(crate) mod worker;
 
 pub(crate) use breaker::Breakers;
 pub(crate) use jobs::Jobs;
+pub(crate) use report::attempts_of;
 pub(crate) use verbs::JobVerb;
 pub(crate) use worker::Worker;
 
@@ -205,3 +208,6 @@ async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mu
         while workers.try_join_next().is_some() {}
     }
 }
+
+#[cfg(test)]
+mod model;

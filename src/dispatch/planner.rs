@@ -6,18 +6,22 @@
 //!                  └──────────────── failed: back with a new due time ◀──────────────────────────┘
 //! ```
 //!
-//! - A lane is a subscription, a replay, or the tasks of one pool. Lanes never wait for each other but for their pool.
-//! - A job past its age is expired when its time would come, at the latest when it grows too old.
+//! - A lane is a subscription, a replay, or the tasks of one pool. Lanes never wait for each other but for their pool, and
+//!   those of one subscription for their groups.
+//! - A job expires when it reaches its maximum age, wherever it waits.
 //! - How far a lane is settled is known at any time: everything below the lowest job without a story.
+//! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
 
 use super::breaker::{Breakers, Turned};
-use super::groups::{Group, Member, Promotion};
+use super::groups::Group;
 use super::lane::{Back, Job, LaneKey, LanePlan, Offer, Pick, Queued, Rules, Stored};
 use super::pools::PoolPlan;
+use super::turns::Class;
 use bytes::Bytes;
-use contract::{DispatchMode, Pool, Sequence};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use contract::{Pool, Sequence};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
 const AHEAD: usize = 1024;
@@ -25,21 +29,47 @@ const AHEAD_OF_POOL: usize = 4;
 /// Bytes of events that are kept for lanes to send.
 const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-#[derive(Default)]
 pub(crate) struct Planner {
-    lanes: HashMap<LaneKey, LanePlan>,
+    pub(super) lanes: HashMap<LaneKey, LanePlan>,
+    /// By subscription, and by the group's fingerprint.
+    pub(super) groups: HashMap<Uuid, HashMap<u64, Group>>,
     pools: BTreeMap<String, PoolPlan>,
     breakers: Breakers,
     /// Lanes whose next job is due later.
     timers: BTreeSet<(i64, LaneKey)>,
-    flights: HashMap<(LaneKey, Sequence), Flight>,
-    turn: u64,
+    pub(super) flights: HashMap<(LaneKey, Sequence), Flight>,
     cached: usize,
+    /// How many more jobs may become rows.
+    pub(super) rows_left: usize,
+    /// Those under way that may.
+    pub(super) fresh_flights: usize,
+    /// Lanes with jobs that wait for that.
+    pub(super) parked: VecDeque<LaneKey>,
 }
 
-struct Flight {
-    pool: String,
-    job: Job,
+impl Default for Planner {
+    fn default() -> Self {
+        Self {
+            lanes: HashMap::new(),
+            groups: HashMap::new(),
+            pools: BTreeMap::new(),
+            breakers: Breakers::default(),
+            timers: BTreeSet::new(),
+            flights: HashMap::new(),
+            cached: 0,
+            rows_left: usize::MAX,
+            fresh_flights: 0,
+            parked: VecDeque::new(),
+        }
+    }
+}
+
+pub(super) struct Flight {
+    /// The pool it takes a place of, and as what; none: it is not sent.
+    pub(super) place: Option<(String, Class)>,
+    pub(super) scope: Uuid,
+    pub(super) job: Job,
+    began: i64,
     /// The target it probes, if it is a probe.
     probes: Option<Arc<str>>,
 }
@@ -66,36 +96,40 @@ impl Planner {
     }
 
     /// A lane, from its beginning: nothing of it was offered yet. What is under way stays so.
-    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: Rules, through: Sequence) {
-        self.drop_lane(key);
-        let mut lane = LanePlan::new(rules, through);
-        for ((of, sequence), flight) in &self.flights {
-            if *of != key {
-                continue;
-            }
-            lane.flying += 1;
+    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: Rules, through: Sequence, now: i64) {
+        let pace = self.lanes.get(&key).map(|known| known.pace).unwrap_or_default();
+        self.drop_lane(key, now);
+        let mut lane = LanePlan { pace, ..LanePlan::new(rules, through) };
+        let mut expiring = Vec::new();
+        for ((_, sequence), flight) in self.flights.iter().filter(|((of, _), _)| *of == key) {
             if !flight.job.has_row && *sequence > through {
                 lane.fresh.insert(sequence.get());
             }
-            if let Some(group) = flight.job.group.filter(|_| flight.job.mode != DispatchMode::Immediate) {
-                let group = lane.groups.entry(group).or_insert_with(|| Group::new(flight.job.mode));
-                group.add(*sequence, Member::Out);
-                group.set_busy(*sequence);
+            match flight.place {
+                Some(_) => lane.flying += 1,
+                None => expiring.extend(flight.job.in_group().map(|group| (group, *sequence))),
             }
         }
+        if let Some(pool) = self.pools.get_mut(&lane.rules.pool).filter(|_| !lane.rules.paused) {
+            pool.ready.lanes += 1;
+        }
         self.lanes.insert(key, lane);
+        // What is being given up holds its group until the log knows of it.
+        expiring.into_iter().for_each(|(group, sequence)| self.hold_group(key, group, sequence));
     }
 
     /// Nothing more of this lane is sent.
-    pub(crate) fn drop_lane(&mut self, key: LaneKey) {
-        if let Some(lane) = self.lanes.get(&key) {
-            let (queued, pool) = (lane.queued, lane.rules.pool.clone());
-            self.unqueue(key, queued, &pool);
+    pub(crate) fn drop_lane(&mut self, key: LaneKey, now: i64) {
+        let Some(lane) = self.lanes.get(&key) else { return };
+        let (queued, pool, scope) = (lane.queued, lane.rules.pool.clone(), lane.rules.scope);
+        self.unqueue(key, queued, &pool);
+        let Some(lane) = self.lanes.remove(&key) else { return };
+        if let Some(pool) = self.pools.get_mut(&pool).filter(|_| !lane.rules.paused) {
+            pool.ready.lanes = pool.ready.lanes.saturating_sub(1);
         }
-        if let Some(lane) = self.lanes.remove(&key) {
-            let cached = lane.at_hand.values().map(|stored| stored.text.len());
-            self.cached = self.cached.saturating_sub(cached.sum());
-        }
+        let cached = lane.at_hand.values().map(|stored| stored.text.len());
+        self.cached = self.cached.saturating_sub(cached.sum());
+        self.leave_groups(key, scope, now);
     }
 
     /// The lanes there are.
@@ -114,7 +148,7 @@ impl Planner {
     }
 
     fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
-        let Some(lane) = self.lanes.get(&key) else { return false };
+        let Some(lane) = self.lanes.get(&key).filter(|_| self.rows_left > 0) else { return false };
         // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
         let again = self.breakers.asks_again(&lane.rules.target, now);
         if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
@@ -150,43 +184,37 @@ impl Planner {
 
     /// A job not tried yet, whose event arrived at `time`.
     pub(crate) fn offer(&mut self, key: LaneKey, fresh: Offer, now: i64) {
-        let Offer { sequence, group, mode, time, stored } = fresh;
+        let Offer { sequence, group, time, stored } = fresh;
         if self.is_flying(key, sequence) {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.fresh.insert(sequence.get());
-        if let Some(stored) = stored.filter(|stored| self.cached + stored.text.len() <= CACHED_BYTES_MAX) {
+        let has_room = |stored: &Stored| !lane.rules.paused && self.cached + stored.text.len() <= CACHED_BYTES_MAX;
+        if let Some(stored) = stored.filter(has_room) {
             self.cached += stored.text.len();
             // Copied: the text is a part of its page, and would hold on to all of that.
             let text = Bytes::copy_from_slice(&stored.text);
             lane.at_hand.insert(sequence, Stored { text, ..stored });
         }
-        match group.filter(|_| mode != DispatchMode::Immediate) {
-            Some(group) => {
-                lane.groups.entry(group).or_insert_with(|| Group::new(mode)).add(sequence, Member::Fresh(time));
-                self.promote(key, group, mode);
-            }
-            None => lane.put_due(lane.rules.fresh(sequence, None, mode, time)),
+        match group.filter(|_| lane.rules.is_ordered()) {
+            Some(group) => self.wait_fresh(key, group, (sequence, time), now),
+            None => lane.put_due(lane.rules.fresh(sequence, None, time)),
         }
         self.queue(key, now);
     }
 
-    /// A job with a story; `None`: it was given up, and may hold its group.
+    /// A job with a story, or one that was given up and may hold its group.
     pub(crate) fn offer_row(&mut self, key: LaneKey, job: Job, is_dead: bool, now: i64) {
         if self.is_flying(key, job.sequence) {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
-        let mode = job.mode;
-        match job.group.filter(|_| mode == DispatchMode::BlockOnError) {
-            Some(group) => {
-                let member = if is_dead { Member::Dead } else { Member::Row(Box::new(job.clone())) };
-                lane.groups.entry(group).or_insert_with(|| Group::new(mode)).add(job.sequence, member);
-                self.promote(key, group, mode);
-            }
-            None if is_dead => (),
-            None => lane.put_due(job),
+        match (job.in_group().filter(|_| job.keeps_place(is_dead)), is_dead) {
+            (Some(group), true) => self.wait_dead(key, group, job.sequence, now),
+            (Some(group), false) => self.wait_row(key, group, job, now),
+            (None, true) => (),
+            (None, false) => lane.put_due(job),
         }
         self.queue(key, now);
     }
@@ -203,8 +231,8 @@ impl Planner {
         let pools: Vec<String> =
             self.pools.iter().filter(|(_, pool)| !pool.ready.is_empty()).map(|(code, _)| code.clone()).collect();
         for pool in pools {
-            while let Some(key) = self.next_lane(&pool, now) {
-                if let Some(pick) = self.take(key, &pool, now) {
+            while let Some((key, class)) = self.next_lane(&pool, now) {
+                if let Some(pick) = self.take(key, (&pool, class), now) {
                     return Some(pick);
                 }
             }
@@ -221,21 +249,27 @@ impl Planner {
     /// A job that was under way is not any more.
     pub(crate) fn ended(&mut self, key: LaneKey, sequence: Sequence, back: Back, now: i64) {
         let Some(flight) = self.flights.remove(&(key, sequence)) else { return };
-        if let Some(pool) = self.pools.get_mut(&flight.pool) {
-            pool.end();
-        }
+        self.fresh_flights -= usize::from(!flight.job.has_row);
         if let Some(target) = &flight.probes {
             self.breakers.probed(target);
         }
-        if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.flying = lane.flying.saturating_sub(1);
+        if let Some((pool, class)) = &flight.place {
+            if let Some(pool) = self.pools.get_mut(pool) {
+                pool.end(*class);
+            }
+            if let Some(lane) = self.lanes.get_mut(&key) {
+                lane.flying = lane.flying.saturating_sub(1);
+                lane.pace.end(flight.began, now);
+            }
         }
-        self.come_back(key, flight.job, back, now);
+        self.come_back((key, flight.scope), flight.job, back, now);
+        self.unpark(now);
     }
 
     /// A job that was under way waits because its receiver wants it so, and the log knows of it.
     pub(crate) fn deferred(&mut self, key: LaneKey, sequence: Sequence, until: i64, now: i64) {
         if let Some(flight) = self.flights.get_mut(&(key, sequence)) {
+            self.fresh_flights -= usize::from(!flight.job.has_row);
             flight.job.has_row = true;
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
@@ -249,39 +283,65 @@ impl Planner {
         self.breakers.noted(target, is_alive, now)
     }
 
-    fn next_lane(&mut self, pool: &str, now: i64) -> Option<LaneKey> {
-        let pool = self.pools.get_mut(pool)?;
-        if !pool.has_room(now) {
-            return None;
+    /// The lane whose turn it is, and what its delivery counts as.
+    fn next_lane(&mut self, code: &str, now: i64) -> Option<(LaneKey, Class)> {
+        loop {
+            let pool = self.pools.get_mut(code)?;
+            if !pool.has_room(now) {
+                return None;
+            }
+            let (concurrency, flying, lanes) = (pool.concurrency, pool.flying, &self.lanes);
+            let of_lane = |key: LaneKey| lanes.get(&key).map_or(0, |lane| lane.flying);
+            let (class, rank, key) =
+                pool.ready.next(concurrency, |key| pool.ready.has_share(concurrency, flying, of_lane(key)))?;
+            let Some(lane) = self.lanes.get_mut(&key) else {
+                pool.ready.remove(class, rank, key);
+                continue;
+            };
+            if lane.class(now) == class {
+                pool.ready.remove(class, rank, key);
+                lane.queued = Queued::No;
+                return Some((key, class));
+            }
+            self.queue(key, now);
         }
-        let (_, _, key) = pool.ready.pop_first()?;
-        if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.queued = Queued::No;
-        }
-        Some(key)
     }
 
     /// Takes a lane's next job; nothing where it had to be put back.
-    fn take(&mut self, key: LaneKey, pool: &str, now: i64) -> Option<Pick> {
-        self.turn += 1;
+    fn take(&mut self, key: LaneKey, place: (&str, Class), now: i64) -> Option<Pick> {
         let lane = self.lanes.get_mut(&key)?;
-        lane.last_turn = self.turn;
+        let age = lane.ages.keys().next().filter(|(expires, _)| *expires <= now);
+        if age.is_some_and(|age| lane.due.keys().next().is_none_or(|due| age < due)) {
+            return self.expire_waiting(key, now);
+        }
         let first = lane.due.first_entry().filter(|first| first.key().0 <= now);
-        let Some(mut job) = first.map(|first| first.remove()) else {
+        let Some(job) = first.map(|first| first.remove()) else {
             self.queue(key, now);
             return None;
         };
-        let sequence = job.sequence;
-        if now >= job.expires {
-            let stored = lane.at_hand.remove(&sequence);
-            self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
-            self.come_back(key, job, Back::Over, now);
-            return Some(Pick::Expire(key, sequence));
+        let may_open = job.has_row || self.rows_left > self.fresh_flights;
+        match (now >= job.expires, may_open) {
+            (_, false) => {
+                if lane.parked.is_empty() {
+                    self.parked.push_back(key);
+                }
+                lane.parked.insert(job.sequence, job);
+                self.queue(key, now);
+                None
+            }
+            (true, true) => Some(self.expire(key, job, now)),
+            (false, true) => self.send(key, job, place, now),
         }
+    }
+
+    /// Begins a delivery; nothing where the job had to be put back.
+    fn send(&mut self, key: LaneKey, mut job: Job, (pool, class): (&str, Class), now: i64) -> Option<Pick> {
+        let lane = self.lanes.get_mut(&key)?;
+        let scope = lane.rules.scope;
         let target = Arc::clone(job.target.as_ref().unwrap_or(&lane.rules.target));
-        let group = job.group.filter(|_| job.mode != DispatchMode::Immediate);
-        if let Some(group) = group.and_then(|group| lane.groups.get_mut(&group)) {
-            match group.begin(job) {
+        if let Some(group) = job.in_group() {
+            let group = self.groups.entry(scope).or_default().entry(group).or_default();
+            match group.begin(key, job) {
                 Some(begun) => job = begun,
                 None => {
                     self.queue(key, now);
@@ -292,94 +352,49 @@ impl Planner {
         let is_probe = match self.breakers.admit(&target, now) {
             Ok(is_probe) => is_probe,
             Err(until) => {
-                self.come_back(key, job, Back::Waits { until, tried: false, counts: false }, now);
+                self.come_back((key, scope), job, Back::Waits { until, tried: false, counts: false }, now);
                 return None;
             }
         };
+        lane.pace.begin(lane.flying, now);
         lane.flying += 1;
         if let Some(pool) = self.pools.get_mut(pool) {
-            pool.begin();
+            pool.begin(class);
         }
-        let stored = lane.at_hand.remove(&sequence);
+        let probes = is_probe.then_some(target);
+        Some(Pick::Send(key, self.fly(key, job, Some((pool.to_owned(), class)), probes, now)))
+    }
+
+    /// Lets a job expire that reached its age.
+    pub(super) fn expire(&mut self, key: LaneKey, job: Job, now: i64) -> Pick {
+        Pick::Expire(key, self.fly(key, job, None, None, now))
+    }
+
+    /// A job is under way from now on.
+    fn fly(
+        &mut self,
+        key: LaneKey,
+        job: Job,
+        place: Option<(String, Class)>,
+        probes: Option<Arc<str>>,
+        now: i64,
+    ) -> Job {
+        let Some(lane) = self.lanes.get_mut(&key) else { return job };
+        let stored = lane.at_hand.remove(&job.sequence);
         self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
-        self.flights.insert(
-            (key, sequence),
-            Flight { pool: pool.to_owned(), job: job.clone(), probes: is_probe.then_some(target) },
-        );
+        self.fresh_flights += usize::from(!job.has_row);
+        let flight = Flight { place, scope: lane.rules.scope, job: job.clone(), began: now, probes };
+        self.flights.insert((key, job.sequence), flight);
         self.queue(key, now);
-        Some(Pick::Send(key, Job { stored, ..job }))
-    }
-
-    fn come_back(&mut self, key: LaneKey, mut job: Job, back: Back, now: i64) {
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
-        let (mode, sequence) = (job.mode, job.sequence);
-        let group_key = job.group.filter(|_| mode != DispatchMode::Immediate);
-        let mut group = group_key.and_then(|group| lane.groups.get_mut(&group));
-        let held = group.as_mut().map(|group| group.end(sequence)).unwrap_or_default();
-        let mut stays = None;
-        match back {
-            Back::Over => drop(lane.fresh.remove(sequence.get())),
-            Back::Dead => {
-                lane.fresh.remove(sequence.get());
-                if let Some(group) = group.filter(|group| group.keeps_rows()) {
-                    group.add(sequence, Member::Dead);
-                }
-            }
-            Back::Waits { until, tried, counts } => {
-                job.due = until.min(job.expires);
-                if tried {
-                    job.has_row = true;
-                    lane.fresh.remove(sequence.get());
-                }
-                job.tried += u32::from(tried);
-                job.spent += u32::from(counts);
-                // One that was not even tried is passed by nobody.
-                match group.filter(|group| group.keeps_rows() || !tried) {
-                    Some(group) => group.add(sequence, Member::Row(Box::new(job))),
-                    None => stays = Some(job),
-                }
-            }
-        }
-        stays.into_iter().chain(held).for_each(|job| lane.put_due(job));
-        if let Some(group) = group_key {
-            self.promote(key, group, mode);
-        }
-        self.queue(key, now);
-    }
-
-    /// Lets the next one of a group out into its lane.
-    fn promote(&mut self, key: LaneKey, group_key: u64, mode: DispatchMode) {
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
-        while let Some(group) = lane.groups.get_mut(&group_key) {
-            match group.promote() {
-                Promotion::Nothing => {
-                    if group.is_empty() {
-                        lane.groups.remove(&group_key);
-                    }
-                    return;
-                }
-                Promotion::Fresh(sequence, time) => {
-                    let job = lane.rules.fresh(sequence, Some(group_key), mode, time);
-                    lane.put_due(job);
-                }
-                Promotion::Row(job) => lane.put_due(*job),
-                Promotion::Recall(sequence) => {
-                    let place = lane.due.iter().find(|(_, job)| job.sequence == sequence).map(|(place, _)| *place);
-                    match place.and_then(|place| lane.due.remove(&place)) {
-                        Some(job) => group.recalled(job),
-                        None => return,
-                    }
-                }
-            }
-        }
+        Job { stored, ..job }
     }
 
     fn unqueue(&mut self, key: LaneKey, queued: Queued, pool: &str) {
         match queued {
             Queued::No => (),
-            Queued::Ready(priority, turn) => {
+            Queued::Ready(class, rank) => {
                 if let Some(pool) = self.pools.get_mut(pool) {
-                    pool.ready.remove(&(priority, turn, key));
+                    pool.ready.remove(class, rank, key);
                 }
             }
             Queued::Timer(due) => drop(self.timers.remove(&(due, key))),
@@ -387,15 +402,16 @@ impl Planner {
     }
 
     /// Puts a lane where its next job belongs.
-    fn queue(&mut self, key: LaneKey, now: i64) {
+    pub(super) fn queue(&mut self, key: LaneKey, now: i64) {
         let Some(lane) = self.lanes.get(&key) else { return };
         let (queued, pool) = (lane.queued, lane.rules.pool.clone());
-        let concurrency = self.pools.get(&pool).map_or(1, |pool| pool.concurrency);
-        let has_share = lane.rules.share.is_none_or(|share| lane.flying < (concurrency / share).max(1));
-        let wanted = match lane.due.first_key_value() {
-            Some(((due, _), _)) if has_share && *due <= now => Queued::Ready(lane.rules.priority, lane.last_turn),
-            Some(((due, _), _)) if has_share => Queued::Timer(*due),
-            _ => Queued::No,
+        let rank = || self.pools.get(&pool).map_or(0, |pool| pool.ready.rank(lane.rules.priority));
+        let wanted = match (lane.first_time(), queued) {
+            (None, _) => Queued::No,
+            (Some(due), _) if due > now => Queued::Timer(due),
+            // Whoever waits keeps the place.
+            (Some(_), Queued::Ready(_, rank)) => Queued::Ready(lane.class(now), rank),
+            (Some(_), _) => Queued::Ready(lane.class(now), rank()),
         };
         if wanted == queued {
             return;
@@ -403,9 +419,9 @@ impl Planner {
         self.unqueue(key, queued, &pool);
         match wanted {
             Queued::No => (),
-            Queued::Ready(priority, turn) => {
+            Queued::Ready(class, rank) => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
-                    pool.ready.insert((priority, turn, key));
+                    pool.ready.insert(class, rank, key);
                 }
             }
             Queued::Timer(due) => drop(self.timers.insert((due, key))),

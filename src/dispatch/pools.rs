@@ -1,13 +1,11 @@
-//! Pools in use: how many deliveries run, how many may begin, and whose turn it is.
+//! Pools in use: how many deliveries run, and how many may begin. Whose turn it is, is `turns`' business.
 //!
 //! - A full pool holds up nobody but its own lanes.
 //! - No more begin in a minute than the rate says, and no fewer either where enough wait: nothing is rounded away, however
 //!   often the pool is asked. Time comes in as the log's, which never falls.
-//! - Of the lanes that wait, the one with the lowest priority number goes first; among equals the one that waited longest.
 
-use super::lane::LaneKey;
+use super::turns::{Class, Turns};
 use contract::Pool;
-use std::collections::BTreeSet;
 
 /// One pool in use.
 pub(super) struct PoolPlan {
@@ -17,8 +15,8 @@ pub(super) struct PoolPlan {
     /// Deliveries that may begin now, in parts of [`TOKEN`].
     tokens: i64,
     refilled_at: i64,
-    /// Lanes with something to send: priority, when they last had their turn, which.
-    pub(super) ready: BTreeSet<(u32, u64, LaneKey)>,
+    /// Lanes with something to send.
+    pub(super) ready: Turns,
 }
 
 /// One delivery. A rate per minute gains exactly itself of these each millisecond, so there is no remainder to lose.
@@ -32,7 +30,7 @@ impl PoolPlan {
             flying: 0,
             tokens: TOKEN,
             refilled_at: now,
-            ready: BTreeSet::new(),
+            ready: Turns::default(),
         };
         plan.tokens = plan.burst();
         plan
@@ -77,21 +75,24 @@ impl PoolPlan {
         is_short.then(|| self.refilled_at + ((short + rate - 1) / rate).max(1))
     }
 
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, class: Class) {
         self.flying += 1;
+        self.ready.begin(class);
         if self.rate_per_minute.is_some() {
             self.tokens -= TOKEN;
         }
     }
 
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, class: Class) {
         self.flying = self.flying.saturating_sub(1);
+        self.ready.end(class);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::lane::LaneKey;
 
     fn pool(concurrency: u32, rate_per_minute: Option<u32>) -> Pool {
         Pool { code: "p".to_owned(), concurrency, rate_per_minute }
@@ -100,11 +101,11 @@ mod tests {
     #[test]
     fn no_more_begin_in_a_minute_than_the_rate_allows() {
         let mut plan = PoolPlan::new(&pool(1000, Some(120)), 0);
-        plan.ready.insert((0, 0, LaneKey::default()));
+        plan.ready.insert(Class::Quick, 0, LaneKey::default());
         let mut begun = 0;
         for now in 0..60_000 {
             while plan.has_room(now) {
-                plan.begin();
+                plan.begin(Class::Quick);
                 begun += 1;
             }
             if now == 0 {
@@ -180,15 +181,15 @@ mod tests {
     #[test]
     fn a_change_counts_at_once() {
         let mut plan = PoolPlan::new(&pool(2, None), 0);
-        plan.begin();
-        plan.begin();
+        plan.begin(Class::Quick);
+        plan.begin(Class::Quick);
         assert!(!plan.has_room(0));
         plan.change(&pool(3, None));
         assert!(plan.has_room(0));
         plan.change(&pool(1, None));
-        plan.end();
+        plan.end(Class::Quick);
         assert!(!plan.has_room(0));
-        plan.end();
+        plan.end(Class::Quick);
         assert!(plan.has_room(0));
     }
 }

@@ -4,15 +4,20 @@
 //! - Said twice, by two brokers even, a report changes nothing twice.
 
 use super::retry::Next;
-use crate::ledger::{Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobSlot, Letter, SubscriptionRow};
+use crate::ledger::{
+    Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobRow, JobSlot, JobStanding, Ledger, Letter, LetterRow,
+    SubscriptionRow,
+};
 use crate::subscriptions::{News, tell};
 use contract::{
-    Attempt, AttemptError, ClaimError, JobAttempt, LetterSource, Result, Sequence, Timestamp, Token, TopicId,
+    Attempt, AttemptError, ClaimError, JobAttempt, LetterSource, Result, Sequence, Timestamp, Token, TopicId, limits,
 };
 use log::TopicNumber;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
+/// Why a job that reached its maximum age is a dead letter, in one word.
+const EXPIRED: &str = "Expired";
 /// Who pauses a subscription whose receiver is gone.
 pub(crate) const BROKER: &str = "broker";
 
@@ -28,23 +33,32 @@ pub(crate) struct Report {
 pub(super) struct LaneReport {
     pub(super) through: Sequence,
     pub(super) done: Vec<DoneJob>,
-    pub(super) expired: Vec<Sequence>,
+    /// Not delivered, because their events are gone.
+    pub(super) gone: Vec<Sequence>,
 }
 
-/// An attempt that did not deliver.
+/// A job that was not delivered: an attempt failed, or it expired.
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
     pub(super) job: JobKey,
     /// The subscription; tasks have none.
     pub(super) subscription: Option<Uuid>,
     pub(super) event: Uuid,
-    pub(super) attempt: JobAttempt,
+    /// What was tried; nothing of a job that expired.
+    pub(super) attempt: Option<JobAttempt>,
     pub(super) next: Next,
 }
 
 impl Report {
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty() && self.failed.is_empty()
+    }
+}
+
+impl Failed {
+    fn bytes(&self) -> usize {
+        let response = self.attempt.as_ref().and_then(|attempt| attempt.response.as_ref());
+        256 + response.map_or(0, String::len)
     }
 }
 
@@ -62,8 +76,8 @@ impl Command for Report {
     }
 
     fn bytes(&self) -> usize {
-        let jobs: usize = self.lanes.values().map(|lane| lane.done.len() * 40 + lane.expired.len() * 8 + 64).sum();
-        jobs + self.failed.iter().map(|it| 256 + it.attempt.response.as_ref().map_or(0, String::len)).sum::<usize>()
+        let jobs: usize = self.lanes.values().map(|lane| lane.done.len() * 40 + lane.gone.len() * 8 + 64).sum();
+        jobs + self.failed.iter().map(Failed::bytes).sum::<usize>()
     }
 }
 
@@ -74,7 +88,7 @@ fn end_jobs(lane: Uuid, report: &LaneReport, decision: &mut Decision<'_>) -> Res
     }
     let is_open = |sequence: Sequence| !matches!(dispatch.slot(JobKey { lane, sequence }), Some(JobSlot::Ended(_)));
     let done = report.done.iter().filter(|job| is_open(job.0)).copied().collect();
-    let expired = report.expired.iter().filter(|sequence| is_open(**sequence)).copied().collect();
+    let expired = report.gone.iter().filter(|sequence| is_open(**sequence)).copied().collect();
     drop(dispatch);
     let what = DispatchFact::JobsEnded { lane, through: report.through, done, expired };
     decision.add_entry(Entry::Dispatch { what })?;
@@ -83,12 +97,13 @@ fn end_jobs(lane: Uuid, report: &LaneReport, decision: &mut Decision<'_>) -> Res
 
 fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
     let Failed { job, subscription, event, attempt, next } = failed;
-    let row = {
+    let (slot, row) = {
         let dispatch = decision.dispatch();
-        if !dispatch.has_lane(job.lane) || matches!(dispatch.slot(*job), Some(JobSlot::Ended(_))) {
+        let slot = dispatch.slot(*job);
+        if !dispatch.has_lane(job.lane) || matches!(slot, Some(JobSlot::Ended(_))) {
             return Ok(());
         }
-        subscription.and_then(|id| dispatch.known(id).ok())
+        (slot, subscription.and_then(|id| dispatch.known(id).ok()))
     };
     let (retry_at, counts) = match next {
         Next::Done => return Ok(()),
@@ -101,8 +116,10 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
         Next::Again(at) => (Some(*at), true),
         Next::Gone => (Some(decision.now()), false),
         Next::Dead => (None, true),
+        Next::Expired => return expire((*job, slot), row.as_ref(), *event, decision),
     };
-    let (job, event, attempt) = (*job, *event, attempt.clone());
+    let Some(attempt) = attempt.clone() else { return Ok(()) };
+    let (job, event) = (*job, *event);
     let error = attempt.error.clone().unwrap_or_else(unknown);
     let what = DispatchFact::JobAttempted { job, event, attempt, retry_at, counts };
     decision.add_entry(Entry::Dispatch { what })?;
@@ -111,6 +128,30 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
         (Next::Dead, row) => give_up(job, row.as_ref(), event, error, decision),
         _ => Ok(()),
     }
+}
+
+/// Gives up a job that reached its maximum age, unless a person had it tried again meanwhile.
+fn expire(
+    (job, slot): (JobKey, Option<JobSlot>),
+    row: Option<&SubscriptionRow>,
+    event: Uuid,
+    decision: &mut Decision<'_>,
+) -> Result<()> {
+    let seconds = row.map_or(limits::JOB_AGE_SECONDS_DEFAULT, |row| row.definition.max_age_seconds);
+    let known = match slot {
+        Some(JobSlot::Open(known)) => Some(known),
+        _ => None,
+    };
+    let is_renewed = |from: i64| from.saturating_add(i64::from(seconds) * 1000) > decision.now();
+    let is_dead = |known: &JobRow| matches!(known.standing, JobStanding::Dead { .. });
+    if known.as_ref().is_some_and(|known| is_dead(known) || known.aged_from.is_some_and(is_renewed)) {
+        return Ok(());
+    }
+    let last = known.as_ref().and_then(|known| known.attempts.last()).and_then(|attempt| attempt.error.as_ref());
+    let tried = last.map_or_else(String::new, |last| format!(" The last attempt: {}: {}", last.class, last.message));
+    let message = format!("The job was not delivered within its maximum age of {seconds} seconds.{tried}");
+    decision.add_entry(Entry::Dispatch { what: DispatchFact::JobExpired { job, event } })?;
+    give_up(job, row, event, AttemptError { class: EXPIRED.to_owned(), message }, decision)
 }
 
 fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
@@ -128,17 +169,24 @@ fn give_up(
     error: AttemptError,
     decision: &mut Decision<'_>,
 ) -> Result<()> {
-    let letter = row.map(|row| bury(job, row, event, decision)).transpose()?.flatten();
+    let letter = row.map(|row| bury(job, row, event, &error, decision)).transpose()?.flatten();
     tell(&News::JobDead { row, job, event, letter, error }, decision)
 }
 
-/// Makes a dead letter of a job, with all that was tried.
-fn bury(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decision<'_>) -> Result<Option<Uuid>> {
-    let Some(JobSlot::Open(open)) = decision.dispatch().slot(job) else { return Ok(None) };
+/// Makes a dead letter of a job.
+fn bury(
+    job: JobKey,
+    row: &SubscriptionRow,
+    event: Uuid,
+    error: &AttemptError,
+    decision: &mut Decision<'_>,
+) -> Result<Option<Uuid>> {
+    if !matches!(decision.dispatch().slot(job), Some(JobSlot::Open(_))) {
+        return Ok(None);
+    }
     let topic = topic_of(row, decision);
     let code = &row.definition.code;
-    let attempts: Vec<_> = open.attempts.iter().map(|attempt| tried(attempt, code)).collect();
-    let error = attempts.last().map_or_else(|| ClaimError::new("unknown", ""), |last| last.error.clone());
+    let error = ClaimError { class: error.class.clone(), message: error.message.clone() };
     let position = decision.position().next().get();
     let letter = Letter {
         id: letter_id(job, position),
@@ -149,7 +197,8 @@ fn bury(job: JobKey, row: &SubscriptionRow, event: Uuid, decision: &mut Decision
         sequence: job.sequence,
         event,
         error,
-        attempts,
+        // They are the job's.
+        attempts: Vec::new(),
         superseded: false,
         job: Some(job),
     };
@@ -177,6 +226,21 @@ fn unknown() -> AttemptError {
     AttemptError { class: "unknown".to_owned(), message: String::new() }
 }
 
+/// What was tried of a job before it became a dead letter, as far as it is remembered; older logs have it in the letter.
+pub(crate) fn attempts_of(ledger: &Ledger, row: &LetterRow) -> Vec<Attempt> {
+    let Some(job) = row.letter.job.filter(|_| row.letter.attempts.is_empty()) else {
+        return row.letter.attempts.clone();
+    };
+    let rows = ledger.dispatch();
+    let Some(lane) = rows.lane(job.lane) else { return Vec::new() };
+    let known = match lane.slot(job.sequence) {
+        Some(JobSlot::Open(open)) => open.attempts,
+        _ => lane.recent(job.sequence),
+    };
+    let before = known.iter().filter(|attempt| attempt.error.is_some() && attempt.at.millis() <= row.at);
+    before.map(|attempt| tried(attempt, &row.letter.name)).collect()
+}
+
 /// An attempt as dead letters show it.
 fn tried(attempt: &JobAttempt, code: &str) -> Attempt {
     let error = attempt.error.clone().unwrap_or_else(unknown);
@@ -200,8 +264,7 @@ fn letter_id(job: JobKey, position: u64) -> Uuid {
 
 /// An attempt as the log keeps it.
 pub(super) fn recorded(attempt: &crate::delivery::Attempt, number: u32, at: i64, token: u64) -> JobAttempt {
-    const RESPONSE_BYTES_KEPT: usize = 1024;
-    let response = attempt.response.get(..attempt.response.floor_char_boundary(RESPONSE_BYTES_KEPT));
+    let response = attempt.response.get(..attempt.response.floor_char_boundary(limits::RESPONSE_BYTES_KEPT));
     let error = attempt.error.as_ref();
     JobAttempt {
         number,

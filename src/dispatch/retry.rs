@@ -14,6 +14,8 @@ pub(crate) enum Next {
     Again(i64),
     /// It is given up.
     Dead,
+    /// It reached its maximum age before it was delivered, and is given up.
+    Expired,
     /// The receiver wants nothing more: the subscription pauses, and the job waits for it.
     Gone,
 }
@@ -70,12 +72,27 @@ mod tests {
         let retry = Retry::of(None, None);
         let failed = Outcome::Failed { retryable: true };
         let waits: Vec<_> = (0..9).map(|spent| next(&retry, spent, failed, 0, 0.0)).collect();
-        let again = [5, 30, 120, 600, 3600, 21_600, 86_400].map(|seconds| Next::Again(seconds * 1000));
+        let again = [5, 30, 120, 600, 3600, 21_600, 43_200].map(|seconds| Next::Again(seconds * 1000));
         assert_eq!(waits[..7], again);
         assert_eq!(waits[7..], [Next::Dead; 2]);
         let short = Retry::of(Some(&["PT2S".parse().unwrap()]), Some(4));
         let waits: Vec<_> = (0..4).map(|spent| next(&short, spent, failed, 0, 0.0)).collect();
         assert_eq!(waits, [Next::Again(2000), Next::Again(2000), Next::Again(2000), Next::Dead]);
+    }
+
+    /// The last wait was longer than the default age, so that a job expired before its last try.
+    #[test]
+    fn the_default_schedule_with_the_longest_waits_fits_inside_the_default_age() {
+        let retry = Retry::of(None, None);
+        let failed = Outcome::Failed { retryable: true };
+        let mut now = 0;
+        for spent in 0..retry.attempts_max - 1 {
+            let Next::Again(at) = next(&retry, spent, failed, now, 1.0) else { panic!("{spent} is the last try") };
+            now = at;
+        }
+        let age = i64::from(contract::limits::JOB_AGE_SECONDS_DEFAULT) * 1000;
+        assert_eq!(now, 82_986_000);
+        assert!(now < age, "{now} of {age}");
     }
 
     #[test]

@@ -305,9 +305,8 @@ fn offer(rows: &DispatchRows, key: LaneKey, terms: &Terms, record: &Record, plan
         return;
     }
     let group = (terms.mode != DispatchMode::Immediate).then(|| group_of(&record.body)).flatten();
-    let mode = if group.is_none() { DispatchMode::Immediate } else { terms.mode };
     let stored = Some(Stored { id: Uuid::from_u128(record.header.id), text: record.body.clone() });
-    planner.offer(key, Offer { sequence, group, mode, time: record.header.time, stored }, now);
+    planner.offer(key, Offer { sequence, group, time: record.header.time, stored }, now);
 }
 
 /// The fingerprint of an event's message group.

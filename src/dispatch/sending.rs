@@ -4,7 +4,7 @@ use super::Context;
 use super::lane::{Job, LaneKey, Stored};
 use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome, Payload};
 use crate::events::stored_at;
-use crate::ledger::{Ledger, TaskRow};
+use crate::ledger::{JobSlot, Ledger, TASKS, TaskRow};
 use crate::subscriptions::{Peek, Terms, Way};
 use contract::Timestamp;
 use futures_util::FutureExt;
@@ -17,7 +17,12 @@ use uuid::Uuid;
 /// What a lane delivers.
 #[derive(Clone)]
 pub(crate) enum Errand {
-    Events { terms: Arc<Terms>, topic: TopicNumber },
+    Events {
+        terms: Arc<Terms>,
+        topic: TopicNumber,
+        /// The replay it is, if it is one.
+        replay: Option<Uuid>,
+    },
     Tasks,
 }
 
@@ -40,8 +45,16 @@ pub(crate) struct Landed {
     pub(super) token: u64,
     pub(super) errand: Errand,
     pub(super) target: Arc<str>,
-    /// Nothing: the event is gone.
-    pub(super) attempt: Option<Attempt>,
+    pub(super) came: Came,
+}
+
+/// What a job that was sent, or expired, came to.
+pub(super) enum Came {
+    Attempted(Attempt),
+    /// Its event is gone.
+    Gone,
+    /// It reached its maximum age, and was not sent.
+    Expired,
 }
 
 pub(super) async fn send_event(
@@ -49,7 +62,7 @@ pub(super) async fn send_event(
     context: Arc<Context>,
     key: LaneKey,
     mut job: Job,
-    (terms, topic): (Arc<Terms>, TopicNumber),
+    (terms, topic, replay): (Arc<Terms>, TopicNumber, Option<Uuid>),
     now: i64,
     token: u64,
 ) -> Landed {
@@ -62,13 +75,12 @@ pub(super) async fn send_event(
         }
     };
     drop(ledger);
-    let errand = Errand::Events { terms: Arc::clone(&terms), topic };
-    let landed =
-        |event, attempt| Landed { key, job: job.clone(), event, began_at: now, token, errand, target, attempt };
+    let errand = Errand::Events { terms: Arc::clone(&terms), topic, replay };
+    let landed = |event, came| Landed { key, job: job.clone(), event, began_at: now, token, errand, target, came };
     let stored = match stored {
         Ok(Some(stored)) => stored,
-        Ok(None) => return landed(Uuid::nil(), None),
-        Err(_) => return landed(Uuid::nil(), Some(unread())),
+        Ok(None) => return landed(Uuid::nil(), Came::Gone),
+        Err(_) => return landed(Uuid::nil(), Came::Attempted(unread())),
     };
     let peek = Peek::at(&stored.text);
     let (id, signing) = (stored.id.to_string(), terms.signing(now));
@@ -79,12 +91,13 @@ pub(super) async fn send_event(
         subscription: Some(&terms.code),
         topic: Some(&terms.topic),
         sequence: Some(job.sequence),
+        replay,
         token: Some(token),
         trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
         ..delivery_by(&terms.way, payload, &id, context.clock.now())
     };
     let attempt = attempt(&context, delivery).await;
-    landed(stored.id, Some(attempt))
+    landed(stored.id, Came::Attempted(attempt))
 }
 
 pub(super) async fn send_task(
@@ -99,7 +112,7 @@ pub(super) async fn send_task(
     drop(ledger);
     let target: Arc<str> = row.as_ref().map_or("", |row| row.task.target.as_str()).into();
     let way = row.as_ref().and_then(|row| Way::to(&row.task.target).ok());
-    let attempt = match (&row, way) {
+    let came = match (&row, way) {
         (Some(row), Some(way)) => {
             let id = row.id.to_string();
             let payload = Payload::Task(row.task.payload.clone().into_bytes().into());
@@ -108,12 +121,53 @@ pub(super) async fn send_task(
                 token: Some(token),
                 ..delivery_by(&way, payload, &id, context.clock.now())
             };
-            Some(attempt(&context, delivery).await)
+            Came::Attempted(attempt(&context, delivery).await)
         }
-        _ => None,
+        _ => Came::Gone,
     };
     let event = row.map_or(Uuid::nil(), |row| row.id);
-    Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, attempt }
+    Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, came }
+}
+
+/// A job that reached its maximum age: nothing is sent, but which event it is about must be known.
+pub(super) async fn expire(
+    ledger: Arc<Ledger>,
+    key: LaneKey,
+    job: Job,
+    errand: Errand,
+    now: i64,
+    token: u64,
+) -> Landed {
+    let known = known_event(&ledger, key, &job);
+    let found = match (&errand, known) {
+        (_, Some(event)) => Ok(Some(event)),
+        (Errand::Tasks, None) => Ok(None),
+        (Errand::Events { topic, .. }, None) => {
+            let stored = stored_at(&ledger, *topic, job.sequence).await;
+            stored.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| it.id))
+        }
+    };
+    let (event, came) = match found {
+        Ok(Some(event)) => (event, Came::Expired),
+        Ok(None) => (Uuid::nil(), Came::Gone),
+        Err(_) => (Uuid::nil(), Came::Attempted(unread())),
+    };
+    Landed { key, job, event, began_at: now, token, errand, target: "".into(), came }
+}
+
+/// The event, or the task, of a job, where that is known without reading the log.
+fn known_event(ledger: &Ledger, key: LaneKey, job: &Job) -> Option<Uuid> {
+    if let Some(stored) = &job.stored {
+        return Some(stored.id);
+    }
+    let rows = ledger.dispatch();
+    if key.lane == TASKS {
+        return rows.task_numbered(job.sequence).map(|row| row.id);
+    }
+    match rows.lane(key.lane)?.slot(job.sequence)? {
+        JobSlot::Open(row) => Some(row.event).filter(|event| !event.is_nil()),
+        JobSlot::Ended(_) => None,
+    }
 }
 
 /// A first attempt by this way, of nobody's order; not signed. Receivers compare its time with their own clocks, so it is
@@ -133,6 +187,7 @@ pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, wall:
         subscription: None,
         topic: None,
         sequence: None,
+        replay: None,
         token: None,
         trace_parent: None,
     }

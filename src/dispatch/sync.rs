@@ -10,16 +10,11 @@ use super::worker::{Worker, reading};
 use crate::events::stored_at;
 use crate::ledger::{DispatchRows, JobRow, JobSlot, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
 use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
-use contract::{DispatchMode, Position, Result, Sequence};
+use contract::{DispatchMode, Position, Result, Sequence, limits};
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// Replays take one in so many of their pool's deliveries.
-const REPLAY_SHARE: u32 = 4;
-/// Replays wait for live traffic.
-const REPLAY_PRIORITY: u32 = 1_000_000;
 
 /// A lane as the log has it.
 struct Wanted {
@@ -51,7 +46,7 @@ impl Worker {
         let gone: Vec<_> =
             self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
         for lane in gone {
-            self.forget(lane);
+            self.forget(lane, now);
         }
         if !changed.is_empty() || self.must_build_tasks(ledger) {
             // A lane is built from the log: what was delivered must be there, or it would be delivered again.
@@ -64,6 +59,22 @@ impl Worker {
         self.sync_tasks(ledger, now);
         self.seen = Some(seen);
         Ok(())
+    }
+
+    /// Sees how many more jobs may become rows, and says so when there is no room for another.
+    pub(super) fn make_room(&mut self, ledger: &Ledger, now: i64) {
+        let (open, most) = (ledger.dispatch().open_jobs(), self.context.config.max_open_jobs as usize);
+        let left = most.saturating_sub(open);
+        self.planner.set_rows_left(left, now);
+        let is_full = left == 0;
+        if is_full && !self.is_full {
+            tracing::warn!(
+                open,
+                most,
+                "no more jobs may be open (dispatch.max_open_jobs): deliveries wait until some end"
+            );
+        }
+        self.is_full = is_full;
     }
 
     /// Whether something was said about a task that is known, so that all are built anew.
@@ -98,13 +109,14 @@ impl Worker {
         }
     }
 
-    fn forget(&mut self, lane: Uuid) {
+    fn forget(&mut self, lane: Uuid, now: i64) {
         let key = LaneKey { lane, part: 0 };
         self.known.remove(&lane);
         self.without_pool.remove(&lane);
         self.breakers_closed.remove(&lane);
         self.errands.remove(&key);
-        self.planner.drop_lane(key);
+        self.written.remove(&lane);
+        self.planner.drop_lane(key, now);
         for walk in self.walks.values_mut() {
             walk.remove(key);
         }
@@ -117,7 +129,7 @@ impl Worker {
             Ok(terms) => Arc::new(terms),
             Err(error) => {
                 tracing::error!(%error, subscription = wanted.row.definition.code, "a subscription cannot be served");
-                self.forget(wanted.lane);
+                self.forget(wanted.lane, now);
                 return Ok(());
             }
         };
@@ -126,13 +138,13 @@ impl Worker {
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
             (lane.through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
         };
-        let mut rules = rules(&terms, wanted.replay);
+        let mut rules = rules(&terms, wanted);
         rules.pool = self.pool_or_default(wanted.lane, rules.pool);
         let closed = wanted.row.breaker_closed;
         if self.breakers_closed.insert(wanted.lane, closed).is_some_and(|known| known != closed) {
             self.context.breakers.close(&rules.target);
         }
-        self.planner.put_lane(key, rules.clone(), through);
+        self.planner.put_lane(key, rules.clone(), through, now);
         self.written.insert(wanted.lane, through);
         let topic = TopicNumber(wanted.row.number);
         for (sequence, row) in open {
@@ -144,9 +156,11 @@ impl Worker {
             self.planner.offer_row(key, job, matches!(row.standing, JobStanding::Dead { .. }), now);
         }
         let until = wanted.replay.map(|(to, _)| to);
-        let all_new = is_first && wanted.replay.is_none();
+        // One that is paused may be far behind, and waits for nobody.
+        let all_new = is_first && wanted.replay.is_none() && !rules.paused;
         self.walks.entry(wanted.row.number).or_default().put(key, reading(&terms, until), through, all_new);
-        self.errands.insert(key, Errand::Events { terms, topic });
+        let replay = wanted.replay.map(|_| wanted.lane);
+        self.errands.insert(key, Errand::Events { terms, topic, replay });
         Ok(())
     }
 
@@ -159,7 +173,7 @@ impl Worker {
             let old: Vec<_> = self.errands.keys().filter(|key| key.lane == TASKS).copied().collect();
             for key in old {
                 self.errands.remove(&key);
-                self.planner.drop_lane(key);
+                self.planner.drop_lane(key, now);
             }
             self.last_task = Sequence::ZERO;
         }
@@ -180,7 +194,7 @@ impl Worker {
         let pool = self.pool_or_default(TASKS, pool);
         let key = LaneKey { lane: TASKS, part: tag(&pool) };
         if self.errands.insert(key, Errand::Tasks).is_none() {
-            self.planner.put_lane(key, task_rules(pool), Sequence::ZERO);
+            self.planner.put_lane(key, task_rules(pool), Sequence::ZERO, now);
         }
         let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobStanding::Dead { .. }));
         self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
@@ -197,45 +211,50 @@ fn wanted(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uu
             changed.push(Wanted { lane, touched, row: row.clone(), replay });
         }
     };
-    for row in rows.subscriptions().filter(|row| row.paused.is_none()) {
+    for row in rows.subscriptions() {
         want(row.id, rows.touched(row.id), row, None);
     }
     for (id, replay) in rows.replays() {
-        let Some(row) = rows.subscription(replay.subscription).filter(|row| row.paused.is_none()) else { continue };
+        let Some(row) = rows.subscription(replay.subscription) else { continue };
         want(id, rows.touched(id).max(rows.touched(row.id)), row, Some((replay.to, replay.at)));
     }
     changed.sort_unstable_by_key(|it| it.lane);
     (all, changed)
 }
 
-fn rules(terms: &Terms, replay: Option<(Sequence, i64)>) -> Rules {
+fn rules(terms: &Terms, wanted: &Wanted) -> Rules {
+    let replay = wanted.replay;
     Rules {
+        scope: terms.id,
         pool: terms.pool.clone(),
-        priority: if replay.is_some() { REPLAY_PRIORITY } else { terms.priority },
-        ordered: terms.mode != DispatchMode::Immediate,
+        priority: terms.priority,
+        mode: terms.mode,
         target: terms.way.target.as_str().into(),
         delay_millis: if replay.is_some() { 0 } else { terms.delay_millis },
         max_age_millis: terms.max_age_millis,
         ages_from: replay.map(|(_, at)| at),
-        share: replay.map(|_| REPLAY_SHARE),
+        is_replay: replay.is_some(),
+        paused: wanted.row.paused.is_some(),
     }
 }
 
 fn task_rules(pool: String) -> Rules {
     Rules {
+        scope: TASKS,
         pool,
         priority: 99,
-        ordered: true,
+        mode: DispatchMode::BlockOnError,
         target: "".into(),
         delay_millis: 0,
         max_age_millis: i64::MAX,
         ages_from: None,
-        share: None,
+        is_replay: false,
+        paused: false,
     }
 }
 
 fn row_job(rules: &Rules, row: &JobRow, sequence: Sequence, group: Option<u64>, mode: DispatchMode, time: i64) -> Job {
-    let expires = rules.expires(time);
+    let expires = rules.expires(row.aged_from, time);
     let due = match row.standing {
         JobStanding::Waiting { until } => until.min(expires),
         JobStanding::Dead { .. } => i64::MAX,
@@ -245,6 +264,12 @@ fn row_job(rules: &Rules, row: &JobRow, sequence: Sequence, group: Option<u64>, 
     Job { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, stored: None }
 }
 
+/// When a task expires: a day after it was to be delivered at first, or after a person had it tried again.
+pub(super) fn task_expires(task: &TaskRow, row: Option<&JobRow>) -> i64 {
+    let from = row.and_then(|row| row.aged_from).unwrap_or(task.task.scheduled_for.unwrap_or(task.at).max(task.at));
+    from.saturating_add(i64::from(limits::JOB_AGE_SECONDS_DEFAULT) * 1000)
+}
+
 fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
     let begins = task.task.scheduled_for.unwrap_or(task.at);
     let due = match row.map(|row| row.standing) {
@@ -252,6 +277,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
         Some(JobStanding::Dead { .. }) => i64::MAX,
         None => begins,
     };
+    let due = due.min(task_expires(task, row));
     let mode = task.task.mode;
     // Groups of tasks are told apart by their mode, too: what one lets pass another does not.
     let group = task.task.message_group.as_ref().map(|group| tag(&format!("{mode:?} {group}")));
@@ -260,7 +286,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
         group,
         mode: if group.is_none() { DispatchMode::Immediate } else { mode },
         due,
-        expires: i64::MAX,
+        expires: task_expires(task, row),
         has_row: true,
         spent: row.map_or(0, |row| row.spent),
         tried: row.map_or(0, |row| row.tried),

@@ -103,8 +103,10 @@ const fn fits(verb: JobVerb, status: JobStatus) -> bool {
         JobVerb::Retry => {
             matches!(status, JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending)
         }
-        JobVerb::Cancel => matches!(status, JobStatus::Error | JobStatus::Pending | JobStatus::Queued),
-        JobVerb::Complete => matches!(status, JobStatus::Error | JobStatus::Pending),
+        JobVerb::Cancel => {
+            matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending | JobStatus::Queued)
+        }
+        JobVerb::Complete => matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending),
     }
 }
 
@@ -156,7 +158,7 @@ impl Command for Act {
             Some(JobSlot::Open(row)) => Some(row),
             _ => None,
         };
-        if let Some(JobRow { standing: JobStanding::Dead { letter: Some(letter) }, .. }) = &row {
+        if let Some(JobRow { standing: JobStanding::Dead { letter: Some(letter), .. }, .. }) = &row {
             self.close(*letter, decision)?;
         }
         let attempts = row.map(|row| row.attempts).unwrap_or_default();

@@ -15,7 +15,7 @@ use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
 use super::scan::{PAGE, Reading, Walk};
-use super::sending::{Errand, Landed, send_event, send_task};
+use super::sending::{Came, Errand, Landed, expire, send_event, send_task};
 use crate::clock::LogClock;
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, JobSlot, Ledger, TASKS};
@@ -32,6 +32,8 @@ use uuid::Uuid;
 const PAGES_PER_TURN: usize = 8;
 /// What may be delivered and not written down yet; more waits.
 const UNWRITTEN_MAX: usize = 20_000;
+/// Jobs that expire at a time; more wait.
+const EXPIRING_MAX: usize = 256;
 /// How long deliveries that are under way are waited for when the broker stops.
 const FINISH_MAX: Duration = Duration::from_secs(10);
 /// A lane that came this far without a word is written down.
@@ -57,10 +59,14 @@ pub(crate) struct Worker {
     /// Being written: its failures go back to the planner when it is.
     pub(crate) writing: JoinSet<(Report, Result<()>)>,
     unwritten: usize,
+    /// Whether no more jobs may become rows.
+    pub(super) is_full: bool,
+    /// Jobs whose events are looked up because they expired.
+    expiring: usize,
     /// What was walked since all lanes were looked at, and the position then.
     walked: u64,
     looked_at: Position,
-    pub(super) written: HashMap<Uuid, Sequence>,
+    pub(crate) written: HashMap<Uuid, Sequence>,
     /// Lanes that name a pool which does not exist; the default one delivers in its place.
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
@@ -94,6 +100,8 @@ impl Worker {
             report: Report::default(),
             writing: JoinSet::new(),
             unwritten: 0,
+            is_full: false,
+            expiring: 0,
             walked: 0,
             looked_at: Position::ZERO,
             written: HashMap::new(),
@@ -164,6 +172,7 @@ impl Worker {
 
     async fn work(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<bool> {
         self.sync(ledger, now).await?;
+        self.make_room(ledger, now);
         let mut more = false;
         let registry = ledger.registry();
         for (number, walk) in &mut self.walks {
@@ -190,33 +199,34 @@ impl Worker {
         // Read before the lease is looked at: so it is below whatever a later owner writes.
         let token = ledger.position().borrow().get();
         let mut made_room = false;
-        while self.unwritten < UNWRITTEN_MAX && self.holds(ledger, now) {
+        while self.unwritten < UNWRITTEN_MAX && self.expiring < EXPIRING_MAX && self.holds(ledger, now) {
             match self.planner.next(now) {
                 None => break,
-                Some(Pick::Expire(key, sequence)) => {
-                    self.lane_report(key.lane).expired.push(sequence);
-                    self.unwritten += 1;
-                    made_room = true;
-                }
-                Some(Pick::Send(key, job)) => made_room |= !self.begin(ledger, key, job, now, token),
+                Some(Pick::Expire(key, job)) => made_room |= !self.begin(ledger, (key, job, true), now, token),
+                Some(Pick::Send(key, job)) => made_room |= !self.begin(ledger, (key, job, false), now, token),
             }
         }
         made_room
     }
 
-    /// Sends a job; not one that a person, or the end of its event, has ended since it was planned.
-    fn begin(&mut self, ledger: &Arc<Ledger>, key: LaneKey, job: Job, now: i64, token: u64) -> bool {
+    /// Sends a job, or lets it expire; not one that a person, or the end of its event, has ended since it was planned.
+    fn begin(&mut self, ledger: &Arc<Ledger>, (key, job, expires): (LaneKey, Job, bool), now: i64, token: u64) -> bool {
         let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_over(job.sequence));
         let Some(errand) = self.errands.get(&key).filter(|_| !is_over).cloned() else {
             self.planner.ended(key, job.sequence, Back::Over, now);
             return false;
         };
+        if expires {
+            self.expiring += 1;
+            self.flights.spawn(expire(Arc::clone(ledger), key, job, errand, now, token));
+            return true;
+        }
         self.context.flying(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
         self.flights.spawn(async move {
             match errand {
-                Errand::Events { terms, topic } => {
-                    send_event(ledger, context, key, job, (terms, topic), now, token).await
+                Errand::Events { terms, topic, replay } => {
+                    send_event(ledger, context, key, job, (terms, topic, replay), now, token).await
                 }
                 Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
@@ -228,15 +238,29 @@ impl Worker {
         // None is ended from outside, and one that panics says so itself.
         let Ok(landed) = landed else { return };
         let now = self.clock.now();
-        let Landed { key, job, event, began_at, token, errand, target, attempt } = landed;
+        let Landed { key, job, event, began_at, token, errand, target, came } = landed;
         let sequence = job.sequence;
         let id = JobKey { lane: key.lane, sequence };
         self.context.flying(id, false);
-        let Some(attempt) = attempt else {
-            // Retention was faster.
-            self.lane_report(key.lane).expired.push(sequence);
-            self.unwritten += 1;
-            return self.planner.ended(key, sequence, Back::Over, now);
+        if job.expires <= began_at {
+            self.expiring = self.expiring.saturating_sub(1);
+        }
+        let subscription = match &errand {
+            Errand::Events { terms, .. } => Some(terms.id),
+            Errand::Tasks => None,
+        };
+        self.unwritten += 1;
+        let attempt = match came {
+            Came::Attempted(attempt) => attempt,
+            Came::Gone => {
+                // Retention was faster.
+                self.lane_report(key.lane).gone.push(sequence);
+                return self.planner.ended(key, sequence, Back::Over, now);
+            }
+            Came::Expired => {
+                let next = Next::Expired;
+                return self.report.failed.push(Failed { job: id, subscription, event, attempt: None, next });
+            }
         };
         let usual = Retry::of(None, None);
         let retry = match &errand {
@@ -252,7 +276,6 @@ impl Worker {
             tracing::warn!(?turned, "a target's standing has changed");
             self.tell(&target, turned);
         }
-        self.unwritten += 1;
         let number = job.tried.saturating_add(1);
         if next == Next::Done {
             let millis = u32::try_from(attempt.duration.as_millis()).unwrap_or(u32::MAX);
@@ -266,6 +289,7 @@ impl Worker {
         };
         let attempt = recorded(&attempt, number, began_at, token);
         log_failure(&errand, event, &attempt, next);
+        let attempt = Some(attempt);
         self.report.failed.push(Failed { job: id, subscription, event, attempt, next });
     }
 
@@ -364,7 +388,10 @@ impl Worker {
         for (lane, of_lane) in &mut report.lanes {
             let settled = self.settled(LaneKey { lane: *lane, part: 0 }).unwrap_or_default();
             of_lane.through = if *lane == TASKS { Sequence::ZERO } else { settled };
-            self.written.insert(*lane, settled);
+            // What comes of the last deliveries of a lane that is gone is no reason to remember it.
+            if self.known.contains_key(lane) {
+                self.written.insert(*lane, settled);
+            }
         }
         let ledger = Arc::clone(ledger);
         self.writing.spawn(async move {
@@ -380,7 +407,7 @@ impl Worker {
             return self.keep(report, &error);
         }
         for (_, lane) in report.lanes {
-            self.unwritten = self.unwritten.saturating_sub(lane.done.len() + lane.expired.len());
+            self.unwritten = self.unwritten.saturating_sub(lane.done.len() + lane.gone.len());
         }
         for failed in report.failed {
             self.unwritten = self.unwritten.saturating_sub(1);
@@ -394,7 +421,7 @@ impl Worker {
                 }
                 Next::Again(until) => Back::Waits { until, tried: true, counts: true },
                 Next::Gone => Back::Waits { until: now, tried: true, counts: false },
-                Next::Dead => Back::Dead,
+                Next::Dead | Next::Expired => Back::Dead,
             };
             self.planner.ended(key, sequence, back, now);
             // What was held up by it may be settled now.
@@ -411,7 +438,7 @@ impl Worker {
         for (lane, of_lane) in report.lanes {
             let kept = self.lane_report(lane);
             kept.done.extend(of_lane.done);
-            kept.expired.extend(of_lane.expired);
+            kept.gone.extend(of_lane.gone);
         }
         self.report.failed.extend(report.failed);
     }

@@ -109,7 +109,7 @@ impl From<PartsSnapshot> for Parts {
             projections: RwLock::new(projections.into()),
             claims: RwLock::new(claims.into()),
             letters: RwLock::new(letters.into()),
-            dispatch: RwLock::new(dispatch),
+            dispatch: RwLock::new(dispatch.counted()),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Subscriptions<'_> {
     /// One subscription, by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        Ok(self.view(&ledger, &row))
+        Ok(Subscription { held: self.held(&ledger), ..self.view(&ledger, &row) })
     }
 
     /// Subscriptions in order of their codes, the page at `cursor`.
@@ -118,7 +118,18 @@ impl Subscriptions<'_> {
         }
         found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
         let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
-        Ok(page.map(|(ledger, row)| self.view(&ledger, &row)))
+        Ok(page.map(|(ledger, row)| Subscription { held: self.held(&ledger), ..self.view(&ledger, &row) }))
+    }
+
+    /// Why jobs of a log that were not tried yet wait, if they do.
+    fn held(&self, ledger: &Ledger) -> Option<String> {
+        let (open, most) = (ledger.dispatch().open_jobs(), self.policy.config.dispatch.max_open_jobs);
+        (open >= most as usize).then(|| {
+            format!(
+                "{open} jobs of this log failed and wait, or were given up, and no more than {most} may \
+                 (dispatch.max_open_jobs): resolve dead letters, or cancel jobs."
+            )
+        })
     }
 
     /// Changes a subscription. Jobs that are not reached yet follow the new definition; what is settled stays so.
@@ -367,6 +378,7 @@ pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
         pause: row.paused.clone(),
         settled_through: Offset::ZERO,
         open_jobs: 0,
+        held: None,
         replays: 0,
         breaker: None,
         created_at: Timestamp::from_millis(row.created_at),

@@ -10,12 +10,19 @@
 //! job mail/1         -> PENDING tried 1 in 5000
 //! jobs status=ERROR  -> mail/1
 //! restart    reopen                                      another worker; another broker on the same log
+//! limit 4                                                the same, with at most four open jobs
 //! advance 5000                                           milliseconds pass
 //! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
 //! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
+//! remembered         -> 2                                lanes the worker keeps a number for
+//! flying             -> 2                                deliveries under way
+//! run-until mail 24  -> soon                             no more than that was sent before the first one of `mail`
 //! news               -> job_dead target_failing          what the operator was told, in order
+//! replayed           -> mail/1@1 mail/1@2                deliveries marked as replayed since, with the replay's number
 //! ```
 
+mod ageing;
+mod bounds;
 mod deferrals;
 mod finality;
 mod history;
@@ -25,10 +32,12 @@ mod more;
 mod news;
 mod pools;
 mod receiver;
+mod replays;
 mod several;
 mod topics;
 mod traps;
 mod verbs;
+mod words;
 
 use super::Broker;
 use crate::clock::{Clock, ManualClock};
@@ -38,15 +47,16 @@ use crate::dispatch::{Context, Deliver, JobVerb, Worker};
 use crate::ledger::Keep;
 use crate::subscriptions::Vault;
 use contract::{
-    DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewSubscription, NewTask, Pool,
-    PoolChange, Read, Redrive, ReplayEdge, Republish, Result, Sequence, SubscriptionChange, TopicId,
+    DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange, Read,
+    Redrive, ReplayEdge, Republish, Result, Sequence, TopicId, limits,
 };
 use log::{Log, MemoryLog};
 use receiver::Receiver;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use words::{changed, subscription};
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
@@ -69,10 +79,12 @@ pub(super) struct World {
     pub(super) receiver: Arc<Receiver>,
     pub(super) broker: Arc<Broker>,
     pub(super) worker: Worker,
+    max_open_jobs: u32,
 }
 
-fn config() -> Config {
+fn config(max_open_jobs: u32) -> Config {
     let mut config = Config::default();
+    config.dispatch.max_open_jobs = max_open_jobs;
     config.types.unregistered = Unregistered::Accept;
     config.tenant.required = false;
     config.dispatch.enabled = false;
@@ -103,13 +115,18 @@ impl World {
 
     /// Another broker on the same log.
     pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>) -> Self {
-        let opened = Broker::on_log(config(), Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
+        Self::limited(log, clock, receiver, limits::OPEN_JOBS_MAX).await
+    }
+
+    async fn limited(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>, max_open_jobs: u32) -> Self {
+        let config = config(max_open_jobs);
+        let opened = Broker::on_log(config, Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
         let broker = Arc::new(opened.await.unwrap());
         let mut context = context(&broker, &receiver, &clock);
         // What the broker shows of its own deliveries are this worker's.
         (context.owner, context.breakers) = (broker.dispatch.owner, broker.dispatch.breakers.clone());
         let worker = Worker::new(broker.default_ledger(), Arc::new(context));
-        Self { log, clock, receiver, broker, worker }
+        Self { log, clock, receiver, broker, worker, max_open_jobs }
     }
 
     async fn run_line(&mut self, number: usize, line: &str) {
@@ -138,11 +155,23 @@ impl World {
             "run" => return Ok(self.run().await),
             "run-sorted" => return Ok(sorted(&self.run().await)),
             "run-turns" => return Ok(turns(self.run().await)),
+            "remembered" => return Ok(self.worker.written.len().to_string()),
+            "flying" => return Ok(self.worker.flights.len().to_string()),
+            "run-until" => {
+                let heard = self.run().await;
+                let place = heard.split(' ').position(|word| word.starts_with(rest[0]));
+                let is_soon = place.is_some_and(|place| place <= rest[1].parse().unwrap());
+                return Ok(if is_soon { "soon".to_owned() } else { heard });
+            }
             "restart" => self.worker = worker(&self.broker, &self.receiver, &self.clock),
+            "limit" => {
+                self.max_open_jobs = rest[0].parse().unwrap();
+                return Box::pin(self.ask("reopen")).await;
+            }
             "reopen" => {
                 self.broker.close().await;
                 let (log, clock) = (Arc::clone(&self.log), Arc::clone(&self.clock));
-                *self = Self::beside(log, clock, Arc::clone(&self.receiver)).await;
+                *self = Self::limited(log, clock, Arc::clone(&self.receiver), self.max_open_jobs).await;
             }
             "land" => return Ok(self.land().await),
             "trim" => drop(self.broker.trim(&TOPIC.parse()?, Sequence(rest[0].parse().unwrap())).await?),
@@ -162,6 +191,7 @@ impl World {
                 self.receiver.hanging.lock().unwrap().remove(rest[0]).unwrap().notify_one();
                 return Ok(self.run().await);
             }
+            "replayed" => return Ok(std::mem::take(&mut self.receiver.replayed.lock().unwrap().1).join(" ")),
             "tokens" => {
                 let tokens = self.receiver.tokens.lock().unwrap()[rest[0]].clone();
                 let grow = tokens.windows(2).all(|pair| pair[0] < pair[1]);
@@ -202,7 +232,8 @@ impl World {
             "status" => {
                 let it = self.broker.subscriptions(None).get(rest[0])?;
                 let by = it.pause.map(|pause| format!(" by {}", pause.by)).unwrap_or_default();
-                return Ok(format!("{:?}{by} through {} open {}", it.status, it.settled_through, it.open_jobs));
+                let held = if it.held.is_some() { " held" } else { "" };
+                return Ok(format!("{:?}{by} through {} open {}{held}", it.status, it.settled_through, it.open_jobs));
             }
             "pool" => {
                 let number = |name: &str| named.get(name).map(|text| text.parse().unwrap());
@@ -306,14 +337,7 @@ impl World {
 
     async fn ask_about_letters(&self, verb: &str, rest: &[&str], named: &BTreeMap<&str, &str>) -> Result<String> {
         Ok(match verb {
-            "letters" => {
-                let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
-                let shown = page
-                    .items
-                    .iter()
-                    .map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
-                shown.collect::<Vec<_>>().join(" | ")
-            }
+            "letters" => self.letters(rest.contains(&"all")).await?,
             "redrive" | "discard" | "correct" => {
                 let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
                 let letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
@@ -336,6 +360,16 @@ impl World {
         let mut event = event.about("gts.vendor.app.order.v1".parse().unwrap(), subject);
         event.message_group = named.get("group").map(|it| (*it).to_owned());
         self.broker.publish(event, None).await.map(drop)
+    }
+
+    async fn letters(&self, resolved_too: bool) -> Result<String> {
+        let filter = LetterFilter { resolved_too, ..LetterFilter::default() };
+        let page = self.broker.dead_letters(&filter, None, 100).await?;
+        let shown = page.items.iter();
+        let shown = shown.map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
+        let mut shown: Vec<_> = shown.collect();
+        shown.sort_unstable();
+        Ok(shown.join(" | "))
     }
 
     /// The job `CODE/SEQUENCE`, or the task `task:CODE`; of replays the job of the first.
@@ -404,44 +438,6 @@ fn name(job: &DispatchJob) -> String {
 
 fn describe(error: &Error) -> String {
     error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned()
-}
-
-fn value(name: &str, text: &str) -> Value {
-    match name {
-        "retrySchedule" => text.split(',').collect(),
-        "eventTypes" => json!([{"type": format!("{TYPE}.{text}.v1")}]),
-        "startFrom" => text.parse::<u64>().map_or_else(|_| json!(text), |offset| json!({"offset": offset})),
-        _ => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
-    }
-}
-
-/// Short names for long members.
-fn member(name: &str) -> &str {
-    match name {
-        "retry" => "retrySchedule",
-        "attempts" => "maxAttempts",
-        "age" => "maxAgeSeconds",
-        "delay" => "delaySeconds",
-        "types" => "eventTypes",
-        "from" => "startFrom",
-        other => other,
-    }
-}
-
-fn subscription(code: &str, named: &BTreeMap<&str, &str>) -> NewSubscription {
-    let topic: TopicId = TOPIC.parse().unwrap();
-    let mut new = json!({"code": code, "topic": topic, "target": format!("http://127.0.0.1:9/{code}")});
-    for (name, text) in named {
-        let name = member(name);
-        new[name] = value(name, text);
-    }
-    serde_json::from_value(new).unwrap()
-}
-
-fn changed(named: &BTreeMap<&str, &str>) -> SubscriptionChange {
-    let members: serde_json::Map<_, _> =
-        named.iter().map(|(name, text)| (member(name).to_owned(), value(member(name), text))).collect();
-    serde_json::from_value(members.into()).unwrap()
 }
 
 /// Lanes of one priority begin in no order that means anything.

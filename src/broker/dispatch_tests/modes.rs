@@ -178,8 +178,8 @@ fn a_delay_is_waited_for_and_age_ends_a_job_wherever_it_waits() {
         job block/1                 -> EXPIRED tried 1
         job block/2                 -> EXPIRED tried 0
         jobs status=EXPIRED         -> block/1 block/2
-        letters                     -> 
-        status block                -> Active through 3 open 0
+        letters                     -> block/1 Expired tried 1 | block/2 Expired tried 0
+        status block                -> Active through 3 open 2
     ",
     );
 }

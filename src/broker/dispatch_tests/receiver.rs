@@ -14,6 +14,8 @@ pub(in crate::broker) struct Receiver {
     pub(super) answers: Mutex<HashMap<String, VecDeque<String>>>,
     pub(super) heard: Mutex<Vec<String>>,
     pub(super) tokens: Mutex<BTreeMap<String, Vec<u64>>>,
+    /// Deliveries of replays, each with the number of the replay in the order they were first seen.
+    pub(super) replayed: Mutex<(Vec<uuid::Uuid>, Vec<String>)>,
     pub(super) hanging: Mutex<HashMap<String, Arc<Notify>>>,
 }
 
@@ -24,6 +26,14 @@ impl Deliver for Receiver {
             _ => format!("task:{}", delivery.target.as_str().rsplit('/').next().unwrap()),
         };
         self.tokens.lock().unwrap().entry(name.clone()).or_default().push(delivery.token.unwrap());
+        if let Some(replay) = delivery.replay {
+            let (known, names) = &mut *self.replayed.lock().unwrap();
+            let number = known.iter().position(|it| *it == replay).unwrap_or_else(|| {
+                known.push(replay);
+                known.len() - 1
+            });
+            names.push(format!("{name}@{}", number + 1));
+        }
         let answer = self.answers.lock().unwrap().get_mut(&name).and_then(VecDeque::pop_front);
         let mut answer = answer.unwrap_or_else(|| "200".to_owned());
         let hangs = (answer == "hang").then(|| {

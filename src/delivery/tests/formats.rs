@@ -27,6 +27,7 @@ async fn the_envelope_is_the_stored_bytes_with_our_headers_around_it() {
         ("event-broker-subscription", "orders"),
         ("event-broker-topic", TOPIC),
         ("event-broker-sequence", "7"),
+        ("event-broker-replay", "00000000-0000-0000-0000-000000000005"),
         ("event-broker-token", "12"),
         ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ("user-agent", concat!("event-broker/", env!("CARGO_PKG_VERSION"))),
@@ -119,7 +120,7 @@ async fn a_task_is_posted_as_it_was_given_and_has_no_event_headers() {
     assert_eq!(Deliverer::new(local()).deliver(delivery).await.outcome, Outcome::Done);
     let seen = receiver.seen().remove(0);
     assert_eq!((seen.body.as_ref(), seen.header("content-type")), (b"[1, 2]".as_slice(), "application/json"));
-    for name in ["subscription", "topic", "sequence", "token"] {
+    for name in ["subscription", "topic", "sequence", "replay", "token"] {
         assert_eq!(seen.header(&format!("event-broker-{name}")), "", "{name}");
     }
 }
@@ -151,6 +152,7 @@ fn delivery_of(case: &Case) -> Delivery<'_> {
         subscription: Some("orders"),
         topic: Some(TOPIC),
         sequence: Some(Sequence(7)),
+        replay: None,
         token: Some(1),
         trace_parent: None,
     }

@@ -70,6 +70,7 @@ impl Case {
             subscription: Some("orders"),
             topic: Some(TOPIC),
             sequence: Some(Sequence(7)),
+            replay: Some(uuid::Uuid::from_u128(5)),
             token: Some(12),
             trace_parent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         };

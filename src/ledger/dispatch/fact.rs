@@ -90,7 +90,7 @@ pub enum DispatchFact {
         /// Delivered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         done: Vec<DoneJob>,
-        /// Grown too old.
+        /// Not delivered, because their events are gone. Older logs: because they reached their maximum age.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         expired: Vec<Sequence>,
     },
@@ -106,6 +106,13 @@ pub enum DispatchFact {
         retry_at: Option<i64>,
         /// Whether it counts against the job's attempts.
         counts: bool,
+    },
+    /// A job reached its maximum age before it was delivered: it is given up, and a dead letter may follow.
+    JobExpired {
+        /// Which job.
+        job: JobKey,
+        /// The event.
+        event: Uuid,
     },
     /// The receiver wants it later.
     JobDeferred {
@@ -133,7 +140,7 @@ pub enum DispatchFact {
         /// Who.
         by: String,
     },
-    /// A person wants a job tried again, with all its attempts before it.
+    /// A person wants a job tried again, with all its attempts before it and a new age.
     JobRetried {
         /// Which job.
         job: JobKey,

@@ -36,14 +36,15 @@ pub(in crate::ledger) trait Rows {
             Entry::Dispatch { what } => self.apply_fact(what, header),
             Entry::DeadLettered { letter } => {
                 if let Some(job) = letter.job {
-                    self.change(job, |row| row.standing = JobStanding::Dead { letter: Some(letter.id) });
+                    self.change(job, |row| {
+                        let expired = matches!(row.standing, JobStanding::Dead { expired: true, .. });
+                        row.standing = JobStanding::Dead { letter: Some(letter.id), expired };
+                    });
                 }
             }
             Entry::Redriven { job: Some(job), new_event: None, .. } => {
                 self.touch(job.lane, header.position);
-                self.change(*job, |row| {
-                    (row.standing, row.spent, row.deferred) = (JobStanding::Waiting { until: header.time }, 0, None);
-                });
+                self.change(*job, |row| row.begin_again(header.time));
             }
             Entry::Redriven { job: Some(job), .. } => {
                 self.touch(job.lane, header.position);
@@ -141,7 +142,7 @@ pub(in crate::ledger) trait Rows {
             DispatchFact::JobAttempted { job, event, attempt, retry_at, counts } => {
                 let standing = match retry_at {
                     Some(until) => JobStanding::Waiting { until: *until },
-                    None => JobStanding::Dead { letter: None },
+                    None => JobStanding::Dead { letter: None, expired: false },
                 };
                 self.open_or_new(*job, *event, time, |row| {
                     row.tried(attempt.clone(), *counts);
@@ -150,6 +151,10 @@ pub(in crate::ledger) trait Rows {
             }
             DispatchFact::JobDeferred { job, event, until, reason } => {
                 self.open_or_new(*job, *event, time, |row| row.defer(time, *until, reason.as_deref()));
+            }
+            DispatchFact::JobExpired { job, event } => {
+                let standing = JobStanding::Dead { letter: None, expired: true };
+                self.open_or_new(*job, *event, time, |row| row.standing = standing);
             }
             DispatchFact::JobCancelled { job, .. } => {
                 self.touch(job.lane, at);
@@ -165,7 +170,7 @@ pub(in crate::ledger) trait Rows {
                     Some(JobSlot::Open(row)) => row,
                     _ => JobRow::new(*event, time),
                 };
-                (row.standing, row.spent, row.deferred) = (JobStanding::Waiting { until: time }, 0, None);
+                row.begin_again(time);
                 self.put_slot(*job, JobSlot::Open(row));
             }
             _ => (),
@@ -226,7 +231,7 @@ impl Rows for DispatchRows {
     fn drop_subscription(&mut self, row: &SubscriptionRow) {
         self.codes.remove(&row.definition.code);
         self.subscriptions.remove(&row.id);
-        self.lanes.remove(&row.id);
+        self.drop_lane(row.id);
         self.touched.remove(&row.id);
         let replays: Vec<_> = self.replays.iter().filter(|(_, it)| it.subscription == row.id).map(|it| *it.0).collect();
         for replay in replays {
@@ -242,7 +247,9 @@ impl Rows for DispatchRows {
         let is_over = matches!(slot, JobSlot::Ended(_));
         let Some(lane) = self.lanes.get_mut(&key.lane) else { return };
         let was_over = lane.is_over(key.sequence);
+        let before = lane.open_count();
         lane.put(key.sequence, slot);
+        self.open_jobs = (self.open_jobs + lane.open_count()).saturating_sub(before);
         match (key.lane == TASKS, was_over, is_over) {
             (true, false, true) => self.end_task(key.sequence),
             (true, true, false) => self.begin_task_again(key.sequence),
@@ -312,7 +319,9 @@ impl Rows for DispatchRows {
         let replays: Vec<_> = replays.collect();
         for id in lanes.into_iter().chain(replays) {
             if let Some(lane) = self.lanes.get_mut(&id) {
+                let before = lane.open_count();
                 lane.trim(through);
+                self.open_jobs = (self.open_jobs + lane.open_count()).saturating_sub(before);
             }
             self.end_replay(id);
         }
@@ -328,9 +337,14 @@ impl DispatchRows {
         }
     }
 
+    fn drop_lane(&mut self, id: Uuid) {
+        let open = self.lanes.remove(&id).map_or(0, |lane| lane.open_count());
+        self.open_jobs = self.open_jobs.saturating_sub(open);
+    }
+
     fn drop_replay(&mut self, id: Uuid) {
         self.replays.remove(&id);
-        self.lanes.remove(&id);
+        self.drop_lane(id);
         self.touched.remove(&id);
     }
 

@@ -66,7 +66,7 @@ pub(super) fn wants_the_same(one: &NewSubscription, other: &NewSubscription) -> 
 impl Lane {
     /// Jobs with a row behind a sequence, in order.
     pub fn open_after(&self, after: Sequence) -> impl Iterator<Item = (Sequence, &JobRow)> {
-        self.open.range((Bound::Excluded(after), Bound::Unbounded)).map(|(sequence, row)| (*sequence, row))
+        self.open.range((Bound::Excluded(after), Bound::Unbounded)).map(|(sequence, row)| (*sequence, &**row))
     }
 
     /// At most `max` jobs behind a sequence that have a row or ended otherwise than by delivery, in order.

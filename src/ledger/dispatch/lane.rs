@@ -8,6 +8,7 @@ use contract::{JobAttempt, JobDeferral, Sequence, Timestamp, Token, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use uuid::Uuid;
 
 use super::fact::DoneJob;
@@ -32,6 +33,9 @@ pub struct JobRow {
     /// That the receiver put it off, since the last attempt that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferred: Option<JobDeferral>,
+    /// Since when it ages, in milliseconds, if a person had it tried again; else since its event arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_from: Option<i64>,
 }
 
 /// How such a job stands.
@@ -47,6 +51,9 @@ pub enum JobStanding {
     Dead {
         /// The dead letter, if it became one.
         letter: Option<Uuid>,
+        /// Because it reached its maximum age.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        expired: bool,
     },
 }
 
@@ -57,7 +64,7 @@ pub enum JobEnd {
     Completed,
     /// Somebody called it off.
     Cancelled,
-    /// It grew too old.
+    /// Its event was removed before it was delivered. Older logs: it reached its maximum age.
     Expired,
 }
 
@@ -72,15 +79,16 @@ pub enum JobSlot {
 
 impl JobRow {
     pub(super) const fn new(event: Uuid, since: i64) -> Self {
-        Self {
-            event,
-            standing: JobStanding::Waiting { until: since },
-            spent: 0,
-            tried: 0,
-            attempts: Vec::new(),
-            since,
-            deferred: None,
-        }
+        let standing = JobStanding::Waiting { until: since };
+        Self { event, standing, spent: 0, tried: 0, attempts: Vec::new(), since, deferred: None, aged_from: None }
+    }
+
+    /// A person wants it tried again: from now on with all its attempts, and a new age.
+    pub(super) fn begin_again(&mut self, now: i64) {
+        self.standing = JobStanding::Waiting { until: now };
+        self.spent = 0;
+        self.deferred = None;
+        self.aged_from = Some(now);
     }
 
     /// The receiver put it off.
@@ -102,6 +110,12 @@ impl JobRow {
         if self.attempts.len() >= limits::ATTEMPTS_KEPT {
             self.attempts.remove(0);
         }
+        if let Some(response) = self.attempts.last_mut().and_then(|last| last.response.as_mut()) {
+            response.truncate(response.floor_char_boundary(limits::EARLIER_RESPONSE_BYTES_KEPT));
+            response.shrink_to_fit();
+        }
+        // There may be many such jobs, and few with many attempts.
+        self.attempts.reserve_exact(1);
         self.attempts.push(attempt);
     }
 }
@@ -133,7 +147,8 @@ pub struct Lane {
     pub(super) done: Bits,
     pub(super) cancelled: Bits,
     pub(super) expired: Bits,
-    pub(super) open: BTreeMap<Sequence, JobRow>,
+    /// Shared with checkpoints that are being written.
+    pub(super) open: BTreeMap<Sequence, Arc<JobRow>>,
     /// Jobs that had begun when the filter changed, above where the lane was settled then.
     #[serde(default)]
     pub(super) kept: Bits,
@@ -151,7 +166,7 @@ impl Lane {
     #[must_use]
     pub fn slot(&self, sequence: Sequence) -> Option<JobSlot> {
         if let Some(row) = self.open.get(&sequence) {
-            return Some(JobSlot::Open(row.clone()));
+            return Some(JobSlot::Open(JobRow::clone(row)));
         }
         self.end(sequence).map(JobSlot::Ended)
     }
@@ -183,7 +198,7 @@ impl Lane {
 
     /// Jobs with a story, in order.
     pub fn open(&self) -> impl Iterator<Item = (Sequence, &JobRow)> {
-        self.open.iter().map(|(sequence, row)| (*sequence, row))
+        self.open.iter().map(|(sequence, row)| (*sequence, &**row))
     }
 
     /// How many of them there are.
@@ -206,11 +221,11 @@ impl Lane {
         match slot {
             JobSlot::Open(row) => {
                 self.done.0.remove(n);
-                self.open.insert(sequence, row);
+                self.open.insert(sequence, Arc::new(row));
             }
             JobSlot::Ended(end) => {
                 if let Some(row) = self.open.remove(&sequence) {
-                    self.remember(sequence, row.attempts);
+                    self.remember(sequence, Arc::unwrap_or_clone(row).attempts);
                 }
                 match end {
                     JobEnd::Completed => self.keep_delivered(sequence),

@@ -141,6 +141,9 @@ pub struct DispatchRows {
     /// The last entry that changed something else than progress: by lane, and over all.
     touched: BTreeMap<Uuid, Position>,
     version: Position,
+    /// Open jobs of all lanes; counted, not written down.
+    #[serde(skip)]
+    open_jobs: usize,
 }
 
 impl DispatchRows {
@@ -209,6 +212,18 @@ impl DispatchRows {
     /// Those behind a number.
     pub fn tasks_behind(&self, number: Sequence) -> impl Iterator<Item = &TaskRow> {
         self.numbers.range(number.next()..).filter_map(|(_, id)| self.tasks.get(id))
+    }
+
+    /// How many jobs failed and wait, or were given up, in all lanes.
+    #[must_use]
+    pub const fn open_jobs(&self) -> usize {
+        self.open_jobs
+    }
+
+    /// The rows of a checkpoint.
+    pub(super) fn counted(mut self) -> Self {
+        self.open_jobs = self.lanes.values().map(Lane::open_count).sum();
+        self
     }
 
     /// Who dispatches.

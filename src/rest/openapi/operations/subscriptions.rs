@@ -155,14 +155,15 @@ fn replay() -> Op {
     let example = json!({"from": 1, "to": 100, "dryRun": true});
     op(Post, "/v1/subscriptions/{id}:replay", "replaySubscription", "Deliver again")
         .about(
-            "Delivers a part of the topic once more, with the same ids and in the order of groups, behind live traffic and \
-            with a quarter of the pool. With `dryRun` it is only counted. Of a longer part only the first million events are \
-            counted: it is ordered all the same, and `countIsLowerBound` says so.",
+            "Delivers a part of the topic once more, with the same ids and in the order of groups, which it shares with live \
+            traffic. Deliveries carry `Event-Broker-Replay`. All replays of a pool take a quarter of it at most. With \
+            `dryRun` it is only counted. Of a longer part only the first million events are counted: it is ordered all \
+            the same, and `countIsLowerBound` says so.",
         )
         .takes(id())
         .takes_shared(&["Producer-Id"])
         .body(Body::about("Which part.").of(JSON, "NewReplay", example))
-        .answers(200, Answer::json("How many it is.", "Replayed", json!({"count": 42})))
+        .answers(200, Answer::json("How many it is.", "Replayed", json!({"count": 42, "replay": "018f3c1e-7b5a-7c3e-9d51-0b6f2f1f7a10"})))
         .refuses(&[Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 

@@ -96,9 +96,17 @@ fn with_terms(shape: Shape) -> Shape {
         .may("mode", mode())
         .or_null("pool", code("Whose concurrency and rate are shared; `default` when absent.", POOL))
         .may("timeoutSeconds", seconds(1, limits::DELIVERY_SECONDS_MAX, "For one attempt as a whole.", 30))
-        .may("maxAgeSeconds", seconds(1, limits::JOB_SECONDS_MAX, "Older jobs expire; counted from arrival.", 86_400))
+        .may(
+            "maxAgeSeconds",
+            seconds(
+                1,
+                limits::JOB_SECONDS_MAX,
+                "Older jobs expire and are dead letters; counted from arrival, and anew from a redrive or `:retry`.",
+                86_400,
+            ),
+        )
         .may("delaySeconds", seconds(0, limits::JOB_SECONDS_MAX, "How long an event waits at first.", 0))
-        .may("sequence", seconds(0, 1_000_000, "Who goes first in a pool: the lower.", 99))
+        .may("sequence", seconds(0, 1_000_000, "Who goes first in a pool: the lower. Waiting counts.", 99))
         .or_null("maxAttempts", attempts.like(8))
         .or_null("retrySchedule", schedule.items(1, limits::SCHEDULE_MAX).like(json!(["PT5S", "PT30S"])))
         .may("dataOnly", flag("Whether `data` alone is sent.").like(false))
@@ -155,6 +163,10 @@ fn standing(shape: Shape) -> Shape {
         .may("pause", named_as("Pause", "Why it does not."))
         .must("settledThrough", number(0..=NUMBER_MAX, "All is settled so far, but for open jobs.").like(12_344))
         .must("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or were given up.").like(1))
+        .may(
+            "held",
+            any_text("Why jobs that were not tried yet wait, though it is active.").like("No more jobs may be open."),
+        )
         .must("replays", number(0..=NUMBER_MAX, "Replays that are running.").like(0))
         .may(
             "breaker",

@@ -1,0 +1,353 @@
+//! The planner against a model: random publishing, reading, failures, deferrals, retries, replays, rebuilds and time.
+//!
+//! - The model is what the log would know: of every job how it stands. It judges every pick, and that all ends in the end.
+
+use super::lane::{Back, Job, LaneKey, Offer, Pick, Rules};
+use super::planner::Planner;
+use contract::{DispatchMode, Pool, Sequence};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+const SCOPE: Uuid = Uuid::from_u128(1);
+const MAX_AGE: i64 = 100_000;
+const CONCURRENCY: u32 = 4;
+const REPLAYS_MAX: usize = 3;
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Publish(u64),
+    /// A lane reads so many events.
+    Read(usize, u64),
+    /// A delivery ends so.
+    Land(usize, Outcome),
+    /// A lane is built anew.
+    Rebuild(usize),
+    /// The subscription pauses, or resumes.
+    Turn,
+    Replay(u64, u64),
+    /// A person has a job tried again, or calls it off.
+    Retry(usize),
+    Cancel(usize),
+    Advance(i64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Again,
+    Later,
+    Dead,
+}
+
+/// How a job stands that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Waiting { until: i64, tried: u32, aged_from: Option<i64> },
+    Dead { tried: u32 },
+}
+
+struct Lane {
+    key: LaneKey,
+    /// The first and the last sequence; a live lane has no last.
+    from: u64,
+    to: u64,
+    read: u64,
+    over: BTreeSet<u64>,
+    rows: BTreeMap<u64, Standing>,
+}
+
+struct Model {
+    mode: DispatchMode,
+    paused: bool,
+    now: i64,
+    /// Group and arrival of each event, from 1.
+    events: Vec<(u64, i64)>,
+    lanes: Vec<Lane>,
+    planner: Planner,
+    flights: Vec<(LaneKey, Job, bool)>,
+}
+
+impl Model {
+    fn new(mode: DispatchMode) -> Self {
+        let mut planner = Planner::default();
+        planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: CONCURRENCY, rate_per_minute: None }], 0);
+        let mut model =
+            Self { mode, paused: false, now: 0, events: Vec::new(), lanes: Vec::new(), planner, flights: Vec::new() };
+        model.add_lane(SCOPE, 1, u64::MAX);
+        model
+    }
+
+    fn add_lane(&mut self, lane: Uuid, from: u64, to: u64) {
+        let key = LaneKey { lane, part: 0 };
+        let (over, rows) = (BTreeSet::new(), BTreeMap::new());
+        self.lanes.push(Lane { key, from, to, read: from - 1, over, rows });
+        self.rebuild(self.lanes.len() - 1);
+    }
+
+    fn rules(&self, key: LaneKey) -> Rules {
+        let is_replay = key.lane != SCOPE;
+        Rules {
+            scope: SCOPE,
+            pool: "p".to_owned(),
+            priority: 99,
+            mode: self.mode,
+            target: "http://a/".into(),
+            delay_millis: 0,
+            max_age_millis: MAX_AGE,
+            ages_from: is_replay.then_some(0),
+            is_replay,
+            paused: self.paused,
+        }
+    }
+
+    fn group(&self, sequence: u64) -> u64 {
+        self.events[usize::try_from(sequence).unwrap() - 1].0
+    }
+
+    fn rebuild(&mut self, index: usize) {
+        let (key, rows) = (self.lanes[index].key, self.lanes[index].rows.clone());
+        self.lanes[index].read = self.lanes[index].from - 1;
+        let rules = self.rules(key);
+        let through = Sequence(self.lanes[index].read);
+        self.planner.put_lane(key, rules.clone(), through, self.now);
+        for (sequence, standing) in rows {
+            let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
+            let group = (self.mode != DispatchMode::Immediate).then_some(group);
+            let (until, tried, aged_from) = match standing {
+                Standing::Waiting { until, tried, aged_from } => (until, tried, aged_from),
+                Standing::Dead { tried } => (i64::MAX, tried, None),
+            };
+            let expires = rules.expires(aged_from, time);
+            let job = Job {
+                due: until.min(expires),
+                expires,
+                has_row: true,
+                tried,
+                ..rules.fresh(Sequence(sequence), group, time)
+            };
+            self.planner.offer_row(key, job, matches!(standing, Standing::Dead { .. }), self.now);
+        }
+    }
+
+    fn read(&mut self, index: usize, count: u64) {
+        let lane = &mut self.lanes[index];
+        let last = (lane.read + count).min(self.events.len() as u64).min(lane.to);
+        for sequence in lane.read + 1..=last {
+            if lane.over.contains(&sequence) || lane.rows.contains_key(&sequence) {
+                continue;
+            }
+            let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
+            let group = (self.mode != DispatchMode::Immediate).then_some(group);
+            let offer = Offer { sequence: Sequence(sequence), group, time, stored: None };
+            self.planner.offer(lane.key, offer, self.now);
+        }
+        lane.read = lane.read.max(last);
+    }
+
+    fn lane(&mut self, key: LaneKey) -> &mut Lane {
+        self.lanes.iter_mut().find(|lane| lane.key == key).unwrap()
+    }
+
+    /// Takes everything the planner picks, and judges it.
+    fn pick(&mut self) {
+        while let Some(pick) = self.planner.next(self.now) {
+            match pick {
+                Pick::Send(key, job) => {
+                    self.judge(key, &job);
+                    self.flights.push((key, job, false));
+                }
+                Pick::Expire(key, job) => {
+                    assert!(job.expires <= self.now, "{job:?} is too young");
+                    self.flights.push((key, job, true));
+                }
+            }
+        }
+        let sent = self.flights.iter().filter(|(.., expires)| !expires);
+        assert!(sent.clone().count() <= CONCURRENCY as usize);
+        assert!(sent.filter(|(key, ..)| key.lane != SCOPE).count() <= 1, "replays take a quarter of four");
+    }
+
+    fn judge(&self, key: LaneKey, job: &Job) {
+        let sequence = job.sequence.get();
+        let lane = self.lanes.iter().find(|lane| lane.key == key).unwrap();
+        assert!(!self.paused, "{sequence} is sent while paused");
+        assert!(!lane.over.contains(&sequence), "{sequence} is over");
+        assert!(!matches!(lane.rows.get(&sequence), Some(Standing::Dead { .. })), "{sequence} was given up");
+        assert!(job.due <= self.now && job.expires > self.now);
+        if self.mode == DispatchMode::Immediate {
+            return;
+        }
+        let group = self.group(sequence);
+        let together = self
+            .flights
+            .iter()
+            .filter(|(.., expires)| !expires)
+            .find(|(_, other, _)| self.group(other.sequence.get()) == group);
+        assert!(together.is_none(), "{sequence} and {together:?} of one group at once");
+        let before = (lane.from..sequence).filter(|it| self.group(*it) == group && !lane.over.contains(it));
+        for earlier in before {
+            let has_failed = match lane.rows.get(&earlier) {
+                None => false,
+                Some(Standing::Waiting { tried, .. }) => *tried > 0,
+                Some(Standing::Dead { .. }) => true,
+            };
+            assert!(self.mode == DispatchMode::NextOnError && has_failed, "{sequence} passes {earlier}");
+        }
+        let is_row = |of: &Lane| of.rows.keys().find(|it| self.group(**it) == group).copied();
+        if self.mode == DispatchMode::BlockOnError && is_row(lane).is_none() {
+            let blocked = self.lanes.iter().filter(|other| other.key != key).find_map(is_row);
+            assert_eq!(blocked, None, "{sequence} of {key:?} goes in a blocked group");
+        }
+    }
+
+    fn land(&mut self, index: usize, outcome: Outcome) {
+        let (key, job, expires) = self.flights.remove(index);
+        let (sequence, now) = (job.sequence.get(), self.now);
+        let lane = self.lane(key);
+        if lane.over.contains(&sequence) {
+            // Called off meanwhile.
+            return self.planner.ended(key, job.sequence, Back::Over, now);
+        }
+        let (tried, aged_from) = match lane.rows.get(&sequence) {
+            Some(Standing::Waiting { tried, aged_from, .. }) => (*tried, *aged_from),
+            _ => (0, None),
+        };
+        match if expires { Outcome::Dead } else { outcome } {
+            Outcome::Done => {
+                lane.rows.remove(&sequence);
+                lane.over.insert(sequence);
+                self.planner.ended(key, job.sequence, Back::Over, now);
+            }
+            Outcome::Again => {
+                let until = now + 5000;
+                lane.rows.insert(sequence, Standing::Waiting { until, tried: tried + 1, aged_from });
+                let back = Back::Waits { until, tried: true, counts: true };
+                self.planner.ended(key, job.sequence, back, now);
+            }
+            Outcome::Later => {
+                let until = now + 7000;
+                lane.rows.insert(sequence, Standing::Waiting { until, tried, aged_from });
+                self.planner.deferred(key, job.sequence, until, now);
+            }
+            Outcome::Dead => {
+                lane.rows.insert(sequence, Standing::Dead { tried: tried + u32::from(!expires) });
+                self.planner.ended(key, job.sequence, Back::Dead, now);
+            }
+        }
+    }
+
+    /// A job with a story that is not under way, if there is one.
+    fn row(&self, number: usize) -> Option<(usize, u64, Standing)> {
+        let rows =
+            self.lanes.iter().enumerate().flat_map(|(index, lane)| {
+                lane.rows.iter().map(move |(sequence, standing)| (index, *sequence, *standing))
+            });
+        let rows: Vec<_> = rows
+            .filter(|(index, sequence, _)| {
+                let key = self.lanes[*index].key;
+                !self.flights.iter().any(|(of, job, _)| *of == key && job.sequence.get() == *sequence)
+            })
+            .collect();
+        (!rows.is_empty()).then(|| rows[number % rows.len()])
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Publish(group) => self.events.push((group, self.now)),
+            Action::Read(lane, count) => self.read(lane % self.lanes.len(), count),
+            Action::Land(number, outcome) if !self.flights.is_empty() => {
+                self.land(number % self.flights.len(), outcome);
+            }
+            Action::Land(..) => (),
+            Action::Rebuild(lane) => self.rebuild(lane % self.lanes.len()),
+            Action::Turn => {
+                self.paused = !self.paused;
+                (0..self.lanes.len()).for_each(|index| self.rebuild(index));
+            }
+            Action::Replay(from, to) => {
+                let to = to.min(self.events.len() as u64);
+                if from <= to && self.lanes.len() <= REPLAYS_MAX {
+                    self.add_lane(Uuid::from_u128(1 + self.lanes.len() as u128), from, to);
+                }
+            }
+            Action::Retry(number) => {
+                if let Some((index, sequence, standing)) = self.row(number) {
+                    let (Standing::Waiting { tried, .. } | Standing::Dead { tried }) = standing;
+                    let again = Standing::Waiting { until: self.now, tried, aged_from: Some(self.now) };
+                    self.lanes[index].rows.insert(sequence, again);
+                    self.rebuild(index);
+                }
+            }
+            Action::Cancel(number) => {
+                if let Some((index, sequence, _)) = self.row(number) {
+                    self.lanes[index].rows.remove(&sequence);
+                    self.lanes[index].over.insert(sequence);
+                    self.rebuild(index);
+                }
+            }
+            Action::Advance(millis) => self.now += millis,
+        }
+        self.pick();
+    }
+
+    /// Everything that was published is delivered, once nothing fails any more and people resolve what was given up.
+    fn finish(&mut self) {
+        if self.paused {
+            self.act(Action::Turn);
+        }
+        let all = self.events.len() as u64;
+        for _ in 0..100 * (self.events.len() + 10) {
+            for lane in 0..self.lanes.len() {
+                self.act(Action::Read(lane, all));
+            }
+            while !self.flights.is_empty() {
+                self.act(Action::Land(0, Outcome::Done));
+            }
+            let wants = |lane: &Lane| (lane.from..=lane.to.min(all)).all(|it| lane.over.contains(&it));
+            if self.lanes.iter().all(wants) {
+                return;
+            }
+            let dead = self.lanes.iter().flat_map(|lane| lane.rows.values());
+            match dead.clone().any(|row| matches!(row, Standing::Dead { .. })) {
+                true => (0..dead.count()).for_each(|number| self.act(Action::Retry(number))),
+                false => self.act(Action::Advance(1000)),
+            }
+        }
+        let left: Vec<_> = self.lanes.iter().map(|lane| (lane.key, &lane.over, &lane.rows)).collect();
+        panic!("not all is delivered: {left:?} of {all}");
+    }
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let outcome = prop_oneof![4 => Just(Outcome::Done), 2 => Just(Outcome::Again), 1 => Just(Outcome::Later), 1 => Just(Outcome::Dead)];
+    prop_oneof![
+        6 => (0..3_u64).prop_map(Action::Publish),
+        6 => (0..4_usize, 1..5_u64).prop_map(|(lane, count)| Action::Read(lane, count)),
+        8 => (0..4_usize, outcome).prop_map(|(number, outcome)| Action::Land(number, outcome)),
+        2 => (0..4_usize).prop_map(Action::Rebuild),
+        1 => Just(Action::Turn),
+        2 => (1..8_u64, 1..12_u64).prop_map(|(from, to)| Action::Replay(from, to)),
+        1 => (0..8_usize).prop_map(Action::Retry),
+        1 => (0..8_usize).prop_map(Action::Cancel),
+        3 => prop_oneof![Just(1000_i64), Just(5000), Just(7000), Just(60_000)].prop_map(Action::Advance),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_two_of_a_group_overlap_nothing_passes_a_blocked_group_and_all_ends(
+        mode in prop_oneof![
+            Just(DispatchMode::Immediate),
+            Just(DispatchMode::NextOnError),
+            Just(DispatchMode::BlockOnError),
+        ],
+        actions in prop::collection::vec(action(), 1..80),
+    ) {
+        let mut model = Model::new(mode);
+        actions.into_iter().for_each(|action| model.act(action));
+        model.finish();
+    }
+}

@@ -1,0 +1,191 @@
+//! Jobs that wait: in their groups, how they get in, go out into their lanes, and come back; and for room for their rows.
+
+use super::groups::{Group, Member, Promotion};
+use super::lane::{Back, Job, LaneKey, Pick};
+use super::planner::Planner;
+use contract::Sequence;
+use uuid::Uuid;
+
+/// How long a job that expired waits for room for its row before it asks again, in milliseconds.
+const ROOM_WAIT: i64 = 1000;
+
+impl Planner {
+    /// How many more jobs may become rows.
+    pub(crate) fn set_rows_left(&mut self, rows_left: usize, now: i64) {
+        self.rows_left = rows_left;
+        self.unpark(now);
+    }
+
+    /// Whether one more job without a row may be under way.
+    const fn has_row_left(&self) -> bool {
+        self.rows_left > self.fresh_flights
+    }
+
+    /// Lets jobs go that waited for room for their rows, of every lane one after the other.
+    pub(super) fn unpark(&mut self, now: i64) {
+        for _ in self.fresh_flights..self.rows_left {
+            let Some(key) = self.parked.pop_front() else { return };
+            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            let Some((_, job)) = lane.parked.pop_first() else { continue };
+            if !lane.parked.is_empty() {
+                self.parked.push_back(key);
+            }
+            lane.put_due(job);
+            self.queue(key, now);
+        }
+    }
+
+    /// Lets a job expire that reached its age while it waits in its group, behind another.
+    pub(super) fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
+        let may_open = self.has_row_left();
+        let lane = self.lanes.get_mut(&key)?;
+        let ((expires, sequence), group) = lane.ages.pop_first()?;
+        let is_fresh = lane.fresh.contains(sequence.get());
+        if is_fresh && !may_open {
+            lane.ages.insert((now.saturating_add(ROOM_WAIT), sequence), group);
+            self.queue(key, now);
+            return None;
+        }
+        let fresh = Job { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), expires) };
+        let scope = lane.rules.scope;
+        let waited = self.group_of(scope, group).and_then(|group| group.expire((key, sequence)));
+        match waited {
+            Some(known) => Some(self.expire(key, known.unwrap_or(fresh), now)),
+            None => {
+                self.queue(key, now);
+                None
+            }
+        }
+    }
+
+    pub(super) fn group_of(&mut self, scope: Uuid, group: u64) -> Option<&mut Group> {
+        self.groups.get_mut(&scope)?.get_mut(&group)
+    }
+
+    fn group_made(&mut self, scope: Uuid, group: u64) -> &mut Group {
+        self.groups.entry(scope).or_default().entry(group).or_default()
+    }
+
+    /// A lane is gone: nothing of it waits in its groups any more, and nobody for it.
+    pub(super) fn leave_groups(&mut self, key: LaneKey, scope: Uuid, now: i64) {
+        let Some(groups) = self.groups.get_mut(&scope) else { return };
+        groups.values_mut().for_each(|group| group.remove_lane(key));
+        let all: Vec<_> = groups.keys().copied().collect();
+        all.into_iter().for_each(|group| self.promote(scope, group, now));
+    }
+
+    /// A job not tried yet waits in its group.
+    pub(super) fn wait_fresh(&mut self, key: LaneKey, group: u64, (sequence, time): (Sequence, i64), now: i64) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        lane.ages.insert((lane.rules.expires(None, time), sequence), group);
+        let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
+        self.group_made(scope, group).add_fresh((key, sequence), is_replay, time);
+        self.promote(scope, group, now);
+    }
+
+    /// A job with a story does.
+    pub(super) fn wait_row(&mut self, key: LaneKey, group: u64, job: Job, now: i64) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let sequence = job.sequence;
+        lane.ages.insert((job.expires, sequence), group);
+        let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
+        self.group_made(scope, group).add((key, sequence), is_replay, Member::Row(Box::new(job)));
+        self.promote(scope, group, now);
+    }
+
+    /// A job that was given up holds its group.
+    pub(super) fn wait_dead(&mut self, key: LaneKey, group: u64, sequence: Sequence, now: i64) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
+        self.group_made(scope, group).add((key, sequence), is_replay, Member::Dead);
+        self.promote(scope, group, now);
+    }
+
+    /// A job that is being given up holds its group, too.
+    pub(super) fn hold_group(&mut self, key: LaneKey, group: u64, sequence: Sequence) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
+        self.group_made(scope, group).add((key, sequence), is_replay, Member::Out);
+    }
+
+    /// A job that was under way, or about to be, is not any more.
+    pub(super) fn come_back(&mut self, (key, scope): (LaneKey, Uuid), mut job: Job, back: Back, now: i64) {
+        let (group_key, sequence) = (job.in_group(), job.sequence);
+        let group = group_key.and_then(|group| self.group_of(scope, group));
+        let held = group.map(|group| group.end((key, sequence))).unwrap_or_default();
+        for (of, job) in held {
+            if let Some(lane) = self.lanes.get_mut(&of) {
+                lane.put_due(job);
+            }
+            self.queue(of, now);
+        }
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            match back {
+                Back::Over => drop(lane.fresh.remove(sequence.get())),
+                Back::Dead => {
+                    lane.fresh.remove(sequence.get());
+                    if let Some(group) = group_key.filter(|_| job.keeps_place(true)) {
+                        self.wait_dead(key, group, sequence, now);
+                    }
+                }
+                Back::Waits { until, tried, counts } => {
+                    job.due = until.min(job.expires);
+                    if tried {
+                        job.has_row = true;
+                        lane.fresh.remove(sequence.get());
+                    }
+                    job.tried += u32::from(tried);
+                    job.spent += u32::from(counts);
+                    match group_key.filter(|_| job.keeps_place(false)) {
+                        Some(group) => self.wait_row(key, group, job, now),
+                        None => lane.put_due(job),
+                    }
+                }
+            }
+        }
+        if let Some(group) = group_key {
+            self.promote(scope, group, now);
+        }
+        self.queue(key, now);
+    }
+
+    /// Lets the next one of a group out into its lane.
+    fn promote(&mut self, scope: Uuid, group_key: u64, now: i64) {
+        while let Some(groups) = self.groups.get_mut(&scope) {
+            let Some(group) = groups.get_mut(&group_key) else { return };
+            match group.promote() {
+                Promotion::Nothing => {
+                    if group.is_empty() {
+                        groups.remove(&group_key);
+                    }
+                    if groups.is_empty() {
+                        self.groups.remove(&scope);
+                    }
+                    return;
+                }
+                Promotion::Fresh((key, sequence), time) => {
+                    let Some(lane) = self.lanes.get_mut(&key) else { return };
+                    let job = lane.rules.fresh(sequence, Some(group_key), time);
+                    lane.ages.remove(&(job.expires, sequence));
+                    lane.put_due(job);
+                    self.queue(key, now);
+                }
+                Promotion::Row(key, job) => {
+                    let Some(lane) = self.lanes.get_mut(&key) else { return };
+                    lane.ages.remove(&(job.expires, job.sequence));
+                    lane.put_due(*job);
+                    self.queue(key, now);
+                }
+                Promotion::Recall((key, sequence)) => {
+                    let Some(lane) = self.lanes.get_mut(&key) else { return };
+                    let place = lane.due.iter().find(|(_, job)| job.sequence == sequence).map(|(place, _)| *place);
+                    let parked = lane.parked.remove(&sequence);
+                    let Some(job) = place.and_then(|place| lane.due.remove(&place)).or(parked) else { return };
+                    lane.ages.insert((job.expires, sequence), group_key);
+                    group.recalled(key, job);
+                    self.queue(key, now);
+                }
+            }
+        }
+    }
+}
