@@ -44,7 +44,7 @@ impl Worker {
     /// Somebody else has the log: nothing of it is planned here any more.
     pub(super) fn let_go(&mut self) {
         let lanes: BTreeSet<_> = self.planner.lanes().collect();
-        let now = self.context.clock.now();
+        let now = self.clock.now();
         lanes.into_iter().for_each(|key| self.planner.drop_lane(key, now));
         self.walks.clear();
         self.errands.clear();

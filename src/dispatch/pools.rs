@@ -118,12 +118,12 @@ mod tests {
     /// How many begin in each minute where many wait, in a pool that is asked again after each of `waits` in turn.
     fn begun(rate: u32, minutes: usize, waits: &[i64]) -> Vec<u32> {
         let mut plan = PoolPlan::new(&pool(u32::MAX, Some(rate)), 0);
-        plan.ready.insert((0, 0, LaneKey::default()));
+        plan.ready.insert(Class::Quick, 0, LaneKey::default());
         let (mut begun, mut now) = (vec![0; minutes + 1], 0);
         for wait in waits.iter().cycle() {
             let Some(count) = begun.get_mut(now as usize / 60_000) else { break };
             while plan.has_room(now) {
-                plan.begin();
+                plan.begin(Class::Quick);
                 *count += 1;
             }
             now += wait;
@@ -159,7 +159,7 @@ mod tests {
     fn a_time_that_falls_neither_stalls_a_pool_nor_gives_it_more() {
         let mut plan = PoolPlan::new(&pool(1000, Some(60)), 1_000_000);
         assert!(plan.has_room(1_000_000));
-        plan.begin();
+        plan.begin(Class::Quick);
         assert!(!plan.has_room(400_000));
         assert!(!plan.has_room(1_000_999));
         assert!(plan.has_room(1_001_000));
@@ -171,7 +171,7 @@ mod tests {
             let mut plan = PoolPlan::new(&pool(1000, Some(rate)), 0);
             let mut begun = 0;
             while plan.has_room(3_600_000) {
-                plan.begin();
+                plan.begin(Class::Quick);
                 begun += 1;
             }
             assert_eq!(begun, most, "{rate}");

@@ -44,7 +44,7 @@ const LOOKS: u64 = 4;
 pub(crate) struct Worker {
     pub(super) ledger: Weak<Ledger>,
     /// The log's time.
-    clock: Arc<LogClock>,
+    pub(super) clock: Arc<LogClock>,
     pub(super) context: Arc<Context>,
     pub(super) planner: Planner,
     pub(super) walks: BTreeMap<u32, Walk>,
