@@ -3,10 +3,14 @@
 #[cfg(test)]
 mod dispatch_tests;
 mod open_error;
+mod slot;
+mod supervisor;
 mod verbs;
 mod writes;
 
 pub use open_error::OpenError;
+pub use slot::{BrokerSlot, Outage, SlotState};
+pub use supervisor::{Opener, Supervisor, opener};
 pub(crate) use writes::Writes;
 
 use crate::claims::{Claims, Defaults, StaleEvents};
@@ -19,7 +23,7 @@ use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::groups::Groups;
 use crate::lag::LagViews;
-use crate::ledger::{Keep, Ledger};
+use crate::ledger::{Incidents, Keep, Ledger};
 use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
 use crate::projections::Projections;
 use crate::subscriptions::{Subscriptions, Vault};
@@ -33,9 +37,10 @@ use contract::{
 use log::file::{FileLog, Options};
 use log::{Log, MemoryLog};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 
 /// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
 pub struct Broker {
@@ -55,7 +60,11 @@ pub struct Broker {
     /// Shared with the workers that push events.
     dispatch: Arc<Context>,
     /// Held as long as the tables are used.
-    _tables: Option<TablesFolder>,
+    tables: Mutex<Option<TablesFolder>>,
+    /// What cannot be cured but by opening it again.
+    incidents: Arc<Incidents>,
+    /// Ends the workers that push events at once.
+    dispatching: Mutex<Option<AbortHandle>>,
 }
 
 impl Broker {
@@ -84,7 +93,7 @@ impl Broker {
         let (log, tables) = logs::open_database(&config.storage).await?;
         let state = tables.as_ref().map(|tables| tables.state());
         let broker = Self::on_log(config, Arc::new(log), state, clock).await?;
-        Ok(Self { _tables: tables, ..broker })
+        Ok(Self { tables: Mutex::new(tables), ..broker })
     }
 
     /// A broker on a log that is open already; its tables go to `state`, or stay in memory.
@@ -96,9 +105,11 @@ impl Broker {
     ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
+        let incidents = Arc::new(Incidents::default());
         let log_clock = LogClock::new(Arc::clone(&clock), max_clock_jump(&config));
-        let ledger = Ledger::open(log, log_clock, state, rows, answers).await?;
-        let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), log_settings(&config)));
+        let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
+        let settings = log_settings(&config, Arc::clone(&incidents));
+        let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
         let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
@@ -107,6 +118,7 @@ impl Broker {
         let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
         let (stale, lag) = (StaleEvents::default(), LagViews::default());
+        let (tables, dispatching) = (Mutex::default(), Mutex::default());
         let broker = Self {
             logs,
             policy,
@@ -118,7 +130,9 @@ impl Broker {
             retention,
             vault,
             dispatch,
-            _tables: None,
+            tables,
+            incidents,
+            dispatching,
         };
         if let Err(error) = broker.start().await {
             broker.close().await;
@@ -140,13 +154,16 @@ impl Broker {
         let config = &self.policy.config;
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
         let (failures, age) = (Arc::clone(&self.retention), config.storage.retention_millis());
-        tokio::spawn(topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age));
+        let expiring = topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age);
+        self.incidents.spawn("retention", expiring);
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
         let unused = consumers::unused_millis(config.claims.unused_days);
-        tokio::spawn(consumers::keep_expiring(logs, sessions, groups, every, unused));
+        self.incidents.spawn("consumers", consumers::keep_expiring(logs, sessions, groups, every, unused));
         if config.dispatch.enabled {
-            dispatch::start(Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
+            let (logs, context) = (Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
+            let started = dispatch::start(logs, context, &self.incidents);
+            *self.dispatching.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.abort_handle());
         }
     }
 
@@ -166,7 +183,29 @@ impl Broker {
         self.logs.close().await;
     }
 
-    /// Why nothing is promised any more, if so: the default log failed and must be opened again.
+    /// Ends a broker that failed, as a whole and at once: whoever waits is refused with `cause`, deliveries are cut off,
+    /// and the logs are let go, whoever still holds this broker. Then another one can be opened.
+    pub async fn abandon(&self, cause: &Error) {
+        self.dispatch.stop();
+        let dispatching = self.dispatching.lock().unwrap_or_else(PoisonError::into_inner).take();
+        dispatching.iter().for_each(AbortHandle::abort);
+        self.logs.abandon(cause).await;
+        drop(self.tables.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Waits until the broker must be opened again, and answers why. [`Supervisor`] does that; a program with a broker of
+    /// its own calls [`Broker::abandon`] then, and opens another one.
+    pub async fn failed(&self) -> Error {
+        self.incidents.reported().await
+    }
+
+    /// Why it must be opened again, if so.
+    #[must_use]
+    pub fn incident(&self) -> Option<Error> {
+        self.incidents.first()
+    }
+
+    /// Why nothing is promised any more, or for the moment, if so: the default log cannot be written to.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.logs.default_ledger().failure()
@@ -359,7 +398,7 @@ const fn max_clock_jump(config: &Config) -> Duration {
     Duration::from_secs(config.maintenance.max_clock_jump_secs)
 }
 
-fn log_settings(config: &Config) -> Settings {
+fn log_settings(config: &Config, incidents: Arc<Incidents>) -> Settings {
     let Storage { engine, path, segment_bytes, locations, .. } = &config.storage;
     let default_log = (*engine == Engine::File).then(|| path.clone());
     // A broker in memory has a folder for its topics' files too, if it was given one.
@@ -374,5 +413,6 @@ fn log_settings(config: &Config) -> Settings {
         checkpoint_rows,
         answers_millis,
         max_clock_jump: max_clock_jump(config),
+        incidents,
     }
 }

@@ -32,7 +32,7 @@ mod subscriptions;
 mod topics;
 mod types;
 
-pub use broker::{Broker, OpenError};
+pub use broker::{Broker, BrokerSlot, OpenError, Opener, Outage, SlotState, Supervisor, opener};
 pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
 pub use logs::LogFailure;

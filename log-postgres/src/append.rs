@@ -7,6 +7,8 @@
 //! - Whoever loses a compare has the turn (see `append` in the migrations). Where it does not use it, it is given back.
 //! - It listens over the same connection: what it said itself comes back with the answer, and no other session is woken
 //!   for it.
+//! - Over a connection that was made again nothing is appended before the log was read: behind it may be another server,
+//!   which has not received everything.
 //! - When the connection is lost half way, what was sent may still be running over there. So before anything else is
 //!   said about the end of the log, a new session is begun, which the old one cannot append beside (`fence`).
 //! - What others have appended is shown only once synchronous standbys have it, where there are any (`prove`).
@@ -23,7 +25,7 @@ use contract::Position;
 use log::{LogError, Record};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -86,6 +88,8 @@ struct Inner {
     confirming: Arc<tokio::sync::Mutex<()>>,
     tail: Arc<Tail>,
     shown: Arc<Shown>,
+    /// Whoever appends reads the log when a connection was made again, and is made to.
+    is_followed: AtomicBool,
     fence: Arc<Fence>,
     turn: Duration,
     runtime: Handle,
@@ -143,11 +147,18 @@ impl Writer {
                 confirming: Arc::default(),
                 tail,
                 shown,
+                is_followed: AtomicBool::new(false),
                 fence,
                 turn,
                 runtime,
             }),
         }
+    }
+
+    /// The log was read by whoever appends, over other connections, since `session` was made.
+    pub(crate) fn set_followed(&self, session: Option<&Session>) {
+        self.inner.is_followed.store(true, Ordering::Release);
+        session.iter().for_each(|session| session.set_followed());
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -176,6 +187,9 @@ impl Writer {
         let sending = inner.in_order.lock().await;
         inner.begun.fetch_add(1, Ordering::AcqRel);
         let session = inner.link.session().await?;
+        if inner.is_followed.load(Ordering::Acquire) && !session.is_followed() {
+            return Err(failure::not_followed());
+        }
         let place = Place { after, chained: under_way.before > 0 };
         let answered = once_begun(inner.ask(&session, place, &columns), || drop(sending)).await?;
         let outcome = match answered {

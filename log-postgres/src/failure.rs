@@ -68,6 +68,12 @@ pub(crate) fn is_unreplicated(notice: &DbError) -> bool {
     notice.routine() == Some(UNREPLICATED_ROUTINE)
 }
 
+/// The connection was made again, and nobody has looked yet what is behind it.
+pub(crate) fn not_followed() -> LogError {
+    let text = "the connection to PostgreSQL was made again; the log is read before anything is appended";
+    LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::ConnectionReset, text)))
+}
+
 /// A mistake of whoever set this up, in our words.
 pub(crate) fn refused(text: impl Into<String>) -> LogError {
     LogError::Io(Arc::new(io::Error::other(text.into())))

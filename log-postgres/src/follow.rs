@@ -44,8 +44,9 @@ impl Drop for Follower {
 
 /// Shows where the log ends now.
 pub(crate) async fn look(session: &Session, tail: &Tail) -> Result<(), LogError> {
+    let shown = tail.shown();
     if let Some(row) = session.row(TAIL, &[]).await? {
-        tail.show(Position(row.get::<_, i64>(0).unsigned_abs()));
+        tail.found(Position(row.get::<_, i64>(0).unsigned_abs()), shown);
     }
     Ok(())
 }

@@ -98,9 +98,13 @@ impl PostgresLog {
         let channel = format!("event_broker.{}", options.schema);
         let shown = Arc::new(Shown::default());
         let writer = Writer::start(target.clone(), Arc::clone(&tail), Arc::clone(&shown), &channel, options.turn);
-        // With synchronous standbys nothing can be shown before they have confirmed the beginning of a session.
-        if session.row(HAS_STANDBYS, &[]).await?.is_some_and(|row| row.get(0)) {
-            writer.link().session().await?;
+        match writer.link().session().await {
+            // Nothing was read yet that could be gone.
+            Ok(first) => first.set_followed(),
+            // With synchronous standbys nothing can be shown before they have confirmed the beginning of a session.
+            Err(error) if session.row(HAS_STANDBYS, &[]).await?.is_some_and(|row| row.get(0)) => return Err(error),
+            // The log can be read all the same.
+            Err(_) => (),
         }
         Ok(Self {
             writer,
@@ -178,6 +182,18 @@ impl Log for PostgresLog {
                 }
             }
             Ok(found.through(self.shown.get()))
+        })
+    }
+
+    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            // Where an append was cut off, its session has ended by then, and there is another one.
+            self.writer.certain().await?;
+            let session = self.writer.link().current();
+            let page = self.read(Range::All(after), limit).await?;
+            // One that was made while reading is not meant: what was read may come from another server.
+            self.writer.set_followed(session.as_deref());
+            Ok(page)
         })
     }
 

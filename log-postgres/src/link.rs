@@ -86,6 +86,14 @@ impl Link {
         }
     }
 
+    /// The connection, where there is one now.
+    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+        match &*self.state.borrow() {
+            State::Up(session) if !session.is_closed() => Some(Arc::clone(session)),
+            _ => None,
+        }
+    }
+
     /// Why there is no connection, where there is none and an attempt has failed.
     pub(crate) fn trouble(&self) -> Option<Arc<io::Error>> {
         match &*self.state.borrow() {

@@ -68,6 +68,7 @@ impl Target {
                 closing: AtomicBool::new(false),
                 unreplicated,
                 epoch: AtomicI64::new(0),
+                followed: AtomicBool::new(false),
                 opened,
                 runtime: target.runtime,
                 answer_timeout: target.answer_timeout,
@@ -132,6 +133,8 @@ pub(crate) struct Session {
     unreplicated: Arc<AtomicBool>,
     /// Which of its process's sessions this is, where it appends.
     epoch: AtomicI64,
+    /// Whoever appends has read the log since the connection was made.
+    followed: AtomicBool,
     /// Closed when the connection has ended.
     opened: watch::Receiver<()>,
     runtime: Handle,
@@ -170,6 +173,16 @@ impl Session {
 
     pub(crate) fn answer_timeout(&self) -> Duration {
         self.answer_timeout
+    }
+
+    /// Whether whoever appends has read the log since the connection was made.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::Acquire)
+    }
+
+    /// Whoever appends has read the log.
+    pub(crate) fn set_followed(&self) {
+        self.followed.store(true, Ordering::Release);
     }
 
     /// Waits until the connection has ended.

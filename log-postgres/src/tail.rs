@@ -3,7 +3,7 @@
 use contract::Position;
 use tokio::sync::watch;
 
-/// The tail that readers watch. It only rises.
+/// The tail that readers watch. It rises; only a look at the log itself can find that it fell.
 #[derive(Default)]
 pub(crate) struct Tail(watch::Sender<Position>);
 
@@ -19,6 +19,20 @@ impl Tail {
             *shown = tail.max(*shown);
             later
         });
+    }
+
+    /// What is shown now.
+    pub(crate) fn shown(&self) -> Position {
+        *self.0.borrow()
+    }
+
+    /// Shows the tail that a look has found. `shown` is what was shown before the look began, and could be read then: an
+    /// earlier tail means that the log went back.
+    pub(crate) fn found(&self, tail: Position, shown: Position) {
+        match tail < shown {
+            true => drop(self.0.send_replace(tail)),
+            false => self.show(tail),
+        }
     }
 
     /// Takes a notification.

@@ -28,6 +28,16 @@ pub enum LogError {
     /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Whether an
     /// append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
     Unavailable(Arc<io::Error>),
+    /// The log went back: the record that was read at this position is not there any more, or is another one. What was
+    /// concluded from it is worthless; open the log again.
+    Diverged(Position),
+    /// A record that this version cannot read, written by a newer one.
+    Unsupported {
+        /// Where it is.
+        position: Position,
+        /// What it is, and which version can read it.
+        reason: String,
+    },
 }
 
 /// Where bytes are not what was written.
@@ -61,6 +71,10 @@ impl fmt::Display for LogError {
             }
             Self::Forbidden(what) => write!(f, "not allowed: {what}"),
             Self::Unavailable(cause) => write!(f, "the log's server cannot be reached: {cause}"),
+            Self::Diverged(position) => {
+                write!(f, "the log went back: the record that was read at position {position} is not there any more")
+            }
+            Self::Unsupported { position, reason } => write!(f, "the record at position {position} {reason}"),
         }
     }
 }

@@ -74,7 +74,17 @@ pub trait Log: Send + Sync {
         Box::pin(async move { Ok(self.read(range, limit).await?.into_iter().map(|record| record.header).collect()) })
     }
 
-    /// The last durable position; changes when an append becomes visible. 0 while the log is empty.
+    /// Reads `Range::All(after)` on behalf of the caller that appends.
+    ///
+    /// An engine whose connection was lost and made again does not know whether the log behind it is still the one that
+    /// its caller has read. For a caller that has called this before, it answers every append with
+    /// [`LogError::Unavailable`] until this is called again; the caller compares what it gets with what it knows.
+    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        self.read(Range::All(after), limit)
+    }
+
+    /// The last durable position; changes when an append becomes visible. 0 while the log is empty. It falls only where a
+    /// shared log went back: where its server was replaced by one that had not received everything, or was restored.
     fn tail(&self) -> watch::Receiver<Position>;
 
     /// The header of the one record `what` describes among those not removed, `None` where there is none. Id 0 is no id.

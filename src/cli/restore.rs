@@ -104,7 +104,8 @@ async fn fold(folder: &Path) -> Outcome<()> {
     // How long keys live is the broker's setting; nothing is let go here.
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
     let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
-    let ledger = Ledger::open(Arc::new(log), clock, state, CHECKPOINT_ROWS_DEFAULT, answers).await;
+    let log = Arc::new(log);
+    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await;
     let ledger = ledger.map_err(failed)?;
     for topic in ledger.registry().placed_topics() {
         if let Home::Folder(elsewhere) = &topic.placed.home {

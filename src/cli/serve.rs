@@ -4,7 +4,7 @@ use super::output::{Output, note};
 use super::settings::Settings;
 use super::{failed, logging};
 use event_broker::config::{Config, Engine, Loaded};
-use event_broker::{Broker, OpenError, rest};
+use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -73,7 +73,8 @@ async fn serve(loaded: Loaded) -> ExitCode {
         (Err(error), _) | (_, Err(error)) => return failed(&error),
     };
     let (listen, options) = (config.server.listen, options(&config));
-    let broker = match Broker::open(config).await {
+    let open = opener(config);
+    let broker = match open().await {
         Ok(broker) => Arc::new(broker),
         Err(OpenError::Declared { path, error }) => {
             let place = sources.of(&path);
@@ -90,15 +91,25 @@ async fn serve(loaded: Loaded) -> ExitCode {
         Ok(address) => drop(Output::new().line(&format!("listening on http://{address}"))),
         Err(error) => return failed(&error),
     }
-    let stopping = Arc::clone(&broker);
+    let slot = Arc::new(BrokerSlot::new(broker));
+    let supervisor = Supervisor::new(Arc::clone(&slot), open);
+    let stopping = Arc::clone(&slot);
     let stop = async move {
         stop.await;
-        stopping.stop_dispatching();
+        stopping.broker().iter().for_each(|broker| broker.stop_dispatching());
     };
-    if let Err(cut_off) = rest::serve(listener, Arc::clone(&broker), options, stop).await {
+    // A task of its own: opening again may take long, and the server answers meanwhile.
+    let supervising = tokio::spawn(async move { supervisor.run().await });
+    let served = tokio::select! {
+        served = rest::serve_slot(listener, Arc::clone(&slot), options, stop) => served,
+        ended = supervising => return ended.map_or_else(|error| failed(&error), |error| failed(&error)),
+    };
+    if let Err(cut_off) = served {
         tracing::warn!(cut_off, "connections did not finish in time");
     }
-    broker.close().await;
+    if let Some(broker) = slot.broker() {
+        broker.close().await;
+    }
     tracing::info!("stopped");
     ExitCode::SUCCESS
 }

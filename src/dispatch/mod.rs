@@ -44,7 +44,7 @@ pub(crate) use worker::Worker;
 use crate::clock::Clock;
 use crate::config;
 use crate::delivery::{Attempt, Consent, Deliverer, Delivery, Question};
-use crate::ledger::{JobKey, Ledger};
+use crate::ledger::{Incidents, JobKey, Ledger};
 use crate::logs::Logs;
 use crate::subscriptions::Vault;
 use contract::{BoxFuture, Sequence, TargetBreaker};
@@ -52,7 +52,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
 /// How often logs that topics have opened since are looked for.
@@ -174,17 +174,22 @@ impl Context {
 }
 
 /// Starts a worker for every log there is and will be; they end with the logs, or when they are told to stop.
-pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>) {
+///
+/// A worker that panics is an incident: the broker is opened again, and what the worker knew is rebuilt.
+pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>, incidents: &Arc<Incidents>) -> JoinHandle<()> {
     context.running.send_replace(true);
-    tokio::spawn(async move {
+    let reports = Arc::clone(incidents);
+    incidents.spawn("dispatch", async move {
         let mut workers = JoinSet::new();
-        keep_dispatching(logs, &context, &mut workers).await;
-        workers.join_all().await;
+        keep_dispatching(logs, &context, &mut workers, &reports).await;
+        while let Some(ended) = workers.join_next().await {
+            reports.ended("dispatch worker", ended);
+        }
         context.running.send_replace(false);
-    });
+    })
 }
 
-async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mut JoinSet<()>) {
+async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mut JoinSet<()>, incidents: &Incidents) {
     let mut known: Vec<Weak<Ledger>> = Vec::new();
     let mut stopping = context.stopping.subscribe();
     loop {
@@ -205,7 +210,9 @@ async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mu
             _ = closing.wait_for(|closing| *closing) => return,
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        while workers.try_join_next().is_some() {}
+        while let Some(ended) = workers.try_join_next() {
+            incidents.ended("dispatch worker", ended);
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs, Place, Side};
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, LogPage, LogRead, Offset, Read,
-    Result, Sequence, StoredEvent, TopicId, limits,
+    Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, Kind, LogPage, LogRead, Offset,
+    Read, Result, Sequence, StoredEvent, TopicId, limits,
 };
 use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,15 +80,27 @@ impl Reader<'_> {
         let found = self.logs.find(topic)?;
         let deadline = tokio::time::Instant::now() + timeout;
         let mut tail = found.topic.tail.subscribe();
+        let mut is_stuck = false;
         loop {
             let page = self.scan_topic(&found, offset, limit, filter).await?;
+            let moves = page.next_offset > offset;
             offset = page.next_offset;
             if !page.items.is_empty() {
                 return Ok(page);
             }
             let caught_up = offset >= page.tail;
             let ledger = self.logs.ledger(&found.place);
+            if !caught_up && !moves {
+                // What the tail promises is not there. Either the log went back, and then the ledger finds out, or what
+                // is there can be read now.
+                if std::mem::replace(&mut is_stuck, true) {
+                    return Err(gone_back());
+                }
+                ledger.refresh().await?;
+                continue;
+            }
             if caught_up && !moves_past(ledger, &mut tail, offset.into(), deadline).await {
+                ledger.check_open()?;
                 return Ok(EventPage { tail: found.topic.tail().into(), ..page });
             }
             if !caught_up && tokio::time::Instant::now() >= deadline {
@@ -129,6 +141,7 @@ impl Reader<'_> {
                 return Ok(page);
             }
             if caught_up && !moves_past(ledger, &mut tail, page.tail, deadline).await {
+                ledger.check_open()?;
                 return Ok(page);
             }
         }
@@ -258,6 +271,12 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
     fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(read.subject_type.as_ref()), &read.subject)
+}
+
+/// Records below the tail that was shown are not there.
+fn gone_back() -> Error {
+    let detail = "The log does not hold all of the topic's events any more; it is being opened again.";
+    Error::new(Kind::Unavailable, detail).with_retry_after(2)
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.

@@ -88,7 +88,10 @@ impl Poll<'_> {
                 () = place.call.notified() => (),
                 _ = version.changed(), if role != Role::Behind => (),
                 _ = tail.changed(), if role == Role::First => (),
-                _ = closing.wait_for(|closing| *closing) => return Ok(self.page(Got::default())),
+                _ = closing.wait_for(|closing| *closing) => {
+                    self.ledger.check_open()?;
+                    return Ok(self.page(Got::default()));
+                }
                 () = tokio::time::sleep_until(wake_at) => (),
             }
         }

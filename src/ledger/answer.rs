@@ -380,7 +380,7 @@ mod tests {
         decision.undo(mark);
         assert_eq!(again(&mut decision, 6), None);
         for record in overlay.take_records() {
-            state.apply(&record);
+            state.apply(&record).unwrap();
             overlay.settled(&record);
         }
         assert_eq!(overlay.layers.answer(1), None);
@@ -401,7 +401,7 @@ mod tests {
         keyed(5, false).decide(&mut Decision::new(&state, &mut theirs, 1)).unwrap();
         // My append failed its compare: what they wrote is read, and the same command decided on that.
         overlay.clear();
-        theirs.take_records().iter().for_each(|record| state.apply(record));
+        theirs.take_records().iter().for_each(|record| state.apply(record).unwrap());
         let again = mine.decide(&mut Decision::new(&state, &mut overlay, 1));
         assert_eq!(again.err().map(|error| error.kind()), Some(Kind::IdempotencyKeyInFlight));
         assert!(facts(&mut overlay).is_empty());
@@ -414,7 +414,7 @@ mod tests {
         let topic = Topic { definition: NewTopic::new(topic()), created_at: Timestamp::from_millis(1) };
         let mut decision = Decision::new(&state, &mut overlay, 1);
         decision.add_entry(Entry::TopicRegistered { number: 1, topic }).unwrap();
-        overlay.take_records().iter().for_each(|record| state.apply(record));
+        overlay.take_records().iter().for_each(|record| state.apply(record).unwrap());
         overlay.clear();
         keep(Position::ZERO).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
         assert!(facts(&mut overlay).is_empty());

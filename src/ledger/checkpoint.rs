@@ -2,18 +2,21 @@
 //!
 //! - A checkpoint is a cache. Missing or damaged, the state is folded from the whole log instead.
 //! - Only what is applied, and therefore durable, goes into one. So a log that ends before its checkpoint has lost
-//!   something acknowledged, and is refused.
+//!   something acknowledged, and is refused. Not so one in a database: there an operator, or a fail-over, decided to go on
+//!   with an older copy, and the checkpoint is dropped with a warning.
+//! - One that skipped facts of a newer version is not believed by that version.
 //! - It is written on a thread of its own; the writer goes on deciding meanwhile.
 
 use super::Message;
+use super::entry::DICTIONARY;
 use super::home::Placed;
 use super::parts::PartsSnapshot;
 use super::registry::Registry;
 use super::rows::Remembered;
-use super::state::State;
+use super::state::{LastBody, LastRecord, State};
 use super::table::{Done, Found, Tables};
-use contract::{EventType, Position, Sequence, Topic};
-use log::{Damage, Limit, Log, LogError, Range, crash_point};
+use contract::{Error, EventType, Kind, Position, Sequence, Topic};
+use log::{Damage, Limit, Log, LogError, Range, TopicNumber, crash_point};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::io;
@@ -26,6 +29,11 @@ use tokio::sync::mpsc;
 const RECORDS_DUE: u64 = 4 * 1024 * 1024;
 /// A checkpoint writes the small state whole, however little of it has changed: it waits for a row for so many bytes of it.
 const BYTES_PER_ROW: usize = 10;
+/// After a failed checkpoint the next is tried after this long, then after twice as long each time.
+const RETRY_MILLIS: i64 = 1000;
+const RETRY_MILLIS_MAX: i64 = 60_000;
+/// While checkpoints fail, this many times the rows that make one due may be in RAM.
+const ROWS_MAX_TIMES: usize = 16;
 
 /// The small part of the state, next to the tables.
 #[derive(Serialize, Deserialize)]
@@ -33,6 +41,18 @@ struct Snapshot {
     position: Position,
     /// CRC32C of the record at `position`: tells this log from another.
     record_crc: u32,
+    record_time: i64,
+    record_topic: u32,
+    record_sequence: Sequence,
+    /// The version of the dictionary it was written with. Without it the checkpoint is of a version that skipped facts it
+    /// did not know, and is not believed.
+    dictionary: u32,
+    /// The version that the log says it needs.
+    #[serde(default)]
+    needs_dictionary: u32,
+    /// Facts of a newer version were skipped.
+    #[serde(default)]
+    has_skipped: bool,
     time: i64,
     /// How long kept answers lived: for longer, rows may be missing that the log still has.
     answers_millis: i64,
@@ -61,19 +81,37 @@ pub(super) struct Checkpoints {
     running: Option<JoinHandle<io::Result<Done>>>,
     /// Where the last one was begun.
     position: Position,
+    /// While they fail.
+    failing: Option<Failing>,
+}
+
+/// Checkpoints that fail, one after the other.
+struct Failing {
+    count: u32,
+    cause: String,
+    /// The next one is not tried between these, by the clock; one that is set back does not stretch it.
+    since: i64,
+    until: i64,
+}
+
+impl Failing {
+    fn is_waiting(&self, now: i64) -> bool {
+        (self.since..self.until).contains(&now)
+    }
 }
 
 impl Checkpoints {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
     pub(super) fn new(on_disk: bool, rows_due: usize, position: Position, writer: mpsc::WeakSender<Message>) -> Self {
-        Self { on_disk, rows_due, snapshot_bytes: 0, writer, running: None, position }
+        Self { on_disk, rows_due, snapshot_bytes: 0, writer, running: None, position, failing: None }
     }
 
     /// Begins a checkpoint if one is due and none is under way.
-    pub(super) fn consider(&mut self, state: &mut State) {
+    pub(super) fn consider(&mut self, state: &mut State, now: i64) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
-        if self.running.is_some() || !self.is_due(rows, records) {
+        let is_waiting = self.failing.as_ref().is_some_and(|failing| failing.is_waiting(now));
+        if self.running.is_some() || is_waiting || !self.is_due(rows, records) {
             return;
         }
         if !self.on_disk {
@@ -95,7 +133,10 @@ impl Checkpoints {
             }
             outcome
         };
-        self.running = std::thread::Builder::new().name("event-broker-checkpoint".to_owned()).spawn(work).ok();
+        match std::thread::Builder::new().name("event-broker-checkpoint".to_owned()).spawn(work) {
+            Ok(running) => self.running = Some(running),
+            Err(error) => self.note(Err(&error.to_string()), now),
+        }
     }
 
     fn is_due(&self, rows: usize, records: u64) -> bool {
@@ -103,28 +144,73 @@ impl Checkpoints {
     }
 
     /// Takes over a checkpoint that is done. After a failed one its rows stay in RAM until the next succeeds.
-    pub(super) fn collect(&mut self, state: &mut State) {
-        if let Some(Ok(Ok(done))) = self.running.take().map(JoinHandle::join) {
-            self.snapshot_bytes = done.payload_bytes;
-            state.tables.install(done);
+    pub(super) fn collect(&mut self, state: &mut State, now: i64) {
+        match self.running.take().map(JoinHandle::join) {
+            Some(Ok(Ok(done))) => {
+                self.snapshot_bytes = done.payload_bytes;
+                state.tables.install(done);
+                self.note(Ok(()), now);
+            }
+            Some(Ok(Err(error))) => self.note(Err(&error.to_string()), now),
+            Some(Err(_)) => self.note(Err("its thread panicked"), now),
+            None => (),
         }
     }
 
+    /// Notes how a checkpoint ended. The first failure is logged, and the end of them; the next try is later each time.
+    fn note(&mut self, outcome: Result<(), &str>, now: i64) {
+        let failed = self.failing.take();
+        let Err(cause) = outcome else {
+            if let Some(Failing { count, .. }) = failed {
+                tracing::info!(failed = count, "a checkpoint was written again");
+            }
+            return;
+        };
+        let is_news = failed.as_ref().is_none_or(|failed| failed.cause != cause);
+        if is_news {
+            tracing::error!(cause, "a checkpoint of the broker's tables failed; it is tried again");
+        }
+        let count = failed.map_or(0, |failed| failed.count).saturating_add(1);
+        let wait = RETRY_MILLIS.checked_shl(count - 1).unwrap_or(RETRY_MILLIS_MAX).min(RETRY_MILLIS_MAX);
+        self.failing = Some(Failing { count, cause: cause.to_owned(), since: now, until: now.saturating_add(wait) });
+    }
+
+    /// What readiness says while checkpoints fail.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Failing { count, cause, .. } = self.failing.as_ref()?;
+        Some(format!(
+            "The last {count} checkpoints of the broker's tables failed ({cause}). Events are stored as usual, but opening \
+             again takes longer; see that the folder `state` can be written to."
+        ))
+    }
+
+    /// Why nothing more is taken: checkpoints fail, and as much is in RAM as may be.
+    pub(super) fn refusal(&self, rows: usize) -> Option<Error> {
+        let rows_max = self.rows_due.max(self.snapshot_bytes / BYTES_PER_ROW).saturating_mul(ROWS_MAX_TIMES);
+        if self.failing.is_none() || rows < rows_max {
+            return None;
+        }
+        let detail = "The broker's tables cannot be written to disk, and no more of them fits in memory. See that there is \
+            room on the volume of the data folder; the broker tries again by itself.";
+        Some(Error::new(Kind::Unavailable, detail).with_retry_after(5))
+    }
+
     /// The last checkpoint before the end, written here and now.
-    pub(super) fn last(&mut self, state: &mut State) {
-        self.collect(state);
-        if self.on_disk && self.position < state.position {
-            write_now(state);
+    pub(super) fn last(&mut self, state: &mut State, now: i64) {
+        self.collect(state, now);
+        if self.on_disk && (self.position < state.position || self.failing.is_some()) {
+            if let Err(error) = write_now(state) {
+                tracing::error!(%error, "the last checkpoint of the broker's tables failed; opening again takes longer");
+            }
         }
     }
 }
 
-/// Writes a checkpoint here and now; whether that worked. Without a folder it does not.
-pub(super) fn write_now(state: &mut State) -> bool {
-    let done = freeze(state).map(|job| job.run(&crash_point));
-    let Some(Ok(done)) = done else { return false };
-    state.tables.install(done);
-    true
+/// Writes a checkpoint here and now; `false` where there is no folder for it.
+pub(super) fn write_now(state: &mut State) -> io::Result<bool> {
+    let Some(job) = freeze(state) else { return Ok(false) };
+    state.tables.install(job.run(&crash_point)?);
+    Ok(true)
 }
 
 /// The state as of the last checkpoint in `folder`; an empty one where there is none to trust.
@@ -133,24 +219,20 @@ pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i
     let Some(folder) = folder else { return Ok(empty(Tables::in_memory(stamp))) };
     let (tables, found) = Tables::open(folder, stamp)?;
     let Found::Checkpoint(payload) = found else { return Ok(empty(tables)) };
-    match serde_json::from_str::<Snapshot>(payload.get()) {
-        Ok(snapshot) if belongs_to(log, &snapshot, folder).await? => {
-            if snapshot.answers_millis >= answers_millis {
+    let reason = match serde_json::from_str::<Snapshot>(payload.get()) {
+        Err(_) => "was written by another version",
+        Ok(snapshot) if snapshot.lacks_facts() => "skipped facts that its version did not know",
+        Ok(snapshot) => match belongs_to(log, &snapshot, folder).await? {
+            true if snapshot.answers_millis >= answers_millis => {
                 return Ok(State { answers_millis, ..snapshot.restore(tables) });
             }
-            tracing::info!(folder = %folder.display(), "kept answers live longer than before; folding the log anew");
-            drop(tables);
-            Ok(start_over(folder, answers_millis)?)
-        }
-        _ => {
-            tracing::warn!(
-                folder = %folder.display(),
-                "the last checkpoint is not of this log or of an older version; folding the log anew"
-            );
-            drop(tables);
-            Ok(start_over(folder, answers_millis)?)
-        }
-    }
+            true => "was written while kept answers lived shorter than they do now",
+            false => "is not of this log",
+        },
+    };
+    tracing::warn!(folder = %folder.display(), "the last checkpoint {reason}; folding the log anew");
+    drop(tables);
+    Ok(start_over(folder, answers_millis)?)
 }
 
 /// An empty state, whatever the folder holds: the way out when the tables turn out to be unreadable.
@@ -161,6 +243,16 @@ pub(super) fn start_over(folder: &Path, answers_millis: i64) -> io::Result<State
 /// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
 async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result<bool, LogError> {
     let tail = *log.tail().borrow();
+    if snapshot.position > tail && log.is_shared() {
+        let missing = snapshot.position.0.saturating_sub(tail.0);
+        tracing::warn!(
+            checkpoint = snapshot.position.0,
+            tail = tail.0,
+            missing,
+            "the log went back: records that this broker had read are not in the database any more. Going on with what it holds"
+        );
+        return Ok(false);
+    }
     if snapshot.position > tail {
         return Err(LogError::Damaged(Damage {
             file: folder.to_owned(),
@@ -207,10 +299,16 @@ impl Snapshot {
     fn of(state: &State) -> Self {
         let registry = &state.registry;
         let numbers = 1..registry.next_topic_number();
-        let numbered = numbers.filter_map(|number| registry.topic_numbered(log::TopicNumber(number)));
+        let numbered = numbers.filter_map(|number| registry.topic_numbered(TopicNumber(number)));
         Self {
             position: state.position,
-            record_crc: crc32c::crc32c(&state.last_body),
+            record_crc: state.last.body.crc(),
+            record_time: state.last.time,
+            record_topic: state.last.topic.0,
+            record_sequence: state.last.sequence,
+            dictionary: DICTIONARY,
+            needs_dictionary: registry.dictionary(),
+            has_skipped: state.has_skipped,
             time: state.time,
             answers_millis: state.answers_millis,
             tails: state.tails.clone(),
@@ -223,9 +321,21 @@ impl Snapshot {
         }
     }
 
+    /// Whether it was written without facts that this version may know.
+    const fn lacks_facts(&self) -> bool {
+        self.has_skipped && self.dictionary != DICTIONARY
+    }
+
     fn restore(self, tables: Tables) -> State {
         let mut registry = Registry::default();
-        let Self { position, time, tails, trimmed, .. } = self;
+        let Self { position, time, tails, trimmed, has_skipped, .. } = self;
+        let last = LastRecord {
+            time: self.record_time,
+            topic: TopicNumber(self.record_topic),
+            sequence: self.record_sequence,
+            body: LastBody::Crc(self.record_crc),
+        };
+        registry.set_dictionary(self.needs_dictionary);
         for ((number, (defined_at, topic)), forgotten_through) in (1..).zip(self.topics).zip(self.forgotten_through) {
             let tail = tails.get(number as usize).copied().unwrap_or_default();
             registry.add_topic(number, topic, defined_at, (tail, forgotten_through));
@@ -237,13 +347,32 @@ impl Snapshot {
             registry.add_type(event_type, defined_at);
         }
         let parts = Arc::new(self.parts.into());
-        State { position, time, registry: Arc::new(registry), tails, trimmed, parts, ..State::new(tables) }
+        let registry = Arc::new(registry);
+        State { position, time, registry, tails, trimmed, parts, last, has_skipped, ..State::new(tables) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_that_skipped_facts_is_not_believed_by_a_version_that_may_know_them() {
+        let state = State::new(Tables::in_memory(stamp));
+        for (has_skipped, dictionary, is_believed) in [
+            (false, DICTIONARY, true),
+            (true, DICTIONARY, true),
+            (false, DICTIONARY - 1, true),
+            (true, DICTIONARY - 1, false),
+        ] {
+            let snapshot = Snapshot { has_skipped, dictionary, ..Snapshot::of(&state) };
+            assert_eq!(!snapshot.lacks_facts(), is_believed, "{has_skipped} {dictionary}");
+        }
+        // One of a version that did not say what it skipped is not even read.
+        let mut older = serde_json::to_value(Snapshot::of(&state)).unwrap();
+        older.as_object_mut().unwrap().remove("dictionary").unwrap();
+        assert!(serde_json::from_value::<Snapshot>(older).is_err());
+    }
 
     #[test]
     fn a_checkpoint_is_due_by_its_rows_by_a_large_small_state_later_and_by_records_in_any_case() {

@@ -214,8 +214,22 @@ impl<'a> Decision<'a> {
         Ok(record)
     }
 
+    /// Says that what follows needs this version of the dictionary, unless the log says so already.
+    pub(super) fn raise_dictionary(&mut self, dictionary: u32) -> Result<()> {
+        if dictionary <= self.registry().dictionary() {
+            return Ok(());
+        }
+        let by = env!("CARGO_PKG_VERSION").to_owned();
+        self.put_entry(Entry::DictionaryRaised { dictionary, by }).map(drop)
+    }
+
     /// Adds a fact of the broker's own; answers its position.
     pub fn add_entry(&mut self, entry: Entry) -> Result<Position> {
+        self.raise_dictionary(entry.since())?;
+        self.put_entry(entry)
+    }
+
+    fn put_entry(&mut self, entry: Entry) -> Result<Position> {
         let body = serde_json::to_vec(&entry)
             .map_err(|error| Error::new(Kind::Unavailable, "An entry could not be written.").with_source(error))?;
         let header = Header {

@@ -2,6 +2,11 @@
 //!
 //! Facts are past tense and carry the whole thing as it is from then on, so that applying one needs nothing else.
 //! They are JSON on disk: a member may be added with a default, none may change its meaning.
+//!
+//! Whoever adds a kind, or a member that an older broker must not overlook, once a release has [`DICTIONARY`] in it:
+//! raises that number and says so in [`Entry::since`]. The first such fact is then preceded by `dictionaryRaised`, at
+//! which older brokers stop. A kind that older brokers may skip has a member `ignorable: true` instead. Nothing else is
+//! skipped: a fact that cannot be read stops the ledger.
 
 use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
@@ -13,13 +18,26 @@ use contract::{
     ClaimError, Consumer, EventType, EventTypeId, Generation, NewHandler, NewProjection, Offset, Sequence, Token,
     Topic, TopicId, Version,
 };
+use log::{LogError, Record};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+/// The version of this dictionary.
+pub(super) const DICTIONARY: u32 = 1;
+/// The version of a log that says nothing of it.
+pub(super) const DICTIONARY_BASELINE: u32 = 1;
 
 /// One fact, as the body of a record of topic 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "camelCase")]
 pub enum Entry {
+    /// What comes from here on needs this version of the dictionary, or a later one.
+    DictionaryRaised {
+        /// The version.
+        dictionary: u32,
+        /// The version of the broker that wrote it.
+        by: String,
+    },
     /// A topic exists from here on, under this number in the log.
     TopicRegistered {
         /// Its number in this log, dense from 1.
@@ -311,6 +329,28 @@ pub(super) enum Concern {
 }
 
 impl Entry {
+    /// The fact in a record's body; `None` where it is one of a newer version that may be skipped.
+    pub(super) fn of(record: &Record) -> Result<Option<Self>, LogError> {
+        let position = record.header.position;
+        match serde_json::from_slice(&record.body) {
+            Ok(Self::DictionaryRaised { dictionary, by }) if dictionary > DICTIONARY => {
+                let reason = format!("was written by version {by} of the broker; run that version");
+                Err(LogError::Unsupported { position, reason })
+            }
+            Ok(entry) => Ok(Some(entry)),
+            Err(cause) => match serde_json::from_slice::<Outline>(&record.body) {
+                Ok(Outline { ignorable: true, .. }) => Ok(None),
+                Ok(Outline { fact, .. }) => Err(LogError::Unsupported { position, reason: unreadable(&fact, &cause) }),
+                Err(_) => Err(LogError::Unsupported { position, reason: format!("is no fact: {cause}") }),
+            },
+        }
+    }
+
+    /// The first version of the dictionary that has this fact as it is.
+    pub(super) const fn since(&self) -> u32 {
+        DICTIONARY_BASELINE
+    }
+
     /// The handler whose work it is about, where it shows that somebody uses the handler.
     pub(super) fn handler(&self) -> Option<&str> {
         match self {
@@ -331,7 +371,8 @@ impl Entry {
     /// Which part of the state it changes.
     pub(super) const fn concern(&self) -> Concern {
         match self {
-            Self::TopicRegistered { .. }
+            Self::DictionaryRaised { .. }
+            | Self::TopicRegistered { .. }
             | Self::TopicChanged { .. }
             | Self::TopicPlaced { .. }
             | Self::MemoryEmptied { .. }
@@ -368,6 +409,24 @@ impl Entry {
             Self::AnswerKept { .. } => Concern::Keys,
         }
     }
+}
+
+/// What every fact has.
+#[derive(Deserialize)]
+struct Outline {
+    fact: String,
+    #[serde(default)]
+    ignorable: bool,
+}
+
+fn unreadable(fact: &str, cause: &serde_json::Error) -> String {
+    let cause = cause.to_string();
+    // The list of everything that is known helps nobody.
+    let cause = cause.split(", expected").next().unwrap_or_default();
+    format!(
+        "is a fact `{fact}` that this version ({}) cannot read ({cause}); run the version that wrote it, or a later one",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 #[cfg(test)]

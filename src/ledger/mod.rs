@@ -16,13 +16,16 @@ mod claims;
 mod command;
 mod crowd;
 mod decision;
+mod detachable;
 mod dispatch;
 mod division;
 mod entry;
+mod failure;
 mod feed;
 mod finished;
 mod fold;
 mod home;
+mod incidents;
 mod layer;
 mod letters;
 mod parts;
@@ -46,8 +49,10 @@ pub use dispatch::{
 };
 pub use division::Division;
 pub use entry::Entry;
+pub use failure::read_failed;
 pub use feed::{Changes, Feed};
 pub use home::{Home, Placed};
+pub use incidents::{Incidents, leaves_state_right};
 pub use letters::{DecidedLetters, Letter, LetterPlace, LetterRange, LetterRow, LetterRows};
 pub use parts::Parts;
 pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
@@ -64,8 +69,11 @@ use checkpoint::Checkpoints;
 use command::{Job, Submitted};
 use contract::{Error, Kind, Position, Result};
 use decision::Overlay;
+use detachable::DetachableLog;
+use futures_util::FutureExt;
 use log::{Log, LogError, TopicNumber};
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -80,7 +88,7 @@ const INBOX_MESSAGES: usize = 16 * 1024;
 
 /// A handle to one log's writer.
 pub struct Ledger {
-    log: Arc<dyn Log>,
+    log: DetachableLog,
     clock: Arc<LogClock>,
     inbox: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
@@ -93,6 +101,9 @@ struct Shared {
     parts: Arc<Parts>,
     position: watch::Sender<Position>,
     failure: watch::Sender<Option<Error>>,
+    /// What is wrong though everything goes on.
+    warning: watch::Sender<Option<String>>,
+    incidents: Arc<Incidents>,
     closing: watch::Sender<bool>,
 }
 
@@ -112,13 +123,14 @@ impl Ledger {
     /// Opens the ledger of `log`: loads the last checkpoint from `folder` (or starts from nothing), folds what came
     /// after it, and starts the writer as a task of this runtime. Without a folder the state lives in memory only; with one,
     /// `checkpoint_rows` of the tables stay in RAM between checkpoints. Keys of kept answers are remembered for
-    /// `answers_millis`.
+    /// `answers_millis`. What cannot be cured but by opening it again is reported to `incidents`.
     pub async fn open(
         log: Arc<dyn Log>,
         clock: LogClock,
         folder: Option<PathBuf>,
         checkpoint_rows: usize,
         answers_millis: i64,
+        incidents: Arc<Incidents>,
     ) -> std::result::Result<Self, LogError> {
         let mut state = checkpoint::load(log.as_ref(), folder.as_deref(), answers_millis).await?;
         let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows).await?;
@@ -131,7 +143,7 @@ impl Ledger {
         clock.observe(state.time);
         let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
-        let shared = Arc::new(Shared::new(&state));
+        let shared = Arc::new(Shared::new(&state, incidents));
         let writer = Writer {
             log: Arc::clone(&log),
             clock: Arc::clone(&clock),
@@ -147,8 +159,14 @@ impl Ledger {
             patience: None,
             failed: None,
         };
-        tokio::spawn(writer.run(messages));
-        Ok(Self { log, clock, inbox, room: Arc::new(Semaphore::new(ROOM_BYTES)), shared })
+        let watched = Arc::clone(&shared);
+        tokio::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(writer.run(messages)).catch_unwind().await {
+                watched.report_failure(&incidents::panicked("writer", panic.as_ref()));
+            }
+        });
+        let room = Arc::new(Semaphore::new(ROOM_BYTES));
+        Ok(Self { log: DetachableLog::new(log), clock, inbox, room, shared })
     }
 
     /// Has `command` decided in the log's order; answers once that is durable.
@@ -260,7 +278,21 @@ impl Ledger {
     /// The log itself, for reading.
     #[must_use]
     pub fn log(&self) -> &dyn Log {
-        self.log.as_ref()
+        &self.log
+    }
+
+    /// What is wrong though everything goes on, if something is.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.shared.warning.borrow().clone()
+    }
+
+    /// Refuses whoever waited until the ledger closed, if it closed because it had failed.
+    pub fn check_open(&self) -> Result<()> {
+        match self.failure() {
+            Some(failure) if *self.shared.closing.borrow() => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     /// Turns true when the broker closes: whoever waits for events goes home.
@@ -276,6 +308,14 @@ impl Ledger {
         if self.inbox.send(Message::Close(reply)).await.is_ok() {
             let _ = closed.await;
         }
+    }
+
+    /// Ends a ledger of a broker that failed: whoever waits is refused with `cause`, and the log is let go, whoever still
+    /// holds the ledger.
+    pub async fn abandon(&self, cause: &Error) {
+        self.shared.failure.send_if_modified(|failure| failure.replace(cause.clone()).is_none());
+        self.close().await;
+        self.log.detach().await;
     }
 
     /// Room in the queue for a command of this size: now or not at all. Whoever waited for it would only make the
@@ -298,12 +338,14 @@ impl Ledger {
 }
 
 impl Shared {
-    fn new(state: &State) -> Self {
+    fn new(state: &State, incidents: Arc<Incidents>) -> Self {
         let shared = Self {
             registry: RwLock::new(Arc::clone(state.registry())),
             parts: Arc::clone(&state.parts),
             position: watch::Sender::new(state.position()),
             failure: watch::Sender::new(None),
+            warning: watch::Sender::new(None),
+            incidents,
             closing: watch::Sender::new(false),
         };
         shared.show(state, state.registry().topics().map(|topic| topic.number));
@@ -329,11 +371,17 @@ impl Shared {
     fn report_failure(&self, error: &Error) {
         tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
         self.failure.send_replace(Some(error.clone()));
+        self.incidents.report(error);
     }
 
     fn report_away(&self, error: &Error) {
         tracing::error!(%error, source = cause(error), "the log's server is away; commands are refused until it is back");
         self.failure.send_replace(Some(error.clone()));
+    }
+
+    /// Something is wrong, or is not any more, though everything goes on.
+    fn report_warning(&self, warning: Option<String>) {
+        self.warning.send_replace(warning);
     }
 
     fn report_back(&self) {
@@ -363,20 +411,21 @@ fn cause(error: &Error) -> Option<String> {
 
 /// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
 async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> std::result::Result<Position, LogError> {
-    let mut on_disk = state.position();
+    let (mut on_disk, mut is_failing) = (state.position(), false);
     fold::catch_up(log, state, |state, _| {
-        if state.dirty_rows() >= checkpoint_rows && checkpoint::write_now(state) {
-            on_disk = state.position();
+        if state.dirty_rows() < checkpoint_rows {
+            return;
+        }
+        match checkpoint::write_now(state) {
+            Ok(true) => on_disk = state.position(),
+            Ok(false) => (),
+            Err(error) if is_failing => tracing::debug!(%error, "a checkpoint of the broker's tables failed again"),
+            Err(error) => {
+                is_failing = true;
+                tracing::error!(%error, "a checkpoint of the broker's tables failed while the log is folded");
+            }
         }
     })
     .await?;
     Ok(on_disk)
-}
-
-/// The error a reader gets for an engine's refusal.
-pub fn read_failed(error: LogError) -> Error {
-    match error {
-        LogError::Trimmed(earliest) => Error::trimmed(earliest),
-        other => writer::unavailable(other),
-    }
 }

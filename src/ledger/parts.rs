@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(records.len(), 4);
         for (pair, offset) in records.chunks(2).zip([1, 4]) {
             for record in pair {
-                state.apply(record);
+                state.apply(record).unwrap();
                 overlay.settled(record);
             }
             assert_eq!(durable(&state), Some(offset));

@@ -5,7 +5,7 @@
 //!   numbers its own topics.
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
-use super::entry::Entry;
+use super::entry::{DICTIONARY_BASELINE, Entry};
 use super::home::{Home, Placed};
 use super::tag::tag;
 use contract::{
@@ -26,6 +26,8 @@ pub struct Registry {
     topics: Vec<Arc<TopicEntry>>,
     names: BTreeMap<TopicId, Named>,
     types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
+    /// The version of the dictionary that the log needs; 0 where it says nothing of it.
+    dictionary: u32,
 }
 
 /// What a topic's name stands for.
@@ -234,6 +236,15 @@ impl Registry {
         self.types.len()
     }
 
+    /// The version of the dictionary that the log says it needs.
+    pub(super) fn dictionary(&self) -> u32 {
+        self.dictionary.max(DICTIONARY_BASELINE)
+    }
+
+    pub(super) const fn set_dictionary(&mut self, dictionary: u32) {
+        self.dictionary = dictionary;
+    }
+
     /// The longest any topic remembers idempotency keys, in milliseconds.
     #[must_use]
     pub fn longest_window_millis(&self) -> i64 {
@@ -244,6 +255,7 @@ impl Registry {
     pub fn apply(&mut self, entry: Entry, Header { position, time, .. }: Header) {
         self.version = position;
         match entry {
+            Entry::DictionaryRaised { dictionary, .. } => self.set_dictionary(dictionary),
             Entry::TopicRegistered { number, topic } => {
                 self.add_topic(number, topic, position, (Sequence::ZERO, i64::MIN));
             }

@@ -1,6 +1,6 @@
 //! The fold: what the log amounts to, record by record.
 //!
-//! - `apply` is total: whatever was once decided can be folded, for ever.
+//! - `apply` takes whatever was once decided, for ever. What only a newer version understands it refuses, unchanged.
 //! - State only ever holds what is durable; what is still being written is [`super::decision`]'s overlay.
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
@@ -13,7 +13,7 @@ use super::rows::{Head, Remembered};
 use super::table::Tables;
 use bytes::Bytes;
 use contract::{Error, Kind, Position, Result, Sequence};
-use log::{Facets, Header, Record, TopicNumber};
+use log::{Facets, Header, LogError, Record, TopicNumber};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -33,10 +33,45 @@ pub struct State {
     pub(super) tables: Tables,
     /// How long the keys of kept answers live, in milliseconds.
     pub(super) answers_millis: i64,
-    /// The last record's body: a checkpoint is known by it.
-    pub(super) last_body: Bytes,
+    /// The last record: a checkpoint, and whether the log still is what it was, are known by it.
+    pub(super) last: LastRecord,
+    /// Facts of a newer version were skipped.
+    pub(super) has_skipped: bool,
     /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
     pub(super) table_failure: OnceLock<Error>,
+}
+
+/// What is known of the last record.
+#[derive(Debug, Default)]
+pub(super) struct LastRecord {
+    pub(super) time: i64,
+    pub(super) topic: TopicNumber,
+    pub(super) sequence: Sequence,
+    pub(super) body: LastBody,
+}
+
+/// Its body, or what a checkpoint knows of that.
+#[derive(Debug)]
+pub(super) enum LastBody {
+    /// All of it. The checksum is computed where it is needed, not for every record.
+    Known(Bytes),
+    /// Its CRC32C.
+    Crc(u32),
+}
+
+impl LastBody {
+    pub(super) fn crc(&self) -> u32 {
+        match self {
+            Self::Known(body) => crc32c::crc32c(body),
+            Self::Crc(crc) => *crc,
+        }
+    }
+}
+
+impl Default for LastBody {
+    fn default() -> Self {
+        Self::Known(Bytes::new())
+    }
 }
 
 impl State {
@@ -51,7 +86,8 @@ impl State {
             parts: Arc::default(),
             tables,
             answers_millis: 0,
-            last_body: Bytes::new(),
+            last: LastRecord::default(),
+            has_skipped: false,
             table_failure: OnceLock::new(),
         }
     }
@@ -98,17 +134,31 @@ impl State {
         Ok(row.map(Remembered::decode))
     }
 
-    /// Takes in the next record.
-    pub fn apply(&mut self, record: &Record) {
-        let Header { position, topic, sequence, time, .. } = record.header;
+    /// Takes in the next record. One that this version cannot read changes nothing.
+    pub fn apply(&mut self, record: &Record) -> Result<(), LogError> {
+        let Header { position, topic, sequence, time, facets, .. } = record.header;
+        let entry = match facets {
+            Some(_) => None,
+            None => Entry::of(record)?,
+        };
         self.position = position;
         self.time = self.time.max(time);
-        self.last_body = record.body.clone();
+        self.last = LastRecord { time, topic, sequence, body: LastBody::Known(record.body.clone()) };
         self.set_tail(topic, sequence);
-        match &record.header.facets {
-            Some(facets) => self.apply_event(&record.header, facets),
-            None => self.apply_entry(record),
+        match (facets, entry) {
+            (Some(facets), _) => self.apply_event(&record.header, &facets),
+            (None, Some(entry)) => self.apply_entry(entry, &record.header),
+            (None, None) => self.has_skipped = true,
         }
+        Ok(())
+    }
+
+    /// Whether this is the record that was applied last.
+    pub(super) fn ends_with(&self, record: &Record) -> bool {
+        let Header { position, topic, sequence, time, .. } = record.header;
+        let last = &self.last;
+        (position, topic, sequence, time) == (self.position, last.topic, last.sequence, last.time)
+            && crc32c::crc32c(&record.body) == last.body.crc()
     }
 
     fn apply_event(&mut self, header: &Header, facets: &Facets) {
@@ -122,17 +172,15 @@ impl State {
         }
     }
 
-    fn apply_entry(&mut self, record: &Record) {
-        // An entry of a kind this version does not know was written by a newer one: it changes nothing here.
-        let Ok(entry) = serde_json::from_slice::<Entry>(&record.body) else { return };
+    fn apply_entry(&mut self, entry: Entry, header: &Header) {
         match entry.concern() {
-            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, record.header),
+            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, *header),
             Concern::History => {
-                self.parts.apply(&entry, &record.header);
+                self.parts.apply(&entry, header);
                 self.apply_history(entry);
             }
-            Concern::Parts => self.parts.apply(&entry, &record.header),
-            Concern::Keys => self.apply_key(&entry, &record.header),
+            Concern::Parts => self.parts.apply(&entry, header),
+            Concern::Keys => self.apply_key(&entry, header),
         }
     }
 

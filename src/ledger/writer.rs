@@ -14,6 +14,8 @@
 //!   nobody was faster.
 //! - When another process was faster, the overlay is dropped, the log is read, and the same commands are decided anew.
 //! - While the log's server is away, new commands are refused and those under way wait a while ([`super::away`]).
+//! - A log that does not hold any more what was read from it ([`LogError::Diverged`]) fails the ledger: nothing more is
+//!   answered from what it knew.
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
 use super::appender::{Appender, Batch, Failed, Turn};
@@ -21,15 +23,18 @@ use super::away::{ANSWER_MAX, Away, Patience};
 use super::checkpoint::Checkpoints;
 use super::command::Job;
 use super::decision::{Decision, Overlay};
+use super::failure::unavailable;
 use super::state::State;
 use super::{Message, Shared, fold};
 use crate::clock::LogClock;
-use contract::{Error, Kind, Position};
+use contract::{Error, Position};
 use log::{Log, LogError, Record, TopicNumber};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 /// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
 const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -37,6 +42,11 @@ const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
 const TAKE_MAX: usize = 128;
 /// This many decided records are handed over, so that an idle disk need not wait for the rest.
 const HAND_OVER_RECORDS: usize = 64;
+
+/// An idle ledger compares what it knows with a log that others share about this often.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The log has this long to answer then.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 pub(super) struct Writer {
     pub(super) log: Arc<dyn Log>,
@@ -74,6 +84,10 @@ impl Writer {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut tail = self.log.tail();
         let mut taken = Vec::with_capacity(TAKE_MAX);
+        let is_shared = self.log.is_shared();
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.reset();
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let closing = loop {
             let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
             let is_idle = self.waiting.is_empty() && self.failed.is_none() && self.away.is_none();
@@ -90,6 +104,8 @@ impl Writer {
                     }
                 }
                 moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
+                // A log that went back and grew to the same length again moves no tail.
+                _ = look.tick(), if is_idle && is_shared => self.look().await,
                 () = Away::next_try(self.away.as_mut()), if self.away.is_some() => self.try_again().await,
             }
         };
@@ -104,7 +120,7 @@ impl Writer {
             match message {
                 Message::Job(job) => self.decide(job, now),
                 Message::Ask(ask) => ask(&self.state),
-                Message::Checkpointed => self.checkpoints.collect(&mut self.state),
+                Message::Checkpointed => self.collect_checkpoint(),
                 Message::Close(reply) => closing = Some(reply),
             }
             if self.overlay.records() >= HAND_OVER_RECORDS {
@@ -118,6 +134,10 @@ impl Writer {
     fn decide(&mut self, mut job: Box<dyn Job>, now: i64) {
         if let Some(error) = self.failed.as_ref().or(self.away.as_ref().map(Away::refusal)) {
             return job.answer(Err(error.clone()));
+        }
+        if let Some(error) = self.checkpoints.refusal(self.state.dirty_rows()) {
+            self.checkpoints.consider(&mut self.state, now);
+            return job.answer(Err(error));
         }
         let mut decision = Decision::new(&self.state, &mut self.overlay, now);
         let before = decision.position();
@@ -135,9 +155,15 @@ impl Writer {
         }
     }
 
+    /// Takes over a checkpoint that is done, and tells readiness whether it failed.
+    fn collect_checkpoint(&mut self) {
+        self.checkpoints.collect(&mut self.state, self.clock.now());
+        self.shared.report_warning(self.checkpoints.warning());
+    }
+
     /// Nothing can be decided on half a memory: the tables are left to be rebuilt by the next opening.
     fn give_up_tables(&mut self, error: Error) {
-        self.checkpoints.collect(&mut self.state);
+        self.checkpoints.collect(&mut self.state, self.clock.now());
         // If even that fails, the next opening meets the same damage and says the same.
         let _ = self.state.tables.condemn();
         self.fail(error);
@@ -156,9 +182,14 @@ impl Writer {
             Some(Ok(Batch { turn, records })) => {
                 self.patience = None;
                 self.settled = turn;
-                self.apply(&records);
+                if let Err(error) = self.apply(&records) {
+                    return self.fail(unavailable(error));
+                }
                 self.answer_durable();
-                self.checkpoints.consider(&mut self.state);
+                self.checkpoints.consider(&mut self.state, self.clock.now());
+            }
+            Some(Err(Failed { error: LogError::TailMoved(tail), .. })) if tail < self.state.position() => {
+                self.fail(unavailable(LogError::Diverged(self.state.position())));
             }
             Some(Err(Failed { error: LogError::TailMoved(_), .. })) => self.decide_anew().await,
             Some(Err(Failed { error, unsure })) => self.lose(error, unsure),
@@ -167,17 +198,18 @@ impl Writer {
     }
 
     /// Puts durable records into the state and shows them to readers.
-    fn apply(&mut self, records: &[Record]) {
+    fn apply(&mut self, records: &[Record]) -> Result<(), LogError> {
         for record in records {
-            self.state.apply(record);
+            self.state.apply(record)?;
             self.overlay.settled(record);
         }
         if records.is_empty() {
-            return;
+            return Ok(());
         }
         self.clock.observe(self.state.time);
         let topics = records.chunk_by(|one, next| one.header.topic == next.header.topic);
         self.shared.show(&self.state, topics.filter_map(|run| run.first()).map(|record| record.header.topic));
+        Ok(())
     }
 
     fn answer_durable(&mut self) {
@@ -210,13 +242,24 @@ impl Writer {
         self.hand_over();
     }
 
-    /// The tail moved while nothing of this process was on its way: somebody else wrote.
+    /// The tail moved while nothing of this process was on its way: somebody else wrote, or the log went back.
     async fn follow(&mut self, log_is_open: bool, tail: &watch::Receiver<Position>) {
-        let moved = *tail.borrow() > self.state.position();
+        let moved = *tail.borrow() != self.state.position();
         match log_is_open {
             false => self.fail(unavailable(stopped())),
             true if moved => self.decide_anew().await,
             true => (),
+        }
+    }
+
+    /// Compares what is known with the log while nothing is to be done. A server that does not answer is away.
+    async fn look(&mut self) {
+        self.overlay.clear();
+        self.appender.start_over();
+        match tokio::time::timeout(LOOK_MAX, self.catch_up()).await {
+            Ok(Ok(())) => (),
+            Ok(Err(error)) => self.lose(error, Vec::new()),
+            Err(_) => self.lose(LogError::Unavailable(Arc::new(io::ErrorKind::TimedOut.into())), Vec::new()),
         }
     }
 
@@ -235,7 +278,7 @@ impl Writer {
         if self.state.position() > before {
             self.clock.observe(self.state.time);
             self.shared.show(&self.state, topics.into_iter());
-            self.checkpoints.consider(&mut self.state);
+            self.checkpoints.consider(&mut self.state, self.clock.now());
         }
         outcome
     }
@@ -322,8 +365,10 @@ impl Writer {
 
     /// Leaves a checkpoint and lets go of the log.
     fn leave(mut self) {
+        // One that is being written has the folder until it ends.
+        self.checkpoints.collect(&mut self.state, self.clock.now());
         if self.failed.is_none() {
-            self.checkpoints.last(&mut self.state);
+            self.checkpoints.last(&mut self.state, self.clock.now());
         }
     }
 }
@@ -343,14 +388,4 @@ async fn gather(taken: &mut Vec<Message>, inbox: &mut mpsc::Receiver<Message>) {
 
 fn stopped() -> LogError {
     LogError::Io(Arc::new(std::io::Error::other("the engine has stopped")))
-}
-
-/// What a caller is told of an engine's failure; the failure itself is for the log.
-pub(super) fn unavailable(error: LogError) -> Error {
-    let detail = match &error {
-        LogError::Poisoned(_) => "A write to the log failed, so nothing is promised until the broker is opened again.",
-        LogError::Damaged(_) => "A stored record is damaged; run `event-broker verify` on the data folder.",
-        _ => "The log cannot be reached at the moment.",
-    };
-    Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(5)
 }

@@ -5,6 +5,8 @@
 
 use super::Logs;
 use crate::ledger::Ledger;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
@@ -26,7 +28,10 @@ pub(crate) async fn keep<F: Future<Output = ()>>(
             _ = closing.wait_for(|closing| *closing) => return,
         }
         let Some(ledgers) = logs.upgrade().map(|logs| logs.ledgers()) else { return };
-        tick(ledgers).await;
+        // A tick that panics is no reason to end what everybody else is doing: the next one begins from what is there.
+        if AssertUnwindSafe(tick(ledgers)).catch_unwind().await.is_err() {
+            tracing::error!("a chore panicked; it is tried again at its next tick");
+        }
     }
 }
 

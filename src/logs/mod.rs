@@ -17,7 +17,7 @@ pub(crate) use database::{TablesFolder, open_database};
 pub(crate) use location::Roots;
 
 use crate::clock::{Clock, LogClock};
-use crate::ledger::{Home, Ledger, PlacedTopic, Registry, TopicEntry};
+use crate::ledger::{Home, Incidents, Ledger, PlacedTopic, Registry, TopicEntry};
 use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
 use futures_util::future::join_all;
 use location::Lies;
@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) answers_millis: i64,
     /// How far the wall clock may step ahead at once.
     pub(crate) max_clock_jump: Duration,
+    /// Where logs report what cannot be cured but by opening them again.
+    pub(crate) incidents: Arc<Incidents>,
 }
 
 /// A log beside the default one.
@@ -228,8 +230,9 @@ impl Logs {
         };
         let state = folder.as_ref().map(|folder| folder.join("state"));
         let Settings { checkpoint_rows, answers_millis, max_clock_jump, .. } = self.settings;
-        let clock = LogClock::new(Arc::clone(&self.clock), max_clock_jump);
-        let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis).await;
+        let (clock, incidents) =
+            (LogClock::new(Arc::clone(&self.clock), max_clock_jump), Arc::clone(&self.settings.incidents));
+        let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
         let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
         Ok(side)
@@ -258,7 +261,21 @@ impl Logs {
             let seconds = millis / 1000;
             format!("The wall clock has jumped {seconds} s ahead and is not believed unless that lasts.")
         });
-        jump.into_iter().collect()
+        let of_log = |(log, warning): (String, String)| format!("The log {log}: {warning}");
+        jump.into_iter().chain(self.warnings().into_iter().map(of_log)).collect()
+    }
+
+    /// Every log in which something is wrong though it goes on, and what.
+    fn warnings(&self) -> Vec<(String, String)> {
+        let default = self.default.warning().map(|warning| (DEFAULT.to_owned(), warning));
+        let warned = |side: Arc<Side>| Some((side.home.to_string(), side.ledger.warning()?));
+        default.into_iter().chain(self.sides().into_iter().filter_map(warned)).collect()
+    }
+
+    /// Ends all ledgers of a broker that failed because of `cause`, and lets go of their logs.
+    pub(crate) async fn abandon(&self, cause: &Error) {
+        let ledgers = self.ledgers();
+        join_all(ledgers.iter().map(|ledger| ledger.abandon(cause))).await;
     }
 
     /// Answers what was accepted everywhere, and leaves checkpoints.

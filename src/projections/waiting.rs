@@ -31,7 +31,7 @@ pub(super) async fn reached(ledger: &Ledger, name: &str, offset: Offset, deadlin
         // What is there already is seen even by those who have no time.
         biased;
         reached = checkpoint.wait_for(|checkpoint| *checkpoint >= offset) => reached.map(drop).map_err(|_| gone()),
-        _ = closing.wait_for(|closing| *closing) => Err(timed_out()),
+        _ = closing.wait_for(|closing| *closing) => Err(ledger.check_open().err().unwrap_or_else(timed_out)),
         () = tokio::time::sleep_until(deadline) => Err(timed_out()),
     }
 }

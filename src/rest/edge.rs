@@ -8,8 +8,7 @@
 use super::alarm::Alarm;
 use super::parking::Parking;
 use super::problem::Problem;
-use super::{App, head, incoming, verb};
-use axum::Router;
+use super::{Front, Options, head, incoming, verb};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -20,6 +19,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 use tower::Service as _;
 use uuid::Uuid;
@@ -40,8 +40,7 @@ type Hyphenless = [u8; 32];
 
 /// Answers one request.
 pub(crate) async fn handle(
-    app: App,
-    mut router: Router,
+    front: Arc<Front>,
     parking: Option<Parking>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
@@ -51,7 +50,7 @@ pub(crate) async fn handle(
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let uri = request.uri().clone();
-    let response = match normalise(&app, incoming::Incoming::of(request, &app.options)) {
+    let response = match normalise(&front.options, incoming::Incoming::of(request, &front.options)) {
         Err(problem) => problem.respond(uri.path(), trace.id()),
         Ok(mut request) => {
             let waits = may_wait(request.uri());
@@ -59,6 +58,7 @@ pub(crate) async fn handle(
             if let Some(parking) = &parking {
                 request.extensions_mut().insert(parking.entrance(uri.clone()));
             }
+            let mut router = front.router();
             let mut answer = pin!(router.call(request));
             let response = match waits {
                 true => {
@@ -66,7 +66,7 @@ pub(crate) async fn handle(
                     parking.iter().for_each(Parking::clear);
                     response
                 }
-                false => match alarm.within(app.options.request_timeout, answer.as_mut()).await {
+                false => match alarm.within(front.options.request_timeout, answer.as_mut()).await {
                     Some(response) => response,
                     None => Ok(axum::response::IntoResponse::into_response(took_too_long())),
                 },
@@ -95,13 +95,13 @@ fn may_wait(uri: &Uri) -> bool {
 
 /// Refuses a head that is too large or breaks the rules of HTTP/1.1, and reads `%3A` as the colon of a verb, but for
 /// identifiers, which may have colons of their own.
-fn normalise(app: &App, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
+fn normalise(options: &Options, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
         return Err(Problem::of_status(StatusCode::URI_TOO_LONG, request.method()));
     }
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    if headers > app.options.header_bytes_max {
+    if headers > options.header_bytes_max {
         return Err(Problem::of_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
     }
     head::check(&request)?;

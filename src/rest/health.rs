@@ -1,39 +1,98 @@
-//! Health: whether the process lives, and whether it can be asked for work.
+//! Health: whether a restart would help, and whether the server can be asked for work.
+//!
+//! - `/healthz` is for what restarts a process that is stuck. It fails only where a new process may do better than this one:
+//!   not while the broker opens its log again by itself, and not while a database is away.
+//! - `/readyz` is for what sends requests. It fails while there is nobody to take them, and says why. What is `degraded` is
+//!   no failure.
 
-use super::App;
+use super::Common;
+use super::problem::Problem;
+use crate::broker::{Broker, Outage, SlotState};
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use contract::{Error, Kind};
 use serde_json::json;
+use std::sync::Arc;
 
-use super::problem::Problem;
-
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes(common: &Arc<Common>) -> Router {
     Router::new()
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .route("/", get(|| async { Redirect::to("/docs/") }))
+        .with_state(Arc::clone(common))
 }
 
-async fn alive() -> Response {
-    Json(json!({"status": "ok"})).into_response()
+/// Answers as long as no restart would help.
+async fn alive(State(common): State<Arc<Common>>) -> Result<Response, Problem> {
+    match common.slot().state() {
+        SlotState::Closed(Outage { error, restart_helps: true }) => Err(error.into()),
+        SlotState::Open(broker) if !common.slot().is_supervised() => match broker.incident() {
+            Some(incident) => Err(incident.into()),
+            None => Ok(Json(json!({"status": "ok"})).into_response()),
+        },
+        _ => Ok(Json(json!({"status": "ok"})).into_response()),
+    }
 }
 
 /// Ready while every log can be written and the server is not on its way out. What an operator should look at all the same
 /// stands in `degraded`.
-async fn ready(State(app): State<App>) -> Result<Response, Problem> {
-    if let Some(failure) = app.broker.failures().into_iter().next() {
-        let detail = format!("The log {} keeps no promises any more: {}", failure.log, failure.error.detail());
-        return Err(Error::new(Kind::Unavailable, detail).with_source(failure.error).into());
-    }
-    if app.is_draining() {
+async fn ready(State(common): State<Arc<Common>>) -> Result<Response, Problem> {
+    if common.is_draining() {
         return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());
     }
-    let degraded = app.broker.degradations();
+    match common.slot().state() {
+        SlotState::Closed(outage) => Err(outage.error.into()),
+        SlotState::Open(broker) => ready_broker(&broker),
+    }
+}
+
+fn ready_broker(broker: &Broker) -> Result<Response, Problem> {
+    if let Some(failure) = broker.failures().into_iter().next() {
+        let detail = format!("The log {} takes no requests: {}", failure.log, failure.error.detail());
+        let retry_after = failure.error.retry_after_seconds().unwrap_or(5);
+        let error = Error::new(Kind::Unavailable, detail).with_source(failure.error).with_retry_after(retry_after);
+        return Err(error.into());
+    }
+    if let Some(incident) = broker.incident() {
+        return Err(incident.into());
+    }
+    let degraded = broker.degradations();
     Ok(match degraded.is_empty() {
         true => Json(json!({"status": "ready"})).into_response(),
         false => Json(json!({"status": "ready", "degraded": degraded})).into_response(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerSlot;
+    use crate::config::Config;
+    use crate::rest::Options;
+    use http::StatusCode;
+
+    async fn told(common: &Arc<Common>) -> [(StatusCode, String); 2] {
+        let said = |outcome: Result<Response, Problem>| match outcome {
+            Ok(response) => (response.status(), String::new()),
+            Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem.error().detail().to_owned()),
+        };
+        [said(alive(State(Arc::clone(common))).await), said(ready(State(Arc::clone(common))).await)]
+    }
+
+    #[tokio::test]
+    async fn a_restart_is_asked_for_only_where_it_may_help_and_readiness_says_why() {
+        let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+        let slot = Arc::new(BrokerSlot::new(broker));
+        let common = Common::new(Arc::clone(&slot), Options::default());
+        assert!(told(&common).await.iter().all(|(status, _)| status.is_success()));
+        for (restart_helps, alive) in [(false, StatusCode::OK), (true, StatusCode::SERVICE_UNAVAILABLE)] {
+            let error = Error::new(Kind::Unavailable, "The disk is full.");
+            slot.close(Outage { error, restart_helps });
+            let [health, readiness] = told(&common).await;
+            assert_eq!(health.0, alive);
+            assert_eq!(readiness, (StatusCode::SERVICE_UNAVAILABLE, "The disk is full.".to_owned()));
+        }
+    }
 }

@@ -44,11 +44,12 @@ mod verb;
 mod whole_numbers;
 
 use crate::answers::InFlight;
-use crate::broker::Broker;
+use crate::broker::{Broker, BrokerSlot, Outage, SlotState};
 use axum::Router;
 use contract::{Error, EventBroker, Kind, Profile};
+use problem::Problem;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -90,14 +91,36 @@ pub struct Options {
 #[derive(Clone)]
 pub(crate) struct App(Arc<AtHand>);
 
-/// What it is.
+/// What it is. It belongs to one broker: when that is opened again, requests have another one at hand.
 pub(crate) struct AtHand {
     pub(crate) broker: Arc<Broker>,
-    pub(crate) options: Options,
-    room: Arc<Semaphore>,
-    draining: watch::Sender<bool>,
+    pub(crate) options: Arc<Options>,
+    common: Arc<Common>,
     /// Keys whose first request is still running.
     in_flight: Arc<InFlight>,
+}
+
+/// What all requests share, whatever broker there is at the moment.
+pub(crate) struct Common {
+    pub(crate) options: Arc<Options>,
+    room: Arc<Semaphore>,
+    draining: watch::Sender<bool>,
+    slot: Arc<BrokerSlot>,
+}
+
+/// What every connection has at hand: what is common, and the way to the broker there is.
+pub(crate) struct Front {
+    common: Arc<Common>,
+    /// The routes of that broker; replaced with it.
+    router: RwLock<Router>,
+}
+
+impl Deref for Front {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
 }
 
 impl Deref for App {
@@ -108,7 +131,8 @@ impl Deref for App {
     }
 }
 
-/// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open.
+/// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open. One that fails is not
+/// opened again; see [`serve_slot`].
 ///
 /// `Err` says how many connections had to be cut off when the time for draining was up.
 pub async fn serve(
@@ -117,9 +141,29 @@ pub async fn serve(
     options: Options,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
-    let app = App::new(broker, options);
-    let router = router(&app);
-    server::serve(listener, app, router, stop).await
+    serve_slot(listener, Arc::new(BrokerSlot::new(broker)), options, stop).await
+}
+
+/// The same for whatever broker there is in `slot`; while there is none, every request is told why.
+pub async fn serve_slot(
+    listener: TcpListener,
+    slot: Arc<BrokerSlot>,
+    options: Options,
+    stop: impl Future<Output = ()>,
+) -> Result<(), usize> {
+    let changes = slot.watch();
+    let front = Front::new(Common::new(slot, options));
+    server::serve(listener, Arc::new(front), changes, stop).await
+}
+
+/// The routes while there is no broker.
+fn closed_router(common: &Arc<Common>, outage: &Outage) -> Router {
+    let error = outage.error.clone();
+    let refuse = move || {
+        let problem = Problem::from(error.clone());
+        async move { Err::<(), _>(problem) }
+    };
+    with_cors(health::routes(common).fallback(refuse), &common.options)
 }
 
 fn router(app: &App) -> Router {
@@ -141,10 +185,14 @@ fn router(app: &App) -> Router {
         .merge(subscriptions::routes())
         .merge(dispatch_jobs::routes())
         .merge(pools::routes())
-        .merge(health::routes())
         .merge(openapi::routes(app))
-        .with_state(app.clone());
-    match cors(&app.options.allowed_origins) {
+        .with_state(app.clone())
+        .merge(health::routes(&app.common));
+    with_cors(router, &app.options)
+}
+
+fn with_cors(router: Router, options: &Options) -> Router {
+    match cors(&options.allowed_origins) {
         Some(cors) => router.layer(cors),
         None => router,
     }
@@ -163,30 +211,41 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(cors.max_age(Duration::from_secs(600)))
 }
 
-impl App {
-    fn new(broker: Arc<Broker>, options: Options) -> Self {
+impl Front {
+    fn new(common: Arc<Common>) -> Self {
+        let router = RwLock::new(Self::current(&common));
+        Self { common, router }
+    }
+
+    /// The routes of what is in the slot now.
+    fn current(common: &Arc<Common>) -> Router {
+        match common.slot.state() {
+            SlotState::Open(broker) => router(&App::new(broker, Arc::clone(common))),
+            SlotState::Closed(outage) => closed_router(common, &outage),
+        }
+    }
+
+    /// Serves what is in the slot now.
+    pub(crate) fn renew(&self) {
+        let next = Self::current(&self.common);
+        *self.router.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// The routes of the broker there is.
+    pub(crate) fn router(&self) -> Router {
+        self.router.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Common {
+    fn new(slot: Arc<BrokerSlot>, options: Options) -> Arc<Self> {
         let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
-        let draining = watch::Sender::new(false);
-        Self(Arc::new(AtHand { broker, options, room, draining, in_flight: Arc::default() }))
+        Arc::new(Self { options: Arc::new(options), room, draining: watch::Sender::new(false), slot })
     }
 
-    /// The broker as the contract has it.
-    pub(crate) fn events(&self) -> &dyn EventBroker {
-        self.broker.as_ref()
-    }
-
-    /// What identifiers in requests are held to.
-    pub(crate) fn profile(&self) -> Profile {
-        self.broker.profile()
-    }
-
-    /// Room for so many bytes of a body: now or not at all.
-    pub(crate) fn room_for(&self, bytes: usize) -> contract::Result<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| {
-            let detail = "The server holds as many request bodies as it may; come back shortly.";
-            Error::new(Kind::Overloaded, detail).with_retry_after(1)
-        })
+    /// Where the broker is.
+    pub(crate) fn slot(&self) -> &BrokerSlot {
+        &self.slot
     }
 
     /// Ends what waits.
@@ -203,6 +262,41 @@ impl App {
     pub(crate) async fn drained(&self) {
         // The sender lives as long as `self`.
         let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+}
+
+impl App {
+    fn new(broker: Arc<Broker>, common: Arc<Common>) -> Self {
+        Self(Arc::new(AtHand { broker, options: Arc::clone(&common.options), common, in_flight: Arc::default() }))
+    }
+
+    /// The broker as the contract has it.
+    pub(crate) fn events(&self) -> &dyn EventBroker {
+        self.broker.as_ref()
+    }
+
+    /// What identifiers in requests are held to.
+    pub(crate) fn profile(&self) -> Profile {
+        self.broker.profile()
+    }
+
+    /// Room for so many bytes of a body: now or not at all.
+    pub(crate) fn room_for(&self, bytes: usize) -> contract::Result<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Arc::clone(&self.common.room).try_acquire_many_owned(bytes).map_err(|_| {
+            let detail = "The server holds as many request bodies as it may; come back shortly.";
+            Error::new(Kind::Overloaded, detail).with_retry_after(1)
+        })
+    }
+
+    /// Whether the server is on its way out.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.common.is_draining()
+    }
+
+    /// Ends when the server drains.
+    pub(crate) async fn drained(&self) {
+        self.common.drained().await;
     }
 }
 

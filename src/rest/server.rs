@@ -7,8 +7,8 @@
 use super::parking::Parking;
 use super::problem::Problem;
 use super::socket::{Socket, Version, written_out};
-use super::{App, edge};
-use axum::Router;
+use super::{Front, edge};
+use crate::broker::SlotState;
 use contract::{Error, Kind};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -24,7 +24,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// The network asks a silent peer after this time whether it is still there, then a few times more.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -37,15 +37,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves until `stop` ends, then drains; `Err` says how many connections had to be cut off.
 pub(crate) async fn serve(
     listener: TcpListener,
-    app: App,
-    router: Router,
+    front: Arc<Front>,
+    mut changes: watch::Receiver<SlotState>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
-    let places = Arc::new(Semaphore::new(app.options.connections_max));
+    let places = Arc::new(Semaphore::new(front.options.connections_max));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            Ok(()) = changes.changed() => {
+                front.renew();
+                continue;
+            }
             () = &mut stop => break,
         };
         let stream = match accepted {
@@ -59,51 +63,50 @@ pub(crate) async fn serve(
             tokio::spawn(turn_away(stream));
             continue;
         };
-        tokio::spawn(connection(stream, app.clone(), router.clone(), place));
+        tokio::spawn(connection(stream, Arc::clone(&front), place));
     }
     drop(listener);
-    app.drain();
-    let all = u32::try_from(app.options.connections_max).unwrap_or(u32::MAX);
-    match tokio::time::timeout(app.options.drain_timeout, places.acquire_many(all)).await {
+    front.drain();
+    let all = u32::try_from(front.options.connections_max).unwrap_or(u32::MAX);
+    match tokio::time::timeout(front.options.drain_timeout, places.acquire_many(all)).await {
         Ok(_) => Ok(()),
-        Err(_) => Err(app.options.connections_max - places.available_permits()),
+        Err(_) => Err(front.options.connections_max - places.available_permits()),
     }
 }
 
 /// Serves one connection to its end; it has its place until then.
-async fn connection(stream: TcpStream, app: App, router: Router, _place: OwnedSemaphorePermit) {
+async fn connection(stream: TcpStream, front: Arc<Front>, _place: OwnedSemaphorePermit) {
     prepare(&stream);
-    let greeting = Socket::greet(stream, app.options.write_timeout);
+    let greeting = Socket::greet(stream, front.options.write_timeout);
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(app.options.header_timeout, greeting) => greeted,
+        greeted = tokio::time::timeout(front.options.header_timeout, greeting) => greeted,
         // Who has asked nothing yet is owed nothing.
-        () = app.drained() => return,
+        () = front.drained() => return,
     };
     let Ok(Ok(socket)) = greeted else { return };
     match socket.version() {
-        Version::One => version_one(socket, app, router).await,
+        Version::One => version_one(socket, front).await,
         // It needs more room, which the others need not have.
-        Version::Two => Box::pin(version_two(socket, app, router)).await,
+        Version::Two => Box::pin(version_two(socket, front)).await,
     }
 }
 
 /// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn version_one(mut socket: Socket, app: App, router: Router) {
+async fn version_one(mut socket: Socket, front: Arc<Front>) {
     let (parking, flushed) = (Parking::new(), socket.flushed());
     loop {
-        let (at_hand, router, shared) = (app.clone(), router.clone(), parking.clone());
-        let service =
-            service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), Some(shared.clone()), request));
+        let (at_hand, shared) = (Arc::clone(&front), parking.clone());
+        let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), Some(shared.clone()), request));
         let connection = http1::Builder::new()
             .timer(parking.alarm().clone())
-            .header_read_timeout(app.options.header_timeout)
+            .header_read_timeout(front.options.header_timeout)
             // It is the socket that notices a peer that leaves.
             .half_close(true)
             .serve_connection(TokioIo::new(socket), service);
         // In a box, so that a parked poll has no room for it.
         let mut connection = Box::new(connection);
         let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.leave()).flatten();
-        let left = run(&app, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave).await;
+        let left = run(&front, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave).await;
         let Some(parked) = left else { return };
         let rest = {
             // The box is gone at the end of this, and not of the wait.
@@ -119,9 +122,9 @@ async fn version_one(mut socket: Socket, app: App, router: Router) {
     }
 }
 
-async fn version_two(socket: Socket, app: App, router: Router) {
-    let (options, at_hand) = (&app.options, app.clone());
-    let service = service_fn(move |request| edge::handle(at_hand.clone(), router.clone(), None, request));
+async fn version_two(socket: Socket, front: Arc<Front>) {
+    let (options, at_hand) = (&front.options, Arc::clone(&front));
+    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), None, request));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -130,18 +133,18 @@ async fn version_two(socket: Socket, app: App, router: Router) {
         .keep_alive_timeout(options.header_timeout)
         .serve_connection(TokioIo::new(socket), service);
     let nothing = || None::<Infallible>;
-    run(&app, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
+    run(&front, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
 }
 
 /// Runs a connection until it ends, or until `leave` has something to leave it with. When the server drains, it ends with
 /// what it is at.
 async fn run<C: Future, T>(
-    app: &App,
+    front: &Front,
     mut connection: Pin<&mut C>,
     wind_down: impl Fn(Pin<&mut C>),
     leave: impl Fn() -> Option<T>,
 ) -> Option<T> {
-    let mut drained = pin!(app.drained());
+    let mut drained = pin!(front.drained());
     let mut draining = false;
     poll_fn(|context| {
         // How a connection ends is its peer's business: a reset, a timeout and a goodbye are all the same to us.

@@ -351,7 +351,7 @@ impl Command for Note {
 /// What a broker leaves behind that dies after the default log has the topic and before the topic's own log has.
 async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let log = Arc::new(FileLog::open_folder(folder, Options::default()).unwrap());
-    let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0).await.unwrap();
+    let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
     let home = Home::DataFolder("side".to_owned());
     let placed = Placed { topic, home, floor: Sequence::ZERO, numbered };
@@ -495,7 +495,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     drop(broker);
     // What the topic's own log says is what the broker shows.
     let log = Arc::new(FileLog::open_folder(&folder.path().join("logs/shared"), Options::default()).unwrap());
-    let ledger = Ledger::open(log, log_clock(), None, 1000, 0).await.unwrap();
+    let ledger = Ledger::open(log, log_clock(), None, 1000, 0, Arc::default()).await.unwrap();
     assert_eq!(ledger.registry().topic(&topic_id("t0")).unwrap().topic, shown);
     assert_eq!(ledger.registry().topics().count(), 4);
 }

@@ -2,6 +2,7 @@
 
 mod away;
 mod crowd;
+mod failover;
 mod replicas;
 mod sharing;
 

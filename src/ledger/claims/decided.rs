@@ -363,7 +363,7 @@ mod tests {
         let Some(Slot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
         assert_eq!((row.token, row.standing), (other, Standing::Live { until: 15 }));
         for record in overlay.take_records() {
-            state.apply(&record);
+            state.apply(&record).unwrap();
             overlay.settled(&record);
             assert_eq!(seen(&Decision::new(&state, &mut overlay, 5)), (Sequence(7), true, false));
         }

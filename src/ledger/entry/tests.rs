@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::ledger::answer::Piece;
+use crate::ledger::decision::{Decision, Overlay};
 use crate::ledger::home::Home;
+use crate::ledger::state::State;
+use crate::ledger::table::Tables;
 use contract::{Attempt, ClaimOrder, LetterSource};
 use contract::{Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus};
 
@@ -133,4 +136,27 @@ fn about_claims(at: Timestamp) -> Vec<Entry> {
         },
         Entry::Discarded { letter, claim: Some(claim), by, reason, job: None },
     ]
+}
+
+#[test]
+fn the_dictionary_is_raised_once_before_the_first_fact_that_needs_it() {
+    let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+    let mut decision = Decision::new(&state, &mut overlay, 1);
+    decision.raise_dictionary(DICTIONARY_BASELINE).unwrap();
+    assert_eq!(decision.position(), Position::ZERO);
+    let mark = decision.mark();
+    for _ in 0..2 {
+        decision.raise_dictionary(DICTIONARY + 1).unwrap();
+        assert_eq!(decision.position(), Position(1));
+    }
+    // What is undone was not said.
+    decision.undo(mark);
+    decision.raise_dictionary(DICTIONARY + 1).unwrap();
+    let records = overlay.take_records();
+    let raised = Entry::DictionaryRaised { dictionary: DICTIONARY + 1, by: env!("CARGO_PKG_VERSION").to_owned() };
+    let read: Vec<Entry> = records.iter().map(|record| serde_json::from_slice(&record.body).unwrap()).collect();
+    assert_eq!(read, [raised]);
+    // This version cannot read what needs a later dictionary; the refusal changes nothing.
+    assert!(matches!(state.apply(&records[0]), Err(LogError::Unsupported { .. })));
+    assert_eq!(state.position(), Position::ZERO);
 }

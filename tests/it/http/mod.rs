@@ -15,6 +15,7 @@ mod openapi;
 mod parked;
 mod projections;
 mod readme;
+mod reopening;
 mod restart;
 mod seed000;
 mod seed003;

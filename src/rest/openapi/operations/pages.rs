@@ -16,15 +16,18 @@ pub(super) fn all() -> Vec<Op> {
 
 fn alive() -> Op {
     op(Get, "/healthz", "isAlive", "Does the process live?")
-        .about("Answers as long as the process does.")
+        .about(
+            "Fails only where a restart of the process may help: not while the broker opens its log again by itself.",
+        )
         .answers(200, Answer::json("It lives.", "Health", json!({"status": "ok"})))
 }
 
 fn ready() -> Op {
     op(Get, "/readyz", "isReady", "Can it be asked for work?")
         .about(
-            "Ready while every log can be written and the server is not on its way out. What does not work though requests \
-            are served stands in `degraded`: retention that fails, a wall clock that jumped.",
+            "Ready while every log can be written and the server is not on its way out; otherwise the problem says what is \
+            wrong and what helps. What does not work though requests are served stands in `degraded`: retention or \
+            checkpoints that fail, a wall clock that jumped.",
         )
         .answers(200, Answer::json("It is ready.", "Health", json!({"status": "ready"})))
 }

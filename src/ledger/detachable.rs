@@ -1,0 +1,90 @@
+//! The log as a ledger's readers have it: it can be let go while somebody still holds the ledger.
+//!
+//! A broker that is opened again needs the folder, and its lock, of the one before. A slow reader may hold that one for as
+//! long as it likes; from here on it is refused.
+
+use contract::{BoxFuture, Position, Segment, Sequence};
+use log::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How often it is looked whether those who were reading have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A log, until it is let go.
+pub(super) struct DetachableLog {
+    held: RwLock<Option<Arc<HeldLog>>>,
+    tail: watch::Receiver<Position>,
+    is_shared: bool,
+    blocks: bool,
+}
+
+/// Counts those who are using the log here; it may have other holders.
+struct HeldLog(Arc<dyn Log>);
+
+impl DetachableLog {
+    pub(super) fn new(log: Arc<dyn Log>) -> Self {
+        let (tail, is_shared, blocks) = (log.tail(), log.is_shared(), log.blocks());
+        Self { held: RwLock::new(Some(Arc::new(HeldLog(log)))), tail, is_shared, blocks }
+    }
+
+    /// Lets go of the log, and waits until those who are using it have ended.
+    pub(super) async fn detach(&self) {
+        let Some(held) = self.held.write().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let users = Arc::downgrade(&held);
+        // The end of a log may wait for a thread of its own.
+        let _ = tokio::task::spawn_blocking(move || drop(held)).await;
+        while users.strong_count() > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn current(&self) -> Result<Arc<HeldLog>, LogError> {
+        let gone = || LogError::Unavailable(Arc::new(io::Error::other("the log was let go; it is being opened again")));
+        self.held.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(gone)
+    }
+}
+
+impl Log for DetachableLog {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.current()?.0.append(after, batch).await })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move { self.current()?.0.read(range, limit).await })
+    }
+
+    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+        Box::pin(async move { self.current()?.0.headers(range, limit).await })
+    }
+
+    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move { self.current()?.0.follow(after, limit).await })
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.tail.clone()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        Box::pin(async move { self.current()?.0.find(what).await })
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
+        Box::pin(async move { self.current()?.0.segments(topic).await })
+    }
+
+    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.current()?.0.remove(topic, through).await })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    fn blocks(&self) -> bool {
+        self.blocks
+    }
+}

@@ -1,0 +1,68 @@
+//! What a caller is told of an engine's failure: what happened, and what helps. The failure itself, with its files and
+//! addresses, is for the log.
+
+use contract::{Error, Kind};
+use log::LogError;
+use std::borrow::Cow;
+use std::io;
+
+const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// The error a caller gets for an engine's refusal.
+pub(super) fn unavailable(error: LogError) -> Error {
+    let detail: Cow<'_, str> = match &error {
+        LogError::Poisoned(cause) if is_full(cause) => "The disk is full (no space left on device). Free space on the \
+            volume of the data folder; the broker opens the log again by itself."
+            .into(),
+        LogError::Poisoned(cause) => format!(
+            "A write to the log failed ({}). Check the disk of the data folder; the broker opens the log again by itself.",
+            cause_of(cause)
+        )
+        .into(),
+        LogError::Damaged(_) => "A stored record is damaged; run `event-broker verify` on the data folder.".into(),
+        LogError::Diverged(_) => "The database does not hold everything any more that this broker had read from it: a \
+            fail-over lost its last records, or it was restored. The broker opens the log again and goes on with what \
+            the database holds."
+            .into(),
+        LogError::Unsupported { .. } => format!("The log needs a newer version of the broker: {error}.").into(),
+        _ => "The log cannot be reached at the moment.".into(),
+    };
+    Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(RETRY_AFTER_SECONDS)
+}
+
+/// The error a reader gets for an engine's refusal.
+pub fn read_failed(error: LogError) -> Error {
+    match error {
+        LogError::Trimmed(earliest) => Error::trimmed(earliest),
+        other => unavailable(other),
+    }
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The system's words, without the names of files.
+fn cause_of(cause: &io::Error) -> String {
+    cause.raw_os_error().map_or_else(|| cause.kind().to_string(), |code| io::Error::from_raw_os_error(code).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_helps_and_no_path_is_told() {
+        let poisoned = |cause: io::Error| unavailable(LogError::Poisoned(Arc::new(cause)));
+        let full = poisoned(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(full.detail().starts_with("The disk is full (no space left on device). Free space"), "{full}");
+        let failed = poisoned(io::Error::from_raw_os_error(5));
+        assert!(
+            failed.detail().starts_with("A write to the log failed (Input/output error (os error 5))."),
+            "{failed}"
+        );
+        let named = poisoned(io::Error::other("/var/lib/events: no such disk"));
+        assert!(!named.detail().contains("/var"), "{named}");
+    }
+}

@@ -1,0 +1,277 @@
+//! A shared log that goes back under running brokers: fail-over to a copy that had not received everything, or a restore.
+//! Whoever had read what is gone notices, answers nothing more from it, and holds nobody up.
+
+use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Offset, Outcome, Position, Read};
+use event_broker::{Broker, Config, SystemClock};
+use log::testing::{NO_LIMIT, in_time};
+use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use serde_json::value::RawValue;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// A log in memory that several brokers share, and that can go back.
+struct FallibleLog {
+    log: RwLock<Arc<MemoryLog>>,
+    tail: watch::Sender<Position>,
+    appends: AtomicU64,
+    reads: AtomicU64,
+    /// The next call of this name panics.
+    panics: Mutex<Option<&'static str>>,
+}
+
+impl FallibleLog {
+    fn new() -> Arc<Self> {
+        let (log, tail) = (RwLock::new(Arc::new(MemoryLog::shared())), watch::Sender::new(Position::ZERO));
+        Arc::new(Self { log, tail, appends: AtomicU64::new(0), reads: AtomicU64::new(0), panics: Mutex::default() })
+    }
+
+    fn panic_if_told(&self, call: &'static str) {
+        let is_told = self.panics.lock().unwrap().take_if(|told| *told == call).is_some();
+        assert!(!is_told, "told to");
+    }
+
+    fn now(&self) -> Arc<MemoryLog> {
+        Arc::clone(&self.log.read().unwrap())
+    }
+
+    /// Everything behind `end` is gone, without a word.
+    async fn go_back(&self, end: Position) {
+        let mut records = self.now().read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap();
+        records.retain(|record| record.header.position <= end);
+        let older = MemoryLog::shared();
+        older.append(Position::ZERO, records).await.unwrap();
+        *self.log.write().unwrap() = Arc::new(older);
+    }
+
+    /// The tail is looked at, as it is once a second.
+    fn look(&self) {
+        let tail = *self.now().tail().borrow();
+        self.tail.send_replace(tail);
+    }
+}
+
+impl Log for FallibleLog {
+    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            self.appends.fetch_add(1, Ordering::SeqCst);
+            self.panic_if_told("append");
+            let outcome = self.now().append(after, batch).await;
+            if outcome.is_ok() {
+                self.look();
+            }
+            outcome
+        })
+    }
+
+    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            self.panic_if_told("read");
+            self.now().read(range, limit).await
+        })
+    }
+
+    fn tail(&self) -> watch::Receiver<Position> {
+        self.tail.subscribe()
+    }
+
+    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+        Box::pin(async move { self.now().find(what).await })
+    }
+
+    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<contract::Segment>, LogError>> {
+        Box::pin(async move { self.now().segments(topic).await })
+    }
+
+    fn remove(&self, topic: TopicNumber, through: contract::Sequence) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.now().remove(topic, through).await })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+}
+
+async fn open(log: &Arc<FallibleLog>) -> Broker {
+    let log = Arc::clone(log) as Arc<dyn Log>;
+    let broker = Broker::on_log(Config::default(), log, None, Arc::new(SystemClock)).await.unwrap();
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    broker
+}
+
+fn event(id: u128) -> NewEvent {
+    let data = RawValue::from_string(r#"{"n":1}"#.to_owned()).unwrap();
+    let mut event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data);
+    event.tenant = Some(Uuid::from_u128(1));
+    event.id = Some(Uuid::from_u128(id));
+    event.about(subject_type_id("order"), "o-1")
+}
+
+/// Publishes these; answers where the log ends then.
+async fn publish(broker: &Broker, log: &FallibleLog, ids: std::ops::RangeInclusive<u128>) -> Position {
+    for id in ids {
+        let published = in_time(broker.publish(event(id), None)).await.unwrap();
+        assert_eq!(published.outcome, Outcome::Created, "event {id}");
+    }
+    *log.now().tail().borrow()
+}
+
+/// Waits until the broker has read so many events.
+async fn has_read(broker: &Broker, count: u64) {
+    in_time(async {
+        while broker.read(Read::all(topic_id("default"))).await.unwrap().tail < Offset(count) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Waits until the broker says that it cannot go on.
+async fn fails(broker: &Broker) {
+    let noticed = async {
+        while broker.failure().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(noticed).await;
+    let failure = broker.failure().unwrap();
+    assert!(failure.detail().starts_with("The database does not hold everything any more"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_busy_broker_does_not_append_again_and_again_to_a_log_that_went_back() {
+    let log = FallibleLog::new();
+    let broker = open(&log).await;
+    let end = publish(&broker, &log, 1..=2).await;
+    publish(&broker, &log, 3..=9).await;
+    log.go_back(end).await;
+    let before = log.appends.load(Ordering::SeqCst);
+    let refused = in_time(broker.publish(event(10), None)).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    fails(&broker).await;
+    assert!(log.appends.load(Ordering::SeqCst) - before <= 2);
+    // Nobody is held up, and what is opened goes on behind what there is.
+    let other = open(&log).await;
+    let published = in_time(other.publish(event(3), None)).await.unwrap();
+    assert_eq!((published.outcome, published.event.sequence.0), (Outcome::Created, 3));
+}
+
+#[tokio::test]
+async fn an_idle_broker_does_not_answer_a_repetition_from_a_record_that_is_gone() {
+    for more in [1, 2, 5] {
+        let log = FallibleLog::new();
+        let (idle, other) = (open(&log).await, open(&log).await);
+        let end = publish(&idle, &log, 1..=2).await;
+        publish(&idle, &log, 3..=4).await;
+        log.go_back(end).await;
+        // Another broker on the copy: shorter than what the idle one has read, as long, and longer.
+        drop(other);
+        let other = open(&log).await;
+        publish(&other, &log, 101..=100 + more).await;
+        let repeated = in_time(idle.publish(event(3), None)).await;
+        assert_eq!(repeated.map(|it| it.outcome).map_err(|error| error.kind()), Err(Kind::Unavailable), "{more} more");
+        fails(&idle).await;
+        assert_eq!(publish(&other, &log, 3..=3).await, *log.now().tail().borrow());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_broker_that_nobody_asks_notices_too() {
+    for more in [0, 1, 2, 5] {
+        let log = FallibleLog::new();
+        let idle = open(&log).await;
+        let end = publish(&idle, &log, 1..=2).await;
+        publish(&idle, &log, 3..=4).await;
+        log.go_back(end).await;
+        let other = open(&log).await;
+        publish(&other, &log, 101..=100 + more).await;
+        for _ in 0..100 {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            tokio::task::yield_now().await;
+        }
+        fails(&idle).await;
+        assert!(other.failure().is_none(), "{more} more");
+    }
+}
+
+#[tokio::test]
+async fn a_poll_beyond_the_new_end_does_not_spin() {
+    let log = FallibleLog::new();
+    let broker = open(&log).await;
+    let end = publish(&broker, &log, 1..=2).await;
+    publish(&broker, &log, 3..=9).await;
+    log.go_back(end).await;
+    let before = log.reads.load(Ordering::SeqCst);
+    let read = Read { offset: Offset(5), ..Read::all(topic_id("default")) };
+    let ended = in_time(broker.wait(read, Duration::from_secs(25))).await.unwrap_err();
+    assert_eq!(ended.kind(), Kind::Unavailable);
+    assert!(log.reads.load(Ordering::SeqCst) - before < 10);
+}
+
+#[tokio::test]
+async fn what_retention_removed_did_not_go_back() {
+    let log = FallibleLog::new();
+    let (broker, other) = (open(&log).await, open(&log).await);
+    publish(&broker, &log, 1..=5).await;
+    // The other's last record is gone when it reads the next.
+    has_read(&other, 5).await;
+    log.now().remove(TopicNumber(1), contract::Sequence(5)).await.unwrap();
+    publish(&broker, &log, 6..=7).await;
+    assert_eq!(in_time(other.publish(event(7), None)).await.unwrap().event.sequence.0, 7);
+    assert!(broker.failure().is_none() && other.failure().is_none());
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_records_that_are_gone_is_dropped_where_the_log_is_shared() {
+    let (log, folder) = (FallibleLog::new(), TempDir::new().unwrap());
+    let open_in = |log: &Arc<FallibleLog>| {
+        let log = Arc::clone(log) as Arc<dyn Log>;
+        Broker::on_log(Config::default(), log, Some(folder.path().join("state")), Arc::new(SystemClock))
+    };
+    let broker = open_in(&log).await.unwrap();
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    let end = publish(&broker, &log, 1..=2).await;
+    publish(&broker, &log, 3..=9).await;
+    broker.close().await;
+    drop(broker);
+    log.go_back(end).await;
+    log.look();
+    let broker = open_in(&log).await.unwrap();
+    publish(&broker, &log, 3..=3).await;
+    let again = broker.publish(event(2), None).await.unwrap();
+    assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false });
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_appender_or_the_writer_is_noticed_and_another_broker_goes_on() {
+    for call in ["append", "read"] {
+        let log = FallibleLog::new();
+        let (broker, other) = (open(&log).await, open(&log).await);
+        publish(&broker, &log, 1..=2).await;
+        has_read(&other, 2).await;
+        if call == "read" {
+            // The writer reads what somebody else has written.
+            *log.panics.lock().unwrap() = Some(call);
+            publish(&other, &log, 3..=3).await;
+            in_time(broker.failed()).await;
+        }
+        *log.panics.lock().unwrap() = (call == "append").then_some(call);
+        let refused = in_time(broker.publish(event(4), None)).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unavailable, "{call}");
+        let incident = in_time(broker.failed()).await;
+        assert!(broker.failure().is_some(), "{call}: {incident}");
+        assert_eq!(in_time(broker.publish(event(5), None)).await.unwrap_err().kind(), Kind::Unavailable);
+        in_time(broker.abandon(&incident)).await;
+        publish(&other, &log, 4..=4).await;
+    }
+}
