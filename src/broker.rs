@@ -34,7 +34,6 @@ use contract::{
     Atomicity, BatchOutcome, Error, NewEvent, NewTopic, ProducerId, Profile, Result, Sequence, TopicChange, TopicId,
     Unread,
 };
-use log::file::{FileLog, Options};
 use log::{Log, MemoryLog};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,9 +77,8 @@ impl Broker {
         match config.storage.engine {
             Engine::Memory => Self::on_log(config, Arc::new(MemoryLog::new()), None, clock).await,
             Engine::File => {
-                let options = Options { segment_bytes: config.storage.segment_bytes, ..Options::default() };
-                let log = FileLog::open_folder(&config.storage.path, options)?;
-                let state = config.storage.path.join("state");
+                let log = logs::open_folder(&config.storage.path, config.storage.segment_bytes)?;
+                let state = logs::state_of(&config.storage.path);
                 Self::on_log(config, Arc::new(log), Some(state), clock).await
             }
             Engine::Database => Self::on_database(config, clock).await,

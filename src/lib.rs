@@ -35,5 +35,5 @@ mod types;
 pub use broker::{Broker, BrokerSlot, OpenError, Opener, Outage, SlotState, Supervisor, opener};
 pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock};
 pub use config::{Config, Route, Storage, Unregistered};
-pub use logs::LogFailure;
+pub use logs::{LogFailure, Losses, STATE_FOLDER, Saved, known_of, open_folder, salvage};
 pub use subscriptions::KEY_FILE;

@@ -111,6 +111,11 @@ pub trait Log: Send + Sync {
         false
     }
 
+    /// Whether there is room for no more than bookkeeping: what is removed, and what has to be remembered of it.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Whether an append may hold up the thread that polls it, which then should be one of its own.
     fn blocks(&self) -> bool {
         true

@@ -28,7 +28,7 @@ struct Ram {
 }
 
 fn options(segment_bytes: u64, tail_cache_bytes: usize) -> Options {
-    Options { segment_bytes, tail_cache_bytes, repair: false }
+    Options { segment_bytes, tail_cache_bytes, ..Options::default() }
 }
 
 fn folder(segment_bytes: u64, tail_cache_bytes: usize) -> Folder {

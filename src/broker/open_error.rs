@@ -1,6 +1,6 @@
 //! Why a broker did not open.
 
-use crate::logs::LogFailure;
+use crate::logs::{LogFailure, repair_advice};
 use contract::{Error, Kind};
 use log::LogError;
 use std::fmt;
@@ -36,6 +36,9 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Log(LogError::Damaged(damage)) => {
+                write!(f, "damaged: {damage}\n{}", repair_advice(&damage.file))
+            }
             Self::Log(error) => error.fmt(f),
             Self::SideLog(failure) => failure.fmt(f),
             Self::Declared { error, .. } if error.kind() == Kind::Unavailable => error.fmt(f),

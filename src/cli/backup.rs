@@ -54,11 +54,12 @@ fn backup(arguments: &Arguments) -> Outcome {
     if draft.is_inside(data) {
         return Err(Failure::Misused(format!("{} lies in the data folder itself", output.display())));
     }
-    folders::copy_logs(data, draft.path())?;
+    let acknowledged = folders::copy_logs(data, draft.path())?;
     if !without_key {
         folders::copy_key(data, draft.path())?;
     }
-    let manifest = Manifest { version: Manifest::VERSION, begun_at, logs: folders::check_logs(draft.path())? };
+    let logs = folders::check_logs(draft.path(), &acknowledged)?;
+    let manifest = Manifest { version: Manifest::VERSION, begun_at, logs };
     write(&manifest, draft.path()).map_err(|cause| Failure::because(output.display(), cause))?;
     draft.put_in_place()?;
     tell(&manifest.logs, "backed up", output, Some(begun_at), *json)?;

@@ -3,10 +3,13 @@
 //! - A folder that is made here is made under another name and renamed when it is whole: it is there or it is not.
 
 use super::failure::{Failure, Outcome};
-use super::output;
-use event_broker::KEY_FILE;
+use super::output::{self, note};
+use contract::Position;
+use event_broker::{KEY_FILE, known_of};
+use log::LogError;
 use log::file::{self, Report};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,30 +65,59 @@ pub(super) fn with_logs(data: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// What the checkpoints of a data folder know to be acknowledged, by the folder of each log inside it.
+pub(super) type Acknowledged = BTreeMap<PathBuf, Position>;
+
 /// Copies the logs of a data folder into another, the default one first: what it says of the others is then in them.
-pub(super) fn copy_logs(from: &Path, to: &Path) -> Outcome<()> {
+/// Answers what must be in the copy.
+pub(super) fn copy_logs(from: &Path, to: &Path) -> Outcome<Acknowledged> {
     let failed = |cause: &dyn std::fmt::Display| Failure::because(from.display(), cause);
+    let mut acknowledged = Acknowledged::new();
     if from.join(file::LOG_FOLDER).is_dir() {
-        copy_log(from, to, "")?;
+        acknowledged.insert(PathBuf::new(), copy_log(from, to, "")?);
     }
     for folder in with_logs(from).map_err(|cause| failed(&cause))? {
         let inside = folder.strip_prefix(from).unwrap_or(Path::new(""));
         if !inside.as_os_str().is_empty() {
-            copy_log(&folder, &to.join(inside), &inside.display().to_string())?;
+            let copied = copy_log(&folder, &to.join(inside), &inside.display().to_string())?;
+            acknowledged.insert(inside.to_owned(), copied);
         }
     }
-    Ok(())
+    Ok(acknowledged)
 }
 
-fn copy_log(from: &Path, to: &Path, name: &str) -> Outcome<()> {
+fn copy_log(from: &Path, to: &Path, name: &str) -> Outcome<Position> {
+    // Before anything is copied: what it knows is in the log by now.
+    let acknowledged = known_of(from).acknowledged;
     let bar = output::bar(Some(0), "copying {bar:30} {bytes}/{total_bytes} {msg}");
     bar.set_message(name.to_owned());
-    let copied = file::backup(from, to, |copied| {
+    let copied = file::backup(from, to, acknowledged, |copied| {
         bar.set_length(copied.bytes_total);
         bar.set_position(copied.bytes);
     });
     bar.finish_and_clear();
-    copied.map_err(|error| Failure::because(from.display(), error))
+    if let Some(torn) = copied.map_err(|error| damaged(from, &error))? {
+        note(&format_args!(
+            "an append at the end is not complete and was left out ({torn}); nobody was told that it is stored"
+        ));
+    }
+    Ok(acknowledged)
+}
+
+/// A failure with what to do about it.
+fn damaged(folder: &Path, error: &LogError) -> Failure {
+    match error {
+        LogError::Damaged(_) => Failure::because(folder.display(), format!("{error}\n{}", advice(folder))),
+        _ => Failure::because(folder.display(), error),
+    }
+}
+
+/// What to do about a damaged log.
+pub(super) fn advice(folder: &Path) -> String {
+    format!(
+        "restore a backup (`event-broker restore`), or see what can be saved: event-broker repair --data {} --dry-run",
+        folder.display()
+    )
 }
 
 /// Copies the key that the secrets in the logs are sealed with, where the folder has one. Only its owner may read it.
@@ -100,23 +132,25 @@ pub(super) fn copy_key(from: &Path, to: &Path) -> Outcome<()> {
 }
 
 /// Checks every log of a data folder nobody has open; what is in them.
-pub(super) fn check_logs(data: &Path) -> Outcome<Vec<Part>> {
+pub(super) fn check_logs(data: &Path, acknowledged: &Acknowledged) -> Outcome<Vec<Part>> {
     let mut parts = Vec::new();
     for folder in with_logs(data).map_err(|cause| Failure::because(data.display(), cause))? {
-        let Report { segments, records, bytes, damages } = check(&folder)?;
+        let inside = folder.strip_prefix(data).unwrap_or(Path::new("")).to_owned();
+        let acknowledged = acknowledged.get(&inside).copied().unwrap_or_default();
+        let Report { segments, records, bytes, damages, .. } = check(&folder, acknowledged)?;
         if let Some(damage) = damages.first() {
-            let reason = format!("{damage} (and {} more)", damages.len() - 1);
+            let (more, advice) = (damages.len() - 1, "restore an older one, or see `event-broker repair --help`");
+            let reason = format!("{damage} (and {more} more); {advice}");
             return Err(Failure::because("the copy is damaged, and so is what it was taken from", reason));
         }
-        let folder = folder.strip_prefix(data).unwrap_or(Path::new("")).to_owned();
-        parts.push(Part { folder, segments, records, bytes });
+        parts.push(Part { folder: inside, segments, records, bytes });
     }
     Ok(parts)
 }
 
-fn check(folder: &Path) -> Outcome<Report> {
+pub(super) fn check(folder: &Path, acknowledged: Position) -> Outcome<Report> {
     let bar = output::bar(Some(0), "checking {bar:30} {pos}/{len} segments");
-    let report = file::verify(folder, |done| {
+    let report = file::verify(folder, acknowledged, |done| {
         bar.set_length(done.segments_total);
         bar.set_position(done.segments);
     });

@@ -25,6 +25,7 @@ mod output;
 mod projections;
 mod publish;
 mod reading;
+mod repair;
 mod restore;
 mod serve;
 mod settings;
@@ -77,6 +78,7 @@ enum Command {
     Verify(verify::Arguments),
     Backup(backup::Arguments),
     Restore(restore::Arguments),
+    Repair(repair::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
 }
@@ -101,6 +103,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Repair(arguments) => repair::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

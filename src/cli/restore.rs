@@ -6,8 +6,8 @@ use super::folders::{self, Draft, Manifest, Part};
 use super::output::note;
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use event_broker::ledger::{Home, Ledger};
-use event_broker::{LogClock, SystemClock};
-use log::file::{FileLog, Options};
+use event_broker::{LogClock, STATE_FOLDER, SystemClock, open_folder};
+use log::file::Options;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,9 @@ fn restore(arguments: &Arguments) -> Outcome {
     }
     let manifest = manifest(from)?;
     let draft = Draft::begin(data)?;
-    folders::copy_logs(from, draft.path())?;
+    let acknowledged = folders::copy_logs(from, draft.path())?;
     folders::copy_key(from, draft.path())?;
-    let logs = folders::check_logs(draft.path())?;
+    let logs = folders::check_logs(draft.path(), &acknowledged)?;
     match &manifest {
         Some(manifest) => compare(&manifest.logs, &logs)?,
         None => note(&format_args!("{} has no {}: what it should hold is not known", from.display(), Manifest::FILE)),
@@ -99,8 +99,8 @@ fn compare(promised: &[Part], found: &[Part]) -> Outcome<()> {
 /// Opens a log, folds all of it and leaves a checkpoint.
 async fn fold(folder: &Path) -> Outcome<()> {
     let failed = |error: log::LogError| Failure::because(folder.display(), error);
-    let log = FileLog::open_folder(folder, Options::default()).map_err(failed)?;
-    let state = Some(folder.join("state"));
+    let log = open_folder(folder, Options::default().segment_bytes).map_err(failed)?;
+    let state = Some(folder.join(STATE_FOLDER));
     // How long keys live is the broker's setting; nothing is let go here.
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
     let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));

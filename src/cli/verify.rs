@@ -2,13 +2,18 @@
 
 use super::failure::{self, Failure, Outcome};
 use super::folders;
-use super::output::{self, Output};
-use log::file::{self, Report};
+use super::output::{Output, note};
+use event_broker::known_of;
+use log::Damage;
+use log::file::Report;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Walks the logs of a data folder and checks every checksum, number and index. Changes nothing.
+///
+/// What the last checkpoint in `state/` knows to be acknowledged must be in the log. An append at the end that is not
+/// complete, and that nobody was told of, is named as torn; it is no damage: opening cuts it off and keeps it in `cut/`.
 ///
 /// Exit code 0: all is well. 1: damage, each named with file, offset and reason. 2: there is no log to check.
 #[derive(clap::Args)]
@@ -47,13 +52,7 @@ fn verify(arguments: &Arguments) -> Outcome {
 
 /// Checks one log and says what it found; whether all is well.
 fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
-    let bar = output::bar(Some(0), "checking {bar:30} {pos}/{len} segments");
-    let report = file::verify(folder, |done| {
-        bar.set_length(done.segments_total);
-        bar.set_position(done.segments);
-    });
-    bar.finish_and_clear();
-    let report = report.map_err(|error| Failure::because(folder.display(), error))?;
+    let report = folders::check(folder, known_of(folder).acknowledged)?;
     match arguments.json {
         true => print_json(folder, &report)?,
         false => print(folder, &report, arguments)?,
@@ -62,27 +61,33 @@ fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
 }
 
 fn print(folder: &Path, report: &Report, arguments: &Arguments) -> Outcome<()> {
-    let Report { segments, records, bytes, damages } = report;
+    let Report { segments, records, bytes, damages, torn } = report;
     let mut output = Output::new();
     damages.iter().try_for_each(|damage| output.line(&format!("damaged: {damage}")))?;
     if arguments.quiet {
         return Ok(());
     }
+    if let Some(torn) = torn {
+        output.line(&format!("torn: {torn}; nobody was told of it, and opening cuts it off"))?;
+    }
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
-    output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))
+    output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))?;
+    if !damages.is_empty() {
+        note(&folders::advice(folder));
+    }
+    Ok(())
 }
 
 fn print_json(folder: &Path, report: &Report) -> Outcome<()> {
-    let Report { segments, records, bytes, damages } = report;
-    let damages = damages.iter().map(
-        |damage| json!({"file": damage.file.display().to_string(), "offset": damage.offset, "reason": damage.reason}),
-    );
-    let damages: Vec<_> = damages.collect();
-    let folder = folder.display().to_string();
-    let counts = json!({"folder": folder, "segments": segments, "records": records, "bytes": bytes});
-    let mut report = counts;
-    if let Some(members) = report.as_object_mut() {
-        members.insert("damages".to_owned(), json!(damages));
+    let Report { segments, records, bytes, damages, torn } = report;
+    let place = |damage: &Damage| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason});
+    let damages: Vec<_> = damages.iter().map(place).collect();
+    let mut report = json!({
+        "folder": folder.display().to_string(), "segments": segments, "records": records, "bytes": bytes,
+        "damages": damages,
+    });
+    if let (Some(members), Some(torn)) = (report.as_object_mut(), torn) {
+        members.insert("torn".to_owned(), place(torn));
     }
     Output::new().json(&report)
 }

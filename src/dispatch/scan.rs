@@ -7,8 +7,9 @@
 
 use super::lane::{LaneKey, Offer, Stored};
 use super::planner::Planner;
+use crate::events::unreadable;
 use crate::filters::FilterFailures;
-use crate::ledger::{DispatchRows, Ledger, read_failed, tag};
+use crate::ledger::{DispatchRows, Ledger, tag};
 use crate::subscriptions::{Peek, Terms, is_replaced};
 use contract::{DispatchMode, Result, Sequence};
 use log::{Limit, LogError, Range, Record, TopicNumber};
@@ -140,18 +141,28 @@ impl Walk {
         planner: &mut Planner,
         now: i64,
     ) -> Result<bool> {
-        let mut moved = false;
+        let (mut moved, mut failed) = (false, None);
         for key in self.lagging.iter().copied().collect::<Vec<_>>() {
-            moved |= self.catch_up(ledger, (number, tail), key, planner, now).await?;
+            // A lane that cannot read on holds up no other.
+            match self.catch_up(ledger, (number, tail), key, planner, now).await {
+                Ok(has_moved) => moved |= has_moved,
+                Err(error) => failed = Some(error),
+            }
         }
-        moved |= self.walk(ledger, (number, tail), 0, planner, now).await?;
+        match self.walk(ledger, (number, tail), 0, planner, now).await {
+            Ok(has_moved) => moved |= has_moved,
+            Err(error) => failed = Some(error),
+        }
         if self.cohorts.len() > 1 {
             // One of those behind at a time, so that the first one is not held up.
             self.turn = self.turn % (self.cohorts.len() - 1) + 1;
-            moved |= self.walk(ledger, (number, tail), self.turn, planner, now).await?;
+            match self.walk(ledger, (number, tail), self.turn, planner, now).await {
+                Ok(has_moved) => moved |= has_moved,
+                Err(error) => failed = Some(error),
+            }
             self.merge(self.turn, planner);
         }
-        Ok(moved)
+        failed.filter(|_| !moved).map_or(Ok(moved), Err)
     }
 
     /// Walks a cohort one page on; whether it moved.
@@ -292,7 +303,8 @@ async fn read(ledger: &Ledger, number: TopicNumber, cursor: &mut Sequence) -> Re
             Err(LogError::Trimmed(earliest)) if earliest.get() > cursor.get() + 1 => {
                 *cursor = Sequence(earliest.get() - 1);
             }
-            page => return page.map_err(read_failed),
+            Err(error) => return Err(unreadable(ledger, Range::Topic(number, *cursor), error).await),
+            Ok(page) => return Ok(page),
         }
     }
 }

@@ -173,14 +173,19 @@ impl Worker {
     async fn work(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<bool> {
         self.sync(ledger, now).await?;
         self.make_room(ledger, now);
-        let mut more = false;
+        let (mut more, mut failed) = (false, None);
         let registry = ledger.registry();
         for (number, walk) in &mut self.walks {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
             let mut moves = true;
             for _ in 0..PAGES_PER_TURN {
-                moves = walk.step(ledger, number, tail, &mut self.planner, now).await?;
+                // A topic that cannot be read holds up no other, nor what is ready to be sent.
+                let stepped = walk.step(ledger, number, tail, &mut self.planner, now).await;
+                moves = stepped.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                });
                 if !moves {
                     break;
                 }
@@ -191,7 +196,7 @@ impl Worker {
         more |= self.send(ledger, now);
         self.note_settled(*ledger.position().borrow());
         self.write(ledger);
-        Ok(more)
+        failed.filter(|_| !more).map_or(Ok(more), Err)
     }
 
     /// Sends what may go; whether something ended without that, and made room for what is not read yet.

@@ -19,5 +19,5 @@ pub(crate) use bundle::{Bundle, Bundled};
 pub(crate) use fingerprint::Parts;
 pub(crate) use prepare::{Policy, destination, draft_of};
 pub(crate) use publish::{Intake, stored_event};
-pub(crate) use read::{Reader, stored_at};
+pub(crate) use read::{Reader, stored_at, unreadable};
 pub(crate) use repeat::{Repeat, Repeating, original_of};

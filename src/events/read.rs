@@ -3,6 +3,7 @@
 //! - A read says how far it looked, so that a sparse filter always moves on.
 //! - Waiting is reading again when the tail moves; nothing polls on an interval.
 //! - A topic is read in the log it lives in; an event is looked for in the default log first, then in the others.
+//! - A page ends before a damaged event; the read that begins with it is told which one it is, and how to go on.
 //! - A range that retention has removed is an answer of its own, never a silent later start.
 
 use super::fingerprint;
@@ -83,14 +84,13 @@ impl Reader<'_> {
         let mut is_stuck = false;
         loop {
             let page = self.scan_topic(&found, offset, limit, filter).await?;
-            let moves = page.next_offset > offset;
-            offset = page.next_offset;
             if !page.items.is_empty() {
                 return Ok(page);
             }
-            let caught_up = offset >= page.tail;
+            let moves = page.next_offset > offset;
+            offset = page.next_offset;
             let ledger = self.logs.ledger(&found.place);
-            if !caught_up && !moves {
+            if !moves && offset < page.tail && ledger.log().is_shared() {
                 // What the tail promises is not there. Either the log went back, and then the ledger finds out, or what
                 // is there can be read now.
                 if std::mem::replace(&mut is_stuck, true) {
@@ -99,7 +99,10 @@ impl Reader<'_> {
                 ledger.refresh().await?;
                 continue;
             }
-            if caught_up && !moves_past(ledger, &mut tail, offset.into(), deadline).await {
+            // In a log of our own, what lay between here and the tail was lost to damage: the next event comes behind it.
+            let caught_up = offset >= page.tail || !moves;
+            let seen = offset.max(page.tail);
+            if caught_up && !moves_past(ledger, &mut tail, seen.into(), deadline).await {
                 ledger.check_open()?;
                 return Ok(EventPage { tail: found.topic.tail().into(), ..page });
             }
@@ -118,7 +121,13 @@ impl Reader<'_> {
         let mut scan = Scan::new(&filter, read.limit);
         let mut after = read.after;
         while after < tail && scan.wants_more() {
-            let page = ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
+            let range = Range::All(after);
+            let page = match ledger.log().read(range, SCAN).await {
+                // What is intact is given; the next read begins with the damage and is told.
+                Err(LogError::Damaged(_)) if after > read.after => break,
+                Err(error) => return Err(unreadable(ledger, range, error).await),
+                Ok(page) => page,
+            };
             // Nothing left below the tail: what was there has been removed.
             after = scan.take(page, |record| record.header.position).await.unwrap_or(tail);
         }
@@ -199,7 +208,10 @@ impl Reader<'_> {
         let head = head(ledger, key).await?;
         let range = Range::Aggregate(key, read.after);
         let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
-        let page = ledger.log().read(range, limit).await.map_err(read_failed)?;
+        let page = match ledger.log().read(range, limit).await {
+            Err(error) => return Err(unreadable(ledger, range, error).await),
+            Ok(page) => page,
+        };
         let items: Vec<_> = page.into_iter().map(stored_event).collect();
         Ok(AggregateEvents {
             next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
@@ -233,7 +245,12 @@ impl Reader<'_> {
         let mut after = offset;
         while after < tail && scan.wants_more() {
             let range = Range::Topic(topic.number, after.into());
-            let page = ledger.log().read(range, scan.next_limit()).await.map_err(read_failed)?;
+            let page = match ledger.log().read(range, scan.next_limit()).await {
+                // What is intact is given; the next read begins with the damage and is told.
+                Err(LogError::Damaged(_)) if after > offset => break,
+                Err(error) => return Err(unreadable(ledger, range, error).await),
+                Ok(page) => page,
+            };
             let Some(reached) = scan.take(page, |record| record.header.sequence).await else { break };
             after = reached.into();
         }
@@ -265,8 +282,42 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
     match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
         Ok(page) => Ok(page.into_iter().next().map(stored_event)),
         Err(LogError::Trimmed(_)) => Ok(None),
-        Err(error) => Err(read_failed(error)),
+        Err(error) => Err(unreadable(ledger, range, error).await),
     }
+}
+
+/// What a reader is told whose range begins with something that cannot be read. Where that is a damaged event, it is said
+/// which one, and how to go on.
+pub(crate) async fn unreadable(ledger: &Ledger, range: Range, error: LogError) -> Error {
+    if !matches!(error, LogError::Damaged(_)) {
+        return read_failed(error);
+    }
+    let header = ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await;
+    let header = header.ok().and_then(|headers| headers.first().copied());
+    let detail = match (range, header) {
+        (Range::Topic(..), Some(Header { sequence, .. })) => format!(
+            "The event with sequence {sequence} is damaged on disk and cannot be read; reading goes on behind it with \
+             `offset={sequence}`. The operator can cut it out: stop the broker and run `event-broker repair`."
+        ),
+        (Range::Aggregate(..), Some(Header { sequence, facets, .. })) => {
+            let number = facets.and_then(|facets| facets.aggregate).map_or(0, |aggregate| aggregate.sequence.get());
+            format!(
+                "The event with sequence {sequence} is damaged on disk and cannot be read; reading goes on behind it with \
+                 `after={number}`. The operator can cut it out: stop the broker and run `event-broker repair`."
+            )
+        }
+        (_, Some(Header { position, .. })) => format!(
+            "The record at position {position} is damaged on disk and cannot be read; reading goes on behind it with \
+             `after={position}`. The operator can cut it out: stop the broker and run `event-broker repair`."
+        ),
+        (_, None) => {
+            "What comes next is damaged on disk and cannot be read. The operator can cut it out: stop the broker \
+                      and run `event-broker repair`."
+                .to_owned()
+        }
+    };
+    tracing::warn!(%error, "a damaged record was asked for");
+    Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(60)
 }
 
 fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {

@@ -5,7 +5,7 @@
 
 use super::group::Group;
 use super::poll::Poll;
-use crate::events::original_of;
+use crate::events::{original_of, unreadable};
 use crate::filters::FilterFailures;
 use crate::ledger::read_failed;
 use contract::{Position, Result, Sequence, limits};
@@ -40,7 +40,14 @@ impl Group {
         while looked_at < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
             let _turn = self.turn.lock().await;
             let Some(point) = self.next_point(poll, enough) else { return Ok(()) };
-            looked_at += self.look_at_page(poll, point).await?;
+            match self.look_at_page(poll, point).await {
+                Ok(looked) => looked_at += looked,
+                // What was found before is handed out; once that is done, the damage is told.
+                Err(_) if self.now(poll.ledger, poll.ledger.now()).is_some_and(|backlog| backlog.ready() > 0) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -63,7 +70,9 @@ impl Group {
                 (page, reached)
             }
             Err(LogError::Trimmed(earliest)) => (Vec::new(), Sequence(earliest.get().saturating_sub(1)).min(tail)),
-            Err(error) => return Err(read_failed(error)),
+            Err(error) => {
+                return Err(unreadable(poll.ledger, Range::Topic(poll.topic.number, point.scanned), error).await);
+            }
         };
         tokio::task::yield_now().await;
         let mut failures = FilterFailures::default();
@@ -123,6 +132,7 @@ impl Poll<'_> {
                 let limit = Limit { records: most, bytes: ANSWER_BYTES_MAX - bytes };
                 let page = match self.ledger.log().read(Range::Topic(self.topic.number, after), limit).await {
                     Err(LogError::Trimmed(_)) => break,
+                    Err(LogError::Damaged(_)) if !records.is_empty() => return Ok(records),
                     page => page.map_err(read_failed)?,
                 };
                 let Some(reached) = page.last().map(|record| record.header.sequence) else { break };

@@ -70,6 +70,30 @@ struct Snapshot {
     parts: PartsSnapshot,
 }
 
+/// How far a log had come, as its last checkpoint knows it: everything up to there was acknowledged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checkpointed {
+    /// The position it was taken at; 0 where there is none.
+    pub position: Position,
+    /// The last sequence of each topic as of then.
+    pub tails: Vec<(TopicNumber, Sequence)>,
+}
+
+/// The part of a snapshot that says how far its log had come.
+#[derive(Deserialize)]
+struct Reached {
+    position: Position,
+    tails: Vec<Sequence>,
+}
+
+/// What the checkpoint in `folder` knows of its log, whoever uses it meanwhile. An error where it cannot be read; then it
+/// is not believed either.
+pub fn checkpointed(folder: &Path) -> io::Result<Checkpointed> {
+    let Some(payload) = Tables::peek(folder)? else { return Ok(Checkpointed::default()) };
+    let Reached { position, tails } = serde_json::from_str(payload.get())?;
+    Ok(Checkpointed { position, tails: (0..).map(TopicNumber).zip(tails).collect() })
+}
+
 /// The writer's side of checkpointing.
 pub(super) struct Checkpoints {
     on_disk: bool,

@@ -28,6 +28,8 @@ pub struct Decision<'a> {
     state: &'a State,
     overlay: &'a mut Overlay,
     now: i64,
+    /// Whether the log has room for bookkeeping alone.
+    pub(super) is_full: bool,
 }
 
 /// Everything decided but not yet durable.
@@ -86,12 +88,18 @@ enum Undo {
     Registry(Option<Arc<Registry>>),
 }
 
+fn full() -> Error {
+    let detail = "The disk is full, so no events are stored until there is room again; reading, claims and trimming go on. \
+                  Trim topics, or make room on the disk.";
+    Error::new(Kind::Unavailable, detail).with_retry_after(10)
+}
+
 impl<'a> Decision<'a> {
     /// A decision on `state` and all that `overlay` holds, at `now` by the log's time.
     pub fn new(state: &'a State, overlay: &'a mut Overlay, now: i64) -> Self {
         let now = now.max(state.time).max(overlay.time);
         overlay.undo.clear();
-        Self { state, overlay, now }
+        Self { state, overlay, now, is_full: false }
     }
 
     /// The time of this decision, in milliseconds; never before an earlier record's.
@@ -196,6 +204,9 @@ impl<'a> Decision<'a> {
 
     /// Adds an event; answers its record as it will be stored.
     pub fn add_event(&mut self, draft: &EventDraft) -> Result<Record> {
+        if self.is_full {
+            return Err(full());
+        }
         let position = self.position().next();
         let sequence = self.tail(draft.topic).next();
         let aggregate = draft.aggregate.map(|key| self.next_in_aggregate(key)).transpose()?;

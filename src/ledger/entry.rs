@@ -90,6 +90,13 @@ pub enum Entry {
         /// The last sequence that went.
         through: Sequence,
     },
+    /// Events of a topic were lost to damage, and `repair` has cut them out. Their numbers stay taken.
+    EventsLost {
+        /// The topic's number.
+        number: u32,
+        /// First and last sequence of each run of them.
+        runs: Vec<(Sequence, Sequence)>,
+    },
     /// A consumer exists from here on; its session begins.
     ConsumerCreated {
         /// The consumer.
@@ -379,7 +386,7 @@ impl Entry {
             | Self::EventTypeRegistered { .. }
             | Self::VersionsChanged { .. }
             | Self::EventTypeArchived { .. } => Concern::Registry,
-            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } => Concern::History,
+            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => Concern::History,
             Self::ConsumerCreated { .. }
             | Self::ConsumerSeen { .. }
             | Self::ConsumerDeleted { .. }

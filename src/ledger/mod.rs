@@ -40,6 +40,7 @@ mod writer;
 
 pub use answer::{Keep, KeptAnswer, Piece, Ticket};
 pub use carried::Carried;
+pub use checkpoint::{Checkpointed, checkpointed};
 pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Standing, lease_expired};
 pub use command::Command;
 pub use decision::{Decision, EventDraft, Mark};
@@ -427,5 +428,9 @@ async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> s
         }
     })
     .await?;
+    if !log.is_shared() {
+        // What was lost at the end of a log that was repaired leaves no record; its positions are taken all the same.
+        state.position = state.position.max(*log.tail().borrow());
+    }
     Ok(on_disk)
 }

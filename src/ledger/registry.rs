@@ -9,8 +9,8 @@ use super::entry::{DICTIONARY_BASELINE, Entry};
 use super::home::{Home, Placed};
 use super::tag::tag;
 use contract::{
-    EventType, EventTypeId, NewVersion, Position, SchemaVersion, Sequence, Span, Topic, TopicId, Version,
-    VersionStatus, limits,
+    EventType, EventTypeId, NewTopic, NewVersion, Position, SchemaVersion, Sequence, Span, Timestamp, Topic, TopicId,
+    Version, VersionStatus, limits,
 };
 use log::{Header, TopicNumber};
 use std::collections::BTreeMap;
@@ -281,8 +281,25 @@ impl Registry {
         defined_at: Position,
         (tail, forgotten_through): (Sequence, i64),
     ) {
-        let number = TopicNumber(number);
         self.version = self.version.max(defined_at);
+        // A log that was damaged may have lost the fact that registered a topic: its number stays taken.
+        while u32::try_from(self.topics.len() + 1).is_ok_and(|next| next < number)
+            && let Some(lost) = lost_topic(self.next_topic_number())
+        {
+            self.push_topic(lost, defined_at, (Sequence::ZERO, i64::MIN));
+        }
+        let known = (number as usize).checked_sub(1).and_then(|index| self.topics.get_mut(index));
+        let Some(known) = known else { return self.push_topic(topic, defined_at, (tail, forgotten_through)) };
+        // Said again, by a repair.
+        let number = TopicNumber(number);
+        self.names.remove(&known.topic.definition.id);
+        self.names.insert(topic.definition.id.clone(), Named::Here(number));
+        let (tail, forgotten_through) = (known.tail.clone(), known.forgotten_through);
+        *known = Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through });
+    }
+
+    fn push_topic(&mut self, topic: Topic, defined_at: Position, (tail, forgotten_through): (Sequence, i64)) {
+        let number = TopicNumber(self.next_topic_number());
         self.names.insert(topic.definition.id.clone(), Named::Here(number));
         let tail = watch::Sender::new(tail);
         self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through }));
@@ -337,6 +354,12 @@ impl Registry {
             change(known);
         }
     }
+}
+
+/// What stands for a topic whose registration is lost.
+fn lost_topic(number: u32) -> Option<Topic> {
+    let id = format!("gts.hx.core.events.topic.v1~hx.broker.lost_{number}.v1").parse().ok()?;
+    Some(Topic { definition: NewTopic::new(id), created_at: Timestamp::from_millis(0) })
 }
 
 /// What `dataSchema` alone stands for. Types registered before there were versions are stored without any.

@@ -199,6 +199,11 @@ impl State {
                 let trimmed = through.max(self.trimmed(topic));
                 set(&mut self.trimmed, topic, trimmed);
             }
+            Entry::EventsLost { number, runs } => {
+                let topic = TopicNumber(number);
+                let last = runs.iter().map(|(_, last)| *last).max().unwrap_or_default();
+                self.set_tail(topic, last.max(self.tail(topic)));
+            }
             _ => (),
         }
     }

@@ -10,18 +10,23 @@
 
 mod chore;
 mod database;
+mod folder;
 mod location;
+mod salvage;
 
 pub(crate) use chore::keep;
 pub(crate) use database::{TablesFolder, open_database};
+pub use folder::{STATE_FOLDER, known_of, open_folder};
+pub(crate) use folder::{repair_advice, state_of};
 pub(crate) use location::Roots;
+pub use salvage::{Losses, Saved, salvage};
 
 use crate::clock::{Clock, LogClock};
 use crate::ledger::{Home, Incidents, Ledger, PlacedTopic, Registry, TopicEntry};
 use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
 use futures_util::future::join_all;
 use location::Lies;
-use log::file::{FileLog, Options};
+use log::file::FileLog;
 use log::{Log, LogError, MemoryLog, TopicNumber};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,8 +102,12 @@ impl fmt::Display for LogFailure {
             write!(f, " {}.", violation.detail)?;
         }
         match std::error::Error::source(&self.error) {
-            Some(cause) => write!(f, " ({cause})"),
-            None => Ok(()),
+            Some(cause) => write!(f, " ({cause})")?,
+            None => return Ok(()),
+        }
+        match std::error::Error::source(&self.error).and_then(|cause| cause.downcast_ref()) {
+            Some(LogError::Damaged(damage)) => write!(f, "\n{}", repair_advice(&damage.file)),
+            _ => Ok(()),
         }
     }
 }
@@ -228,7 +237,7 @@ impl Logs {
             }
             None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
         };
-        let state = folder.as_ref().map(|folder| folder.join("state"));
+        let state = folder.as_deref().map(state_of);
         let Settings { checkpoint_rows, answers_millis, max_clock_jump, .. } = self.settings;
         let (clock, incidents) =
             (LogClock::new(Arc::clone(&self.clock), max_clock_jump), Arc::clone(&self.settings.incidents));
@@ -240,9 +249,8 @@ impl Logs {
 
     /// Recovery reads the disk: not on a thread that others wait for.
     async fn open_folder(&self, folder: &Path) -> Result<FileLog, LogError> {
-        let options = Options { segment_bytes: self.settings.segment_bytes, ..Options::default() };
-        let folder = folder.to_owned();
-        let opened = tokio::task::spawn_blocking(move || FileLog::open_folder(&folder, options)).await;
+        let (folder, segment_bytes) = (folder.to_owned(), self.settings.segment_bytes);
+        let opened = tokio::task::spawn_blocking(move || open_folder(&folder, segment_bytes)).await;
         opened.unwrap_or_else(|failed| Err(std::io::Error::other(failed).into()))
     }
 

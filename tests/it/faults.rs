@@ -5,7 +5,7 @@
 //! else is. A seed run twice gives the same trace.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position};
+use contract::{Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Sequence, Trim};
 use event_broker::{Broker, Config, ManualClock};
 use log::file::{FileLog, Options};
 use log::testing::fault_disk::{Fault, FaultDisk, Operation};
@@ -34,17 +34,19 @@ struct Run {
     promised: Vec<Vec<Uuid>>,
     next_id: u128,
     segment_bytes: u64,
+    reserve_bytes: u64,
     trace: Vec<String>,
 }
 
 impl Run {
     fn new(seed: u64, segment_bytes: u64) -> Self {
         let (disk, promised, trace) = (FaultDisk::new(), Vec::new(), Vec::new());
-        Self { chance: Chance(seed), disk, promised, next_id: 1, segment_bytes, trace }
+        Self { chance: Chance(seed), disk, promised, next_id: 1, segment_bytes, reserve_bytes: 0, trace }
     }
 
     async fn open(&self) -> Broker {
-        let options = Options { segment_bytes: self.segment_bytes, ..Options::default() };
+        let Self { segment_bytes, reserve_bytes, .. } = *self;
+        let options = Options { segment_bytes, reserve_bytes, ..Options::default() };
         let log = FileLog::open(Arc::new(self.disk.clone()), options).unwrap();
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         let config = Config { storage: event_broker::Storage::folder("unused"), ..Config::default() };
@@ -177,4 +179,39 @@ async fn after_any_disk_fault_every_promise_is_kept_and_nothing_half_is_there() 
 async fn a_seed_run_twice_gives_the_same_trace() {
     // One large segment: sealing is another thread's work, and threads take turns as they please.
     assert_eq!(trace(7, 1 << 30).await, trace(7, 1 << 30).await);
+}
+
+/// Freeing space needs a little space: it is kept for that, and nothing else may take it.
+#[tokio::test]
+async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
+    let mut run = Run::new(3, 3000);
+    run.reserve_bytes = 64 * 1024;
+    let broker = run.open().await;
+    for _ in 0..6 {
+        let request = run.request();
+        broker.publish_batch(request, Atomicity::All, None).await.unwrap();
+    }
+    run.disk.fail(Operation::Write, 1, Fault::Full);
+    let request = run.request();
+    broker.publish_batch(request, Atomicity::All, None).await.unwrap();
+    assert!(broker.failure().is_none(), "the write that found no room was made in the reserve's");
+    assert!(!run.disk.names().contains(&"reserve".to_owned()));
+    let request = run.request();
+    let refused = broker.publish_batch(request.clone(), Atomicity::All, None).await.unwrap().remove(0).unwrap_err();
+    assert!(refused.kind() == Kind::Unavailable && refused.detail().contains("disk is full"), "{}", refused.detail());
+    assert!(broker.failure().is_none());
+    for topic in ["a", "b"] {
+        let trim = Trim { through: Some(Sequence(3)), before: None };
+        assert_eq!(broker.trim_topic(&topic_id(topic), trim).await.unwrap().count, 3);
+    }
+    // The keeper drops segments and makes the reserve anew.
+    while !run.disk.names().contains(&"reserve".to_owned()) {
+        tokio::task::yield_now().await;
+    }
+    loop {
+        match broker.publish_batch(request.clone(), Atomicity::All, None).await.unwrap().remove(0) {
+            Ok(_) => break,
+            Err(error) => assert!(error.detail().contains("disk is full"), "{}", error.detail()),
+        }
+    }
 }

@@ -25,7 +25,7 @@ async fn a_folder_of_format_1_opens_with_and_without_its_tables() {
         if !tables {
             std::fs::remove_dir_all(folder.path().join("state")).unwrap();
         }
-        assert!(log::file::verify(folder.path(), |_| ()).unwrap().damages.is_empty());
+        assert!(log::file::verify(folder.path(), contract::Position::ZERO, |_| ()).unwrap().damages.is_empty());
         // An hour after it was written.
         let clock = Arc::new(ManualClock::at(WRITTEN_AT.parse::<Timestamp>().unwrap().millis() + 3_600_000));
         let broker = Broker::open_at(Config::folder(folder.path()), clock).await.unwrap();

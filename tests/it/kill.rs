@@ -17,9 +17,9 @@ const TOPICS: u32 = 3;
 
 /// Everything one data folder has promised so far.
 #[derive(Default)]
-struct Promises {
+pub(crate) struct Promises {
     /// By event id: topic and sequence.
-    acked: HashMap<String, (u32, u64)>,
+    pub(crate) acked: HashMap<String, (u32, u64)>,
 }
 
 impl Promises {
@@ -48,7 +48,7 @@ impl Promises {
         heard >= enough
     }
 
-    fn note(&mut self, line: &str) {
+    pub(crate) fn note(&mut self, line: &str) {
         let words: Vec<_> = line.split_whitespace().collect();
         let ["ack", topic, sequence, id] = words[..] else { panic!("unexpected line {line:?}") };
         let before = self.acked.insert(id.to_owned(), (topic.parse().unwrap(), sequence.parse().unwrap()));
@@ -56,8 +56,8 @@ impl Promises {
     }
 
     /// Opens the folder and holds what is there against what was promised.
-    async fn hold_against(&self, folder: &Path) -> usize {
-        let report = log::file::verify(folder, |_| ()).unwrap();
+    pub(crate) async fn hold_against(&self, folder: &Path) -> usize {
+        let report = log::file::verify(folder, event_broker::known_of(folder).acknowledged, |_| ()).unwrap();
         assert!(report.damages.is_empty(), "{:?}", report.damages);
         let broker = Broker::open(Config::folder(folder)).await.unwrap();
         let events = read_everything(&broker).await;
@@ -151,7 +151,7 @@ async fn check_heads(broker: &Broker, events: &[(u32, StoredEvent)]) {
     }
 }
 
-fn publisher(folder: &Path, run: u32) -> Command {
+pub(crate) fn publisher(folder: &Path, run: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_event-broker"));
     command
         .args(["bench", "--acks", "--callers", "8", "--events", "100000000", "--segment-bytes", SEGMENT_BYTES])

@@ -36,6 +36,7 @@ mod logs;
 mod model;
 mod newer;
 mod overload;
+mod power_cut_real;
 mod projections;
 mod publishing;
 mod reading;

@@ -17,6 +17,7 @@ use super::disk::{Disk, discard};
 use super::folder::{FolderDisk, FolderLock};
 use super::marks::MarksFile;
 use super::names::{FileName, SegmentName, marks_file};
+use super::recover::HEAD_FLAW;
 use super::scan;
 use super::segment::HEAD_BYTES;
 use super::torn::LastSegment;
@@ -44,17 +45,27 @@ pub struct Copied {
 }
 
 /// Copies the log of the data folder `from` into the data folder `to`, which has none. What was appended and answered
-/// before the call is in the copy.
-pub fn backup(from: &Path, to: &Path, progress: impl FnMut(Copied)) -> Result<(), LogError> {
+/// before the call is in the copy; `acknowledged` is a position of which that is known to be true. Answers an append at the
+/// end that is not complete and was left out: it is being written just now, or was torn.
+pub fn backup(
+    from: &Path,
+    to: &Path,
+    acknowledged: Position,
+    progress: impl FnMut(Copied),
+) -> Result<Option<Damage>, LogError> {
     let source = from.join(LOG_FOLDER);
     // Nobody else makes something of it meanwhile; and its file says that the folder is a log's.
     let _lock = FolderLock::acquire(to)?;
     let target = FolderDisk::open(&to.join(LOG_FOLDER))?;
     let bytes_total = Files::list(&source)?.bytes;
-    let mut copy = Copy { source, target, copied: BTreeMap::new(), done: Copied { bytes: 0, bytes_total }, progress };
+    let (copied, done) = (BTreeMap::new(), Copied { bytes: 0, bytes_total });
+    let mut copy = Copy { source, target, acknowledged, copied, torn: None, done, progress };
     for _ in 0..PASSES_MAX {
         match copy.pass() {
-            Ok(true) => return Ok(copy.sync()?),
+            Ok(true) => {
+                copy.sync()?;
+                return Ok(copy.torn);
+            }
             Ok(false) => {}
             // A file that was listed a moment ago: dropped, or rewritten under another name.
             Err(LogError::Io(cause)) if cause.kind() == io::ErrorKind::NotFound => {}
@@ -96,6 +107,8 @@ impl Files {
 struct Copy<F> {
     source: PathBuf,
     target: FolderDisk,
+    acknowledged: Position,
+    torn: Option<Damage>,
     /// Sealed segments that are in the copy.
     copied: BTreeMap<Position, SegmentName>,
     done: Copied,
@@ -147,21 +160,25 @@ impl<F: FnMut(Copied)> Copy<F> {
                 return Ok(());
             }
             let Some(head) = scan::read_head(&self.target, name)? else {
-                if !scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {
+                let was_used = name.base <= self.acknowledged;
+                if was_used || !scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {
                     self.done.bytes = bytes;
-                    damage = Some((0, "the segment's head does not match its checksum".to_owned()));
+                    damage = Some((0, HEAD_FLAW.to_owned()));
                     continue;
                 }
                 // Begun a moment ago and never used.
                 return Ok(discard(&self.target, &file)?);
             };
-            let last = LastSegment::read(&self.target, head)?;
-            if !last.later_batch_follows {
-                self.target.truncate(&file, last.active.index.bytes())?;
+            let tail = LastSegment::read(&self.target, head, self.acknowledged)?.tail;
+            if !tail.is_damage && tail.bad_bodies.is_empty() {
+                let source = self.source.join(&file);
+                self.torn = tail.flaw.map(|(offset, reason)| Damage { file: source, offset, reason });
+                self.target.truncate(&file, tail.end)?;
                 return Ok(());
             }
             self.done.bytes = bytes;
-            damage = last.flaw;
+            let bad_body = tail.bad_bodies.first().map(|(offset, flaw)| (*offset, flaw.to_string()));
+            damage = bad_body.or(tail.flaw);
         }
         let (offset, reason) = damage.unwrap_or_default();
         Err(LogError::Damaged(Damage { file: self.source.join(file), offset, reason }))

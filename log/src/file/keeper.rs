@@ -21,6 +21,8 @@ use std::sync::{Arc, PoisonError};
 pub(crate) enum Chore {
     /// Write missing indexes and give space back.
     Tidy,
+    /// Look whether there is room again.
+    FillReserve,
     /// Say when everything asked before is done.
     Settle(Sender<()>),
     /// Finish.
@@ -33,6 +35,7 @@ pub(crate) fn run(shared: Arc<Shared>, chores: &Receiver<Chore>) {
     while let Ok(chore) = chores.recv() {
         match chore {
             Chore::Tidy => keeper.tidy(),
+            Chore::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
             Chore::Settle(done) => {
                 // Who asked may have left.
                 let _ = done.send(());
@@ -79,6 +82,7 @@ impl Keeper {
             told(self.seal(segment), "the index of a segment was not written", segment);
         }
         self.reclaim();
+        self.shared.reserve.fill(&*self.shared.disk);
     }
 
     fn seal(&self, segment: &Arc<Sealed>) -> Result<(), Miss> {
@@ -127,7 +131,8 @@ impl Keeper {
         {
             let mut file = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
             let marks = self.shared.state().marks.with_dropped(name.base, segment.through());
-            file.store(&*self.shared.disk, &marks)?;
+            let disk = &*self.shared.disk;
+            self.shared.reserve.spend_if_full(disk, || file.store(disk, &marks))?;
             let mut state = self.shared.state_mut();
             state.marks = Arc::new(marks);
             state.drop_sealed(name.base);

@@ -1,6 +1,9 @@
 //! What retention let go of, durably: the `trimmed.{number}` file.
 //!
 //! - For each topic the last sequence removed, and the positions whose segments were dropped whole.
+//! - What was lost to damage and cut out by `repair`: positions count as dropped, and each topic's sequences are listed,
+//!   so that their absence can be told from damage that nobody has seen yet. Only a log that was repaired has such a list,
+//!   and only then does the file have version 2.
 //! - Written whole under the next number, synced, and only then the one before is taken away: the highest valid one
 //!   counts. The first one may be torn; a later one may be too, and then the one before it is still there.
 //! - Records are hidden by it from the moment it is durable; the space comes back later.
@@ -16,6 +19,11 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"EVTRM\r\n\x1A";
 const VERSION: u32 = 1;
+/// With a list of lost sequences.
+const VERSION_LOST: u32 = 2;
+
+/// Sequences of one topic, first and last.
+pub type LostRun = (TopicNumber, Sequence, Sequence);
 
 /// What was let go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +32,8 @@ pub(crate) struct Marks {
     trimmed: BTreeMap<TopicNumber, Sequence>,
     /// Positions of dropped segments: first and last, neither overlapping nor touching, ascending.
     dropped: Vec<(Position, Position)>,
+    /// Runs of sequences that were lost to damage, ascending.
+    lost: Vec<LostRun>,
 }
 
 impl Marks {
@@ -66,17 +76,57 @@ impl Marks {
         Some(run.1)
     }
 
+    /// The first dropped position behind `position`.
+    pub(crate) fn dropped_behind(&self, position: Position) -> Option<Position> {
+        self.dropped.iter().map(|(first, _)| *first).find(|first| *first > position)
+    }
+
+    /// Notes sequences that were lost.
+    pub(crate) fn with_lost(&self, runs: &[LostRun]) -> Self {
+        let mut marks = self.clone();
+        marks.lost.extend_from_slice(runs);
+        marks.lost.sort_unstable();
+        marks.lost.dedup();
+        marks
+    }
+
+    /// The last sequence of a topic that was lost; 0 where none was.
+    pub(crate) fn lost_through(&self, topic: TopicNumber) -> Sequence {
+        let lost = self.lost.iter().filter(|(of, ..)| *of == topic).map(|(.., last)| *last);
+        lost.max().unwrap_or_default()
+    }
+
+    /// The first sequence of a topic behind `after` and before `next` that was neither removed nor lost, if there is one:
+    /// its absence is not explained.
+    pub(crate) fn unexplained(&self, topic: TopicNumber, after: Sequence, next: Sequence) -> Option<Sequence> {
+        let mut missing = after.max(self.removed_through(topic)).next();
+        for (_, first, last) in self.lost.iter().filter(|(of, ..)| *of == topic) {
+            if (*first..=*last).contains(&missing) {
+                missing = last.next();
+            }
+        }
+        (missing < next).then_some(missing)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_slice(MAGIC);
-        out.put_u32_le(VERSION);
+        out.put_u32_le(if self.lost.is_empty() { VERSION } else { VERSION_LOST });
         out.put_u32_le(self.trimmed.len() as u32);
         out.put_u32_le(self.dropped.len() as u32);
+        if !self.lost.is_empty() {
+            out.put_u32_le(self.lost.len() as u32);
+        }
         for (topic, through) in &self.trimmed {
             out.put_u32_le(topic.0);
             out.put_u64_le(through.get());
         }
         for (first, last) in &self.dropped {
+            out.put_u64_le(first.get());
+            out.put_u64_le(last.get());
+        }
+        for (topic, first, last) in &self.lost {
+            out.put_u32_le(topic.0);
             out.put_u64_le(first.get());
             out.put_u64_le(last.get());
         }
@@ -89,6 +139,7 @@ impl Marks {
         let version = fields.try_get_u32_le().ok()?;
         let topics = fields.try_get_u32_le().ok()?;
         let runs = fields.try_get_u32_le().ok()?;
+        let lost = if version == VERSION_LOST { fields.try_get_u32_le().ok()? } else { 0 };
         let mut marks = Self::default();
         for _ in 0..topics {
             let topic = TopicNumber(fields.try_get_u32_le().ok()?);
@@ -98,9 +149,14 @@ impl Marks {
             let first = Position(fields.try_get_u64_le().ok()?);
             marks.dropped.push((first, Position(fields.try_get_u64_le().ok()?)));
         }
+        for _ in 0..lost {
+            let topic = TopicNumber(fields.try_get_u32_le().ok()?);
+            let first = Sequence(fields.try_get_u64_le().ok()?);
+            marks.lost.push((topic, first, Sequence(fields.try_get_u64_le().ok()?)));
+        }
         let content = bytes.get(..bytes.len() - fields.len())?;
         let intact = fields.try_get_u32_le().ok()? == crc32c::crc32c(content);
-        (intact && version == VERSION).then_some(marks)
+        (intact && (version == VERSION || version == VERSION_LOST)).then_some(marks)
     }
 }
 
@@ -181,5 +237,48 @@ fn read_all(disk: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
             return Ok(bytes);
         }
         bytes.resize(bytes.len() * 4, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_survive_the_trip_to_disk_and_only_lost_sequences_need_the_second_version() {
+        let topic = TopicNumber(3);
+        let removed = Marks::default().with_removed(topic, Sequence(5)).unwrap().with_dropped(Position(2), Position(9));
+        let lost = removed.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(11), Sequence(11))]);
+        for (marks, version) in [(&removed, 1), (&lost, 2)] {
+            let bytes = marks.encode();
+            assert_eq!(bytes[8], version);
+            assert_eq!(Marks::decode(&bytes).as_ref(), Some(marks));
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Marks::decode(&flipped), None, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_was_removed_or_lost_may_be_missing() {
+        let topic = TopicNumber(3);
+        let marks = Marks::default().with_removed(topic, Sequence(5)).unwrap();
+        let marks = marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
+        for (after, next, unexplained) in [
+            (0, 6, None),
+            (0, 7, Some(6)),
+            (7, 11, None),
+            (7, 8, None),
+            (7, 12, Some(11)),
+            (8, 11, None),
+            (10, 12, Some(11)),
+        ] {
+            let found = marks.unexplained(topic, Sequence(after), Sequence(next));
+            assert_eq!(found, unexplained.map(Sequence), "behind {after}, before {next}");
+        }
+        assert_eq!(marks.unexplained(TopicNumber(4), Sequence(1), Sequence(3)), Some(Sequence(2)));
+        assert_eq!((marks.lost_through(topic), marks.lost_through(TopicNumber(4))), (Sequence(10), Sequence(0)));
     }
 }

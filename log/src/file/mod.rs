@@ -16,6 +16,7 @@
 //! ```
 
 mod backup;
+mod cuts;
 mod disk;
 mod fetch;
 mod find;
@@ -27,6 +28,8 @@ mod marks;
 mod names;
 mod read;
 mod recover;
+mod repair;
+mod reserve;
 mod retention;
 mod rewrite;
 mod scan;
@@ -39,12 +42,17 @@ mod verify;
 mod writer;
 
 pub use backup::{Copied, backup};
+pub use cuts::CUT_FOLDER;
 pub use disk::Disk;
 pub use folder::{FolderDisk, FolderLock};
+pub use marks::LostRun;
+pub use repair::{Finding, Known, Repair, repair, repair_disk};
+pub use reserve::RESERVE_BYTES;
 pub use verify::{Progress, Report, verify, verify_disk};
 
 use crate::{Damage, Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
 use contract::{BoxFuture, Position, Segment, Sequence};
+use cuts::Cuts;
 use keeper::Chore;
 use recover::{Recovered, recover};
 use state::Shared;
@@ -71,13 +79,21 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Bytes of the last records kept in RAM for readers at the tail.
     pub tail_cache_bytes: usize,
-    /// Cut damage out instead of refusing to open.
-    pub repair: bool,
+    /// The last position known to have been acknowledged, 0 where nobody knows. What is wrong at or below it is damage,
+    /// never a torn append.
+    pub acknowledged: Position,
+    /// Bytes kept on the disk for freeing space when it is full; 0: none.
+    pub reserve_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 64 * 1024 * 1024, tail_cache_bytes: 8 * 1024 * 1024, repair: false }
+        Self {
+            segment_bytes: 64 * 1024 * 1024,
+            tail_cache_bytes: 8 * 1024 * 1024,
+            acknowledged: Position::ZERO,
+            reserve_bytes: 0,
+        }
     }
 }
 
@@ -102,20 +118,21 @@ pub struct FileLog {
 impl FileLog {
     /// Opens the log of a data folder, which belongs to this process until the log is dropped.
     ///
-    /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged and not to be repaired.
+    /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged: nothing was changed then.
     pub fn open_folder(folder: &Path, options: Options) -> Result<Self, LogError> {
         let lock = FolderLock::acquire(folder)?;
         let disk = FolderDisk::open(&folder.join(LOG_FOLDER))?;
         let path = disk.folder().to_path_buf();
-        Self::start(Arc::new(disk), path, options, Some(lock))
+        Self::start(Arc::new(disk), path, options, &Cuts::In(folder), Some(lock))
     }
 
     /// Opens the log on any disk. Nobody else may use it meanwhile.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, LogError> {
-        Self::start(disk, PathBuf::new(), options, None)
+        let beside = Arc::clone(&disk);
+        Self::start(disk, PathBuf::new(), options, &Cuts::On(&beside), None)
     }
 
-    /// What was cut off when it was opened: a torn append nobody was told of, or damage that was to be repaired.
+    /// What was cut off when it was opened: a torn append that nobody was told of.
     #[must_use]
     pub fn cuts(&self) -> &[Damage] {
         &self.cuts
@@ -133,17 +150,25 @@ impl FileLog {
         disk: Arc<dyn Disk>,
         folder: PathBuf,
         options: Options,
+        cuts: &Cuts<'_>,
         lock: Option<FolderLock>,
     ) -> Result<Self, LogError> {
-        let Recovered { state, marks_file, cuts } = recover(&*disk, &folder, &options)?;
+        let Recovered { state, marks_file, cuts, bad_bodies } = recover(&*disk, &folder, &options, cuts)?;
         for cut in &cuts {
             tracing::warn!(file = %cut.file.display(), offset = cut.offset, reason = cut.reason, "cut off a torn tail");
+        }
+        for Damage { file, offset, reason } in &bad_bodies {
+            tracing::warn!(file = %file.display(), offset, reason, "a record cannot be read; everything else can");
         }
         let (chores, keepers) = mpsc::channel();
         let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
         let keeping = Arc::clone(&shared);
         let keeper = thread::Builder::new().name("log-keeper".to_owned());
         let thread = Some(keeper.spawn(move || keeper::run(keeping, &keepers))?);
+        shared.reserve.fill(&*shared.disk);
+        if shared.reserve.is_missing() {
+            tracing::error!("the disk is full: there is no room for the reserve, and no events are stored");
+        }
         // Indexes and removals that the last run did not get to.
         let _ = shared.chores.send(Chore::Tidy);
         let writer = Mutex::new(Writer::new(Arc::clone(&shared)));
@@ -203,6 +228,14 @@ impl Log for FileLog {
         let shared = Arc::clone(&self.shared);
         Box::pin(blocking(move || shared.remove(topic, through)))
     }
+
+    fn is_full(&self) -> bool {
+        let is_full = self.shared.reserve.is_missing();
+        if is_full && self.shared.reserve.is_worth_a_look() {
+            let _ = self.shared.chores.send(Chore::FillReserve);
+        }
+        is_full
+    }
 }
 
 impl Shared {
@@ -215,7 +248,7 @@ impl Shared {
             state.marks.with_removed(topic, through.min(state.last_sequence(topic)))
         };
         let Some(marks) = marks else { return Ok(()) };
-        file.store(&*self.disk, &marks)?;
+        self.reserve.spend_if_full(&*self.disk, || file.store(&*self.disk, &marks))?;
         self.state_mut().marks = Arc::new(marks);
         let _ = self.chores.send(Chore::Tidy);
         Ok(())

@@ -4,8 +4,12 @@
 //! - Positions must be covered without a gap from 1 on, by segments or by what the marks say was dropped.
 //! - Only the last append can be torn, because each is synced before the next is written: a bad end of the last segment
 //!   is cut unless frames of a later batch stand behind it; anything else is damage.
-//! - Damage refuses to open, naming file and offset. Told to repair, it is cut out, and what is intact stays.
+//! - A position that is known to be acknowledged was never torn: damage at or below it is damage.
+//! - Damage refuses to open, naming file and offset, before anything is changed. A bad body alone does not: it spoils its
+//!   record, which is for readers to be told.
+//! - What is cut is kept aside.
 
+use super::cuts::Cuts;
 use super::disk::discard;
 use super::index::{Index, Miss, PagedIndex};
 use super::keeper::write_index;
@@ -14,7 +18,7 @@ use super::names::{FileName, SegmentName};
 use super::scan;
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::state::{Active, Sealed, State};
-use super::torn::{self, LastSegment};
+use super::torn::{self, LastSegment, Tail};
 use super::{Disk, Options};
 use crate::{Damage, LogError};
 use contract::Position;
@@ -22,29 +26,82 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What is wrong with a segment whose head cannot be read.
+pub(super) const HEAD_FLAW: &str = "the segment's head does not match its checksum";
+
 /// A log as it was found, whole again.
 pub(crate) struct Recovered {
     pub(crate) state: State,
     pub(crate) marks_file: MarksFile,
-    /// What was cut off: a torn tail, or damage if that was asked for.
+    /// What was cut off: a torn tail that nobody was told of.
     pub(crate) cuts: Vec<Damage>,
+    /// Records of the growing segment whose bodies are damaged; everything else is served.
+    pub(crate) bad_bodies: Vec<Damage>,
 }
 
-/// Reads a log and makes it whole.
-pub(crate) fn recover(disk: &dyn Disk, folder: &Path, options: &Options) -> Result<Recovered, LogError> {
+/// Reads a log and makes it whole. Nothing is changed before it is clear that it can be.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    folder: &Path,
+    options: &Options,
+    cuts: &Cuts<'_>,
+) -> Result<Recovered, LogError> {
     let files = Files::list(disk)?;
-    let (marks_file, marks) = match MarksFile::load(disk, folder, files.marks.clone()) {
-        Err(LogError::Damaged(_)) if options.repair => (MarksFile::after(&files.marks), Marks::default()),
-        other => other?,
-    };
-    let mut recovery = Recovery { disk, folder, repair: options.repair, marks, marks_file, cuts: Vec::new() };
-    let mut segments = recovery.settle_generations(&files)?;
-    let active = recovery.open_last(&mut segments)?;
+    let (marks_file, marks) = MarksFile::load(disk, folder, files.marks.clone())?;
+    let recovery = Recovery { disk, folder, acknowledged: options.acknowledged, marks };
+    let Chosen { mut segments, superseded } = recovery.choose_generations(&files);
+    let (last, unused) = recovery.read_last(&mut segments)?;
+    let (active, tail) = last.map(|last| (last.active, last.tail)).unzip();
     let sealed = recovery.open_sealed(&segments)?;
-    let sealed = recovery.chain(sealed, active.as_ref())?;
-    recovery.sweep(&files, &sealed)?;
-    let state = State::new(sealed, active, recovery.marks, options);
-    Ok(Recovered { state, marks_file: recovery.marks_file, cuts: recovery.cuts })
+    recovery.chain(&sealed, active.as_ref())?;
+    let state = State::new(sealed, active, recovery.marks.clone(), options);
+    recovery.check_acknowledged(&state)?;
+
+    let named = |offset, reason: &dyn ToString| {
+        let file = tail.as_ref().map(|tail| tail.head.name.file()).unwrap_or_default();
+        Damage { file: folder.join(file), offset, reason: reason.to_string() }
+    };
+    let flaws = tail.iter().flat_map(|tail| &tail.bad_bodies);
+    let bad_bodies = flaws.map(|(offset, flaw)| named(*offset, flaw)).collect();
+    let torn = tail.as_ref().and_then(|tail| tail.flaw.as_ref());
+    let cut_off = torn.map(|(offset, reason)| named(*offset, reason)).into_iter().collect();
+    for name in superseded.iter().chain(&unused) {
+        discard(disk, &name.file())?;
+        discard(disk, &name.index_file())?;
+    }
+    if let Some(tail) = &tail {
+        cut_tail(disk, tail, cuts)?;
+    }
+    marks_file.tidy(disk, &files.marks)?;
+    sweep(disk, &files, &state)?;
+    Ok(Recovered { state, marks_file, cuts: cut_off, bad_bodies })
+}
+
+/// Cuts what does not belong to a whole batch, keeping it aside, and makes the rest durable.
+fn cut_tail(disk: &dyn Disk, tail: &Tail, cuts: &Cuts<'_>) -> Result<(), LogError> {
+    let name = tail.head.name;
+    if tail.flaw.is_some() {
+        match cuts.keep_torn(disk, name, tail.end) {
+            Ok(kept) => {
+                tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was kept aside")
+            }
+            // Nobody was told of it: a full disk must not keep the log from opening.
+            Err(error) => tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be kept aside"),
+        }
+        disk.truncate(&name.file(), tail.end)?;
+    }
+    discard(disk, &name.index_file())?;
+    Ok(torn::store_again(disk, tail)?)
+}
+
+/// Takes away what belongs to no segment, and makes the folder durable as it is now.
+fn sweep(disk: &dyn Disk, files: &Files, state: &State) -> Result<(), LogError> {
+    for name in &files.indexes {
+        if !state.sealed.iter().any(|segment| segment.name() == *name) {
+            discard(disk, &name.index_file())?;
+        }
+    }
+    Ok(disk.sync(None)?)
 }
 
 /// The files of a log.
@@ -70,85 +127,68 @@ impl Files {
     }
 }
 
+/// The segment files that count.
+struct Chosen {
+    /// Oldest first.
+    segments: Vec<SegmentName>,
+    /// Rewrites that were not finished, and what was dropped.
+    superseded: Vec<SegmentName>,
+}
+
 struct Recovery<'a> {
     disk: &'a dyn Disk,
     folder: &'a Path,
-    repair: bool,
+    /// Everything through here was once whole.
+    acknowledged: Position,
     marks: Marks,
-    marks_file: MarksFile,
-    cuts: Vec<Damage>,
 }
 
 impl Recovery<'_> {
-    /// The segments that count, oldest first; rewrites and drops that were cut short are finished or undone.
-    fn settle_generations(&self, files: &Files) -> Result<Vec<SegmentName>, LogError> {
-        let mut segments = Vec::new();
+    /// The segments that count; rewrites and drops that were cut short are finished or undone.
+    fn choose_generations(&self, files: &Files) -> Chosen {
+        let mut chosen = Chosen { segments: Vec::new(), superseded: Vec::new() };
         for (base, generations) in &files.segments {
             let counts = generations.iter().min().filter(|_| self.marks.dropped_through(*base).is_none());
-            for generation in generations.iter().filter(|generation| Some(*generation) != counts) {
-                let name = SegmentName { base: *base, generation: *generation };
-                discard(self.disk, &name.file())?;
-                discard(self.disk, &name.index_file())?;
-            }
-            segments.extend(counts.map(|generation| SegmentName { base: *base, generation: *generation }));
+            let named = |generation: &u32| SegmentName { base: *base, generation: *generation };
+            chosen.segments.extend(counts.map(named));
+            chosen.superseded.extend(generations.iter().filter(|generation| Some(*generation) != counts).map(named));
         }
-        Ok(segments)
+        chosen
     }
 
-    /// The segment to go on with, taken off the list; a last one that was rewritten stays on it as sealed.
-    fn open_last(&mut self, segments: &mut Vec<SegmentName>) -> Result<Option<Active>, LogError> {
-        while let Some(name) = segments.last().copied() {
-            if name.generation > 1 {
-                return Ok(None);
-            }
-            segments.pop();
-            discard(self.disk, &name.index_file())?;
+    /// The segment to go on with, taken off the list, and those behind it that were begun and never used. A last one that
+    /// was rewritten stays on the list as sealed.
+    fn read_last(&self, segments: &mut Vec<SegmentName>) -> Result<(Option<LastSegment>, Vec<SegmentName>), LogError> {
+        let mut unused = Vec::new();
+        while let Some(name) = segments.pop_if(|name| name.generation == 1) {
             if let Some(head) = scan::read_head(self.disk, name)? {
-                return self.cut_tail(LastSegment::read(self.disk, head)?).map(Some);
+                let last = LastSegment::read(self.disk, head, self.acknowledged)?;
+                if let Some((offset, reason)) = last.tail.flaw.as_ref().filter(|_| last.tail.is_damage) {
+                    return Err(self.damaged(name, *offset, reason));
+                }
+                return Ok((Some(last), unused));
             }
-            if !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
-                self.damaged(name, 0, "the segment's head does not match its checksum")?;
+            // A head is synced before the first record is written: without one, a file never had any.
+            if name.base <= self.acknowledged || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
+                return Err(self.damaged(name, 0, HEAD_FLAW));
             }
-            // A head is synced before the first record is written: this file never had one.
-            self.disk.remove(&name.file())?;
+            unused.push(name);
         }
-        Ok(None)
-    }
-
-    /// Cuts what does not belong to a whole batch, and makes the rest durable.
-    fn cut_tail(&mut self, last: LastSegment) -> Result<Active, LogError> {
-        let file = last.head.name.file();
-        if let Some((offset, reason)) = &last.flaw {
-            if last.later_batch_follows {
-                self.damaged(last.head.name, *offset, reason)?;
-            } else {
-                self.cuts.push(self.damage(&file, *offset, reason));
-            }
-            self.disk.truncate(&file, last.active.index.bytes())?;
-        }
-        torn::store_again(self.disk, &last)?;
-        Ok(last.active)
+        Ok((None, unused))
     }
 
     /// Opens the sealed segments, rebuilding indexes where they are missing or bad.
-    fn open_sealed(&mut self, segments: &[SegmentName]) -> Result<Vec<Arc<Sealed>>, LogError> {
+    fn open_sealed(&self, segments: &[SegmentName]) -> Result<Vec<Arc<Sealed>>, LogError> {
         let mut sealed = Vec::with_capacity(segments.len());
         for name in segments {
-            let Some(head) = scan::read_head(self.disk, *name)? else {
-                self.damaged(*name, 0, "the segment's head does not match its checksum")?;
-                discard(self.disk, &name.file())?;
-                continue;
-            };
-            match self.open_segment(head)? {
-                Some(segment) => sealed.push(Arc::new(segment)),
-                None => discard(self.disk, &name.file())?,
-            }
+            let head = scan::read_head(self.disk, *name)?.ok_or_else(|| self.damaged(*name, 0, HEAD_FLAW))?;
+            sealed.extend(self.open_segment(head)?.map(Arc::new));
         }
         Ok(sealed)
     }
 
-    /// A sealed segment with its index; `None` if nothing of it could be saved.
-    fn open_segment(&mut self, head: SegmentHead) -> Result<Option<Sealed>, LogError> {
+    /// A sealed segment with its index; `None` if it has no record.
+    fn open_segment(&self, head: SegmentHead) -> Result<Option<Sealed>, LogError> {
         match PagedIndex::open(self.disk, &head) {
             Ok(index) => {
                 return Ok(Some(Sealed { head, summary: index.summary().clone(), index: Index::Paged(index) }));
@@ -156,81 +196,59 @@ impl Recovery<'_> {
             Err(Miss::Failed(error)) => return Err(error),
             Err(Miss::Gone | Miss::BadIndex) => {}
         }
-        let live = match scan::index(self.disk, &head)? {
-            Ok(live) => live,
-            Err((offset, flaw)) => {
-                self.damaged(head.name, offset, flaw.to_string())?;
-                if head.rewritten.is_some() {
-                    return Ok(None);
-                }
-                let intact = LastSegment::read(self.disk, head)?.active.index;
-                self.disk.truncate(&head.name.file(), intact.bytes())?;
-                self.disk.sync(Some(&head.name.file()))?;
-                intact
-            }
-        };
+        let live = scan::index(self.disk, &head)?
+            .map_err(|(offset, flaw)| self.damaged(head.name, offset, flaw.to_string()))?;
         let Some(summary) = live.summary() else { return Ok(None) };
         // An index that cannot be written stays in RAM.
         let index = write_index(self.disk, &head, &live).map_or_else(|_| Index::Live(live), Index::Paged);
         Ok(Some(Sealed { head, summary, index }))
     }
 
-    /// Checks that no position is missing but those that were dropped; what repairing lost counts as dropped.
-    fn chain(&mut self, sealed: Vec<Arc<Sealed>>, active: Option<&Active>) -> Result<Vec<Arc<Sealed>>, LogError> {
+    /// Checks that no position is missing but those that were dropped.
+    fn chain(&self, sealed: &[Arc<Sealed>], active: Option<&Active>) -> Result<(), LogError> {
         let mut next = Position(1);
         let parts = sealed.iter().map(|segment| (segment.name(), Some(segment)));
-        let mut lost = Vec::new();
         for (name, segment) in parts.chain(active.map(|active| (active.head.name, None))) {
             next = self.marks.dropped_through(next).map_or(next, Position::next);
             if name.base != next {
-                self.damaged(name, 0, format!("the segment before it is missing: position {next} is in no file"))?;
-                lost.push((next, Position(name.base.get() - 1)));
+                let reason = format!("the segment before it is missing: position {next} is in no file");
+                return Err(self.damaged(name, 0, reason));
             }
             if let Some(segment) = segment {
                 self.check_length(segment)?;
                 next = segment.through().next();
             }
         }
-        for (first, last) in lost.into_iter().filter(|(first, last)| first <= last) {
-            self.marks = self.marks.with_dropped(first, last);
-            self.marks_file.store(self.disk, &self.marks)?;
-        }
-        Ok(sealed)
+        Ok(())
     }
 
     /// A sealed segment's file must hold all of its records, and a rewritten one as many as it was written with.
-    fn check_length(&mut self, segment: &Sealed) -> Result<(), LogError> {
+    fn check_length(&self, segment: &Sealed) -> Result<(), LogError> {
         let (file, end) = (segment.name().file(), segment.summary.bytes);
         let mut last = [0];
         let promised = segment.head.rewritten.is_none_or(|rewritten| rewritten.bytes == end);
-        if !promised || self.disk.read(&file, end - 1, &mut last)? == 0 {
-            self.damaged(segment.name(), end, "the file ends before its last record does")?;
+        match promised && self.disk.read(&file, end - 1, &mut last)? > 0 {
+            true => Ok(()),
+            false => Err(self.damaged(segment.name(), end, "the file ends before its last record does")),
         }
-        Ok(())
     }
 
-    /// Takes away what belongs to no segment, and makes the folder durable as it is now.
-    fn sweep(&self, files: &Files, sealed: &[Arc<Sealed>]) -> Result<(), LogError> {
-        self.marks_file.tidy(self.disk, &files.marks)?;
-        for name in &files.indexes {
-            if !sealed.iter().any(|segment| segment.name() == *name) {
-                discard(self.disk, &name.index_file())?;
-            }
+    /// What was acknowledged must be there.
+    fn check_acknowledged(&self, state: &State) -> Result<(), LogError> {
+        if state.tail >= self.acknowledged {
+            return Ok(());
         }
-        Ok(self.disk.sync(None)?)
+        let last = state.active.as_ref().map(|active| active.head.name).or(state.sealed.last().map(|last| last.name()));
+        let file = last.map_or_else(|| self.folder.to_owned(), |name| self.folder.join(name.file()));
+        let offset = state.active.as_ref().map_or(0, |active| active.index.bytes());
+        let reason = format!(
+            "the checkpoint was taken at position {}, but the log ends at {}: acknowledged records are missing",
+            self.acknowledged, state.tail
+        );
+        Err(LogError::Damaged(Damage { file, offset, reason }))
     }
 
-    /// Refuses to open, or notes what is being cut out.
-    fn damaged(&mut self, name: SegmentName, offset: u64, reason: impl Into<String>) -> Result<(), LogError> {
-        let damage = self.damage(&name.file(), offset, reason);
-        if !self.repair {
-            return Err(LogError::Damaged(damage));
-        }
-        self.cuts.push(damage);
-        Ok(())
-    }
-
-    fn damage(&self, file: &str, offset: u64, reason: impl Into<String>) -> Damage {
-        Damage { file: self.folder.join(file), offset, reason: reason.into() }
+    fn damaged(&self, name: SegmentName, offset: u64, reason: impl Into<String>) -> LogError {
+        LogError::Damaged(Damage { file: self.folder.join(name.file()), offset, reason: reason.into() })
     }
 }

@@ -19,26 +19,18 @@ const NO_LIMIT: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// Rewrites a segment without what `marks` hide. `None` if a record to keep is damaged: then the old file stays, so that
-/// what can still be read of it can be.
+/// what can still be read of it can be. A new file that does not come to count is taken away: a disk that is full needs
+/// the room.
 pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> Result<Option<Arc<Sealed>>, Miss> {
     let kept = kept_places(shared, segment, marks)?;
-    let mut head = SegmentHead { name: segment.name().next_generation(), ..segment.head };
-    let file = head.name.file();
-    discard(&*shared.disk, &file)?;
-    crash_point("rewrite.before_write");
-    let Some(live) = copy(shared, segment, &head, &kept)? else {
-        discard(&*shared.disk, &file)?;
-        return Ok(None);
+    let head = SegmentHead { name: segment.name().next_generation(), ..segment.head };
+    let written = write(shared, segment, head, &kept);
+    let Ok(Some(rewritten)) = written else {
+        discard(&*shared.disk, &head.name.file())?;
+        return written;
     };
-    head.rewritten = Some(Rewritten { through: segment.through(), bytes: live.bytes() });
-    shared.disk.write(&file, 0, &head.encode())?;
-    shared.disk.sync(Some(&file))?;
-    crash_point("rewrite.after_sync");
-    shared.disk.sync(None)?;
-    crash_point("rewrite.after_folder_sync");
-    let Some(summary) = live.summary() else { return Ok(None) };
-    let rewritten = Arc::new(Sealed { head, summary, index: Index::Live(live) });
     if !shared.state_mut().replace(segment, Arc::clone(&rewritten)) {
+        discard(&*shared.disk, &head.name.file())?;
         return Err(Miss::Gone);
     }
     discard(&*shared.disk, &segment.name().file())?;
@@ -46,6 +38,27 @@ pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> 
     crash_point("rewrite.after_remove_old");
     shared.disk.sync(None)?;
     Ok(Some(rewritten))
+}
+
+/// Writes the new file, durably.
+fn write(
+    shared: &Shared,
+    segment: &Arc<Sealed>,
+    mut head: SegmentHead,
+    kept: &[Place],
+) -> Result<Option<Arc<Sealed>>, Miss> {
+    let file = head.name.file();
+    discard(&*shared.disk, &file)?;
+    crash_point("rewrite.before_write");
+    let Some(live) = copy(shared, segment, &head, kept)? else { return Ok(None) };
+    head.rewritten = Some(Rewritten { through: segment.through(), bytes: live.bytes() });
+    shared.disk.write(&file, 0, &head.encode())?;
+    shared.disk.sync(Some(&file))?;
+    crash_point("rewrite.after_sync");
+    shared.disk.sync(None)?;
+    crash_point("rewrite.after_folder_sync");
+    let Some(summary) = live.summary() else { return Ok(None) };
+    Ok(Some(Arc::new(Sealed { head, summary, index: Index::Live(live) })))
 }
 
 /// Where the records to keep lie, in order. Taken from the index, so that damage in what goes does not matter.

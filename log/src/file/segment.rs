@@ -12,6 +12,7 @@ pub(crate) const HEAD_BYTES: usize = 64;
 
 const MAGIC: &[u8; 8] = b"EVLOG\r\n\x1A";
 const VERSION: u32 = 1;
+const SALT_AT: usize = 56;
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,21 @@ impl SegmentHead {
         let intact = checksum.try_get_u32_le().ok()? == crc32c::crc32c(content);
         let head = Self { name: SegmentName { base, generation }, created, time_floor, salt, rewritten };
         (intact && version == VERSION && head.name == name).then_some(head)
+    }
+
+    /// Whether this is the head of a segment, intact, but of another version than this one.
+    pub(crate) fn is_of_another_version(bytes: &[u8; HEAD_BYTES]) -> bool {
+        let (content, mut checksum) = bytes.split_at(HEAD_BYTES - 4);
+        let intact = checksum.try_get_u32_le().is_ok_and(|checksum| checksum == crc32c::crc32c(content));
+        let mut fields = content.strip_prefix(MAGIC).unwrap_or_default();
+        intact && fields.try_get_u32_le().is_ok_and(|version| version != VERSION)
+    }
+
+    /// A head for `name` with the salt that stands in a damaged one. Times are not believed.
+    pub(crate) fn with_salt_of(bytes: &[u8; HEAD_BYTES], name: SegmentName) -> Self {
+        let mut salt = bytes.get(SALT_AT..).unwrap_or_default();
+        let salt = salt.try_get_u32_le().unwrap_or_default();
+        Self { name, created: i64::MAX, time_floor: i64::MIN, salt, rewritten: None }
     }
 }
 

@@ -9,6 +9,7 @@ use super::frame::Flaw;
 use super::index::{Index, LiveIndex, Summary};
 use super::keeper::Chore;
 use super::marks::{Marks, MarksFile};
+use super::reserve::Reserve;
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::tail::HotTail;
 use super::{Disk, names::SegmentName};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) marks_file: Mutex<MarksFile>,
     pub(crate) tail: watch::Sender<Position>,
     pub(crate) chores: Sender<Chore>,
+    pub(crate) reserve: Reserve,
 }
 
 /// Everything behind the lock.
@@ -88,16 +90,18 @@ impl Active {
     pub(crate) fn empty(head: SegmentHead) -> Self {
         Self { head, index: LiveIndex::new(head.name.base, HEAD_BYTES as u64) }
     }
+
+    /// The last position in it, or the one before it while it is empty.
+    pub(crate) fn last(&self) -> Position {
+        self.index.last().unwrap_or(Position(self.head.name.base.get() - 1))
+    }
 }
 
 impl State {
     /// The state behind what was found on disk.
     pub(crate) fn new(sealed: Vec<Arc<Sealed>>, active: Option<Active>, marks: Marks, options: &Options) -> Self {
         let (tail, tail_time) = match (&active, sealed.last()) {
-            (Some(active), _) => {
-                let before = Position(active.head.name.base.get() - 1);
-                (active.index.last().unwrap_or(before), active.index.last_time().unwrap_or(active.head.time_floor))
-            }
+            (Some(active), _) => (active.last(), active.index.last_time().unwrap_or(active.head.time_floor)),
             (None, Some(last)) => (last.through(), last.summary.last_time),
             (None, None) => (Position::ZERO, i64::MIN),
         };
@@ -149,7 +153,7 @@ impl State {
     pub(crate) fn last_sequence(&self, topic: TopicNumber) -> Sequence {
         let active = self.active.as_ref().and_then(|active| active.index.topic(topic)).map(|summary| summary.last);
         let stored = active.or_else(|| self.runs(topic).last().map(|run| run.last)).unwrap_or_default();
-        stored.max(self.marks.removed_through(topic))
+        stored.max(self.marks.removed_through(topic)).max(self.marks.lost_through(topic))
     }
 
     /// Shows a batch that has become durable. `frames` are the bytes of each on disk.
@@ -185,8 +189,9 @@ impl Shared {
         (state, marks_file): (State, MarksFile),
         chores: Sender<Chore>,
     ) -> Self {
-        let tail = watch::Sender::new(state.tail);
-        Self { disk, folder, options, state: RwLock::new(state), marks_file: Mutex::new(marks_file), tail, chores }
+        let (tail, reserve) = (watch::Sender::new(state.tail), Reserve::new(options.reserve_bytes));
+        let (state, marks_file) = (RwLock::new(state), Mutex::new(marks_file));
+        Self { disk, folder, options, state, marks_file, tail, chores, reserve }
     }
 
     /// The state, to look at. A state is never left half changed, so a panic elsewhere does not spoil it.

@@ -1,86 +1,174 @@
 //! The last segment: which batches in it are whole, and whether what follows was torn or damaged.
+//!
+//! - A batch is whole when all its headers are there and its last one says so. Whether its bodies are what was written
+//!   decides only for the very last one: a bad body there looks like a torn append, unless something proves that the batch
+//!   was once whole. Anywhere else a bad body spoils one record and nothing more.
+//! - Two things prove that: a frame of a later batch, since each append is synced before the next is written, and a
+//!   position known to be acknowledged.
 
 use super::Disk;
-use super::frame::Frame;
+use super::frame::Flaw;
 use super::scan::{Found, Step, Walk};
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::state::Active;
-use contract::Position;
+use crate::Header;
+use contract::{Position, Sequence};
 use std::io;
 
 /// What the last segment holds.
 pub(crate) struct LastSegment {
-    pub(crate) head: SegmentHead,
     /// Its whole batches, indexed.
     pub(crate) active: Active,
+    /// Where they end, and what comes behind them.
+    pub(crate) tail: Tail,
+}
+
+/// The end of the last segment.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    pub(crate) head: SegmentHead,
+    /// Where the whole batches end.
+    pub(crate) end: u64,
     /// Where the last of them begins.
     pub(crate) last_batch_at: u64,
-    /// Where the first bad bytes are, and what is wrong with them.
+    /// Where the first bytes are that belong to no whole batch, and what is wrong with them.
     pub(crate) flaw: Option<(u64, String)>,
-    /// Whether a batch written after the bad one is there: then the bad one was once whole and answered.
-    pub(crate) later_batch_follows: bool,
+    /// Whether those were once whole and acknowledged, so that they are damaged and not torn.
+    pub(crate) is_damage: bool,
+    /// Records of whole batches whose bodies are not what was written.
+    pub(crate) bad_bodies: Vec<(u64, Flaw)>,
 }
 
 impl LastSegment {
-    /// Walks the segment, body checksums and all.
-    pub(crate) fn read(disk: &dyn Disk, head: SegmentHead) -> io::Result<Self> {
-        let active = Active::empty(head);
-        let mut last = Self { head, active, last_batch_at: HEAD_BYTES as u64, flaw: None, later_batch_follows: false };
+    /// Walks the segment, body checksums and all. Everything through `acknowledged` was once whole.
+    pub(crate) fn read(disk: &dyn Disk, head: SegmentHead, acknowledged: Position) -> io::Result<Self> {
+        let mut reading = Reading { head, active: Active::empty(head), ..Reading::new(head) };
         let mut walk = Walk::whole(disk, &head);
-        let mut batch = Vec::new();
-        while last.flaw.is_none() {
+        while reading.flaw.is_none() {
             match walk.step()? {
-                Step::Frame(found) => last.take(&mut batch, found),
-                Step::Flaw(flaw) => last.flaw = Some((walk.offset(), flaw.to_string())),
-                Step::End if batch.is_empty() => break,
-                Step::End => last.flaw = Some((walk.offset(), "the last batch is not complete".to_owned())),
+                Step::Frame(found) => reading.take(found),
+                Step::Flaw(flaw) => reading.flaw = Some((walk.offset(), flaw.to_string())),
+                Step::End if reading.batch.is_empty() => break,
+                Step::End => reading.flaw = Some((walk.offset(), "the last batch is not complete".to_owned())),
             }
         }
-        if let Some((offset, _)) = &last.flaw {
-            let torn = last.next_position();
-            last.later_batch_follows = walk.search(*offset, |frame| frame.batch_start() != torn)?.is_some();
+        reading.settle_suspect(disk, acknowledged)?;
+        let mut is_damage = false;
+        if let Some((offset, _)) = &reading.flaw {
+            let next = reading.next_position();
+            is_damage = acknowledged.get() >= next || later_batch(disk, &head, *offset, next)?;
         }
-        Ok(last)
+        let Reading { head, active, last_batch_at, flaw, bad_bodies, .. } = reading;
+        let end = active.index.bytes();
+        Ok(Self { active, tail: Tail { head, end, last_batch_at, flaw, is_damage, bad_bodies } })
+    }
+}
+
+/// Whether a frame of another batch than the one that begins with position `batch` stands behind `offset`.
+fn later_batch(disk: &dyn Disk, head: &SegmentHead, offset: u64, batch: u64) -> io::Result<bool> {
+    Ok(Walk::whole(disk, head).search(offset, |frame| frame.batch_start() != batch)?.is_some())
+}
+
+/// The walk so far.
+struct Reading {
+    head: SegmentHead,
+    active: Active,
+    last_batch_at: u64,
+    /// A batch that has all its headers, but a bad body, and is the last one so far: torn, unless something follows.
+    suspect: Vec<Found>,
+    /// The batch that is not complete yet.
+    batch: Vec<Found>,
+    flaw: Option<(u64, String)>,
+    bad_bodies: Vec<(u64, Flaw)>,
+}
+
+impl Reading {
+    fn new(head: SegmentHead) -> Self {
+        let (suspect, batch, bad_bodies) = (Vec::new(), Vec::new(), Vec::new());
+        let last_batch_at = HEAD_BYTES as u64;
+        Self { head, active: Active::empty(head), last_batch_at, suspect, batch, flaw: None, bad_bodies }
     }
 
-    /// Takes one more frame; the batch it ends becomes part of the segment.
-    fn take(&mut self, batch: &mut Vec<Frame>, found: Found) {
-        let wrong = match (found.body, self.unexpected(batch, &found.frame)) {
-            (Err(flaw), _) => Some(flaw.to_string()),
-            (Ok(()), unexpected) => unexpected.map(str::to_owned),
-        };
-        if wrong.is_some() {
-            self.flaw = wrong.map(|reason| (found.offset, reason));
+    /// Takes one more frame; the batch it ends becomes part of the segment, or is suspected.
+    fn take(&mut self, found: Found) {
+        if let Some(reason) = self.unexpected(&found) {
+            self.flaw = Some((found.offset, reason.to_owned()));
             return;
         }
-        batch.push(found.frame);
+        // It belongs to a later batch, so the one before it was whole.
+        self.admit_suspect();
+        self.batch.push(found);
         if found.frame.slot.last {
-            self.last_batch_at = self.active.index.bytes();
-            batch.drain(..).for_each(|frame| self.active.index.push(&frame.header, frame.bytes()));
+            let batch = std::mem::take(&mut self.batch);
+            if batch.iter().any(|found| found.body.is_err()) {
+                self.suspect = batch;
+            } else {
+                self.admit(batch);
+            }
         }
     }
 
-    /// What is wrong with the numbers of a frame behind the unfinished `batch`.
-    fn unexpected(&self, batch: &[Frame], frame: &Frame) -> Option<&'static str> {
-        let before = batch.last().map(|frame| frame.header);
-        let time = before.map(|header| header.time).or(self.active.index.last_time()).unwrap_or(self.head.time_floor);
-        let in_batch = batch.iter().rev().find(|earlier| earlier.header.topic == frame.header.topic);
-        let sequence = in_batch.map(|earlier| earlier.header.sequence);
-        let sequence = sequence.or(self.active.index.topic(frame.header.topic).map(|topic| topic.last));
-        if frame.header.position.get() != self.next_position() + batch.len() as u64 {
+    fn admit(&mut self, batch: Vec<Found>) {
+        self.last_batch_at = self.active.index.bytes();
+        for Found { offset, frame, body } in batch {
+            self.active.index.push(&frame.header, frame.bytes());
+            self.bad_bodies.extend(body.err().map(|flaw| (offset, flaw)));
+        }
+    }
+
+    fn admit_suspect(&mut self) {
+        if !self.suspect.is_empty() {
+            let batch = std::mem::take(&mut self.suspect);
+            self.admit(batch);
+        }
+    }
+
+    /// Decides on a last batch with a bad body: whole once, or torn.
+    fn settle_suspect(&mut self, disk: &dyn Disk, acknowledged: Position) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.suspect.first(), self.suspect.last()) else { return Ok(()) };
+        let was_whole = last.frame.header.position <= acknowledged
+            || later_batch(disk, &self.head, first.offset, first.frame.batch_start())?;
+        if was_whole {
+            self.admit_suspect();
+        } else {
+            let bad = self.suspect.iter().find_map(|found| Some((found.offset, found.body.err()?.to_string())));
+            self.flaw = bad;
+            self.suspect.clear();
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the numbers of a frame behind those so far.
+    fn unexpected(&self, found: &Found) -> Option<&'static str> {
+        let header = found.frame.header;
+        let before = self.pending().next();
+        let time = before.map(|before| before.time).or(self.active.index.last_time()).unwrap_or(self.head.time_floor);
+        if header.position.get() != self.next_position() + (self.suspect.len() + self.batch.len()) as u64 {
             Some("a record's position does not follow the one before it")
-        } else if frame.slot.index as usize != batch.len() {
+        } else if found.frame.slot.index as usize != self.batch.len() {
             Some("a record is not where it should be in its batch")
-        } else if frame.header.time < time {
+        } else if header.time < time {
             Some("a record's time is before the one before it")
-        } else if sequence.is_some_and(|sequence| frame.header.sequence <= sequence) {
+        } else if self.last_sequence(&header).is_some_and(|sequence| header.sequence <= sequence) {
             Some("a record's sequence does not follow the one before it")
         } else {
             None
         }
     }
 
-    /// The position behind the last whole batch.
+    /// The last sequence so far in the topic of `header`.
+    fn last_sequence(&self, header: &Header) -> Option<Sequence> {
+        let pending = self.pending().find(|earlier| earlier.topic == header.topic).map(|earlier| earlier.sequence);
+        pending.or(self.active.index.topic(header.topic).map(|topic| topic.last))
+    }
+
+    /// What is not indexed yet, newest first.
+    fn pending(&self) -> impl Iterator<Item = &Header> {
+        self.batch.iter().rev().chain(self.suspect.iter().rev()).map(|found| &found.frame.header)
+    }
+
+    /// The position behind the last batch that is indexed.
     fn next_position(&self) -> u64 {
         self.active.index.last().map_or(self.head.name.base, Position::next).get()
     }
@@ -89,10 +177,10 @@ impl LastSegment {
 /// Writes the last batch over itself and syncs. A process that was killed may have left it unsynced; one whose sync
 /// failed may have left it in memory, marked clean, and never on the disk. Readers see it from now on, so it must be.
 /// Of a first batch, or none, the same is true of the segment's head.
-pub(crate) fn store_again(disk: &dyn Disk, last: &LastSegment) -> io::Result<()> {
-    let (file, end) = (last.head.name.file(), last.active.index.bytes());
-    let start = if last.last_batch_at == HEAD_BYTES as u64 { 0 } else { last.last_batch_at };
-    let mut bytes = vec![0; (end - start) as usize];
+pub(crate) fn store_again(disk: &dyn Disk, tail: &Tail) -> io::Result<()> {
+    let file = tail.head.name.file();
+    let start = if tail.last_batch_at == HEAD_BYTES as u64 { 0 } else { tail.last_batch_at };
+    let mut bytes = vec![0; (tail.end - start) as usize];
     if disk.read(&file, start, &mut bytes)? == bytes.len() {
         disk.write(&file, start, &bytes)?;
     }

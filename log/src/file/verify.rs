@@ -1,6 +1,7 @@
 //! Checking a whole log without changing it: every frame, every checksum, every number, every index.
 //!
-//! - What opening would put right by itself is no damage: a torn last append, an unfinished rewrite, a missing index.
+//! - What opening would put right by itself is no damage: a torn last append, an unfinished rewrite, a missing index. A
+//!   torn append is named all the same; and one that is known to be acknowledged is damage.
 //! - Damage does not end the walk: it goes on at the next record that can be recognised.
 
 use super::folder::{FolderDisk, FolderLock};
@@ -8,6 +9,7 @@ use super::frame::Frame;
 use super::index::{LiveIndex, Miss, encode_index, index_is_finished};
 use super::marks::{Marks, MarksFile};
 use super::names::{FileName, SegmentName};
+use super::recover::HEAD_FLAW;
 use super::scan::{self, Found, Step, Walk};
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::torn::LastSegment;
@@ -29,6 +31,8 @@ pub struct Report {
     pub bytes: u64,
     /// What is wrong. Empty: nothing.
     pub damages: Vec<Damage>,
+    /// An append at the end that is not complete. Nobody was told of it; opening cuts it off and keeps it aside.
+    pub torn: Option<Damage>,
 }
 
 /// How far a check has come.
@@ -40,22 +44,32 @@ pub struct Progress {
     pub segments_total: u64,
 }
 
-/// Checks the log of a data folder that no broker has open.
-pub fn verify(folder: &Path, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+/// Checks the log of a data folder that no broker has open. Everything through `acknowledged` must be in it, unless it was
+/// removed.
+pub fn verify(folder: &Path, acknowledged: Position, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
     let log_folder = folder.join(LOG_FOLDER);
     // Before taking the lock, which would create the folder.
     log_folder.metadata()?;
     let _lock = FolderLock::acquire(folder)?;
     let disk = FolderDisk::open(&log_folder)?;
-    verify_files(&disk, disk.folder().to_path_buf(), progress)
+    verify_files(&disk, disk.folder(), acknowledged, progress)
 }
 
 /// Checks a log on any disk that nobody uses meanwhile.
-pub fn verify_disk(disk: &dyn Disk, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
-    verify_files(disk, PathBuf::new(), progress)
+pub fn verify_disk(
+    disk: &dyn Disk,
+    acknowledged: Position,
+    progress: impl FnMut(Progress),
+) -> Result<Report, LogError> {
+    verify_files(disk, Path::new(""), acknowledged, progress)
 }
 
-fn verify_files(disk: &dyn Disk, folder: PathBuf, mut progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+pub(super) fn verify_files(
+    disk: &dyn Disk,
+    folder: &Path,
+    acknowledged: Position,
+    mut progress: impl FnMut(Progress),
+) -> Result<Report, LogError> {
     let mut segments: BTreeMap<Position, SegmentName> = BTreeMap::new();
     let mut marks = Vec::new();
     for (name, _) in disk.list()? {
@@ -67,7 +81,7 @@ fn verify_files(disk: &dyn Disk, folder: PathBuf, mut progress: impl FnMut(Progr
             Some(FileName::Index(_)) | None => {}
         }
     }
-    let mut check = Check::new(disk, folder);
+    let mut check = Check::new(disk, folder.to_owned(), acknowledged);
     match MarksFile::load(disk, &check.folder, marks) {
         Ok((_, marks)) => check.marks = marks,
         Err(LogError::Damaged(damage)) => check.report.damages.push(damage),
@@ -79,12 +93,14 @@ fn verify_files(disk: &dyn Disk, folder: PathBuf, mut progress: impl FnMut(Progr
         check.segment(name, number == segments_total)?;
         progress(Progress { segments: number, segments_total });
     }
+    check.end();
     Ok(check.report)
 }
 
 struct Check<'a> {
     disk: &'a dyn Disk,
     folder: PathBuf,
+    acknowledged: Position,
     marks: Marks,
     report: Report,
     /// The position the next segment should begin with, if that can be told.
@@ -97,17 +113,19 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(disk: &'a dyn Disk, folder: PathBuf) -> Self {
+    fn new(disk: &'a dyn Disk, folder: PathBuf, acknowledged: Position) -> Self {
         let (marks, report, sequences) = (Marks::default(), Report::default(), HashMap::new());
-        Self { disk, folder, marks, report, next: Some(Position(1)), time: i64::MIN, sequences, lost_records: false }
+        let (next, time, lost_records) = (Some(Position(1)), i64::MIN, false);
+        Self { disk, folder, acknowledged, marks, report, next, time, sequences, lost_records }
     }
 
     fn segment(&mut self, name: SegmentName, is_last: bool) -> Result<(), LogError> {
         self.report.segments += 1;
         let Some(head) = scan::read_head(self.disk, name)? else {
             // A last segment that is nothing but a torn head was never used.
-            if !is_last || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
-                self.damage(&name.file(), 0, "the segment's head does not match its checksum");
+            let was_used = !is_last || name.base <= self.acknowledged;
+            if was_used || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
+                self.damage(&name.file(), 0, HEAD_FLAW);
                 self.lost_records = true;
                 self.next = None;
             }
@@ -136,10 +154,25 @@ impl<'a> Check<'a> {
     }
 
     /// Where the last segment's whole batches end, if only a torn append follows.
-    fn end_of_last(&self, head: SegmentHead) -> io::Result<u64> {
-        let last = LastSegment::read(self.disk, head)?;
-        let torn = last.flaw.is_some() && !last.later_batch_follows;
-        Ok(if torn { last.active.index.bytes() } else { u64::MAX })
+    fn end_of_last(&mut self, head: SegmentHead) -> io::Result<u64> {
+        let tail = LastSegment::read(self.disk, head, self.acknowledged)?.tail;
+        let Some((offset, reason)) = tail.flaw.filter(|_| !tail.is_damage) else { return Ok(u64::MAX) };
+        self.report.torn = Some(Damage { file: self.folder.join(head.name.file()), offset, reason });
+        Ok(tail.end)
+    }
+
+    /// What was acknowledged must be there. Where something is lost already, that is what is missing.
+    fn end(&mut self) {
+        let Some(next) = self.next.filter(|_| self.report.damages.is_empty()) else { return };
+        let tail = self.marks.dropped_through(next).unwrap_or(Position(next.get() - 1));
+        if tail < self.acknowledged {
+            let reason = format!(
+                "the checkpoint in state/ was taken at position {}, but the log ends at {tail}: acknowledged records are \
+                 missing",
+                self.acknowledged
+            );
+            self.damage("", 0, &reason);
+        }
     }
 
     fn walk(&mut self, segment: &mut SegmentWalk, end: u64) -> io::Result<()> {
@@ -166,8 +199,7 @@ impl<'a> Check<'a> {
         let header = found.frame.header;
         self.report.records += 1;
         let sequence = self.sequences.insert(header.topic, header.sequence).unwrap_or_default();
-        let lost_sequences = header.sequence.get() > sequence.get() + 1
-            && header.sequence.get() - 1 > self.marks.removed_through(header.topic).get();
+        let lost_sequences = self.marks.unexplained(header.topic, sequence, header.sequence).is_some();
         let reason = if let Err(flaw) = found.body {
             Some(flaw.to_string())
         } else if let Some(reason) = segment.misplaced(&found.frame) {

@@ -93,7 +93,8 @@ impl Writer {
     /// The one place where records become durable.
     fn write(&self, file: &str, offset: u64) -> io::Result<()> {
         crash_point("append.before_write");
-        self.shared.disk.write(file, offset, &self.buffer)?;
+        let disk = &*self.shared.disk;
+        self.shared.reserve.spend_if_full(disk, || disk.write(file, offset, &self.buffer))?;
         crash_point("append.after_write");
         self.shared.disk.sync(Some(file))?;
         crash_point("append.after_sync");
@@ -116,7 +117,9 @@ impl Writer {
         let (tail, time_floor) = {
             let state = self.shared.state();
             let has_room = |active: &&Active| {
-                active.index.count() == 0 || active.index.bytes() < self.shared.options.segment_bytes_clamped()
+                let is_small = active.index.bytes() < self.shared.options.segment_bytes_clamped();
+                // Where records behind it were lost, it ends before them: a segment has no holes until it is rewritten.
+                active.last() == state.tail && (active.index.count() == 0 || is_small)
             };
             if let Some(active) = state.active.as_ref().filter(has_room) {
                 return Ok((active.head, false));
@@ -133,7 +136,7 @@ impl Writer {
     fn create(&self, head: &SegmentHead) -> io::Result<()> {
         let (disk, file) = (&self.shared.disk, head.name.file());
         crash_point("roll.before_create");
-        disk.write(&file, 0, &head.encode())?;
+        self.shared.reserve.spend_if_full(&**disk, || disk.write(&file, 0, &head.encode()))?;
         crash_point("roll.after_create");
         disk.sync(Some(&file))?;
         crash_point("roll.after_header_sync");

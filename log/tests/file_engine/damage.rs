@@ -1,9 +1,10 @@
 //! Flipped bits and missing files: found, named, never served.
 
 use crate::support::*;
+use contract::Position;
 use log::testing::NO_LIMIT;
 use log::testing::fault_disk::FaultDisk;
-use log::{Find, Log, Record};
+use log::{Find, Log, LogError, Record};
 
 /// A log of several sealed segments, with all of its records.
 async fn sealed() -> (FaultDisk, Vec<Record>) {
@@ -63,56 +64,127 @@ async fn a_flipped_bit_in_the_head_of_a_segment_refuses_to_open() {
         flip(&disk, file, bit);
         assert_eq!(damage(try_open(&disk, TINY)), (file.clone(), 0));
         assert_eq!(check(&disk).damages[0].file.to_str(), Some(file.as_str()));
-        let inside = records_in(&disk, &records, file);
-        let log = open_repairing(&disk, TINY);
-        let left: Vec<_> = records.iter().filter(|record| !inside.contains(record)).cloned().collect();
-        assert_eq!(all(&log).await, left, "repair keeps everything else");
-        drop(log);
-        assert_eq!(all(&open(&disk, TINY)).await, left, "and is done once");
+        let repair = repair(&disk);
+        assert_eq!((repair.findings.len(), repair.lost_positions, repair.kept.len()), (1, vec![], 1));
+        assert_eq!(all(&open(&disk, TINY)).await, records, "frames have checksums of their own: nothing is lost");
     }
 }
 
-#[tokio::test]
-async fn damage_before_later_batches_refuses_to_open_and_can_be_cut() {
+/// One segment of twelve batches that still grows: its file, its records, and where they begin.
+async fn growing() -> (FaultDisk, String, Vec<Vec<Record>>, Vec<usize>) {
     let disk = FaultDisk::new();
     let log = open(&disk, HUGE);
     let batches = batches(4, 12);
     fill(&log, &batches).await;
     drop(log);
-    let file = files(&disk, ".log")[0].clone();
-    let records = batches.concat();
-    let starts = frame_starts(&records);
-    let last_batch_at = starts[records.len() - batches.last().unwrap().len()];
-    for bit in (64 * 8..last_batch_at * 8).step_by(211) {
-        let disk = disk.copy();
-        flip(&disk, &file, bit);
-        let hit = starts.partition_point(|start| *start <= bit / 8) - 1;
-        assert_eq!(damage(try_open(&disk, HUGE)), (file.clone(), starts[hit] as u64), "bit {bit}");
-        assert_eq!(check(&disk).damages[0].offset, starts[hit] as u64);
+    let (file, starts) = (files(&disk, ".log")[0].clone(), frame_starts(&batches.concat()));
+    (disk, file, batches, starts)
+}
 
-        let log = open_repairing(&disk, HUGE);
-        let batch = |record: &Record| batches.iter().position(|batch| batch.contains(record)).unwrap();
-        let left: Vec<_> = batches[..batch(&records[hit])].concat();
-        assert_eq!(all(&log).await, left, "bit {bit}");
-        assert_eq!(log.cuts()[0].offset, starts[hit] as u64);
-        drop(log);
-        assert_eq!(check(&disk).damages, []);
+#[tokio::test]
+async fn a_damaged_header_before_later_batches_refuses_to_open_and_nothing_is_changed() {
+    let (disk, file, batches, starts) = growing().await;
+    let records = batches.concat();
+    let before_last = records.len() - batches.last().unwrap().len();
+    for (hit, start) in starts.iter().enumerate().take(before_last) {
+        let disk = disk.copy();
+        flip(&disk, &file, (start + 21) * 8);
+        let bytes = disk.bytes(&file);
+        assert_eq!(damage(try_open(&disk, HUGE)), (file.clone(), *start as u64), "record {hit}");
+        assert_eq!(check(&disk).damages[0].offset, *start as u64);
+        assert!(disk.bytes(&file) == bytes, "record {hit}: nothing is cut");
+
+        let repair = repair(&disk);
+        let lost = records[hit].header.position;
+        assert_eq!((repair.lost_positions, repair.lost), (vec![(lost, lost)], vec![]), "record {hit}");
+        let log = open(&disk, HUGE);
+        let left = [&records[..hit], &records[hit + 1..]].concat();
+        assert_eq!(all(&log).await, left, "record {hit}: one header, one record");
+        assert_eq!(tail(&log), records.len() as u64);
     }
 }
 
-/// Nothing behind the last batch tells whether it was ever answered, so it counts as torn. Written down in format.md.
+/// Its header is intact, so it is in its place; only its readers are told.
 #[tokio::test]
-async fn damage_in_the_very_last_batch_counts_as_torn() {
-    let disk = FaultDisk::new();
-    let log = open(&disk, HUGE);
-    let batches = batches(5, 5);
-    fill(&log, &batches).await;
+async fn a_bad_body_before_later_batches_spoils_only_that_record() {
+    let (disk, file, batches, starts) = growing().await;
+    let records = batches.concat();
+    let before_last = records.len() - batches.last().unwrap().len();
+    let with_body = (0..before_last).filter(|hit| !records[*hit].body.is_empty());
+    for hit in with_body {
+        let disk = disk.copy();
+        flip(&disk, &file, (starts[hit + 1] - 1) * 8);
+        assert_eq!(check(&disk).damages.len(), 1);
+        let log = open(&disk, HUGE);
+        assert_eq!(log.cuts(), []);
+        for (number, record) in records.iter().enumerate() {
+            let read = at(&log, record.header.position.get()).await;
+            match number == hit {
+                true => assert_eq!(damage(read), (file.clone(), starts[hit] as u64), "record {hit}"),
+                false => assert_eq!(read.unwrap(), std::slice::from_ref(record), "record {hit}"),
+            }
+        }
+        drop(log);
+        let repair = repair(&disk);
+        assert_eq!(repair.lost, [records[hit].header], "record {hit}: what is lost is known by its header");
+        assert_eq!(all(&open(&disk, HUGE)).await, [&records[..hit], &records[hit + 1..]].concat(), "record {hit}");
+    }
+}
+
+/// Nothing behind the last batch tells whether it was ever answered, so it counts as torn, unless somebody knows.
+#[tokio::test]
+async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_acknowledged() {
+    let (disk, file, batches, starts) = growing().await;
+    let records = batches.concat();
+    let last = records.len() - 1;
+    let first_of_batch = records.len() - batches.last().unwrap().len();
+    for (at, is_header) in [(starts[last] + 21, true), (starts[last + 1] - 1, records[last].body.is_empty())] {
+        let damaged = disk.copy();
+        flip(&damaged, &file, at * 8);
+        let bytes = damaged.bytes(&file).unwrap();
+
+        // Nobody knows: cut, and kept aside.
+        let torn = damaged.copy();
+        let report = check(&torn);
+        assert_eq!((report.damages, report.torn.map(|torn| torn.offset)), (vec![], Some(starts[last] as u64)));
+        let log = open(&torn, HUGE);
+        assert_eq!(log.cuts().len(), 1);
+        assert_eq!(all(&log).await, records[..first_of_batch]);
+        drop(log);
+        let kept = files(&torn, "").into_iter().find(|name| name.starts_with("torn.")).unwrap();
+        assert!(torn.bytes(&kept).unwrap() == bytes[starts[first_of_batch]..], "what was cut is kept aside");
+
+        // Somebody knows: it is damage, and nothing is cut.
+        let known = records.len() as u64;
+        assert_eq!(verify_knowing(&damaged, known).damages.len(), 1);
+        match is_header {
+            true => assert_eq!(damage(try_open_knowing(&damaged, HUGE, known)), (file.clone(), starts[last] as u64)),
+            false => assert_eq!(all(&try_open_knowing(&damaged, HUGE, known).unwrap()).await, records[..last]),
+        }
+        assert!(damaged.bytes(&file) == Some(bytes), "nothing is cut");
+        let repair = repair_knowing(&damaged, known);
+        let position = records[last].header.position;
+        assert_eq!(repair.lost_positions, [(position, position)]);
+        let log = try_open_knowing(&damaged, HUGE, known).unwrap();
+        assert_eq!(all(&log).await, records[..last], "the rest of the batch is saved");
+        assert_eq!(tail(&log), known, "its position is taken");
+    }
+}
+
+/// As when the file of the newest segment is deleted, or an older copy put in its place.
+#[tokio::test]
+async fn a_log_that_ends_before_what_was_acknowledged_is_refused() {
+    let (disk, file, batches, _) = growing().await;
+    let known = batches.concat().len() as u64 + 3;
+    assert!(matches!(try_open_knowing(&disk, HUGE, known), Err(LogError::Damaged(_))));
+    assert_eq!(verify_knowing(&disk, known).damages.len(), 1);
+    let repair = repair_knowing(&disk, known);
+    assert_eq!(repair.lost_positions, [(Position(known - 2), Position(known))]);
+    let log = try_open_knowing(&disk, HUGE, known).unwrap();
+    assert_eq!((all(&log).await, tail(&log)), (batches.concat(), known));
     drop(log);
-    let file = files(&disk, ".log")[0].clone();
-    flip(&disk, &file, disk.bytes(&file).unwrap().len() * 8 - 4);
-    let log = open(&disk, HUGE);
-    assert_eq!(log.cuts().len(), 1);
-    assert_eq!(all(&log).await, batches[..4].concat());
+    log::file::Disk::remove(&disk, &file).unwrap();
+    assert!(matches!(try_open_knowing(&disk, HUGE, known), Err(LogError::Damaged(_))), "not even a file is left");
 }
 
 #[tokio::test]
@@ -125,10 +197,10 @@ async fn a_missing_segment_is_noticed() {
         log::file::Disk::remove(&disk, missing).unwrap();
         assert_eq!(damage(try_open(&disk, TINY)), (next.clone(), 0));
         assert_eq!(check(&disk).damages[0].file.to_str(), Some(next.as_str()));
-        let log = open_repairing(&disk, TINY);
+        let repair = repair(&disk);
+        let lost = (inside[0].header.position, inside.last().unwrap().header.position);
+        assert_eq!((repair.findings.len(), repair.lost_positions), (1, vec![lost]));
         let left: Vec<_> = records.iter().filter(|record| !inside.contains(record)).cloned().collect();
-        assert_eq!(all(&log).await, left);
-        drop(log);
         assert_eq!(all(&open(&disk, TINY)).await, left);
     }
 }
@@ -200,16 +272,10 @@ async fn a_bad_header_in_a_segment_without_index_can_be_cut_out() {
     flip(&disk, &file, (starts[last] + 20) * 8);
     log::file::Disk::remove(&disk, &file.replace(".log", ".idx")).unwrap();
     assert_eq!(damage(try_open(&disk, TINY)), (file.clone(), starts[last] as u64));
-    let log = open_repairing(&disk, TINY);
-    let left = all(&log).await;
-    assert!(left.len() < records.len() && left.iter().all(|record| records.contains(record)));
-    assert_eq!(left.last(), records.last(), "later segments stay");
-    drop(log);
-    let log = open(&disk, TINY);
-    assert_eq!(all(&log).await, left);
-    drop(log);
-    let missed = check(&disk).damages;
-    assert!(!missed.is_empty() && missed.iter().all(|damage| damage.reason.starts_with("sequence ")), "{missed:?}");
+    let repair = repair(&disk);
+    assert_eq!(repair.lost_positions, [(inside[last].header.position, inside[last].header.position)]);
+    let left: Vec<_> = records.iter().filter(|record| *record != &inside[last]).cloned().collect();
+    assert_eq!(all(&open(&disk, TINY)).await, left);
 }
 
 #[tokio::test]

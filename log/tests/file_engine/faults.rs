@@ -6,6 +6,7 @@ use log::testing::fault_disk::{Fault, FaultDisk, Operation};
 use log::testing::{Numbering, Random};
 use log::{Log, LogError, Record};
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 #[test]
 fn a_second_opener_is_locked_out() {
@@ -15,7 +16,7 @@ fn a_second_opener_is_locked_out() {
         FileLog::open_folder(folder.path(), Options::default()),
         Err(LogError::Locked(path)) if path == folder.path()
     ));
-    assert!(matches!(log::file::verify(folder.path(), |_| {}), Err(LogError::Locked(_))));
+    assert!(matches!(log::file::verify(folder.path(), contract::Position::ZERO, |_| {}), Err(LogError::Locked(_))));
     drop(first);
     drop(FileLog::open_folder(folder.path(), Options::default()).unwrap());
     drop(FolderLock::acquire(folder.path()).unwrap());
@@ -25,7 +26,7 @@ fn a_second_opener_is_locked_out() {
 fn checking_a_folder_that_is_not_there_does_not_make_one() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("mistyped");
-    assert!(matches!(log::file::verify(&missing, |_| {}), Err(LogError::Io(_))));
+    assert!(matches!(log::file::verify(&missing, contract::Position::ZERO, |_| {}), Err(LogError::Io(_))));
     assert!(!missing.exists());
 }
 
@@ -39,7 +40,7 @@ async fn a_folder_is_made_with_those_above_it_and_keeps_what_is_put_into_it() {
     let segment = &log.segments(log::TopicNumber(1)).await.unwrap()[0];
     assert!(segment.location.starts_with("file:///") && segment.location.contains("/a/b%20c/d/log/"), "{segment:?}");
     drop(log);
-    let report = log::file::verify(&nested, |_| {}).unwrap();
+    let report = log::file::verify(&nested, contract::Position::ZERO, |_| {}).unwrap();
     assert_eq!((report.records, report.damages), (batches.concat().len() as u64, vec![]));
     assert_eq!(all(&FileLog::open_folder(&nested, options(TINY)).unwrap()).await, batches.concat());
 }
@@ -165,4 +166,46 @@ async fn an_index_that_cannot_be_written_is_written_later() {
     assert_eq!(all(&log).await, batches.concat());
     drop(log);
     assert_eq!(files(&disk, ".idx").len(), files(&disk, ".log").len() - 1);
+}
+
+/// A disk on which nothing fits any more: every write of the next appends finds it full, until something is removed.
+#[tokio::test]
+async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
+    let disk = FaultDisk::new();
+    let options = |segment_bytes| Options { reserve_bytes: 4096, ..options(segment_bytes) };
+    let log = FileLog::open(Arc::new(disk.clone()), options(HUGE)).unwrap();
+    log.settle().await;
+    let batches = batches(9, 12);
+    fill(&log, &batches[..10]).await;
+    assert_eq!(disk.bytes("reserve").map(|bytes| bytes.len()), Some(4096));
+    assert!(!log.is_full());
+    // Whatever is written next: it finds no room, and then the room that the reserve had.
+    disk.fail(Operation::Write, 1, Fault::Full);
+    append(&log, &batches[10]).await.unwrap();
+    assert!(disk.bytes("reserve").is_none(), "the reserve is given up");
+    disk.fail(Operation::Write, 1, Fault::Full);
+    assert!(matches!(append(&log, &batches[11]).await, Err(LogError::Poisoned(_))), "it can be given up once");
+    assert!(log.is_full(), "and the log says so");
+    drop(log);
+    let log = FileLog::open(Arc::new(disk.clone()), options(TINY)).unwrap();
+    assert!(!log.is_full(), "there is room again");
+    assert_eq!(all(&log).await, batches[..11].concat());
+    // Removing: the marks find no room either.
+    log.settle().await;
+    disk.fail(Operation::Write, 1, Fault::Full);
+    remove(&log, 1, 5).await.unwrap();
+    log.settle().await;
+    assert!(!log.is_full() && disk.bytes("reserve").is_some(), "what was freed makes room for it");
+    drop(log);
+    assert_eq!(check(&disk).damages, []);
+}
+
+#[tokio::test]
+async fn a_reserve_that_finds_no_room_is_no_reason_not_to_open() {
+    let disk = FaultDisk::new();
+    disk.fail(Operation::Write, 1, Fault::Short(100));
+    let log = FileLog::open(Arc::new(disk.clone()), Options { reserve_bytes: 4096, ..options(TINY) }).unwrap();
+    log.settle().await;
+    fill(&log, &batches(9, 2)).await;
+    assert_eq!(all(&log).await, batches(9, 2).concat());
 }

@@ -12,5 +12,6 @@ mod faults;
 mod index;
 mod power_cut;
 mod recovery;
+mod repairing;
 mod rewriting;
 mod support;

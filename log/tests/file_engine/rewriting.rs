@@ -1,7 +1,7 @@
 //! Giving space back: dropping, rewriting, generations and marks.
 
 use crate::support::*;
-use log::testing::fault_disk::FaultDisk;
+use log::testing::fault_disk::{Fault, FaultDisk, Operation};
 use log::testing::{Numbering, Random, RecordSetters};
 use log::{Find, Log, Record};
 
@@ -138,7 +138,8 @@ async fn the_highest_valid_marks_count() {
             None => {
                 assert_eq!(damage(try_open(&disk, TINY)), ("trimmed.2".to_owned(), 0), "{what}");
                 assert_eq!(check(&disk).damages.len(), 1, "{what}");
-                assert_eq!(all(&open_repairing(&disk, TINY)).await, records, "{what}");
+                assert_eq!(repair(&disk).findings.len(), 1, "{what}");
+                assert_eq!(all(&open(&disk, TINY)).await, records, "{what}");
             }
         }
     }
@@ -160,5 +161,26 @@ async fn damage_stops_a_rewrite_only_in_what_is_kept() {
         assert_eq!(disk.bytes(file).is_none(), is_rewritten, "record {hit}");
         let after = at(&log, 5).await.unwrap();
         assert_eq!(after, records[4..5]);
+    }
+}
+
+/// On a full disk it would keep the last bytes until the next chore.
+#[tokio::test]
+async fn a_rewrite_that_fails_leaves_no_half_file() {
+    for (operation, nth) in [(Operation::Write, 1), (Operation::Write, 2), (Operation::Sync, 1), (Operation::Sync, 2)] {
+        let (disk, records) = two_topics().await;
+        let log = open(&disk, TINY);
+        log.settle().await;
+        // The first write and its two syncs are the marks'.
+        let before = if operation == Operation::Write { 1 } else { 2 };
+        disk.fail(operation, before + nth, Fault::Full);
+        remove(&log, 1, 3).await.unwrap();
+        log.settle().await;
+        let context = format!("{operation:?} {nth}");
+        assert_eq!(disk.bytes("00000000000000000001.2.log"), None, "{context}");
+        assert_eq!(all(&log).await, without(&records, 1, 3), "{context}");
+        remove(&log, 1, 4).await.unwrap();
+        log.settle().await;
+        assert!(disk.bytes("00000000000000000001.1.log").is_none(), "{context}: the next chore does it");
     }
 }

@@ -1,7 +1,7 @@
 //! Logs on disks that fail, and what is in them.
 
 use contract::{Position, Sequence};
-use log::file::{FileLog, Options, Report, verify_disk};
+use log::file::{FileLog, Known, Options, Repair, Report, repair_disk, verify_disk};
 use log::testing::fault_disk::FaultDisk;
 use log::testing::{NO_LIMIT, Numbering, Random, RecordSetters, record};
 use log::{Limit, Log, LogError, Range, Record, TopicNumber};
@@ -13,7 +13,7 @@ pub(crate) const TINY: u64 = 700;
 pub(crate) const HUGE: u64 = 1 << 26;
 
 pub(crate) fn options(segment_bytes: u64) -> Options {
-    Options { segment_bytes, tail_cache_bytes: 0, repair: false }
+    Options { segment_bytes, tail_cache_bytes: 0, ..Options::default() }
 }
 
 pub(crate) fn try_open(disk: &FaultDisk, segment_bytes: u64) -> Result<FileLog, LogError> {
@@ -24,8 +24,34 @@ pub(crate) fn open(disk: &FaultDisk, segment_bytes: u64) -> FileLog {
     try_open(disk, segment_bytes).unwrap()
 }
 
-pub(crate) fn open_repairing(disk: &FaultDisk, segment_bytes: u64) -> FileLog {
-    FileLog::open(Arc::new(disk.clone()), Options { repair: true, ..options(segment_bytes) }).unwrap()
+/// Opens a log of which everything through `acknowledged` is known to have been acknowledged.
+pub(crate) fn try_open_knowing(disk: &FaultDisk, segment_bytes: u64, acknowledged: u64) -> Result<FileLog, LogError> {
+    let options = Options { acknowledged: Position(acknowledged), ..options(segment_bytes) };
+    FileLog::open(Arc::new(disk.clone()), options)
+}
+
+/// Repairs a log; a dry run first, which must foretell it and change nothing.
+pub(crate) fn repair_knowing(disk: &FaultDisk, acknowledged: u64) -> Repair {
+    let any: Arc<dyn log::file::Disk> = Arc::new(disk.clone());
+    let known = Known { acknowledged: Position(acknowledged), tails: Vec::new() };
+    let before = disk.changes();
+    let foretold = repair_disk(&any, &known, true).unwrap();
+    assert_eq!(disk.changes(), before, "a dry run changes nothing");
+    let repair = repair_disk(&any, &known, false).unwrap();
+    assert_eq!((&foretold.findings, &foretold.lost_positions), (&repair.findings, &repair.lost_positions));
+    assert_eq!((&foretold.lost_sequences, &foretold.lost), (&repair.lost_sequences, &repair.lost));
+    assert_eq!(verify_disk(disk, Position(acknowledged), |_| {}).unwrap().damages, [], "a repaired log is sound");
+    let again = repair_disk(&any, &known, false).unwrap();
+    assert_eq!(
+        (again.findings, again.lost_positions, again.lost_sequences),
+        (vec![], vec![], vec![]),
+        "and it is done once"
+    );
+    repair
+}
+
+pub(crate) fn repair(disk: &FaultDisk) -> Repair {
+    repair_knowing(disk, 0)
 }
 
 /// A batch of this many records of three topics, with ids, aggregates and bodies of 0 to 400 bytes.
@@ -88,7 +114,11 @@ pub(crate) fn tail(log: &FileLog) -> u64 {
 }
 
 pub(crate) fn check(disk: &FaultDisk) -> Report {
-    verify_disk(disk, |_| {}).unwrap()
+    verify_disk(disk, Position::ZERO, |_| {}).unwrap()
+}
+
+pub(crate) fn verify_knowing(disk: &FaultDisk, acknowledged: u64) -> Report {
+    verify_disk(disk, Position(acknowledged), |_| {}).unwrap()
 }
 
 /// Files with this ending, oldest first.

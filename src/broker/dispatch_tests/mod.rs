@@ -23,6 +23,7 @@
 
 mod ageing;
 mod bounds;
+mod damage;
 mod deferrals;
 mod finality;
 mod history;

@@ -10,6 +10,9 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The file of the checkpoint in force.
+pub(super) const MANIFEST: &str = "manifest.json";
+
 /// An owned folder. Dropping it lets another owner in.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -35,7 +38,7 @@ impl Folder {
 
     /// Where the manifest in force is.
     pub(super) fn manifest(&self) -> PathBuf {
-        self.path.join("manifest.json")
+        self.path.join(MANIFEST)
     }
 
     /// Where the next manifest is written.

@@ -9,11 +9,12 @@
 //! - Runs are listed newest first; `number` names the file (`heads-7.run`), `crc32c` is the one its footer ends with.
 //! - Written beside the old one and renamed over it: a reader finds one or the other, whole.
 
-use super::folder::{Folder, at, damaged};
+use super::folder::{Folder, MANIFEST, at, damaged};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 const VERSION: u32 = 1;
 
@@ -56,19 +57,23 @@ struct Sealed<'a> {
 impl Manifest<Box<RawValue>> {
     /// Reads the manifest in force, if there is one.
     pub(super) fn read(folder: &Folder) -> io::Result<Option<Self>> {
-        let path = folder.manifest();
-        let bytes = match fs::read(&path) {
+        Self::read_file(&folder.manifest())
+    }
+
+    /// Reads a manifest, if there is one.
+    pub(super) fn read_file(path: &Path) -> io::Result<Option<Self>> {
+        let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(at(&path)(why)),
+            Err(why) => return Err(at(path)(why)),
         };
-        let unreadable = |why: serde_json::Error| damaged(&path, &why.to_string());
+        let unreadable = |why: serde_json::Error| damaged(path, &why.to_string());
         let sealed: Sealed<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
         if sealed.version != VERSION {
-            return Err(damaged(&path, &format!("its version is {}, not {VERSION}", sealed.version)));
+            return Err(damaged(path, &format!("its version is {}, not {VERSION}", sealed.version)));
         }
         if sealed.crc32c != crc32c::crc32c(sealed.body.get().as_bytes()) {
-            return Err(damaged(&path, "its checksum does not fit"));
+            return Err(damaged(path, "its checksum does not fit"));
         }
         serde_json::from_str(sealed.body.get()).map(Some).map_err(unreadable)
     }
@@ -80,6 +85,11 @@ impl Manifest<Box<RawValue>> {
             _ => Ok(()),
         }
     }
+}
+
+/// The payload of the checkpoint in force in `folder`, which nobody has to own for that.
+pub(super) fn peek(folder: &Path) -> io::Result<Option<Box<RawValue>>> {
+    Ok(Manifest::read_file(&folder.join(MANIFEST))?.map(|manifest| manifest.payload))
 }
 
 impl Manifest<&RawValue> {

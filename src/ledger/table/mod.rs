@@ -118,6 +118,11 @@ impl Tables {
         }
     }
 
+    /// The payload of the checkpoint in `folder`, without opening the tables or changing anything.
+    pub fn peek(folder: &Path) -> io::Result<Option<Box<RawValue>>> {
+        manifest::peek(folder)
+    }
+
     /// Empty tables in `folder`, whatever was there: the way out after [`Table::get`] or `Job::run` met damage.
     pub fn fresh(folder: &Path, key_stamp: Stamp<KEY_BYTES>) -> io::Result<Self> {
         Self::empty(Arc::new(Shared::lock(folder)?), key_stamp)

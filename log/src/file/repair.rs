@@ -1,0 +1,80 @@
+//! Making a log that does not open one that does, keeping everything that can still be read.
+//!
+//! - First a survey, which changes nothing: every frame of every segment, damaged or not. Then the plan is carried out.
+//! - A segment with something wrong in it is written anew under its next generation, with its intact records. What is lost
+//!   leaves holes, as removal does: no number is given twice. Files are kept aside before they are replaced.
+//! - Marks first, then segments, each as a rewrite: a repair that is cut short is simply done again.
+//! - A log of a newer version is not damaged, and is not repaired.
+
+mod apply;
+mod survey;
+
+use super::cuts::Cuts;
+use super::marks::LostRun;
+use super::{Disk, FolderDisk, FolderLock, LOG_FOLDER};
+use crate::{Damage, Header, LogError, TopicNumber};
+use contract::{Position, Sequence};
+use std::path::Path;
+use std::sync::Arc;
+use survey::Survey;
+
+/// What is known about a log from elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The last position known to have been acknowledged; 0 where nobody knows.
+    pub acknowledged: Position,
+    /// Topics' last sequences as of then.
+    pub tails: Vec<(TopicNumber, Sequence)>,
+}
+
+/// What is wrong, and what is done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What is wrong, and where.
+    pub damage: Damage,
+    /// What is done about it.
+    pub remedy: String,
+}
+
+/// What a repair found, did, or would do.
+#[derive(Debug, Clone, Default)]
+pub struct Repair {
+    /// What is wrong. Empty: the log opens as it is.
+    pub findings: Vec<Finding>,
+    /// Files kept aside, by their names in `cut/`.
+    pub kept: Vec<String>,
+    /// Records that are lost and whose headers are known.
+    pub lost: Vec<Header>,
+    /// All positions that are lost, as far as can be told: first and last of each run.
+    pub lost_positions: Vec<(Position, Position)>,
+    /// Sequences of topics that are lost: first and last of each run.
+    pub lost_sequences: Vec<LostRun>,
+    /// The last position of the log.
+    pub tail: Position,
+    /// The highest number of a topic in it.
+    pub last_topic: TopicNumber,
+}
+
+/// Repairs the log of a data folder that no broker has open; a dry run only says what it would do.
+pub fn repair(folder: &Path, known: &Known, dry_run: bool) -> Result<Repair, LogError> {
+    let log_folder = folder.join(LOG_FOLDER);
+    // Before taking the lock, which would create the folder.
+    log_folder.metadata()?;
+    let _lock = FolderLock::acquire(folder)?;
+    let disk: Arc<dyn Disk> = Arc::new(FolderDisk::open(&log_folder)?);
+    run(&disk, &log_folder, known, dry_run, &Cuts::In(folder))
+}
+
+/// The same on any disk that nobody uses meanwhile.
+pub fn repair_disk(disk: &Arc<dyn Disk>, known: &Known, dry_run: bool) -> Result<Repair, LogError> {
+    run(disk, Path::new(""), known, dry_run, &Cuts::On(disk))
+}
+
+fn run(disk: &Arc<dyn Disk>, folder: &Path, known: &Known, dry_run: bool, cuts: &Cuts<'_>) -> Result<Repair, LogError> {
+    let plan = Survey::new(&**disk, folder, known)?.plan()?;
+    let mut repair = plan.repair.clone();
+    if !dry_run && !repair.findings.is_empty() {
+        repair.kept = plan.carry_out(&**disk, cuts)?;
+    }
+    Ok(repair)
+}

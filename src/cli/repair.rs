@@ -1,0 +1,220 @@
+//! `event-broker repair`: a damaged data folder, made one that opens.
+//!
+//! - The files first, then what the ledger has to say about what was lost, then `state/` if it is in the way.
+//! - What is to be said is written down in `cut/` before the files are changed: a repair that is cut short is done again,
+//!   and nothing of it is forgotten.
+
+use super::failure::{self, Failure, Outcome};
+use super::folders;
+use super::output::{Output, note};
+use contract::Position;
+use event_broker::{Losses, STATE_FOLDER, Saved, known_of, salvage};
+use log::LogError;
+use log::file::{self, CUT_FOLDER, Finding, Repair};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What is to be said of a repair that was cut short.
+const PENDING: &str = "repair.json";
+
+/// Makes the logs of a damaged data folder ones that open, keeping everything that can still be read.
+///
+/// Have a backup? `event-broker restore` it instead: a repair cannot bring back what the disk has lost. Run it with
+/// --dry-run first, which changes nothing: it names every damaged place, says what would be done about it, and what is
+/// lost. No broker may have the folder open.
+///
+/// Damaged records are cut out. Their positions and sequences stay taken and are never given to other events; readers pass
+/// over them, as over events that were trimmed. Files that are replaced are kept in DIR/cut/, with `state/` if it could not
+/// be used: look at them, then delete them. Lost events are named by topic number, sequence and id where that is known. Lost
+/// facts (registrations, claims, offsets, …) are named by position; what they did is still known if the checkpoint in
+/// `state/` is younger than they were.
+///
+/// Exit code 0: repaired, or there was nothing to do. 1: it cannot be repaired. 2: there is no log.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    event-broker verify --data ./data                 what is wrong?\n  \
+    event-broker repair --data ./data --dry-run       what would be done, and what is lost?\n  \
+    event-broker repair --data ./data                 do it\n  \
+    event-broker repair --data ./data/logs/var/lib/x  one topic's own log alone")]
+pub(super) struct Arguments {
+    /// The data folder, or that of one topic's own log.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    data: PathBuf,
+    /// Say what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print a JSON line for every log.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    failure::end(repair(arguments))
+}
+
+fn repair(arguments: &Arguments) -> Outcome {
+    let data = &arguments.data;
+    let folders = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
+    if folders.is_empty() {
+        let reason = format!("there is no log in {}; name the data folder with --data", data.display());
+        return Err(Failure::Misused(reason));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
+    for folder in folders {
+        let done = match arguments.dry_run {
+            true => Done { repair: survey(&folder, true)?, ..Done::default() },
+            false => runtime.block_on(repair_log(&folder))?,
+        };
+        match arguments.json {
+            true => print_json(&folder, &done, arguments)?,
+            false => print(&folder, &done, arguments)?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was done to one log.
+#[derive(Default)]
+struct Done {
+    repair: Repair,
+    saved: Saved,
+    /// Where `state/` is now, if it was in the way.
+    state: Option<PathBuf>,
+}
+
+fn survey(folder: &Path, dry_run: bool) -> Outcome<Repair> {
+    file::repair(folder, &known_of(folder), dry_run).map_err(|error| Failure::because(folder.display(), error))
+}
+
+async fn repair_log(folder: &Path) -> Outcome<Done> {
+    let failed = |cause: io::Error| Failure::because(folder.display(), cause);
+    let foretold = survey(folder, true)?;
+    let mut losses = Losses::of(&foretold);
+    let pending = folder.join(CUT_FOLDER).join(PENDING);
+    if let Ok(text) = fs::read(&pending) {
+        losses.add(serde_json::from_slice(&text).map_err(|error| Failure::because(pending.display(), error))?);
+    }
+    if !losses.is_empty() {
+        write_down(&pending, &losses).map_err(failed)?;
+    }
+    let repair = survey(folder, false)?;
+    let (mut state, saved) = (None, salvage(folder, &losses).await);
+    let saved = match saved {
+        Ok(saved) => saved,
+        // Another process has it, or this version cannot read it: not the checkpoint's fault.
+        Err(error @ LogError::Locked(_)) => return Err(Failure::because(folder.display(), error)),
+        Err(error) => {
+            note(&format_args!("{}: {error}; trying without {STATE_FOLDER}/", folder.display()));
+            state = set_state_aside(folder).map_err(failed)?;
+            salvage(folder, &losses).await.map_err(|error| Failure::because(folder.display(), error))?
+        }
+    };
+    match fs::remove_file(&pending) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
+        _ => {}
+    }
+    Ok(Done { repair, saved, state })
+}
+
+fn write_down(path: &Path, losses: &Losses) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = File::create(path)?;
+    file.write_all(&serde_json::to_vec(losses)?)?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()
+}
+
+/// Moves `state/` to `cut/`; where it is now.
+fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
+    let cut = folder.join(CUT_FOLDER);
+    fs::create_dir_all(&cut)?;
+    let free = (1u32..).map(|number| cut.join(format!("{STATE_FOLDER}.{number}"))).find(|path| !path.exists());
+    let Some(free) = free else { return Ok(None) };
+    match fs::rename(folder.join(STATE_FOLDER), &free) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause),
+        Ok(()) => Ok(Some(free)),
+    }
+}
+
+/// What is lost, in words.
+fn lost(repair: &Repair) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (topic, first, last) in repair.lost_sequences.iter().filter(|(topic, ..)| topic.0 > 0) {
+        lines.push(format!("events of topic number {}: sequences {first} to {last}", topic.0));
+    }
+    for header in repair.lost.iter().filter(|header| header.facets.is_some()) {
+        let id = uuid::Uuid::from_u128(header.id);
+        lines.push(format!("event {id}: sequence {} of topic number {}", header.sequence, header.topic.0));
+    }
+    let facts: u64 = repair
+        .lost_sequences
+        .iter()
+        .filter(|(topic, ..)| topic.0 == 0)
+        .map(|(_, first, last)| last.get() - first.get() + 1)
+        .sum();
+    if facts > 0 {
+        lines.push(format!("{facts} facts of the broker's own (registrations, claims, offsets, …)"));
+    }
+    let run = |(first, last): &(Position, Position)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    if !repair.lost_positions.is_empty() {
+        let runs: Vec<_> = repair.lost_positions.iter().map(run).collect();
+        lines.push(format!("positions {}", runs.join(", ")));
+    }
+    lines
+}
+
+fn print(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> {
+    let Done { repair, saved, state } = done;
+    let mut output = Output::new();
+    let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
+    for Finding { damage, remedy } in &repair.findings {
+        output.line(&format!("damaged: {damage}: {remedy}"))?;
+    }
+    lost(repair).iter().try_for_each(|line| output.line(&format!("lost: {line}")))?;
+    let cut = folder.join(CUT_FOLDER);
+    repair.kept.iter().try_for_each(|file| output.line(&format!("kept aside: {}", cut.join(file).display())))?;
+    state.iter().try_for_each(|path| output.line(&format!("kept aside: {}", path.display())))?;
+    let again = saved.said_again.iter().map(|name| format!("said again, from the checkpoint: {name}"));
+    let renamed = saved.renamed.iter().map(|name| format!("registered again, by the name its events have: {name}"));
+    again.chain(renamed).try_for_each(|line| output.line(&line))?;
+    let tail = repair.tail;
+    let summary = match (repair.findings.len(), arguments.dry_run, state) {
+        (0, _, None) => "nothing to do".to_owned(),
+        (0, _, Some(_)) => "the log is sound; what was known of it is folded anew".to_owned(),
+        (1, true, _) => format!("1 damaged place; a repair would leave a log that ends at position {tail}"),
+        (count, true, _) => format!("{count} damaged places; a repair would leave a log that ends at position {tail}"),
+        (1, false, _) => format!("1 damaged place repaired; the log ends at position {tail}"),
+        (count, false, _) => format!("{count} damaged places repaired; the log ends at position {tail}"),
+    };
+    output.line(&format!("{name}{summary}"))
+}
+
+fn print_json(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> {
+    let Done { repair, saved, state } = done;
+    let finding = |Finding { damage, remedy }: &Finding| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason, "remedy": remedy});
+    let events = repair.lost.iter().filter(|header| header.facets.is_some()).map(|header| {
+        let id = uuid::Uuid::from_u128(header.id).to_string();
+        json!({"id": id, "topicNumber": header.topic.0, "sequence": header.sequence, "position": header.position})
+    });
+    let sequences = repair.lost_sequences.iter();
+    let sequences = sequences.map(|(topic, first, last)| json!({"topicNumber": topic.0, "first": first, "last": last}));
+    let positions = repair.lost_positions.iter().map(|(first, last)| json!({"first": first, "last": last}));
+    Output::new().json(&json!({
+        "folder": folder, "dryRun": arguments.dry_run, "tail": repair.tail,
+        "findings": repair.findings.iter().map(finding).collect::<Vec<_>>(),
+        "lost": {
+            "events": events.collect::<Vec<_>>(), "sequences": sequences.collect::<Vec<_>>(),
+            "positions": positions.collect::<Vec<_>>(),
+        },
+        "kept": repair.kept, "state": state, "saidAgain": saved.said_again, "renamed": saved.renamed,
+    }))
+}

@@ -1,0 +1,205 @@
+//! What a repair of a log's files leaves for its ledger to say: numbers that stay taken, and facts that were lost.
+//!
+//! - What is known of lost events (where their aggregates stood, their idempotency keys, their sequences) is appended as
+//!   facts, so that folding the repaired log comes to the same state, and no number is given again.
+//! - The checkpoint knows what lost facts did, if it is younger than they were: the topics and event types among them are
+//!   said again. A topic whose registration is lost for good gets its name back from one of its events.
+
+use super::folder::{open_folder, state_of};
+use crate::clock::{LogClock, SystemClock};
+use crate::ledger::{Carried, Command, Decision, Entry, Head, Ledger, Registry, Remembered};
+use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
+use contract::{Error, EventType, NewTopic, Position, Result, Sequence, Timestamp, Topic};
+use log::file::{Options, Repair};
+use log::{Header, Limit, LogError, Range, TopicNumber};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What was lost, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Losses {
+    carried: Carried,
+    /// Runs of lost sequences by the topic's number.
+    sequences: BTreeMap<u32, Vec<(Sequence, Sequence)>>,
+    positions: Vec<(Position, Position)>,
+    /// The highest number of a topic in the log.
+    last_topic: u32,
+}
+
+/// What was saved of facts that were lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Topics and event types that were said again.
+    pub said_again: Vec<String>,
+    /// Topics that got their names back from their events; their definitions are the default one now.
+    pub renamed: Vec<String>,
+}
+
+impl Losses {
+    /// What a repair of the files lost.
+    #[must_use]
+    pub fn of(repair: &Repair) -> Self {
+        let mut losses = Self { last_topic: repair.last_topic.0, ..Self::default() };
+        losses.positions.clone_from(&repair.lost_positions);
+        for (topic, first, last) in &repair.lost_sequences {
+            // The ledger's own numbers mean nothing to anybody.
+            if *topic != TopicNumber::LEDGER {
+                losses.sequences.entry(topic.0).or_default().push((*first, *last));
+            }
+        }
+        repair.lost.iter().for_each(|header| losses.carry(header));
+        losses
+    }
+
+    fn carry(&mut self, header: &Header) {
+        let Some(facets) = header.facets else { return };
+        if let Some(aggregate) = facets.aggregate {
+            let head = Head { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
+            self.carried.heads.push((aggregate.key, head));
+        }
+        if let Some(mark) = facets.idempotency {
+            let remembered = Remembered { position: header.position, time: header.time, digest: mark.digest };
+            self.carried.keys.push((mark.key, remembered));
+        }
+    }
+
+    /// Adds what a repair before this one lost and did not come to say.
+    pub fn add(&mut self, earlier: Self) {
+        self.carried.heads.extend(earlier.carried.heads);
+        self.carried.keys.extend(earlier.carried.keys);
+        self.positions.extend(earlier.positions);
+        for (topic, runs) in earlier.sequences {
+            self.sequences.entry(topic).or_default().extend(runs);
+        }
+        self.last_topic = self.last_topic.max(earlier.last_topic);
+    }
+
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.carried == Carried::default() && self.sequences.is_empty() && self.positions.is_empty()
+    }
+
+    fn has(&self, position: Position) -> bool {
+        self.positions.iter().any(|(first, last)| (*first..=*last).contains(&position))
+    }
+}
+
+/// Opens the repaired log of a data folder, says what was lost, and leaves a checkpoint.
+pub async fn salvage(folder: &Path, losses: &Losses) -> std::result::Result<Saved, LogError> {
+    let log = Arc::new(open_folder(folder, Options::default().segment_bytes)?);
+    // How long keys live is the broker's setting; nothing is let go here.
+    let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
+    let state = Some(state_of(folder));
+    let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers).await?;
+    let outcome = say(&ledger, losses).await;
+    ledger.close().await;
+    outcome.map_err(|error| std::io::Error::other(error.to_string()).into())
+}
+
+async fn say(ledger: &Ledger, losses: &Losses) -> Result<Saved> {
+    let renamed = rename(ledger, losses).await?;
+    let again = Again::of(&ledger.registry(), losses);
+    let saved = Saved {
+        said_again: again.names(),
+        renamed: renamed.iter().map(|(_, topic)| topic.definition.id.to_string()).collect(),
+    };
+    if !losses.is_empty() || !renamed.is_empty() {
+        ledger.submit(Say { losses: losses.clone(), again, renamed }).await?;
+    }
+    Ok(saved)
+}
+
+/// Topics and event types whose last definition was a fact that is lost.
+#[derive(Debug, Clone, Default)]
+struct Again {
+    topics: Vec<(u32, Topic)>,
+    types: Vec<EventType>,
+}
+
+impl Again {
+    fn of(registry: &Registry, losses: &Losses) -> Self {
+        let topics = registry.topics().filter(|topic| losses.has(topic.defined_at));
+        let types = registry.event_types().filter(|known| losses.has(known.defined_at));
+        Self {
+            topics: topics.map(|topic| (topic.number.0, topic.topic.clone())).collect(),
+            types: types.map(|known| known.event_type.clone()).collect(),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let topics = self.topics.iter().map(|(_, topic)| topic.definition.id.to_string());
+        topics.chain(self.types.iter().map(|known| known.definition.id.to_string())).collect()
+    }
+}
+
+/// Topics that have events and no registration, with the names that their events have for them.
+async fn rename(ledger: &Ledger, losses: &Losses) -> Result<Vec<(u32, Topic)>> {
+    let registry = ledger.registry();
+    let mut renamed = Vec::new();
+    for number in 1..=losses.last_topic {
+        let known = registry.topic_numbered(TopicNumber(number)).map(|topic| topic.topic.definition.id.to_string());
+        if known.is_some_and(|id| !id.contains("~hx.broker.lost_")) {
+            continue;
+        }
+        let range = Range::Topic(TopicNumber(number), Sequence::ZERO);
+        let earliest = match ledger.log().read(range, ONE).await {
+            Err(LogError::Trimmed(earliest)) => {
+                let behind = Range::Topic(TopicNumber(number), Sequence(earliest.get().saturating_sub(1)));
+                ledger.log().read(behind, ONE).await
+            }
+            read => read,
+        };
+        let first = earliest.unwrap_or_default().into_iter().next();
+        let id = first.and_then(|record| serde_json::from_slice::<Named>(&record.body).ok()?.topic.parse().ok());
+        if let Some(id) = id {
+            renamed.push((number, Topic { definition: NewTopic::new(id), created_at: Timestamp::from_millis(0) }));
+        }
+    }
+    Ok(renamed)
+}
+
+const ONE: Limit = Limit { records: 1, bytes: 0 };
+
+/// The part of an event that names its topic.
+#[derive(Deserialize)]
+struct Named {
+    topic: String,
+}
+
+/// Says what was lost.
+struct Say {
+    losses: Losses,
+    again: Again,
+    renamed: Vec<(u32, Topic)>,
+}
+
+impl Command for Say {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<(), Error> {
+        let topics = self.again.topics.iter().chain(&self.renamed);
+        for (number, topic) in topics {
+            decision.add_entry(Entry::TopicRegistered { number: *number, topic: topic.clone() })?;
+        }
+        for event_type in &self.again.types {
+            decision.add_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
+        }
+        if self.losses.carried != Carried::default() {
+            decision.add_entry(Entry::HistoryCarried { carried: self.losses.carried.clone() })?;
+        }
+        for (number, runs) in &self.losses.sequences {
+            decision.add_entry(Entry::EventsLost { number: *number, runs: runs.clone() })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        (self.losses.carried.heads.len() + self.losses.carried.keys.len()) * 128
+    }
+}

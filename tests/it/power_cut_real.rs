@@ -1,0 +1,197 @@
+//! A real file system whose power is cut under load: what was acknowledged was on the disk before.
+//!
+//! An ext4 image on a loop device holds the data folder of a process that publishes. Under load the file system is shut
+//! down without writing anything more, as a power cut would; then it is mounted again and opened. The same with a process
+//! whose `fsync` and `fdatasync` do nothing must lose acknowledged events: otherwise the test would prove nothing.
+//!
+//! It needs root, loop devices, `mkfs.ext4` and a C compiler. Where one of them is missing, it says so and is skipped.
+
+use crate::kill::{Promises, publisher};
+use contract::{EventBroker, LogRead, Position};
+use event_broker::{Broker, Config};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// Cuts the power of the file system that its argument lies on: EXT4_IOC_SHUTDOWN, without flushing the journal.
+const CUT: &str = r#"
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+int main(int count, char **words) {
+    uint32_t without_flush = 2;
+    int folder = count == 2 ? open(words[1], O_RDONLY) : -1;
+    if (folder < 0 || ioctl(folder, _IOR('X', 125, uint32_t), &without_flush)) { perror("shutdown"); return 1; }
+    return 0;
+}
+"#;
+/// Syncs that say yes and do nothing.
+const NO_SYNC: &str = "int fsync(int f) { (void)f; return 0; }\nint fdatasync(int f) { (void)f; return 0; }\n";
+
+/// Programs made for the test, and a file system to cut the power of.
+struct Bench {
+    folder: TempDir,
+    device: Option<String>,
+}
+
+fn run(program: &str, arguments: &[&OsStr]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|cause| format!("{program}: {cause}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+impl Bench {
+    /// Everything made and mounted; what is missing on this machine where that does not work.
+    fn prepare() -> Result<Self, String> {
+        let folder = TempDir::new().map_err(|cause| cause.to_string())?;
+        let mut bench = Self { folder, device: None };
+        if run("id", &["-u".as_ref()])? != "0" {
+            return Err("it needs root, to mount a file system".to_owned());
+        }
+        bench.compile("cut", CUT, &[])?;
+        bench.compile("no_sync.so", NO_SYNC, &["-shared", "-fPIC"])?;
+        fs::File::create(bench.path("image"))
+            .and_then(|file| file.set_len(96 << 20))
+            .map_err(|cause| cause.to_string())?;
+        run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), bench.path("image").as_ref()])?;
+        fs::create_dir(bench.path("mounted")).map_err(|cause| cause.to_string())?;
+        bench.mount()?;
+        Ok(bench)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("mounted").join("data")
+    }
+
+    fn compile(&self, name: &str, text: &str, flags: &[&str]) -> Result<(), String> {
+        let source = self.path(name).with_extension("c");
+        fs::write(&source, text).map_err(|cause| cause.to_string())?;
+        let (output, flags) = (self.path(name), flags.iter().map(OsStr::new));
+        let arguments: Vec<&OsStr> = flags.chain(["-o".as_ref(), output.as_ref(), source.as_ref()]).collect();
+        run("cc", &arguments).map(drop)
+    }
+
+    /// The kernel writes nothing by itself for as long as the test takes.
+    fn mount(&mut self) -> Result<(), String> {
+        let device = run("losetup", &["--find".as_ref(), "--show".as_ref(), self.path("image").as_ref()])?;
+        self.device = Some(device.clone());
+        let mounted = self.path("mounted");
+        run("mount", &["-o".as_ref(), "commit=300".as_ref(), device.as_ref(), mounted.as_ref()]).map(drop)
+    }
+
+    fn unmount(&mut self) {
+        let Some(device) = self.device.take() else { return };
+        let mounted = self.path("mounted");
+        if run("umount", &[mounted.as_ref()]).is_err() {
+            // Somebody still looks at it, or it was never mounted.
+            let _ = run("umount", &["-l".as_ref(), mounted.as_ref()]);
+        }
+        let _ = run("losetup", &["-d".as_ref(), device.as_ref()]);
+    }
+
+    fn cut_power(&self) {
+        let cut = self.path("cut");
+        run(cut.to_str().unwrap(), &[self.path("mounted").as_ref()]).unwrap();
+    }
+
+    /// Publishes until so many events are acknowledged, cuts the power, and mounts what is left.
+    fn publish_and_cut(&mut self, round: u32, enough: usize, syncs: bool) -> Promises {
+        let mut command = publisher(&self.data(), round);
+        if !syncs {
+            command.env("LD_PRELOAD", self.path("no_sync.so"));
+        }
+        // Every durable step happens: rolls, seals, trims, rewrites, checkpoints.
+        command.args(["--keep", "300", "--checkpoint-rows", "500"]).stderr(Stdio::null());
+        let mut child = Ended(command.spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let mut promises = Promises::default();
+        for _ in 0..enough {
+            promises.note(&lines.next().expect("the publisher ended by itself").unwrap());
+        }
+        self.cut_power();
+        child.0.kill().unwrap();
+        // What it said before it ended was said with the power on: behind the cut no write succeeds.
+        let rest: Vec<_> = lines.map_while(Result::ok).collect();
+        let whole = rest.iter().filter(|line| line.split_whitespace().count() == 4);
+        whole.for_each(|line| promises.note(line));
+        drop(child);
+        self.unmount();
+        self.mount().unwrap();
+        promises
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+/// A process that does not outlive the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Says past the harness, which would keep it to itself, that a test was not run.
+fn skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "SKIPPED power_cut_real: {why}");
+}
+
+/// Ids of everything that is left, if it opens.
+async fn left(folder: &Path) -> HashSet<String> {
+    let Ok(broker) = Broker::open(Config::folder(folder)).await else { return HashSet::new() };
+    let (mut ids, mut after) = (HashSet::new(), Position::ZERO);
+    loop {
+        let page = broker.read_log(LogRead { after, limit: 100, filter: Default::default() }).await.unwrap();
+        ids.extend(page.items.iter().map(|event| event.id.to_string()));
+        after = page.next_position;
+        if after == page.tail {
+            broker.close().await;
+            return ids;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_on_the_disk_when_the_power_goes() {
+    let mut bench = match Bench::prepare() {
+        Ok(bench) => bench,
+        Err(why) => return skipped(&why),
+    };
+    let mut promises = Promises::default();
+    for (round, enough) in [40, 700, 1500].into_iter().enumerate() {
+        let round = u32::try_from(round).unwrap();
+        promises.acked.extend(bench.publish_and_cut(round, enough, true).acked);
+        promises.hold_against(&bench.data()).await;
+    }
+}
+
+#[tokio::test]
+async fn without_syncs_a_power_cut_loses_what_was_acknowledged() {
+    let mut bench = match Bench::prepare() {
+        Ok(bench) => bench,
+        Err(why) => return skipped(&why),
+    };
+    let promises = bench.publish_and_cut(0, 700, false);
+    let left = left(&bench.data()).await;
+    // Trimmed ones are gone in any case; of those acknowledged last none may be.
+    let lost = promises.acked.keys().filter(|id| !left.contains(*id)).count();
+    assert!(lost > 300, "only {lost} of {} are lost: the test would not notice a missing sync", promises.acked.len());
+}
