@@ -30,3 +30,8 @@ pub(super) fn log_failure(errand: &Errand, event: Uuid, attempt: &JobAttempt, ne
         }
     }
 }
+
+/// A job reached its maximum age.
+pub(super) fn log_expiry(errand: &Errand, event: Uuid) {
+    tracing::info!(subscription = errand.code(), %event, "a job reached its maximum age and is given up");
+}

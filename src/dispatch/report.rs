@@ -108,7 +108,7 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
     let (retry_at, counts) = match next {
         Next::Done => return Ok(()),
         Next::Later(until) => {
-            let reason = Some(deferral_reason(attempt));
+            let reason = attempt.as_ref().map(deferral_reason);
             let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until, reason };
             decision.add_entry(Entry::Dispatch { what })?;
             return Ok(());

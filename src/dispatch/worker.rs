@@ -6,11 +6,13 @@
 //! - A job that failed goes back to the planner when that is durable; so every attempt has a higher token.
 //! - What was under way when a broker died was never written down: whoever comes next sends it again.
 
+mod written;
+
 use super::Context;
 use super::breaker::Turned;
 use super::lane::{Back, Job, LaneKey, Pick};
 use super::lease::TakeLease;
-use super::log_lines::log_failure;
+use super::log_lines::{log_expiry, log_failure};
 use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
@@ -20,7 +22,7 @@ use crate::clock::LogClock;
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, JobSlot, Ledger, TASKS};
 use crate::subscriptions::{Retry, Tell, Terms};
-use contract::{Error, Position, Result, Sequence};
+use contract::{Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -263,6 +265,7 @@ impl Worker {
                 return self.planner.ended(key, sequence, Back::Over, now);
             }
             Came::Expired => {
+                log_expiry(&errand, event);
                 let next = Next::Expired;
                 return self.report.failed.push(Failed { job: id, subscription, event, attempt: None, next });
             }
@@ -288,10 +291,6 @@ impl Worker {
             self.lane_report(key.lane).done.push(done);
             return self.planner.ended(key, sequence, Back::Over, now);
         }
-        let subscription = match &errand {
-            Errand::Events { terms, .. } => Some(terms.id),
-            Errand::Tasks => None,
-        };
         let attempt = recorded(&attempt, number, began_at, token);
         log_failure(&errand, event, &attempt, next);
         let attempt = Some(attempt);
@@ -403,58 +402,6 @@ impl Worker {
             let written = ledger.submit(report.clone()).await;
             (report, written)
         });
-    }
-
-    pub(crate) fn wrote(&mut self, written: std::result::Result<(Report, Result<()>), tokio::task::JoinError>) {
-        let Ok((report, written)) = written else { return };
-        let now = self.clock.now();
-        if let Err(error) = written {
-            return self.keep(report, &error);
-        }
-        for (_, lane) in report.lanes {
-            self.unwritten = self.unwritten.saturating_sub(lane.done.len() + lane.gone.len());
-        }
-        for failed in report.failed {
-            self.unwritten = self.unwritten.saturating_sub(1);
-            let key = self.key_of(failed.job);
-            let sequence = failed.job.sequence;
-            let back = match failed.next {
-                Next::Done => Back::Over,
-                Next::Later(until) => {
-                    self.planner.deferred(key, sequence, until, now);
-                    continue;
-                }
-                Next::Again(until) => Back::Waits { until, tried: true, counts: true },
-                Next::Gone => Back::Waits { until: now, tried: true, counts: false },
-                Next::Dead | Next::Expired => Back::Dead,
-            };
-            self.planner.ended(key, sequence, back, now);
-            // What was held up by it may be settled now.
-            let written = self.written.get(&key.lane).copied().unwrap_or_default();
-            if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > written) {
-                self.lane_report(key.lane);
-            }
-        }
-    }
-
-    /// What could not be written is written with what comes next.
-    fn keep(&mut self, report: Report, error: &Error) {
-        tracing::warn!(%error, "what came of deliveries could not be written; it is tried again");
-        for (lane, of_lane) in report.lanes {
-            let kept = self.lane_report(lane);
-            kept.done.extend(of_lane.done);
-            kept.gone.extend(of_lane.gone);
-        }
-        self.report.failed.extend(report.failed);
-    }
-
-    fn key_of(&self, job: JobKey) -> LaneKey {
-        let whole = LaneKey { lane: job.lane, part: 0 };
-        if job.lane != TASKS {
-            return whole;
-        }
-        let known = self.errands.keys().find(|key| key.lane == TASKS && self.planner.is_flying(**key, job.sequence));
-        known.copied().unwrap_or(whole)
     }
 }
 

@@ -150,7 +150,9 @@ impl Checkpoints {
         self.position = state.position;
         let writer = self.writer.clone();
         let work = move || {
-            let outcome = job.run(&crash_point);
+            // Whatever becomes of it, the writer must hear of it: it starts no other checkpoint until then.
+            let run = std::panic::AssertUnwindSafe(move || job.run(&crash_point));
+            let outcome = std::panic::catch_unwind(run).unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
             if let Some(writer) = writer.upgrade() {
                 // A writer that is gone collects the outcome itself.
                 let _ = writer.blocking_send(Message::Checkpointed);

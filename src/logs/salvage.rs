@@ -96,7 +96,7 @@ pub async fn salvage(folder: &Path, losses: &Losses) -> std::result::Result<Save
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
     let state = Some(state_of(folder));
     let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
-    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers).await?;
+    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
     let outcome = say(&ledger, losses).await;
     ledger.close().await;
     outcome.map_err(|error| std::io::Error::other(error.to_string()).into())

@@ -18,8 +18,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<App> {
-    let one = get(show).put(once(DEFINITION, put)).delete(once(NO_BODY, remove));
-    Router::new().route("/v1/handlers", get(list)).route("/v1/handlers/{name}", one)
+    Router::new()
+        .route("/v1/handlers", get(list))
+        .route("/v1/handlers/{name}", get(show).put(once(DEFINITION, put)).delete(once(NO_BODY, remove)))
 }
 
 async fn list(asked: Asked) -> Answer {

@@ -109,6 +109,7 @@ fn a_letter_shows_the_attempts_of_its_job_before_and_after_it_is_resolved() {
         letters                     -> mail/1 timeout tried 2
         reopen
         letters                     -> mail/1 timeout tried 2
+        advance 1
         redrive mail/1
         answer mail/1 500
         run                         -> mail/1:500

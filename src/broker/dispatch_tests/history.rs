@@ -68,7 +68,7 @@ fn a_letter_that_an_older_version_left_without_its_subscription_is_not_redriven(
         redrive mail/1              -> INVALID_STATE
         redrive-all mail            -> 0 skipped 3
         discard mail/1
-        letters                     -> mail/2 timeout tried 1 | mail/3 timeout tried 1
+        letters                     -> mail/2 timeout tried 0 | mail/3 timeout tried 0
     "
     ));
 }

@@ -57,7 +57,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use words::{changed, subscription};
+use words::{changed, describe, name, sorted, subscription, turns};
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
@@ -428,28 +428,4 @@ impl World {
         }
         std::mem::take(&mut *self.receiver.heard.lock().unwrap()).join(" ")
     }
-}
-
-fn name(job: &DispatchJob) -> String {
-    match (&job.subscription, job.sequence) {
-        (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
-        _ => format!("task:{}", job.code),
-    }
-}
-
-fn describe(error: &Error) -> String {
-    error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned()
-}
-
-/// Lanes of one priority begin in no order that means anything.
-fn sorted(heard: &str) -> String {
-    let mut words: Vec<_> = heard.split(' ').collect();
-    words.sort_unstable();
-    words.join(" ")
-}
-
-fn turns(heard: String) -> String {
-    let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
-    let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
-    if turns { "taking turns".to_owned() } else { heard }
 }

@@ -1,7 +1,7 @@
-//! Definitions of subscriptions, as the tables spell them.
+//! Definitions of subscriptions, jobs and errors, as the tables spell them.
 
 use super::{TOPIC, TYPE};
-use contract::{NewSubscription, SubscriptionChange, TopicId};
+use contract::{DispatchJob, Error, NewSubscription, SubscriptionChange, TopicId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -41,4 +41,28 @@ pub(super) fn changed(named: &BTreeMap<&str, &str>) -> SubscriptionChange {
     let members: serde_json::Map<_, _> =
         named.iter().map(|(name, text)| (member(name).to_owned(), value(member(name), text))).collect();
     serde_json::from_value(members.into()).unwrap()
+}
+
+pub(super) fn name(job: &DispatchJob) -> String {
+    match (&job.subscription, job.sequence) {
+        (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
+        _ => format!("task:{}", job.code),
+    }
+}
+
+pub(super) fn describe(error: &Error) -> String {
+    error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned()
+}
+
+/// Lanes of one priority begin in no order that means anything.
+pub(super) fn sorted(heard: &str) -> String {
+    let mut words: Vec<_> = heard.split(' ').collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+pub(super) fn turns(heard: String) -> String {
+    let codes: Vec<_> = heard.split(' ').map(|word| word.split_once('/').unwrap().0).collect();
+    let turns = codes.windows(2).all(|pair| pair[0] != pair[1]);
+    if turns { "taking turns".to_owned() } else { heard }
 }
