@@ -77,6 +77,8 @@ pub struct Checkpointed {
     pub position: Position,
     /// The last sequence of each topic as of then.
     pub tails: Vec<(TopicNumber, Sequence)>,
+    /// How long kept answers lived. Opened for longer, the checkpoint is not believed.
+    pub answers_millis: i64,
 }
 
 /// The part of a snapshot that says how far its log had come.
@@ -84,14 +86,16 @@ pub struct Checkpointed {
 struct Reached {
     position: Position,
     tails: Vec<Sequence>,
+    #[serde(default)]
+    answers_millis: i64,
 }
 
 /// What the checkpoint in `folder` knows of its log, whoever uses it meanwhile. An error where it cannot be read; then it
 /// is not believed either.
 pub fn checkpointed(folder: &Path) -> io::Result<Checkpointed> {
     let Some(payload) = Tables::peek(folder)? else { return Ok(Checkpointed::default()) };
-    let Reached { position, tails } = serde_json::from_str(payload.get())?;
-    Ok(Checkpointed { position, tails: (0..).map(TopicNumber).zip(tails).collect() })
+    let Reached { position, tails, answers_millis } = serde_json::from_str(payload.get())?;
+    Ok(Checkpointed { position, tails: (0..).map(TopicNumber).zip(tails).collect(), answers_millis })
 }
 
 /// The writer's side of checkpointing.
@@ -152,7 +156,8 @@ impl Checkpoints {
         let work = move || {
             // Whatever becomes of it, the writer must hear of it: it starts no other checkpoint until then.
             let run = std::panic::AssertUnwindSafe(move || job.run(&crash_point));
-            let outcome = std::panic::catch_unwind(run).unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+            let outcome =
+                std::panic::catch_unwind(run).unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
             if let Some(writer) = writer.upgrade() {
                 // A writer that is gone collects the outcome itself.
                 let _ = writer.blocking_send(Message::Checkpointed);

@@ -17,7 +17,7 @@ pub(crate) fn state_of(folder: &Path) -> PathBuf {
 /// believed when the log is opened either.
 #[must_use]
 pub fn known_of(folder: &Path) -> Known {
-    let Checkpointed { position, tails } = checkpointed(&state_of(folder)).unwrap_or_default();
+    let Checkpointed { position, tails, .. } = checkpointed(&state_of(folder)).unwrap_or_default();
     Known { acknowledged: position, tails }
 }
 

@@ -7,7 +7,7 @@
 
 use super::folder::{open_folder, state_of};
 use crate::clock::{LogClock, SystemClock};
-use crate::ledger::{Carried, Command, Decision, Entry, Head, Ledger, Registry, Remembered};
+use crate::ledger::{Carried, Command, Decision, Entry, Head, Ledger, Registry, Remembered, checkpointed};
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use contract::{Error, EventType, NewTopic, Position, Result, Sequence, Timestamp, Topic};
 use log::file::{Options, Repair};
@@ -92,11 +92,12 @@ impl Losses {
 /// Opens the repaired log of a data folder, says what was lost, and leaves a checkpoint.
 pub async fn salvage(folder: &Path, losses: &Losses) -> std::result::Result<Saved, LogError> {
     let log = Arc::new(open_folder(folder, Options::default().segment_bytes)?);
-    // How long keys live is the broker's setting; nothing is let go here.
-    let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
-    let state = Some(state_of(folder));
+    let state = state_of(folder);
+    // How long keys live is the broker's setting: as it was last, so that the checkpoint is believed; else nothing is let go.
+    let known = checkpointed(&state).unwrap_or_default().answers_millis;
+    let answers = if known > 0 { known } else { i64::from(KEY_HOURS_MAX) * 3_600_000 };
     let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
-    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
+    let ledger = Ledger::open(log, clock, Some(state), CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
     let outcome = say(&ledger, losses).await;
     ledger.close().await;
     outcome.map_err(|error| std::io::Error::other(error.to_string()).into())

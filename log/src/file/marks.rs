@@ -90,12 +90,6 @@ impl Marks {
         marks
     }
 
-    /// The last sequence of a topic that was lost; 0 where none was.
-    pub(crate) fn lost_through(&self, topic: TopicNumber) -> Sequence {
-        let lost = self.lost.iter().filter(|(of, ..)| *of == topic).map(|(.., last)| *last);
-        lost.max().unwrap_or_default()
-    }
-
     /// The first sequence of a topic behind `after` and before `next` that was neither removed nor lost, if there is one:
     /// its absence is not explained.
     pub(crate) fn unexplained(&self, topic: TopicNumber, after: Sequence, next: Sequence) -> Option<Sequence> {
@@ -279,6 +273,5 @@ mod tests {
             assert_eq!(found, unexplained.map(Sequence), "behind {after}, before {next}");
         }
         assert_eq!(marks.unexplained(TopicNumber(4), Sequence(1), Sequence(3)), Some(Sequence(2)));
-        assert_eq!((marks.lost_through(topic), marks.lost_through(TopicNumber(4))), (Sequence(10), Sequence(0)));
     }
 }

@@ -153,7 +153,7 @@ impl State {
     pub(crate) fn last_sequence(&self, topic: TopicNumber) -> Sequence {
         let active = self.active.as_ref().and_then(|active| active.index.topic(topic)).map(|summary| summary.last);
         let stored = active.or_else(|| self.runs(topic).last().map(|run| run.last)).unwrap_or_default();
-        stored.max(self.marks.removed_through(topic)).max(self.marks.lost_through(topic))
+        stored.max(self.marks.removed_through(topic))
     }
 
     /// Shows a batch that has become durable. `frames` are the bytes of each on disk.
