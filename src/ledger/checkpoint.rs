@@ -229,10 +229,9 @@ impl Checkpoints {
     /// The last checkpoint before the end, written here and now.
     pub(super) fn last(&mut self, state: &mut State, now: i64) {
         self.collect(state, now);
-        if self.on_disk && (self.position < state.position || self.failing.is_some()) {
-            if let Err(error) = write_now(state) {
-                tracing::error!(%error, "the last checkpoint of the broker's tables failed; opening again takes longer");
-            }
+        let is_due = self.on_disk && (self.position < state.position || self.failing.is_some());
+        if is_due && let Err(error) = write_now(state) {
+            tracing::error!(%error, "the last checkpoint of the broker's tables failed; opening again takes longer");
         }
     }
 }

@@ -83,7 +83,7 @@ fn cut_tail(disk: &dyn Disk, tail: &Tail, cuts: &Cuts<'_>) -> Result<(), LogErro
     if tail.flaw.is_some() {
         match cuts.keep_torn(disk, name, tail.end) {
             Ok(kept) => {
-                tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was kept aside")
+                tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was kept aside");
             }
             // Nobody was told of it: a full disk must not keep the log from opening.
             Err(error) => tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be kept aside"),

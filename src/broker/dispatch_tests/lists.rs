@@ -67,7 +67,7 @@ async fn publish(world: &World, kind: &str, count: usize) {
     let event = |number: usize| {
         let data = RawValue::from_string("{}".to_owned()).unwrap();
         let event = NewEvent::new(format!("{TYPE}.{kind}.v1").parse().unwrap(), "test", data);
-        event.about("gts.vendor.app.order.v1".parse().unwrap(), &format!("s{number}"))
+        event.about("gts.vendor.app.order.v1".parse().unwrap(), format!("s{number}"))
     };
     let publishing: Vec<_> = (0..count).map(|number| world.broker.publish(event(number), None)).collect();
     for publishing in publishing {

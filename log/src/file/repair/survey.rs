@@ -135,7 +135,7 @@ impl<'a> Survey<'a> {
         let name = self.name_of(base);
         if base <= self.through {
             let reason = format!("the file before it has its first position, and ends with {}", self.through);
-            self.take_away(name, reason);
+            self.take_away(name, &reason);
             return Ok(());
         }
         let Some((head, is_read)) = self.readable_head(name)? else { return Ok(()) };
@@ -177,7 +177,7 @@ impl<'a> Survey<'a> {
             && scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)?;
         // One that was begun and never used, opening takes away by itself.
         if !is_unused {
-            self.take_away(name, HEAD_FLAW.to_owned());
+            self.take_away(name, HEAD_FLAW);
         }
         Ok(None)
     }
@@ -365,8 +365,8 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    fn take_away(&mut self, name: SegmentName, reason: String) {
-        self.find(name, 0, &reason, "nothing of it can be used; the file is taken away");
+    fn take_away(&mut self, name: SegmentName, reason: &str) {
+        self.find(name, 0, reason, "nothing of it can be used; the file is taken away");
         self.remedies.push(Remedy::TakeAway(name.file()));
     }
 
