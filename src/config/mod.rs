@@ -11,14 +11,16 @@ mod check;
 mod document;
 pub mod keys;
 mod load;
+mod maintenance;
 mod nearest;
 mod sections;
 mod sources;
 
 pub use load::{Flag, LoadError, Loaded, Problem, load};
+pub use maintenance::Maintenance;
 pub use sections::{
-    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Maintenance,
-    Polling, Route, SecretKey, Server, Storage, Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Polling, Route,
+    SecretKey, Server, Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
 

@@ -189,7 +189,8 @@ impl Model {
         for earlier in before {
             let has_failed = match lane.rows.get(&earlier) {
                 None => false,
-                Some(Standing::Waiting { tried, .. }) => *tried > 0,
+                // One that expired and is tried again by a person was passed already.
+                Some(Standing::Waiting { tried, aged_from, .. }) => *tried > 0 || aged_from.is_some(),
                 Some(Standing::Dead { .. }) => true,
             };
             assert!(self.mode == DispatchMode::NextOnError && has_failed, "{sequence} passes {earlier}");

@@ -80,8 +80,16 @@ impl Log for DetachableLog {
         Box::pin(async move { self.current()?.0.remove(topic, through).await })
     }
 
+    fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(async move { self.current()?.0.may_remove().await })
+    }
+
     fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    fn is_full(&self) -> bool {
+        self.current().is_ok_and(|held| held.0.is_full())
     }
 
     fn blocks(&self) -> bool {

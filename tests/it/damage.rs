@@ -292,8 +292,8 @@ async fn every_state_that_is_refused_can_be_repaired() {
         .collect();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let (middle, last) = (name(&logs[logs.len() / 2]), name(logs.last().unwrap()));
-    type Harm = Box<dyn Fn(&Path)>;
-    let harms: [(&str, Harm); 9] = [
+    type Harm<'a> = Box<dyn Fn(&Path) + 'a>;
+    let harms: [(&str, Harm<'_>); 9] = [
         ("a damaged head", Box::new(|folder| flip(&folder.join("log").join(&middle), 30))),
         ("a missing segment", Box::new(|folder| fs::remove_file(folder.join("log").join(&middle)).unwrap())),
         ("a missing last segment", Box::new(|folder| fs::remove_file(folder.join("log").join(&last)).unwrap())),

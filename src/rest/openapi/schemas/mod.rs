@@ -11,6 +11,7 @@ pub(super) mod dead_letters;
 mod event_types;
 mod events;
 pub(super) mod ids;
+mod pools;
 pub(super) mod projections;
 pub(super) mod subscriptions;
 mod topics;
@@ -43,6 +44,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     schemas.extend(dead_letters::all());
     schemas.extend(projections::all());
     schemas.extend(subscriptions::all());
+    schemas.extend(pools::all());
     schemas
 }
 

@@ -40,9 +40,6 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("TargetBreaker", breaker()),
         ("AttemptError", attempt_error()),
         ("NewTask", new_task()),
-        ("Pool", pool()),
-        ("Pools", rows("Pool", "A page of pools.", page_of(&examples::pool()))),
-        ("PoolChange", pool_change()),
     ]
 }
 
@@ -426,30 +423,4 @@ fn new_task() -> Shape {
         .or_null("scheduledFor", time("Not before this.").like("2099-12-03T12:00:00Z"))
         .closed()
         .like(examples::new_task())
-}
-
-fn concurrency() -> Shape {
-    number(1..=limits::POOL_CONCURRENCY_MAX.into(), "Most deliveries at a time.").like(20)
-}
-
-fn rate() -> Shape {
-    number(1..=limits::POOL_RATE_MAX.into(), "Most deliveries begun in a minute; absent: as many as it takes.")
-        .like(600)
-}
-
-fn pool() -> Shape {
-    object("Concurrency and rate that subscriptions share.")
-        .must("code", code("Its name.", POOL))
-        .must("concurrency", concurrency())
-        .or_null("ratePerMinute", rate())
-        .closed()
-        .like(examples::pool())
-}
-
-fn pool_change() -> Shape {
-    object("What is to be different about a pool.")
-        .may("concurrency", concurrency())
-        .or_null("ratePerMinute", rate())
-        .closed()
-        .like(json!({"concurrency": 40}))
 }

@@ -247,7 +247,7 @@ async fn methods_media_types_and_encodings_have_their_edges() {
         ("PUT", "/v1/topics", "GET,HEAD,POST"),
         ("OPTIONS", "/v1/topics", "GET,HEAD,POST"),
         ("POST", "/healthz", "GET,HEAD"),
-        ("POST", "/v1/consumer-groups/g", "GET, HEAD"),
+        ("POST", "/v1/consumer-groups/g", "GET, HEAD, DELETE"),
         ("POST", "/v1/topics/{T}", "GET,HEAD,PATCH"),
         ("DELETE", "/v1/topics/{T}", "GET,HEAD,PATCH"),
         ("PATCH", "/v1/consumers/{consumer}", "GET,HEAD,DELETE"),
@@ -286,7 +286,7 @@ const METHODS: &str = "
     POST /v1/consumers/{consumer}:canary -> 404 NOT_FOUND
     POST /v1/consumer-groups/g -> 405 METHOD_NOT_ALLOWED
     POST /v1/consumer-groups/g:canary -> 404 NOT_FOUND
-    DELETE /v1/consumer-groups/g -> 405 METHOD_NOT_ALLOWED
+    PUT /v1/consumer-groups/g -> 405 METHOD_NOT_ALLOWED
     POST /v1/topics/{T}:canary -> 404 NOT_FOUND
     POST /healthz -> 405 METHOD_NOT_ALLOWED
     OPTIONS /v1/topics -> 405 METHOD_NOT_ALLOWED

@@ -155,6 +155,8 @@ impl Stage {
         let route = "POST /v1/consumer-groups/{name}:reset";
         self.expect(route, "/v1/consumer-groups/g:reset", reset, &["offsetReset"]).await;
         self.expect("DELETE /v1/consumers/{id}", &path, Value::Null, &["consumerDeleted"]).await;
+        let route = "DELETE /v1/consumer-groups/{name}";
+        self.expect(route, "/v1/consumer-groups/g", Value::Null, &["groupDeleted"]).await;
     }
 
     async fn claim(&mut self, sequence: u64) -> Value {
@@ -178,6 +180,8 @@ impl Stage {
         self.say(&first, "done", produced, &["event", "offsetCommitted", "claimDone"]).await;
         // Said again under another key it is told from the log, and changes nothing.
         self.say(&first, "done", json!({}), &[]).await;
+        let given_back = self.claim(3).await;
+        self.say(&given_back, "release", json!({}), &["claimsReleased"]).await;
         let failed = self.claim(4).await;
         let error = json!({"error": {"class": "Busy", "message": "later"}});
         self.say(&failed, "fail", error, &["claimFailed"]).await;
@@ -195,6 +199,7 @@ impl Stage {
         self.expect(route, "/v1/claims:done", json!({"claims": [done(0)]}), &["claimDone"]).await;
         let (before, now) = (done(0), done(3));
         self.expect(route, "/v1/claims:done", json!({"claims": [before, now]}), &["claimDone"]).await;
+        self.expect("DELETE /v1/handlers/{name}", "/v1/handlers/o", Value::Null, &["handlerDeleted"]).await;
     }
 
     async fn give_up(&mut self, sequence: u64) -> String {
@@ -252,7 +257,8 @@ impl Stage {
             let facts = if verb == "pause" { &["dispatch", "event"] } else { facts };
             self.twice(&format!("POST /v1/subscriptions/{{id}}:{verb}"), &format!("{path}:{verb}"), body, facts).await
         };
-        for (first, again) in [verb("pause", json!({})).await, verb("resume", Value::Null).await] {
+        let pausing = [verb("pause", json!({})).await, verb("resume", Value::Null).await];
+        for (first, again) in pausing.into_iter().chain([verb("close-breaker", Value::Null).await]) {
             first.expect_again(&again, "pausing");
         }
         let (rotated, again) = verb("rotate-secret", json!({})).await;
