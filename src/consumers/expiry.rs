@@ -33,7 +33,7 @@ pub(crate) async fn keep_expiring(
                     None => Ok(()),
                 };
                 if let Err(error) = expired.and(forgotten) {
-                    tracing::debug!(%error, "clearing away broke off; the next tick tries again");
+                    tracing::warn!(%error, "removing expired consumers and unused names failed; the next tick tries again");
                 }
             }
             sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
