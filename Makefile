@@ -1,7 +1,7 @@
 # The menu. `make` alone lists it; CI runs `make test` too.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint fuzz webhooks kill bench clean
+.PHONY: help build test lint fuzz webhooks browsers kill bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ fuzz: ## fuzz the HTTP API against its OpenAPI document
 
 webhooks: ## have other people's libraries verify our webhooks
 	scripts/verify-webhooks
+
+browsers: ## attack the HTTP API from web pages in Chromium
+	scripts/attack-browsers
 
 kill: ## the long kill test: 200 times killed under load, nothing acknowledged lost
 	@cargo test --all-features --test it kill -- --list | grep -q ': test$$' || { echo 'no test named kill in tests/it'; exit 1; }

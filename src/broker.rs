@@ -1,40 +1,47 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+mod declared;
 #[cfg(test)]
 mod dispatch_tests;
 mod open_error;
+#[cfg(test)]
+mod reclaim_tests;
+mod reclaiming;
+mod setup;
 mod slot;
 mod supervisor;
 mod verbs;
 mod writes;
 
+pub use declared::check_declared;
 pub use open_error::OpenError;
 pub use slot::{BrokerSlot, Outage, SlotState};
 pub use supervisor::{Opener, Supervisor, opener};
 pub(crate) use writes::Writes;
 
 use crate::claims::{Claims, Defaults, StaleEvents};
-use crate::clock::{Clock, LogClock, SystemClock};
-use crate::config::{Config, Engine, Storage};
+use crate::clock::{BelievedClock, Clock, LogClock, SystemClock};
+use crate::config::{Config, Engine};
 use crate::consumers::{self, Consumers, Sessions};
 use crate::dead_letters::DeadLetters;
-use crate::delivery::{Deliverer, DeliveryPolicy, roots};
 use crate::dispatch::{self, Context, Jobs};
 use crate::events::{Intake, Policy, Reader};
 use crate::groups::Groups;
 use crate::lag::LagViews;
 use crate::ledger::{Incidents, Keep, Ledger};
-use crate::logs::{self, LogFailure, Logs, Roots, Settings, TablesFolder};
+use crate::logs::{self, LogFailure, Logs, TablesFolder};
 use crate::projections::Projections;
 use crate::subscriptions::{Subscriptions, Vault};
 use crate::topics::{Expiring, RetentionFailures};
 use crate::types::Schemas;
 use crate::{topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, ProducerId, Profile, Result, Sequence, TopicChange, TopicId,
-    Unread,
+    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, Pause, ProducerId, Profile, Result, Sequence, TopicChange,
+    TopicId, Unread,
 };
+use log::file::OpenFiles;
 use log::{Log, MemoryLog};
+use setup::{dispatching, folder_settings, log_settings, max_clock_jump, open_files};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,12 +81,19 @@ impl Broker {
 
     /// The same with a clock of the caller's.
     pub async fn open_at(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let clock = Arc::new(BelievedClock::new(clock, max_clock_jump(&config)));
+        Self::open_believing(config, clock).await
+    }
+
+    /// The same with a clock that a broker before this one may have had.
+    async fn open_believing(config: Config, clock: Arc<BelievedClock>) -> Result<Self, OpenError> {
         match config.storage.engine {
-            Engine::Memory => Self::on_log(config, Arc::new(MemoryLog::new()), None, clock).await,
+            Engine::Memory => Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await,
             Engine::File => {
-                let log = logs::open_folder(&config.storage.path, config.storage.segment_bytes)?;
-                let state = logs::state_of(&config.storage.path);
-                Self::on_log(config, Arc::new(log), Some(state), clock).await
+                let (path, files) = (&config.storage.path, open_files());
+                let log = logs::open_folder_apart(path.clone(), folder_settings(&config, Arc::clone(&files))).await?;
+                let state = logs::state_of(path);
+                Self::start_on(config, (Arc::new(log), files), Some(state), clock).await
             }
             Engine::Database => Self::on_database(config, clock).await,
         }
@@ -87,10 +101,10 @@ impl Broker {
 
     /// A broker on the database the configuration names. Its tables lie in a folder of its own below `storage.path`, or
     /// in memory where that is empty.
-    async fn on_database(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    async fn on_database(config: Config, clock: Arc<BelievedClock>) -> Result<Self, OpenError> {
         let (log, tables) = logs::open_database(&config.storage).await?;
         let state = tables.as_ref().map(|tables| tables.state());
-        let broker = Self::on_log(config, Arc::new(log), state, clock).await?;
+        let broker = Self::start_on(config, (Arc::new(log), open_files()), state, clock).await?;
         Ok(Self { tables: Mutex::new(tables), ..broker })
     }
 
@@ -101,19 +115,32 @@ impl Broker {
         state: Option<PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
+        let clock = Arc::new(BelievedClock::new(clock, max_clock_jump(&config)));
+        Self::start_on(config, (log, open_files()), state, clock).await
+    }
+
+    async fn start_on(
+        config: Config,
+        (log, files): (Arc<dyn Log>, Arc<OpenFiles>),
+        state: Option<PathBuf>,
+        clock: Arc<BelievedClock>,
+    ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
         let incidents = Arc::new(Incidents::default());
-        let log_clock = LogClock::new(Arc::clone(&clock), max_clock_jump(&config));
+        let log_clock = LogClock::new(Arc::clone(&clock));
         let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
-        let settings = log_settings(&config, Arc::clone(&incidents));
+        let settings = log_settings(&config, Arc::clone(&incidents), files);
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
         let policy = Policy { config, schemas: Schemas::default() };
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(Sessions::new(is_alone));
         let vault = Arc::new(Vault::of(&policy.config));
-        let dispatch = Arc::new(dispatching(&policy.config, &logs, &clock, &vault)?);
+        let preparing = Arc::clone(&vault);
+        // If it panics, it has said so, and whoever needs the key is told.
+        let _ = tokio::task::spawn_blocking(move || preparing.prepare()).await;
+        let dispatch = Arc::new(dispatching(&policy.config, &logs, clock.unfiltered(), &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
         let (stale, lag) = (StaleEvents::default(), LagViews::default());
         let (tables, dispatching) = (Mutex::default(), Mutex::default());
@@ -144,6 +171,9 @@ impl Broker {
             event_types = registry.event_type_count(),
             "the log is open"
         );
+        if let Some(pause) = dispatch::pause_of(&broker.logs) {
+            tracing::warn!("{}", paused_line(&pause));
+        }
         Ok(broker)
     }
 
@@ -154,6 +184,8 @@ impl Broker {
         let (failures, age) = (Arc::clone(&self.retention), config.storage.retention_millis());
         let expiring = topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age);
         self.incidents.spawn("retention", expiring);
+        let reclaiming = logs::keep_reclaiming(Arc::downgrade(&self.logs), every, self.reclaim_policy());
+        self.incidents.spawn("reclaiming", reclaiming);
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
         let unused = consumers::unused_millis(config.claims.unused_days);
@@ -167,6 +199,7 @@ impl Broker {
 
     async fn start(&self) -> Result<(), OpenError> {
         topics::find_again(&self.logs).await.map_err(OpenError::SideLog)?;
+        topics::finish_removals(&self.logs).await;
         self.declare().await
     }
 
@@ -220,7 +253,13 @@ impl Broker {
     pub fn degradations(&self) -> Vec<String> {
         let mut degradations = self.logs.degradations();
         degradations.extend(self.retention.lines());
+        degradations.extend(dispatch::pause_of(&self.logs).as_ref().map(paused_line));
         degradations
+    }
+
+    /// Delivers again after [`crate::pause_dispatch`], on behalf of `by`; changes nothing where dispatch is not paused.
+    pub async fn resume_dispatch(&self, by: &str) -> Result<()> {
+        self.writes().resume_dispatch(by, Keep::nothing()).await
     }
 
     /// How often a CEL filter had no answer for an event since the broker was opened.
@@ -309,7 +348,7 @@ impl Broker {
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
-            let declared = types::declare(self.logs.default_ledger(), event_type.clone()).await;
+            let declared = types::declare((self.logs.default_ledger(), &self.policy.schemas), event_type.clone()).await;
             declared.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
@@ -380,37 +419,10 @@ impl Broker {
     }
 }
 
-/// What pushes events, as the configuration has it.
-fn dispatching(config: &Config, logs: &Logs, clock: &Arc<dyn Clock>, vault: &Arc<Vault>) -> Result<Context, OpenError> {
-    let allow_private_targets = config.dispatch.allow_private_targets;
-    let extra_roots = match &config.dispatch.ca_file {
-        Some(path) => roots(path).map_err(|error| OpenError::declared("dispatch.ca_file".to_owned(), error))?,
-        None => Vec::new(),
-    };
-    let deliverer = Deliverer::new(DeliveryPolicy { allow_private_targets, extra_roots, ..DeliveryPolicy::default() });
-    let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
-    Ok(Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
-}
-
-const fn max_clock_jump(config: &Config) -> Duration {
-    Duration::from_secs(config.maintenance.max_clock_jump_secs)
-}
-
-fn log_settings(config: &Config, incidents: Arc<Incidents>) -> Settings {
-    let Storage { engine, path, segment_bytes, locations, .. } = &config.storage;
-    let default_log = (*engine == Engine::File).then(|| path.clone());
-    // A broker in memory has a folder for its topics' files too, if it was given one.
-    let data = (!path.as_os_str().is_empty()).then(|| path.clone());
-    let roots = Roots { default_log, data, locations: locations.clone() };
-    let checkpoint_rows = config.maintenance.checkpoint_rows;
-    let answers_millis = config.idempotency.key_retention_millis();
-    Settings {
-        default_type: engine.name(),
-        roots,
-        segment_bytes: *segment_bytes,
-        checkpoint_rows,
-        answers_millis,
-        max_clock_jump: max_clock_jump(config),
-        incidents,
-    }
+/// What an operator is told while dispatch is paused.
+fn paused_line(Pause { since, by, .. }: &Pause) -> String {
+    format!(
+        "Dispatch is paused since {since} (by {by}): nothing is delivered. Resume it with `POST /v1/server/dispatch:resume` \
+        or `event-broker serve --resume-dispatch`."
+    )
 }

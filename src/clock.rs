@@ -5,8 +5,9 @@
 //!   that record was applied here. So it never falls and always moves, whatever the wall clock does: a lease of two seconds
 //!   ends after two seconds, also when the record that granted it carries a time of next year.
 //! - Whatever is compared with a time that is stored in a log is compared with that log's time, never with the wall clock.
-//! - A step of the wall clock ahead, beyond a bound, is not believed at once: it must last as long as the bound says. One
-//!   that passes is never written. A machine that was suspended, or whose clock was set right, is behind for that long.
+//! - A step of the wall clock ahead, beyond a bound, is not believed at once ([`BelievedClock`]): it must last as long as the
+//!   bound says. One that passes is never written. A machine that was suspended, or whose clock was set right, is behind for
+//!   that long.
 //!
 //! Nothing here waits. Why it is so: `docs/decisions/0020-the-time-of-a-log.md`.
 
@@ -84,14 +85,16 @@ impl Clock for ManualClock {
     }
 }
 
-/// The time of one log, in milliseconds since 1970 began.
-pub struct LogClock {
+/// The wall clock as far as it is believed. All logs of a broker share one, and so do the brokers that a process opens one
+/// after the other: a jump that is in doubt stays so whatever is opened meanwhile.
+pub struct BelievedClock {
     clock: Arc<dyn Clock>,
     /// Monotonic time is counted from here.
     origin: Instant,
-    /// The log's time less the monotonic time; only rises.
-    ahead: AtomicI64,
-    /// How far the wall clock may be ahead of the log's time and be believed at once.
+    /// The wall clock's time less the monotonic time, as far as it was believed; only rises, so that a clock that was set back
+    /// may come again to where it was.
+    wall_ahead: AtomicI64,
+    /// How far the wall clock may step ahead and be believed at once.
     jump_max: i64,
     /// Whether `doubt` holds one, so that nobody takes the lock while there is none.
     is_in_doubt: AtomicBool,
@@ -107,70 +110,54 @@ struct Doubt {
     wall_ahead: i64,
 }
 
-impl LogClock {
-    /// The time of a log without records.
+impl BelievedClock {
+    /// Believes what the clock says now: nothing may have been written for months.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, jump_max: Duration) -> Self {
         let ClockReading { wall, monotonic } = clock.read();
         Self {
             clock,
             origin: monotonic,
-            ahead: AtomicI64::new(wall),
+            wall_ahead: AtomicI64::new(wall),
             jump_max: millis(jump_max),
             is_in_doubt: AtomicBool::new(false),
             doubt: Mutex::default(),
         }
     }
 
-    /// The log's time now. Never before a record that was observed, nor before an earlier answer.
+    /// The clock itself, believed or not: for what is told to the world outside.
     #[must_use]
-    pub fn now(&self) -> i64 {
-        let (wall, passed) = self.read();
-        let least = passed.saturating_add(self.ahead.load(Ordering::Relaxed));
-        if wall.saturating_sub(least) > self.jump_max && !self.believes(wall, passed, least) {
-            return least;
+    pub fn unfiltered(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The time as far as it is believed, and how much monotonic time has passed.
+    fn read(&self) -> (i64, i64) {
+        let (wall, passed) = self.read_clock();
+        let wall_ahead = wall.saturating_sub(passed);
+        let known = self.wall_ahead.load(Ordering::Relaxed);
+        if wall_ahead.saturating_sub(known) > self.jump_max && !self.believes(wall_ahead, passed, known) {
+            return (passed.saturating_add(known), passed);
         }
         if self.is_in_doubt.load(Ordering::Relaxed) {
             self.end_doubt();
         }
-        self.ahead.fetch_max(wall.saturating_sub(passed), Ordering::Relaxed);
-        wall.max(least)
+        self.wall_ahead.fetch_max(wall_ahead, Ordering::Relaxed);
+        (wall, passed)
     }
 
-    /// The wall clock's time.
-    #[must_use]
-    pub fn wall(&self) -> i64 {
-        self.clock.now()
-    }
-
-    /// A record of this time was applied just now, whoever wrote it.
-    pub fn observe(&self, time: i64) {
-        let (wall, passed) = self.read();
-        let before = self.ahead.fetch_max(time.saturating_sub(passed), Ordering::Relaxed);
-        let beyond = time.saturating_sub(wall.max(passed.saturating_add(before)));
-        if beyond > self.jump_max {
-            tracing::warn!(
-                seconds = beyond / 1000,
-                "the log holds a record from the future of this machine's clock: the log's time goes on from that record, \
-                 and what is stored now carries such a time too. Compare this machine's clock with that of whoever wrote it"
-            );
-        }
-    }
-
-    /// How far the wall clock is ahead of the log's time, in milliseconds, while it is not believed.
-    #[must_use]
-    pub fn doubted_jump(&self) -> Option<i64> {
+    /// How far the wall clock is ahead, in milliseconds, while it is not believed.
+    fn doubted_jump(&self) -> Option<i64> {
         // A doubt begins and ends when the clocks are read.
-        let _ = self.now();
+        let _ = self.read();
         let doubt = (*self.doubt.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(doubt.wall_ahead.saturating_sub(self.ahead.load(Ordering::Relaxed)))
+        Some(doubt.wall_ahead.saturating_sub(self.wall_ahead.load(Ordering::Relaxed)))
     }
 
     /// Whether a step beyond the bound has lasted long enough.
-    fn believes(&self, wall: i64, passed: i64, least: i64) -> bool {
+    fn believes(&self, wall_ahead: i64, passed: i64, known: i64) -> bool {
         let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
-        let wall_ahead = wall.saturating_sub(passed);
-        let seconds = wall.saturating_sub(least) / 1000;
+        let seconds = wall_ahead.saturating_sub(known) / 1000;
         match *doubt {
             Some(known) if known.wall_ahead.abs_diff(wall_ahead) <= self.jump_max.unsigned_abs() => {
                 let believes = passed.saturating_sub(known.since) >= self.jump_max;
@@ -197,10 +184,60 @@ impl LogClock {
         self.is_in_doubt.store(false, Ordering::Relaxed);
     }
 
-    /// The wall clock, and how much monotonic time has passed.
-    fn read(&self) -> (i64, i64) {
+    /// The wall clock, believed or not, and how much monotonic time has passed.
+    fn read_clock(&self) -> (i64, i64) {
         let ClockReading { wall, monotonic } = self.clock.read();
         (wall, millis(monotonic.saturating_duration_since(self.origin)))
+    }
+}
+
+/// The time of one log, in milliseconds since 1970 began.
+pub struct LogClock {
+    clock: Arc<BelievedClock>,
+    /// The log's time less the monotonic time; only rises.
+    ahead: AtomicI64,
+}
+
+impl LogClock {
+    /// The time of a log without records.
+    #[must_use]
+    pub fn new(clock: Arc<BelievedClock>) -> Self {
+        let (wall, passed) = clock.read();
+        Self { clock, ahead: AtomicI64::new(wall.saturating_sub(passed)) }
+    }
+
+    /// The log's time now. Never before a record that was observed, nor before an earlier answer.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        let (wall, passed) = self.clock.read();
+        let before = self.ahead.fetch_max(wall.saturating_sub(passed), Ordering::Relaxed);
+        wall.max(passed.saturating_add(before))
+    }
+
+    /// The wall clock's time, believed or not.
+    #[must_use]
+    pub fn wall(&self) -> i64 {
+        self.clock.unfiltered().now()
+    }
+
+    /// A record of this time was applied just now, whoever wrote it.
+    pub fn observe(&self, time: i64) {
+        let (wall, passed) = self.clock.read_clock();
+        let before = self.ahead.fetch_max(time.saturating_sub(passed), Ordering::Relaxed);
+        let beyond = time.saturating_sub(wall.max(passed.saturating_add(before)));
+        if beyond > self.clock.jump_max {
+            tracing::warn!(
+                seconds = beyond / 1000,
+                "the log holds a record from the future of this machine's clock: the log's time goes on from that record, \
+                 and what is stored now carries such a time too. Compare this machine's clock with that of whoever wrote it"
+            );
+        }
+    }
+
+    /// How far the wall clock is ahead of what is believed, in milliseconds, while it is not.
+    #[must_use]
+    pub fn doubted_jump(&self) -> Option<i64> {
+        self.clock.doubted_jump()
     }
 }
 
@@ -209,172 +246,4 @@ fn millis(duration: Duration) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: i64 = 1000;
-    const MINUTE: i64 = 60 * SECOND;
-    const DAY: i64 = 24 * 60 * MINUTE;
-
-    /// Runs lines such as `step 5` and `now -> 5` on a clock that shows 0, with a bound of five minutes; in seconds.
-    fn check(lines: &str) {
-        let clock = Arc::new(ManualClock::at(0));
-        let open = || LogClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
-        let (mut log, mut last) = (open(), 0);
-        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (command, expected) = line.split_once("->").unwrap_or((line, ""));
-            let words: Vec<_> = command.split_whitespace().collect();
-            let seconds = || words[1].parse::<i64>().unwrap() * SECOND;
-            match words[0] {
-                "step" => clock.step(seconds()),
-                "advance" => clock.advance(seconds()),
-                // Somebody else's record.
-                "record" => {
-                    last = seconds();
-                    log.observe(last);
-                }
-                "write" => {
-                    last = log.now();
-                    log.observe(last);
-                }
-                "reopen" => {
-                    log = open();
-                    log.observe(last);
-                }
-                "now" => assert_eq!(log.now() / SECOND, expected.trim().parse::<i64>().unwrap(), "{line} in {lines}"),
-                "doubt" => {
-                    let jump = log.doubted_jump().map_or("none".to_owned(), |jump| (jump / SECOND).to_string());
-                    assert_eq!(jump, expected.trim(), "{line} in {lines}");
-                }
-                other => panic!("unknown {other}"),
-            }
-        }
-    }
-
-    #[test]
-    fn time_that_was_ahead_once_never_falls_and_goes_on_moving() {
-        check(
-            "
-            step 200
-            write
-            step -200
-            now -> 200
-            advance 2
-            now -> 202
-            write
-            reopen
-            now -> 202
-            advance 2
-            now -> 204
-        ",
-        );
-    }
-
-    #[test]
-    fn a_record_of_a_broker_whose_clock_is_ahead_is_where_time_goes_on_from() {
-        check(
-            "
-            advance 10
-            record 610
-            now -> 610
-            advance 2
-            now -> 612
-            record 605
-            now -> 612
-        ",
-        );
-    }
-
-    #[test]
-    fn a_jump_that_passes_is_never_believed() {
-        check(
-            "
-            write
-            step 86400
-            now -> 0
-            doubt -> 86400
-            advance 299
-            now -> 299
-            step -86400
-            now -> 299
-            doubt -> none
-            advance 10
-            step 86400
-            now -> 309
-            advance 300
-            now -> 87009
-        ",
-        );
-    }
-
-    #[test]
-    fn a_jump_that_lasts_is_believed_as_after_a_suspension() {
-        check(
-            "
-            write
-            step 28800
-            now -> 0
-            advance 300
-            now -> 29100
-            doubt -> none
-        ",
-        );
-    }
-
-    #[test]
-    fn each_jump_has_its_own_time_to_last() {
-        check(
-            "
-            step 86400
-            now -> 0
-            advance 200
-            step 864000
-            now -> 200
-            advance 200
-            now -> 400
-            advance 100
-            now -> 950900
-        ",
-        );
-    }
-
-    #[test]
-    fn a_broker_that_starts_believes_its_clock_however_long_nothing_was_written() {
-        check(
-            "
-            write
-            step 864000
-            reopen
-            now -> 864000
-        ",
-        );
-    }
-
-    #[test]
-    fn small_steps_are_followed_ahead_and_not_back() {
-        check(
-            "
-            step 250
-            now -> 250
-            step -100
-            now -> 250
-            advance 50
-            now -> 300
-            step 100
-            now -> 300
-        ",
-        );
-    }
-
-    #[test]
-    fn a_clock_that_said_2099_once_moves_on_from_there() {
-        let clock = Arc::new(ManualClock::at(0));
-        let log = LogClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
-        log.observe(47_000 * DAY);
-        assert_eq!(log.now(), 47_000 * DAY);
-        clock.advance(2 * MINUTE);
-        assert_eq!(log.now(), 47_000 * DAY + 2 * MINUTE);
-        log.observe(i64::MAX);
-        assert_eq!(log.now(), i64::MAX);
-    }
-}
+mod tests;

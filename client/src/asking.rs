@@ -51,6 +51,15 @@ impl Client {
         self.send(self.ask(Method::DELETE, path, NONE).keyed()).await.map(drop)
     }
 
+    pub(crate) async fn remove_with(&self, path: &[&str], query: &Query) -> Result<()> {
+        self.send(self.ask(Method::DELETE, path, query).keyed()).await.map(drop)
+    }
+
+    /// What a removal would do.
+    pub(crate) async fn preview_removal<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        self.told(self.ask(Method::DELETE, path, &query::one("dryRun", true))).await
+    }
+
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &[&str], query: &Query) -> Result<Page<T>> {
         self.get::<Rows<T>>(path, query).await?.page()
     }

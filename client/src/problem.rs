@@ -55,6 +55,7 @@ const fn kind_of(status: u16) -> Kind {
         404 => Kind::NotFound,
         409 => Kind::InvalidState,
         413 => Kind::PayloadTooLarge,
+        421 => Kind::Misdirected,
         422 => Kind::Validation,
         429 => Kind::Overloaded,
         400..=499 => Kind::Malformed,

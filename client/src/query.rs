@@ -1,6 +1,6 @@
 //! Questions as query parameters.
 
-use contract::{AggregateRead, Cursor, Filter, GroupReset, LetterFilter, LogRead, Offset, Read, ResetTo};
+use contract::{AggregateRead, Cursor, Filter, GroupReset, LetterFilter, LogRead, Read, ReadOffset, ResetTo};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn page(cursor: Option<&Cursor>, limit: usize) -> Query {
 }
 
 /// What is there for a consumer.
-pub(crate) fn of_consumer(consumer: Uuid, offset: Offset, limit: usize, timeout: Option<Duration>) -> Query {
+pub(crate) fn of_consumer(consumer: Uuid, offset: ReadOffset, limit: usize, timeout: Option<Duration>) -> Query {
     let mut query = one("consumer_id", consumer);
     add(&mut query, "offset", Some(offset));
     add(&mut query, "limit", Some(limit));

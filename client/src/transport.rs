@@ -9,7 +9,7 @@ use crate::problem;
 use crate::query::Query;
 use crate::retry::{Retry, jitter};
 use bytes::Bytes;
-use contract::{Error, Kind, ProducerId, Result};
+use contract::{Error, Kind, ProducerId, Result, encode_identifier};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
@@ -123,7 +123,9 @@ impl Transport {
             // `pop_if_empty` for addresses that end in a slash.
             pieces.pop_if_empty().extend(["v1"]).extend(path);
         }
-        encode_identifier(&mut url, &method, path);
+        if let Some(encoded) = encode_identifier(url.path(), path, method == Method::POST) {
+            url.set_path(&encoded);
+        }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
@@ -162,27 +164,6 @@ impl Transport {
     }
 }
 
-/// Encodes the colons of an identifier in a path: an unencoded last one may begin a verb. Only a POST to the thing itself
-/// has a verb, behind the last colon.
-fn encode_identifier(url: &mut Url, method: &Method, path: &[&str]) {
-    let ["topics" | "event-types", piece, below @ ..] = path else { return };
-    let (id, verb) = match piece.rsplit_once(':') {
-        Some((id, verb)) if *method == Method::POST && below.is_empty() => (id, Some(verb)),
-        Some(_) => (*piece, None),
-        None => return,
-    };
-    if !id.contains(':') {
-        return;
-    }
-    let encoded = id.replace(':', "%3A");
-    let pieces = url.path().split('/').map(|written| match written == *piece {
-        true => verb.map_or_else(|| encoded.clone(), |verb| format!("{encoded}:{verb}")),
-        false => written.to_owned(),
-    });
-    let written = pieces.collect::<Vec<_>>().join("/");
-    url.set_path(&written);
-}
-
 const fn may_repeat(kind: Kind, repeat: Repeat) -> bool {
     match kind {
         // With a key in flight, it is the first try of the same call that is.
@@ -202,31 +183,4 @@ fn unanswered(cause: reqwest::Error) -> Error {
         false => "The connection to the broker broke off.",
     };
     Error::new(Kind::Unavailable, detail).with_source(cause)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_colons_of_a_name_are_encoded_and_that_of_a_verb_is_not() {
-        for (method, path, written) in [
-            (Method::GET, &["topics", "a:trim"][..], "/base/v1/topics/a%3Atrim"),
-            (Method::PATCH, &["topics", "a:b"], "/base/v1/topics/a%3Ab"),
-            (Method::POST, &["topics", "a:b:trim"], "/base/v1/topics/a%3Ab:trim"),
-            (Method::POST, &["topics", "a.b:trim"], "/base/v1/topics/a.b:trim"),
-            (Method::GET, &["topics", "gts.a.b.v1~"], "/base/v1/topics/gts.a.b.v1~"),
-            (
-                Method::POST,
-                &["event-types", "a:b", "versions", "1.0:finalise"],
-                "/base/v1/event-types/a%3Ab/versions/1.0:finalise",
-            ),
-            (Method::GET, &["consumer-groups", "a:b"], "/base/v1/consumer-groups/a:b"),
-        ] {
-            let mut url = Url::parse("http://127.0.0.1/base").unwrap();
-            url.path_segments_mut().unwrap().push("v1").extend(path);
-            encode_identifier(&mut url, &method, path);
-            assert_eq!(url.path(), written);
-        }
-    }
 }

@@ -9,11 +9,12 @@ use crate::client::Client;
 use crate::query;
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
-    ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
-    EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary,
-    LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
-    NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
-    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    ClaimOutcome, Compact, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, DryRun, EventBroker,
+    EventPage, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder,
+    LetterSummary, LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType,
+    NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, ReadOffset,
+    Redrive, Registered, Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId,
+    Trim, Version,
 };
 use reqwest::Method;
 use serde_json::json;
@@ -170,7 +171,7 @@ impl EventBroker for Client {
         Box::pin(async move { self.remove(&["consumers", &id.to_string()]).await })
     }
 
-    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
+    fn read_as(&self, consumer: Uuid, offset: ReadOffset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_consumer(consumer, offset, limit, None);
         Box::pin(async move { answer::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
     }
@@ -178,7 +179,7 @@ impl EventBroker for Client {
     fn wait_as(
         &self,
         consumer: Uuid,
-        offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         timeout: Duration,
     ) -> BoxFuture<'_, Result<EventPage>> {
@@ -215,10 +216,16 @@ impl EventBroker for Client {
         Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "republish")], &order).await })
     }
 
-    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>> {
-        Box::pin(
-            async move { self.change(&["topics", &verb(topic.as_str(), "compact")], &serde_json::json!({})).await },
-        )
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: Compact) -> BoxFuture<'a, Result<Counted>> {
+        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "compact")], &order).await })
+    }
+
+    fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.remove_with(&["topics", topic.as_str()], &query::one("force", force)).await })
+    }
+
+    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRun>> {
+        Box::pin(async move { self.preview_removal(&["topics", topic.as_str()]).await })
     }
 
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {

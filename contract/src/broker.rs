@@ -1,12 +1,12 @@
 //! The broker as a Rust program sees it, in process or over HTTP.
 
 use crate::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome,
-    Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventPage, EventType, EventTypeId, Failure,
-    GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary, LettersResolved, LogPage,
-    LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
-    NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered, Republish, Result,
-    SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Compact,
+    Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, DryRun, EventPage, EventType, EventTypeId,
+    Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary, LettersResolved,
+    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
+    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, ReadOffset, Redrive, Registered,
+    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -38,8 +38,13 @@ pub trait EventBroker: Send + Sync {
     fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>>;
     /// Lets go of a topic's beginning now; answers how many sequences went.
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>>;
+    /// Deletes a topic with its events and what handlers and groups have done there. Refused while subscriptions, consumers or
+    /// projections use it, unless `force` has them deleted too.
+    fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>>;
+    /// What deleting a topic by force would do.
+    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRun>>;
     /// Compacts a topic now that keeps the latest event per aggregate; answers how many sequences went.
-    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>>;
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: Compact) -> BoxFuture<'a, Result<Counted>>;
     /// The segments that hold a topic's events, oldest first.
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>>;
 
@@ -110,12 +115,12 @@ pub trait EventBroker: Send + Sync {
     /// shared group holds is released.
     fn delete_consumer(&self, id: Uuid) -> BoxFuture<'_, Result<()>>;
     /// What is there now for a consumer.
-    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>>;
+    fn read_as(&self, consumer: Uuid, offset: ReadOffset, limit: usize) -> BoxFuture<'_, Result<EventPage>>;
     /// The same, or as soon as there is something, or nothing when the time is up. Its session lasts while it waits.
     fn wait_as(
         &self,
         consumer: Uuid,
-        offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         timeout: Duration,
     ) -> BoxFuture<'_, Result<EventPage>>;

@@ -74,10 +74,10 @@ impl NewClaim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimOrder {
-    /// The latest counts: an event behind which another one is finished is stale.
+    /// If a later event of the same aggregate is already done, this event is skipped (`stale`).
     #[default]
     Latest,
-    /// None is passed over: an event waits until the one before it is finished.
+    /// None is skipped: an event waits until the one before it is done.
     Gapless,
 }
 

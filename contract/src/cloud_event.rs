@@ -2,6 +2,7 @@
 //!
 //! - `type`, `source` and `subject` are ours; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
 //! - `id` is ours, or, of an event that came as a CloudEvent with an id of another form, the one it came with.
+//! - `datacontenttype` is as it came. `sequence` is the broker's; a producer's own goes with the labels in `context`.
 //! - Our other members are extension attributes in lower case. A label of `context` that may be an attribute is one; the
 //!   rest of the labels is one attribute, `context`, as JSON.
 //! - Every attribute is text: our numbers outgrow the format's integers, which have 32 bits.
@@ -26,6 +27,8 @@ pub struct CloudEvent {
 impl CloudEvent {
     /// How a `dataschema` of ours begins; the type follows, `#`, and the version.
     pub const SCHEMA_SCHEME: &'static str = "gts://";
+    /// The media type of `data` where nothing else was said.
+    pub const JSON: &'static str = "application/json";
 
     /// With the claim that its reader has on it.
     #[must_use]
@@ -48,6 +51,12 @@ impl CloudEvent {
         attributes
     }
 
+    /// The media type of the payload: as it came, or JSON.
+    #[must_use]
+    pub fn data_content_type(&self) -> &str {
+        self.event.data_content_type.as_deref().unwrap_or(Self::JSON)
+    }
+
     /// The payload, as it was spelt.
     #[must_use]
     pub fn data(&self) -> &RawValue {
@@ -66,7 +75,7 @@ impl CloudEvent {
             ("source", Some(event.source.as_str().into())),
             ("type", Some(event.event_type.as_str().into())),
             ("time", own(event.occurred_at.to_string())),
-            ("datacontenttype", Some("application/json".into())),
+            ("datacontenttype", Some(self.data_content_type().into())),
             ("dataschema", event.data_version.as_ref().and_then(|version| own(schema(version)))),
             ("topic", Some(event.topic.as_str().into())),
             ("sequence", own(event.sequence.to_string())),

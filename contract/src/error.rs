@@ -3,7 +3,7 @@
 //! - The caller is told what to do ([`Error::detail`]); submitted values are never quoted back.
 //! - The operator's side of the story travels as [`std::error::Error::source`] and is for the log only.
 
-use crate::{AggregateSequence, Sequence};
+use crate::{AggregateSequence, Offset, Sequence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -90,6 +90,8 @@ kinds! {
     UriTooLong          = "EVENT_BROKER_URI_TOO_LONG",          414, "URI too long",                false, false;
     /// The body's media type is unknown.
     UnsupportedMediaType = "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE", 415, "Unsupported media type",    false, false;
+    /// The request is for a host that this server does not answer for.
+    Misdirected         = "EVENT_BROKER_MISDIRECTED",           421, "Misdirected request",         false, false;
     /// The request does not fit the rules: schema, unknown type, missing member, bad CEL, …
     Validation          = "EVENT_BROKER_VALIDATION_ERROR",      422, "Validation failed",           false, false;
     /// A sibling of its atomic unit was refused.
@@ -127,6 +129,8 @@ pub struct Violation {
 impl Violation {
     /// What is wrong with a text that holds one: neither PostgreSQL nor most receivers could keep it.
     pub const NUL: &'static str = "contains a NUL character";
+    /// What is wrong with a tenant that is the nil UUID: stored events without a tenant carry it.
+    pub const NIL_TENANT: &'static str = "must not be the nil UUID, which is no tenant";
 
     /// A violation at `pointer`.
     pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -177,10 +181,11 @@ impl Error {
         Self::new(Kind::NotFound, format!("No such {what}."))
     }
 
-    /// The asked range is gone; reading can start at `earliest`.
+    /// The asked range is gone; `earliest` is the first sequence that can be read.
     #[must_use]
     pub fn trimmed(earliest: Sequence) -> Self {
-        let detail = "That part of the topic has been removed by retention; start at `earliest` or later.";
+        let detail = "That part of the topic has been removed by retention; go on with `resumeOffset` as the offset. \
+            `earliest` is the first sequence that can be read.";
         Self::new(Kind::Trimmed, detail).with_earliest(earliest)
     }
 
@@ -258,10 +263,16 @@ impl Error {
         self.more.as_ref().and_then(|more| more.actual)
     }
 
-    /// Where reading can start, for [`Kind::Trimmed`].
+    /// The first sequence that can be read, for [`Kind::Trimmed`].
     #[must_use]
     pub fn earliest(&self) -> Option<Sequence> {
         self.more.as_ref().and_then(|more| more.earliest)
+    }
+
+    /// The offset to go on with, for [`Kind::Trimmed`]: the one before [`Error::earliest`].
+    #[must_use]
+    pub fn resume_offset(&self) -> Option<Offset> {
+        self.earliest().map(|earliest| Offset(earliest.get().saturating_sub(1)))
     }
 
     /// The event that is stored all the same, for [`Kind::ProjectionTimeout`].

@@ -25,6 +25,10 @@ pub struct NewEvent {
     /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling. Our own JSON has no member for it.
     #[serde(skip)]
     pub cloud_event_id: Option<String>,
+    /// The media type of `data` as a CloudEvent said it, where that is not `application/json`. Our own JSON has no member for
+    /// it.
+    #[serde(skip)]
+    pub data_content_type: Option<String>,
     /// A registered event type.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
@@ -103,6 +107,7 @@ impl NewEvent {
         Self {
             id: None,
             cloud_event_id: None,
+            data_content_type: None,
             event_type,
             topic: None,
             occurred_at: None,
@@ -178,6 +183,9 @@ pub struct Event {
     /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_event_id: Option<String>,
+    /// The media type of `data`, where it came as a CloudEvent with another than `application/json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_content_type: Option<String>,
     /// Its type, spelt as the producer did.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
@@ -245,6 +253,7 @@ impl From<Event> for NewEvent {
         Self {
             id: Some(event.id),
             cloud_event_id: event.cloud_event_id,
+            data_content_type: event.data_content_type,
             event_type: event.event_type,
             topic: Some(event.topic),
             occurred_at: Some(event.occurred_at),

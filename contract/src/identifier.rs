@@ -13,8 +13,10 @@
 
 mod code;
 mod gts;
+mod path;
 mod pattern;
 
+pub use path::encode_identifier;
 pub use pattern::IdPattern;
 
 use crate::{Error, Kind, limits};
@@ -260,6 +262,25 @@ role! {
 }
 keyed!(EventTypeId);
 keyed!(SubjectTypeId);
+
+impl TopicId {
+    /// What the ids of the broker's own topics contain.
+    pub const RESERVED: &'static str = "hx.broker.";
+
+    /// Whether it is the name of one of the broker's own topics, which nobody else registers or writes to.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().contains(Self::RESERVED)
+    }
+
+    /// Refuses a change of one of the broker's own topics, with a pointer to the member that names it.
+    pub fn check_unreserved(&self, pointer: &str) -> Result<(), Error> {
+        match self.is_reserved() {
+            true => Err(Error::invalid(pointer, "belongs to the broker: ids that contain `hx.broker.` are reserved")),
+            false => Ok(()),
+        }
+    }
+}
 
 impl Borrow<str> for TopicId {
     /// Only topics can be looked up by text: the other roles hash by key, where `X~` would find nothing.

@@ -1,7 +1,7 @@
 //! JSON read strictly, and the byte form it is compared by.
 //!
-//! - No member name twice in an object, no NUL in any text, no nesting beyond a limit: each a validation error that
-//!   points at the place. Everything else `serde_json` refuses is malformed, told by line and column.
+//! - No member name twice in an object, no NUL in any text, no nesting beyond a limit, no number beyond the largest double:
+//!   each a validation error that points at the place. Everything else `serde_json` refuses is malformed, told by line and column.
 //! - The limit is checked on the way in, so a deep text costs no more than the levels allowed.
 //! - The submitted text is never quoted; a pointer names members only.
 //! - Two texts that are equal as JSON have one digest form, unequal ones never share it. (Numbers are what
@@ -21,6 +21,7 @@ pub fn parse_strict(text: &str, depth_max: usize) -> Result<Value, Error> {
     let read = Walk::new(depth_max, &fault).deserialize(&mut source);
     read.and_then(|value| source.end().map(|()| value)).map_err(|error| match fault.take() {
         Some(Violation { pointer, detail }) => Error::invalid(pointer, detail),
+        None if is_out_of_range(&error) => Error::invalid("", NUMBER_TOO_LARGE),
         None => malformed(&error),
     })
 }
@@ -72,6 +73,9 @@ pub fn digest_form(value: &Value, out: &mut Vec<u8>) {
 
 /// `serde_json` stops at 128 levels by itself; ours must come first to be told apart.
 const DEPTH_MAX: usize = 127;
+/// What is said of a number that no double can hold.
+pub const NUMBER_TOO_LARGE: &str =
+    "The number is too large: at most about 1.8e308, the largest double. Send it as text.";
 /// Longest pointer in an answer, in bytes.
 const POINTER_BYTES_MAX: usize = 256;
 
@@ -132,6 +136,15 @@ impl<'a> Walk<'a> {
         if text.as_bytes().contains(&0) { Err(self.refuse(self.place, "Text must not contain NUL.")) } else { Ok(()) }
     }
 
+    /// The same error, with its place where it is about a number that `serde_json` cannot hold: it tells only line and
+    /// column of that.
+    fn located<E: serde::de::Error>(&self, place: &Place<'_>, error: E) -> E {
+        let fault = self.fault.take();
+        let is_new = fault.is_none() && is_out_of_range(&error);
+        self.fault.set(if is_new { Some(Violation::new(place.pointer(), NUMBER_TOO_LARGE)) } else { fault });
+        error
+    }
+
     fn refuse<E: serde::de::Error>(&self, place: &Place<'_>, detail: &'static str) -> E {
         let violation = Violation::new(place.pointer(), detail);
         let error = E::custom(format_args!("{detail} Place: \"{}\"", violation.pointer));
@@ -186,10 +199,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
         self.descend()?;
         let mut items = Vec::new();
-        while let Some(item) = source.next_element_seed(self.at(&Place::Item(self.place, items.len())))? {
-            items.push(item);
+        loop {
+            let place = Place::Item(self.place, items.len());
+            match source.next_element_seed(self.at(&place)) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) => return Ok(Value::Array(items)),
+                Err(error) => return Err(self.located(&place, error)),
+            }
         }
-        Ok(Value::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
@@ -200,7 +217,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
             self.no_nul(&name)?;
             match members.entry(name) {
                 Entry::Vacant(slot) => {
-                    let value = source.next_value_seed(self.at(&Place::Member(self.place, slot.key())))?;
+                    let place = Place::Member(self.place, slot.key());
+                    let value = source.next_value_seed(self.at(&place));
+                    let value = value.map_err(|error| self.located(&place, error))?;
                     slot.insert(value);
                 }
                 Entry::Occupied(slot) => {
@@ -211,6 +230,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
         }
         Ok(Value::Object(members))
     }
+}
+
+/// Whether `serde_json` found a number that no double can hold. Its errors can be told apart by their text alone.
+fn is_out_of_range(error: &impl fmt::Display) -> bool {
+    error.to_string().starts_with("number out of range")
 }
 
 /// `serde_json` words a syntax error without quoting the text; of any other we tell only the place.

@@ -14,6 +14,7 @@ mod claim;
 mod cloud_event;
 mod consumer;
 mod dead_letter;
+mod delivery_auth;
 mod dispatch_job;
 mod duration;
 mod error;
@@ -24,6 +25,7 @@ mod handler;
 mod identifier;
 mod json;
 pub mod limits;
+mod media_type;
 mod numbers;
 mod object;
 mod projection;
@@ -47,6 +49,7 @@ pub use dead_letter::{
     DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, LettersResolved,
     Redrive, RedriveOverride, Resolution,
 };
+pub use delivery_auth::DeliveryAuth;
 pub use dispatch_job::{
     AttemptError, DispatchJob, JobAttempt, JobDeferral, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange,
     usual_schedule,
@@ -58,23 +61,26 @@ pub use event::{
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use handler::{Handler, HandlerTopic, NewHandler};
-pub use identifier::{EventTypeId, IdPattern, Identifier, Profile, SubjectTypeId, TopicId, under_profile};
-pub use json::{StrictJson, digest_form, parse_strict};
+pub use identifier::{
+    EventTypeId, IdPattern, Identifier, Profile, SubjectTypeId, TopicId, encode_identifier, under_profile,
+};
+pub use json::{NUMBER_TOO_LARGE, StrictJson, digest_form, parse_strict};
+pub use media_type::{MediaType, unquote};
 pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence, Token};
 pub use projection::{Lag, NewCheckpoint, NewProjection, Projection};
 pub use query::{
-    Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, Segment,
-    Segments,
+    Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, ReadOffset,
+    Segment, Segments,
 };
 pub use replay::{BlockedGroup, GroupVerbs, NewReplay, Replay, ReplayEdge, Replayed};
-pub use republish::{Counted, Republish, RepublishTarget, Trim};
+pub use republish::{Compact, Counted, Republish, RepublishTarget, Trim};
 pub use subscription::{
-    DeliveryAuth, DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
+    DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom, Subscription,
+    SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
 };
 pub use timestamp::Timestamp;
 pub use topic::{
-    Cleanup, DeduplicateBy, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions, Topic,
-    TopicChange,
+    Cleanup, DeduplicateBy, DryRun, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions,
+    Topic, TopicChange,
 };
 pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};

@@ -35,6 +35,14 @@ pub const VIOLATIONS_MAX: usize = 100;
 pub const DESCRIPTION_CHARS_MAX: usize = 2048;
 /// Largest schema (JSON Schema, proto file or XML Schema), in bytes.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+/// Most regular expressions in one schema.
+pub const SCHEMA_PATTERNS_MAX: usize = 200;
+/// Largest sum of the automata of one schema's regular expressions, by an estimate, in bytes.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes of compiled schemas kept in RAM, by an estimate; the least recently used go first.
+pub const COMPILED_SCHEMAS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Longest wait for schemas that are compiled first, and for the compilation itself, in seconds each.
+pub const SCHEMA_COMPILE_SECONDS_MAX: u64 = 10;
 /// Most schema versions of one event type.
 pub const VERSIONS_MAX: usize = 100;
 /// Largest sum of the schemas of one event type, in bytes.
@@ -61,6 +69,13 @@ pub const EVENT_TYPES_MAX: usize = 10_000;
 pub const CHECKPOINT_ROWS_DEFAULT: usize = 100_000;
 /// How often events past their topic's retention are looked for, in seconds.
 pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
+/// So many bytes of the broker's own entries are appended before old ones are reclaimed.
+pub const RECLAIM_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// The broker's own entries stay at least this long, in seconds.
+pub const RECLAIM_AFTER_SECONDS_DEFAULT: u64 = 600;
+/// How long the bytes of removed events, and the broker's own entries that say nothing any more, may stay in files of the
+/// log, in seconds.
+pub const ERASE_WITHIN_SECONDS_DEFAULT: u64 = 86_400;
 /// How far the wall clock may step ahead of a log's time at once; a longer step must last this long. In seconds.
 pub const CLOCK_JUMP_SECONDS_DEFAULT: u64 = 300;
 /// An idempotency key is remembered this long unless the topic says otherwise, in hours.
@@ -85,6 +100,8 @@ pub const CONSUMERS_MAX: usize = 100_000;
 pub const CONSUMER_TYPES_MAX: usize = 256;
 /// Most projections in one log.
 pub const PROJECTIONS_MAX: usize = 10_000;
+/// Most names of deleted projections whose generation one log remembers each by itself.
+pub const DELETED_PROJECTIONS_MAX: usize = 1_000;
 /// Most projections one request may wait for.
 pub const WAIT_FOR_MAX: usize = 16;
 /// Most offsets of groups in one log, one per group and topic.
@@ -162,6 +179,8 @@ pub const POOL_RATE_MAX: u32 = 10_000_000;
 pub const TYPE_BINDINGS_MAX: usize = 100;
 /// The longest an attempt may take, in seconds.
 pub const DELIVERY_SECONDS_MAX: u32 = 300;
+/// Bytes of events that the deliveries under way of one log hold; more wait.
+pub const DELIVERY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The age at which a job expires unless its subscription says otherwise; of tasks always. In seconds.
 pub const JOB_AGE_SECONDS_DEFAULT: u32 = 86_400;
 /// The longest a job may live, or wait before its first attempt, in seconds.

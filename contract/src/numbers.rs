@@ -85,7 +85,8 @@ number! {
 }
 
 number! {
-    /// Which life of a projection: 1 at first, one more with every reset.
+    /// Which life of a projection: 1 at first, one more with every reset, and above the last one where a projection of the
+    /// same name was deleted before.
     Generation
 }
 

@@ -54,7 +54,7 @@ pub struct Projection {
     pub definition: NewProjection,
     /// What its view has applied; 0: nothing so far.
     pub checkpoint: Offset,
-    /// How often it was begun anew, and once more: 1 at first, one more with every reset.
+    /// 1 at first, one more with every reset; above the last one where a projection of this name was deleted before.
     pub generation: Generation,
     /// Where this generation begins: a view that is rebuilt reads behind it.
     pub start: Offset,

@@ -1,7 +1,7 @@
 //! Questions about stored events, and their answers.
 
 use crate::{
-    AggregateSequence, Claim, Error, IdPattern, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
+    AggregateSequence, Claim, Error, IdPattern, Kind, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
     Timestamp, TopicId,
 };
 use serde::{Deserialize, Serialize};
@@ -35,13 +35,70 @@ pub struct Filter {
     pub cel: Option<String>,
 }
 
+/// Where a read of a topic starts. Its text is what the query parameter `offset` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadOffset {
+    /// Behind this offset: the last sequence seen. [`Kind::Trimmed`](crate::Kind) where retention has removed what follows.
+    Behind(Offset),
+    /// Before the first event that is still there; never [`Kind::Trimmed`](crate::Kind).
+    Earliest,
+    /// Behind the last event: only what is stored from now on.
+    Latest,
+}
+
+impl From<Offset> for ReadOffset {
+    fn from(offset: Offset) -> Self {
+        Self::Behind(offset)
+    }
+}
+
+impl From<Sequence> for ReadOffset {
+    fn from(sequence: Sequence) -> Self {
+        Self::Behind(sequence.into())
+    }
+}
+
+impl fmt::Display for ReadOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Behind(offset) => offset.fmt(f),
+            Self::Earliest => f.write_str("earliest"),
+            Self::Latest => f.write_str("latest"),
+        }
+    }
+}
+
+impl FromStr for ReadOffset {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // Digits only: the standard library also takes a plus sign.
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = || text.parse().ok().filter(|number| is_number && *number <= Self::NUMBER_MAX);
+        match text {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => number().map(|number| Self::Behind(Offset(number))).ok_or_else(|| {
+                let detail = "`offset` must be a whole number, 0 or more (the last sequence you have seen, 0 for none), \
+                    or `earliest` or `latest`.";
+                Error::new(Kind::InvalidOffset, detail)
+            }),
+        }
+    }
+}
+
+impl ReadOffset {
+    /// The largest offset: what every client's integers can hold.
+    const NUMBER_MAX: u64 = i64::MAX as u64;
+}
+
 /// Read a topic in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
     /// The topic.
     pub topic: TopicId,
-    /// What the reader has seen; the answer starts behind it.
-    pub offset: Offset,
+    /// Where the answer starts.
+    pub offset: ReadOffset,
     /// Most events in the answer.
     pub limit: usize,
     /// Which events.
@@ -52,12 +109,17 @@ impl Read {
     /// Everything of a topic from its beginning.
     #[must_use]
     pub fn all(topic: TopicId) -> Self {
-        Self { topic, offset: Offset::ZERO, limit: crate::limits::READ_EVENTS_MAX, filter: Filter::default() }
+        Self {
+            topic,
+            offset: ReadOffset::Behind(Offset::ZERO),
+            limit: crate::limits::READ_EVENTS_MAX,
+            filter: Filter::default(),
+        }
     }
 
     /// The same read behind another offset.
     #[must_use]
-    pub fn after(mut self, offset: impl Into<Offset>) -> Self {
+    pub fn after(mut self, offset: impl Into<ReadOffset>) -> Self {
         self.offset = offset.into();
         self
     }
@@ -263,6 +325,16 @@ mod tests {
         let rows = ["a", "b", "c", "d", "e"].into_iter();
         let page = Page::of(rows, cursor, limit, |row| (*row).to_owned());
         (page.items.concat(), page.prev, page.next)
+    }
+
+    #[test]
+    fn where_a_read_starts_is_a_number_or_one_of_two_words() {
+        for text in ["0", "7", "9223372036854775807", "earliest", "latest"] {
+            assert_eq!(text.parse::<ReadOffset>().unwrap().to_string(), text);
+        }
+        for text in ["", "-1", "+1", "1.5", "x", "Earliest", "latest ", "9223372036854775808"] {
+            assert_eq!(text.parse::<ReadOffset>().unwrap_err().kind(), Kind::InvalidOffset, "{text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ object!(NewReplay);
 
 /// Where a replay begins or ends, inclusive: a sequence or a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a sequence (a whole number) or a time (RFC 3339, as 2026-11-16T00:00:00Z)")]
 pub enum ReplayEdge {
     /// This event.
     Sequence(Sequence),

@@ -22,7 +22,7 @@ pub struct Republish {
     pub dry_run: bool,
 }
 
-object!(Republish Trim);
+object!(Republish Trim Compact);
 
 impl Republish {
     /// Events from one sequence to another, both included, appended to their topic once more.
@@ -66,6 +66,19 @@ pub struct Trim {
     /// Or: what was stored before this goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
+    /// Whether the bytes of what was removed are erased from storage before this is answered. Else the broker erases them
+    /// later, within a configured time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erase: bool,
+}
+
+/// The order to compact a topic now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
+pub struct Compact {
+    /// Whether the bytes of what was removed are erased from storage before this is answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erase: bool,
 }
 
 /// How many events it was.

@@ -5,7 +5,7 @@
 
 use crate::given::{given, present};
 use crate::object::object;
-use crate::{IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId, limits};
+use crate::{DeliveryAuth, IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -198,65 +198,6 @@ pub enum SigningKind {
     /// Standard Webhooks 1.0.
     #[default]
     StandardWebhooks,
-}
-
-/// How deliveries are authorised. Never shown again.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum DeliveryAuth {
-    /// `Authorization: Bearer …`.
-    Bearer {
-        /// The token.
-        token: String,
-    },
-    /// `Authorization: Basic …`.
-    Basic {
-        /// The user.
-        username: String,
-        /// The password.
-        password: String,
-    },
-    /// A token fetched by OAuth 2 client credentials.
-    OAuth2 {
-        /// Where from.
-        token_url: String,
-        /// The client.
-        client_id: String,
-        /// Its secret.
-        client_secret: String,
-        /// What for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        scope: Option<String>,
-        /// For whom.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        audience: Option<String>,
-    },
-    /// A client certificate.
-    Mtls {
-        /// The chain, PEM.
-        certificate: String,
-        /// Its key, PEM.
-        key: String,
-    },
-}
-
-impl DeliveryAuth {
-    /// Which kind it is: all that is ever shown.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Bearer { .. } => "bearer",
-            Self::Basic { .. } => "basic",
-            Self::OAuth2 { .. } => "oauth2",
-            Self::Mtls { .. } => "mtls",
-        }
-    }
-}
-
-impl fmt::Debug for DeliveryAuth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeliveryAuth({})", self.kind())
-    }
 }
 
 /// Where a subscription begins.

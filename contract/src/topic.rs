@@ -88,7 +88,7 @@ pub struct TopicChange {
 
 /// How a topic is stored: `true`, or an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be `true`, or an object of `type`, `location` and `retention`")]
 pub enum Streaming {
     /// In the default log.
     Enabled(bool),
@@ -159,6 +159,16 @@ pub enum Normalisation {
     CaseFold,
     /// How Unicode composes a character (normalisation form C).
     Nfc,
+}
+
+/// What a deletion would do that was only asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DryRun {
+    /// How many events would go.
+    pub count: u64,
+    /// What else would happen, one sentence each.
+    pub effects: Vec<String>,
 }
 
 /// Whether a registration made something new.

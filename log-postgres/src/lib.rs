@@ -21,6 +21,7 @@
 //!
 //! What the records mean is the broker's `ledger`'s business.
 
+mod address;
 mod append;
 mod columns;
 mod failure;
@@ -41,6 +42,7 @@ mod tail;
 pub mod testing;
 mod tls;
 
+pub use address::{has_password, shown};
 pub use options::Options;
 
 use append::Writer;
@@ -84,6 +86,7 @@ impl PostgresLog {
     /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
     pub async fn open(url: &str, options: Options) -> Result<Self, LogError> {
         let schema = options.quoted_schema()?;
+        let unproven = unproven(url, &options)?;
         let runtime =
             Handle::try_current().map_err(|_| failure::refused("the log must be opened on a tokio runtime"))?;
         let at = |url: &str| Target::parse(url, &schema, &runtime, options.answer_timeout);
@@ -114,7 +117,7 @@ impl PostgresLog {
             remover: Remover::new(maintenance),
             location: format!("postgres:{}", options.schema),
             identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
-            warnings: rights::warnings(&session).await?,
+            warnings: unproven.into_iter().chain(rights::warnings(&session).await?).collect(),
             _follower: Follower::start(target.clone(), &tail),
             tail,
         })
@@ -153,6 +156,17 @@ impl PostgresLog {
         }
     }
 
+    /// What was read, once synchronous standbys have it.
+    async fn proven(&self, found: read::Found) -> Result<Vec<Record>, LogError> {
+        if let Some(last) = found.records.last().map(|last| last.header.position) {
+            match found.has_standbys {
+                true => self.writer.prove(last).await?,
+                false => self.shown.raise(last),
+            }
+        }
+        Ok(found.through(self.shown.get()))
+    }
+
     async fn reader(&self) -> Result<Arc<Session>, LogError> {
         let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         match self.readers.get(next) {
@@ -174,13 +188,18 @@ impl Log for PostgresLog {
                 self.writer.certain().await?;
             }
             let found = self.ask(|session| async move { read::read(&session, range, limit).await }).await?;
-            if let (Range::All(_), Some(last)) = (range, found.records.last()) {
-                let last = last.header.position;
-                match found.has_standbys {
-                    true => self.writer.prove(last).await?,
-                    false => self.shown.raise(last),
-                }
+            match range {
+                Range::All(_) => self.proven(found).await,
+                _ => Ok(found.through(self.shown.get())),
             }
+        })
+    }
+
+    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            // Positions are dense and given by a compare: whatever is visible has nothing missing before it, whether or not
+            // an append of ours is still under way behind it.
+            let found = self.ask(|session| async move { read::read(&session, range, limit).await }).await?;
             Ok(found.through(self.shown.get()))
         })
     }
@@ -189,11 +208,18 @@ impl Log for PostgresLog {
         Box::pin(async move {
             // Where an append was cut off, its session has ended by then, and there is another one.
             self.writer.certain().await?;
-            let session = self.writer.link().current();
-            let page = self.read(Range::All(after), limit).await?;
-            // One that was made while reading is not meant: what was read may come from another server.
-            self.writer.set_followed(session.as_deref());
-            Ok(page)
+            // Over the connection that appends: others may still lead to a server that this one has been replaced by.
+            let Some(session) = self.writer.link().current() else {
+                let page = self.read(Range::All(after), limit).await?;
+                self.writer.set_followed(None);
+                return Ok(page);
+            };
+            let found = read::read(&session, Range::All(after), limit).await?;
+            if !session.is_followed() {
+                self.readers.iter().for_each(Link::renew);
+            }
+            self.writer.set_followed(Some(&session));
+            self.proven(found).await
         })
     }
 
@@ -220,6 +246,15 @@ impl Log for PostgresLog {
         Box::pin(async move { self.remover.remove(topic, through).await })
     }
 
+    fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
+        let why = "the database frees the space of deleted rows by itself (vacuum)";
+        Box::pin(async move { Err(LogError::Forbidden(why.to_owned())) })
+    }
+
+    fn erases(&self) -> bool {
+        false
+    }
+
     fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
         Box::pin(async move { self.remover.may_remove().await.map(Some) })
     }
@@ -230,5 +265,19 @@ impl Log for PostgresLog {
 
     fn blocks(&self) -> bool {
         false
+    }
+}
+
+/// What there is to say about hosts that do not prove who they are; refused where they must.
+fn unproven(url: &str, options: &Options) -> Result<Option<String>, LogError> {
+    let urls = [Some(url), options.owner_url.as_deref(), options.maintenance_url.as_deref()];
+    let Some(host) = urls.into_iter().flatten().find_map(address::unproven_host) else { return Ok(None) };
+    let detail = format!(
+        "the database host {host} does not prove its name: whoever is on the way can read and change everything; set \
+         `sslmode=verify-full` in the URL"
+    );
+    match options.require_tls {
+        true => Err(failure::refused(format!("{detail} (`storage.require_tls` is true)"))),
+        false => Ok(Some(detail)),
     }
 }

@@ -94,6 +94,13 @@ impl Link {
         }
     }
 
+    /// Gives up the connection there is now, for another one.
+    pub(crate) fn renew(&self) {
+        if let Some(session) = self.current() {
+            session.close();
+        }
+    }
+
     /// Why there is no connection, where there is none and an attempt has failed.
     pub(crate) fn trouble(&self) -> Option<Arc<io::Error>> {
         match &*self.state.borrow() {

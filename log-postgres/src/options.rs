@@ -13,6 +13,8 @@ pub struct Options {
     pub owner_url: Option<String>,
     /// Where to connect for retention. Absent: the log's own role removes, if it may.
     pub maintenance_url: Option<String>,
+    /// Whether a host beyond this machine must prove its name by a certificate.
+    pub require_tls: bool,
     /// Connections that read, beside one that appends and listens and one that looks.
     pub read_connections: usize,
     /// How long a statement may take before its connection is given up.
@@ -28,6 +30,7 @@ impl Default for Options {
             schema: "event_broker".to_owned(),
             owner_url: None,
             maintenance_url: None,
+            require_tls: false,
             read_connections: 4,
             answer_timeout: Duration::from_secs(30),
             turn: Duration::from_millis(200),

@@ -51,14 +51,14 @@ pub(crate) fn parse(url: &str) -> Result<(Config, Tls), LogError> {
 }
 
 /// What an address says of encryption, and the rest, which the library understands.
-struct Wanted {
-    rest: String,
-    verified: bool,
+pub(crate) struct Wanted {
+    pub(crate) rest: String,
+    pub(crate) verified: bool,
     roots: Option<String>,
 }
 
 impl Wanted {
-    fn take(url: &str) -> Self {
+    pub(crate) fn take(url: &str) -> Self {
         let is_url = url.contains("://");
         let (front, parameters, separator) = match url.split_once('?') {
             Some((front, parameters)) if is_url => (format!("{front}?"), parameters, "&"),

@@ -28,6 +28,12 @@ pub const CRASH_POINTS: &[&str] = &[
     "checkpoint.after_manifest_write",
     "checkpoint.after_manifest_rename",
     "checkpoint.after_sweep",
+    "reclaim.after_begin",
+    "reclaim.after_parts",
+    "reclaim.after_rows",
+    "reclaim.after_taken",
+    "reclaim.before_remove",
+    "reclaim.after_remove",
 ];
 
 /// Dies here if a test armed this point.

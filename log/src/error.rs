@@ -1,5 +1,6 @@
 //! What can go wrong in an engine.
 
+use crate::file::is_out_of_files;
 use contract::{Position, Sequence};
 use std::fmt;
 use std::io;
@@ -25,12 +26,15 @@ pub enum LogError {
     Locked(PathBuf),
     /// The engine's server does not allow this; the text says what is missing, and who can change that.
     Forbidden(String),
-    /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Whether an
-    /// append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
+    /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Or no file could
+    /// be opened because there was no descriptor left. Whether an append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
     Unavailable(Arc<io::Error>),
     /// The log went back: the record that was read at this position is not there any more, or is another one. What was
     /// concluded from it is worthless; open the log again.
     Diverged(Position),
+    /// The broker's own entries up to this sequence were reclaimed before a reader had come that far. What it knows lacks
+    /// them; open the log again, whose snapshot has what they said.
+    Reclaimed(Sequence),
     /// A record that this version cannot read, written by a newer one.
     Unsupported {
         /// Where it is.
@@ -70,9 +74,12 @@ impl fmt::Display for LogError {
                 write!(f, "another process has {} open; one data folder, one broker", path.display())
             }
             Self::Forbidden(what) => write!(f, "not allowed: {what}"),
-            Self::Unavailable(cause) => write!(f, "the log's server cannot be reached: {cause}"),
+            Self::Unavailable(cause) => write!(f, "the log cannot be reached: {cause}"),
             Self::Diverged(position) => {
                 write!(f, "the log went back: the record that was read at position {position} is not there any more")
+            }
+            Self::Reclaimed(through) => {
+                write!(f, "the broker's own entries up to {through} were reclaimed before they were read here")
             }
             Self::Unsupported { position, reason } => write!(f, "the record at position {position} {reason}"),
         }
@@ -90,6 +97,10 @@ impl std::error::Error for LogError {
 
 impl From<io::Error> for LogError {
     fn from(cause: io::Error) -> Self {
-        Self::Io(Arc::new(cause))
+        match is_out_of_files(&cause) {
+            // It passes by itself, as connections end and files are closed.
+            true => Self::Unavailable(Arc::new(cause)),
+            false => Self::Io(Arc::new(cause)),
+        }
     }
 }

@@ -74,6 +74,14 @@ pub trait Log: Send + Sync {
         Box::pin(async move { Ok(self.read(range, limit).await?.into_iter().map(|record| record.header).collect()) })
     }
 
+    /// The same for a reader who does not ask where the log ends: what is known to be durable by now.
+    ///
+    /// `read` of `All` tells the caller that appends what became of its appends. An engine whose server does not confirm
+    /// that at the moment refuses it, and can still give what was confirmed before.
+    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        self.read(range, limit)
+    }
+
     /// Reads `Range::All(after)` on behalf of the caller that appends.
     ///
     /// An engine whose connection was lost and made again does not know whether the log behind it is still the one that
@@ -97,6 +105,19 @@ pub trait Log: Send + Sync {
     /// back when the engine gets to it. Removing twice, or less than before, or from a topic nobody wrote to, does nothing;
     /// removing more than there is removes what there is. Numbers stay taken.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
+
+    /// Erases the bytes of everything that was removed from the engine's storage; `Ok` when they are gone. What is removed
+    /// meanwhile may be erased with it.
+    ///
+    /// [`LogError::Forbidden`] where the engine cannot say when they are: see [`Log::erases`].
+    fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether [`Log::erase`] works here.
+    fn erases(&self) -> bool {
+        true
+    }
 
     /// Whether `remove` is allowed here; [`LogError::Forbidden`] says what is missing. Nothing changes.
     ///

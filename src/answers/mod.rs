@@ -31,6 +31,7 @@ pub(crate) struct Answers<'a> {
 /// A key that has its answer.
 pub(crate) struct Found {
     ledger: Arc<Ledger>,
+    key: u128,
     remembered: Remembered,
 }
 
@@ -54,7 +55,7 @@ impl Answers<'_> {
             let now = ledger.now();
             let lives = |known: &Remembered| now.saturating_sub(known.time) < self.lives_millis;
             if let Some(remembered) = remembered.filter(lives) {
-                return Ok(Some(Found { ledger, remembered }));
+                return Ok(Some(Found { ledger, key, remembered }));
             }
         }
         Ok(None)
@@ -79,12 +80,25 @@ impl Found {
 
     /// The answer itself.
     pub(crate) async fn replay(&self) -> Result<Replay> {
-        let record = record_at(&self.ledger, self.remembered.position).await?;
+        let record = match record_at(&self.ledger, self.remembered.position).await? {
+            Some(record) => Some(record),
+            None => self.written_again().await?,
+        };
         let entry = record.and_then(|record| serde_json::from_slice::<Entry>(&record.body).ok());
         let Some(Entry::AnswerKept { answer: KeptAnswer { status, headers, body }, .. }) = entry else {
             return Err(Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log."));
         };
         Ok(Replay { status, headers, body: self.assemble(body).await? })
+    }
+
+    /// The entry of the answer where it was written again, and the first one reclaimed, since the key was looked up.
+    async fn written_again(&self) -> Result<Option<Record>> {
+        let (key, Remembered { position, .. }) = (self.key, self.remembered);
+        let known = self.ledger.ask(move |state| state.remembered(key)).await??;
+        match known.filter(|known| known.position != position) {
+            Some(known) => record_at(&self.ledger, known.position).await,
+            None => Ok(None),
+        }
     }
 
     async fn assemble(&self, pieces: Vec<Piece>) -> Result<Bytes> {
@@ -104,7 +118,8 @@ impl Found {
 
 async fn record_at(ledger: &Ledger, position: Position) -> Result<Option<Record>> {
     let range = Range::All(Position(position.0.saturating_sub(1)));
-    let page = ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
+    let page =
+        ledger.log().read_committed(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
     Ok(page.into_iter().next().filter(|record| record.header.position == position))
 }
 

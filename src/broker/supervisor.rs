@@ -16,8 +16,8 @@
 //! - A broker that fails soon after it was opened waits longer for the next time, so a disk that stays full costs little.
 
 use super::slot::{BrokerSlot, Outage};
-use super::{Broker, OpenError};
-use crate::clock::SystemClock;
+use super::{Broker, OpenError, max_clock_jump};
+use crate::clock::{BelievedClock, SystemClock};
 use crate::config::{Config, Engine};
 use crate::ledger::leaves_state_right;
 use contract::{BoxFuture, Error, Kind};
@@ -116,13 +116,15 @@ impl Supervisor {
 /// How `serve` opens its broker, each time. A log in memory stays the same one: its events are nowhere else.
 #[must_use]
 pub fn opener(config: Config) -> Opener {
+    // One for all: a jump of the wall clock that is in doubt is not believed because the broker is opened again.
+    let clock = Arc::new(BelievedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
     let memory = (config.storage.engine == Engine::Memory).then(|| Arc::new(MemoryLog::new()));
     Box::new(move || {
-        let (config, memory) = (config.clone(), memory.clone());
+        let (config, memory, clock) = (config.clone(), memory.clone(), Arc::clone(&clock));
         Box::pin(async move {
             match memory {
-                Some(log) => Broker::on_log(config, log as Arc<dyn Log>, None, Arc::new(SystemClock)).await,
-                None => Broker::open(config).await,
+                Some(log) => Broker::start_on(config, (log as Arc<dyn Log>, super::open_files()), None, clock).await,
+                None => Broker::open_believing(config, clock).await,
             }
         })
     })
@@ -183,7 +185,9 @@ impl Backoff {
 mod tests {
     use super::*;
     use log::Damage;
+    use std::future::poll_fn;
     use std::io;
+    use std::task::Poll;
 
     #[test]
     fn waits_double_to_a_bound_and_differ_by_chance() {
@@ -192,6 +196,33 @@ mod tests {
             let (wait, longest) = (backoff.next(), Duration::from_secs(longest));
             assert!(wait <= longest && wait >= longest * 3 / 4, "{wait:?} of {longest:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_is_abandoned_while_it_closes_does_not_keep_the_process_from_ending() {
+        let broker = Broker::open(Config::default()).await.unwrap();
+        assert!(broker.policy.config.dispatch.enabled);
+        broker.abandon(&Error::new(Kind::Unavailable, "The disk is full.")).await;
+        tokio::time::timeout(Duration::from_secs(5), broker.close()).await.expect("closing ends");
+    }
+
+    #[test]
+    fn opening_a_folder_again_does_not_hold_up_the_thread_that_answers_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            // The one thread on which disks may be read is busy: nothing is read before it is free.
+            let (release, busy) = std::sync::mpsc::channel::<()>();
+            let reading = tokio::task::spawn_blocking(move || busy.recv());
+            let mut opening = std::pin::pin!(Broker::open(Config::folder(folder.path().join("data"))));
+            let asked = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context))).await;
+            assert!(asked.is_pending());
+            assert!(!folder.path().join("data").exists());
+            release.send(()).unwrap();
+            reading.await.unwrap().unwrap();
+            opening.await.unwrap().close().await;
+        });
     }
 
     #[test]

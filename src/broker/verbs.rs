@@ -8,11 +8,12 @@ use crate::ledger::Keep;
 use crate::{topics, types};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
-    ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, EventBroker, EventPage, EventType,
-    EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, Kind, LetterFilter, LetterOrder, LetterSummary,
-    LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler,
-    NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, Redrive, Registered,
-    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    ClaimOutcome, Compact, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, DryRun, EventBroker,
+    EventPage, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, Kind, LetterFilter,
+    LetterOrder, LetterSummary, LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent,
+    NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published,
+    Read, ReadOffset, Redrive, Registered, Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic,
+    TopicChange, TopicId, Trim, Version,
 };
 use std::time::Duration;
 use uuid::Uuid;
@@ -63,21 +64,42 @@ impl EventBroker for Broker {
 
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
         Box::pin(async move {
+            topic.check_unreserved("/id")?;
             let trim = &trim;
             let ask = || async move {
                 let found = self.logs.find(topic)?;
-                topics::trim_as_told(self.logs.ledger(&found.place), &found.topic, trim).await
+                let ledger = self.logs.ledger(&found.place);
+                topics::may_erase(ledger, trim.erase)?;
+                let counted = topics::trim_as_told(ledger, &found.topic, trim).await?;
+                topics::erase(ledger, trim.erase).await?;
+                Ok(counted)
             };
             self.afresh(ask).await
         })
     }
 
-    fn compact_topic<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Counted>> {
+    fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.writes().delete_topic(topic, force, Keep::nothing()))
+    }
+
+    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRun>> {
+        Box::pin(self.afresh(move || async move {
+            self.check_deletable(topic)?;
+            topics::dry_run(&self.logs, topic).await
+        }))
+    }
+
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: Compact) -> BoxFuture<'a, Result<Counted>> {
         let ask = move || async move {
+            topic.check_unreserved("/id")?;
             let found = self.logs.find(topic)?;
             let age = self.policy.config.storage.retention_millis();
             let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
-            topics::compact_now(self.logs.ledger(&found.place), &found.topic, age, &tombstones).await
+            let ledger = self.logs.ledger(&found.place);
+            topics::may_erase(ledger, order.erase)?;
+            let counted = topics::compact_now(ledger, &found.topic, age, &tombstones).await?;
+            topics::erase(ledger, order.erase).await?;
+            Ok(counted)
         };
         Box::pin(self.afresh(ask))
     }
@@ -87,7 +109,7 @@ impl EventBroker for Broker {
     }
 
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
-        Box::pin(types::register(self.logs.default_ledger(), event_type, Keep::nothing()))
+        Box::pin(types::register((self.logs.default_ledger(), &self.policy.schemas), event_type, Keep::nothing()))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
@@ -205,14 +227,14 @@ impl EventBroker for Broker {
         Box::pin(self.writes().delete_consumer(id, Keep::nothing()))
     }
 
-    fn read_as(&self, consumer: Uuid, offset: Offset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
+    fn read_as(&self, consumer: Uuid, offset: ReadOffset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
         Box::pin(self.afresh(move || async move { self.consumers().read(consumer, offset, limit).await }))
     }
 
     fn wait_as(
         &self,
         consumer: Uuid,
-        offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         timeout: Duration,
     ) -> BoxFuture<'_, Result<EventPage>> {

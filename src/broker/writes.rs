@@ -4,14 +4,14 @@
 
 use super::Broker;
 use crate::answers::Answers;
-use crate::ledger::Keep;
-use crate::{topics, types};
+use crate::ledger::{Keep, Ledger};
+use crate::{dispatch, topics, types};
 use contract::{
     Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted,
-    DeadLetter, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, LetterOrder, LettersResolved,
-    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
-    Offset, ProducerId, Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result, SchemaVersion,
-    Token, Topic, TopicChange, TopicId, Unread, Version,
+    DeadLetter, Error, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, Kind, LetterOrder,
+    LettersResolved, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
+    NewVersion, Offset, ProducerId, Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result,
+    SchemaVersion, Token, Topic, TopicChange, TopicId, Unread, Version,
 };
 use uuid::Uuid;
 
@@ -23,6 +23,17 @@ impl Broker {
     /// The writing verbs, with answers to keep.
     pub(crate) const fn writes(&self) -> Writes<'_> {
         Writes(self)
+    }
+
+    /// Refuses to delete a topic that must be there.
+    pub(super) fn check_deletable(&self, id: &TopicId) -> Result<()> {
+        id.check_unreserved("/id")?;
+        if self.policy.config.default_topic.as_ref() == Some(id) {
+            let detail =
+                "This is the broker's default topic; name another one in the configuration (`default_topic`) first.";
+            return Err(Error::new(Kind::InvalidState, detail));
+        }
+        Ok(())
     }
 
     /// The answers that are kept.
@@ -46,12 +57,23 @@ impl Writes<'_> {
         self.0.afresh(|| topics::change(&self.0.logs, id, change.clone(), keep.clone())).await
     }
 
+    pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, keep: Keep<()>) -> Result<()> {
+        self.0.check_deletable(id)?;
+        let keep = &keep;
+        let members = |ledger: &Ledger| self.0.consumers().members_of_topic(ledger, id);
+        let delete = || topics::delete(&self.0.logs, id, force, members, keep.clone());
+        let ended = self.0.afresh(delete).await?;
+        ended.into_iter().for_each(|consumer| self.0.sessions.end(consumer));
+        self.0.retention.forget(id);
+        Ok(())
+    }
+
     pub(crate) async fn register_event_type(
         self,
         event_type: NewEventType,
         keep: Keep<Registered<EventType>>,
     ) -> Result<Registered<EventType>> {
-        types::register(self.0.logs.default_ledger(), event_type, keep).await
+        types::register((self.0.logs.default_ledger(), &self.0.policy.schemas), event_type, keep).await
     }
 
     pub(crate) async fn add_version(
@@ -60,7 +82,7 @@ impl Writes<'_> {
         version: NewVersion,
         keep: Keep<Registered<Version>>,
     ) -> Result<Registered<Version>> {
-        types::versions::add(self.0.logs.default_ledger(), id, version, keep).await
+        types::versions::add((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
     }
 
     pub(crate) async fn finalise_version(
@@ -69,7 +91,7 @@ impl Writes<'_> {
         version: SchemaVersion,
         keep: Keep<Version>,
     ) -> Result<Version> {
-        types::versions::finalise(self.0.logs.default_ledger(), id, version, keep).await
+        types::versions::finalise((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
     }
 
     pub(crate) async fn deprecate_version(
@@ -237,6 +259,10 @@ impl Writes<'_> {
         self.0.claims(None).put_handler(name, handler, keep).await
     }
 
+    pub(crate) async fn resume_dispatch(self, by: &str, keep: Keep<()>) -> Result<()> {
+        dispatch::resume_dispatch(&self.0.logs, by, keep).await
+    }
+
     pub(crate) async fn redrive(
         self,
         id: Uuid,
@@ -277,6 +303,7 @@ impl Writes<'_> {
     }
 
     pub(crate) async fn republish(self, id: &TopicId, order: Republish, keep: Keep<Counted>) -> Result<Counted> {
+        id.check_unreserved("/id")?;
         let (order, keep) = (&order, &keep);
         let again = || async move {
             let (logs, found) = (&self.0.logs, self.0.logs.find(id)?);

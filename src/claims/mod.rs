@@ -32,14 +32,15 @@ use crate::lag::LagViews;
 use crate::ledger::{ClaimKey, ClaimRow, Entry, Keep, Ledger, Slot, Standing, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
-    Claim, ClaimError, ClaimStatus, Cursor, Error, Failure, Kind, NewHandler, Page, ProducerId, Result, Timestamp,
-    Token, TopicId, Violation, limits,
+    Claim, ClaimError, ClaimStatus, Cursor, Error, Failure, Kind, NewHandler, Page, ProducerId, Result, Sequence,
+    Timestamp, Token, TopicId, Violation, limits,
 };
 use finish::{Extend, Fail};
 use id::ClaimId;
-use log::{Limit, Range, TopicNumber};
+use log::{Limit, LogError, Range, TopicNumber};
 use release::Release;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Who does the work where nobody says.
 pub(crate) const NOBODY: &str = "unknown";
@@ -178,8 +179,36 @@ impl Claims<'_> {
         if token < ledger.claims().first_token(&placed.key.handler, placed.key.topic) {
             return Err(finish::lost());
         }
-        let row = taken_at(ledger, &placed.key, token).await?.ok_or_else(finish::lost)?;
+        let row = match taken_at(ledger, &placed.key, token).await? {
+            Some(row) => row,
+            None if is_reclaimed(ledger, token).await? => self.forgotten(placed, token).await?,
+            None => return Err(finish::lost()),
+        };
         Ok(done(placed, &row, self.defaults()))
+    }
+
+    /// What is known of a claim whose entry is reclaimed. It was the only one of its event, or its token is known to be the
+    /// finishing one, so whoever has a token of that time finished it; who that was is not known any more.
+    async fn forgotten(&self, placed: &Placed, token: Token) -> Result<ClaimRow> {
+        let ClaimKey { topic, sequence, .. } = placed.key;
+        let behind = Range::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
+        let event = match self.ledger(placed).log().headers(behind, Limit { records: 1, bytes: 0 }).await {
+            Err(LogError::Trimmed(_)) => None,
+            page => page.map_err(read_failed)?.into_iter().find(|header| header.sequence == sequence),
+        };
+        let stored_at = event.map_or(0, |event| event.time);
+        Ok(ClaimRow {
+            event: Uuid::from_u128(event.map_or(0, |event| event.id)),
+            token,
+            attempt: 1,
+            claims: 1,
+            owner: self.producer.map_or_else(|| "unknown".to_owned(), |producer| producer.0.clone()),
+            lease_millis: terms::Terms::of(None, self.defaults()).lease_millis,
+            taken_at: stored_at,
+            standing: Standing::Live { until: stored_at },
+            redriven: false,
+            attempts: Vec::new(),
+        })
     }
 }
 
@@ -228,6 +257,18 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: De
         committed_offset: None,
         open_sequence: None,
     }
+}
+
+/// Whether an entry at this place would be gone by now: it lies before the first one that the log holds.
+async fn is_reclaimed(ledger: &Ledger, token: Token) -> Result<bool> {
+    const ONE: Limit = Limit { records: 1, bytes: 0 };
+    let entries = |after: u64| Range::Topic(TopicNumber::LEDGER, Sequence(after));
+    let earliest = match ledger.log().headers(entries(0), ONE).await {
+        Err(LogError::Trimmed(earliest)) => earliest,
+        page => return page.map(|_| false).map_err(read_failed),
+    };
+    let page = ledger.log().headers(entries(earliest.get().saturating_sub(1)), ONE).await.map_err(read_failed)?;
+    Ok(page.first().is_some_and(|first| token.get() < first.position.get()))
 }
 
 /// The claim that the entry at this place gave, if it gave this one.

@@ -5,7 +5,7 @@ use super::folders::{self, Draft, Manifest, Part};
 use super::output::Output;
 use contract::Timestamp;
 use event_broker::{Clock, SystemClock};
-use std::fs::File;
+use log::file::private_file;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ fn backup(arguments: &Arguments) -> Outcome {
 }
 
 fn write(manifest: &Manifest, folder: &Path) -> std::io::Result<()> {
-    let mut file = File::create_new(folder.join(Manifest::FILE))?;
+    let mut file = private_file().write(true).create_new(true).open(folder.join(Manifest::FILE))?;
     file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
     file.write_all(b"\n")?;
     file.sync_all()

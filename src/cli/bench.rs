@@ -3,8 +3,9 @@
 //! With `--acks` every acknowledged event is a line on standard output, written before the caller goes on: whoever kills
 //! the process knows what it had promised.
 
-use super::failed;
-use super::output::Output;
+use super::failure::{self, Failure, Outcome};
+use super::folders;
+use super::output::{Output, note};
 use contract::{
     Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence,
     SubjectTypeId, TopicId,
@@ -12,26 +13,34 @@ use contract::{
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// Publishes made-up events into a data folder and says how fast that went.
+/// Publishes generated events and prints how fast that was.
 ///
-/// Every event is validated, numbered and on disk before its caller is answered and goes on to the next one.
+/// Every event is validated, numbered and on disk before its caller is answered and sends the next one. Without --data the
+/// log is kept in a temporary folder (below TMPDIR), which is removed at the end; name a folder with --data to measure
+/// the disk it is on. A folder that already holds a log is refused: published events cannot be deleted.
+///
+/// Exit code 0: all events are stored. 1: publishing failed. 2: the folder already holds a log.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:\n  \
-    event-broker bench --data ./data --callers 256 --events 200000\n  \
+    event-broker bench\n  \
+    event-broker bench --data ./bench-data --callers 256 --events 200000\n  \
     event-broker bench --memory --callers 16 --batch 100 --events 1000000")]
 pub(super) struct Arguments {
-    /// The data folder; made when missing.
-    #[arg(long, value_name = "DIR", default_value = "./data")]
-    data: PathBuf,
+    /// Keep the log in this folder, and leave it there; it is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Publish into a folder that already holds a log.
+    #[arg(long, requires = "data")]
+    append: bool,
     /// Keep the log in memory instead.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "data")]
     memory: bool,
     /// How many callers publish at the same time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -51,7 +60,8 @@ pub(super) struct Arguments {
     /// Seal segments at this size.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(1024..=4_000_000_000))]
     segment_bytes: u64,
-    /// Keep only about this many events of each topic, trimming while publishing.
+    /// Keep only about this many events of each topic, trimming while publishing; the broker's own entries are reclaimed
+    /// as often.
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
     /// Rows of the tables kept in RAM before they go to disk.
@@ -66,32 +76,90 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
-    };
+    failure::end(bench(arguments))
+}
+
+fn bench(arguments: &Arguments) -> Outcome {
+    let folder = BenchFolder::choose(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
     runtime.block_on(async {
-        let broker = match Broker::open(configuration(arguments)).await {
-            Ok(broker) => Arc::new(broker),
-            Err(error) => return failed(&error),
+        let broker = Broker::open(configuration(arguments, folder.path())).await;
+        let broker = Arc::new(broker.map_err(|error| Failure::Failed(error.to_string()))?);
+        let outcome = tokio::select! {
+            outcome = publish_all(&broker, arguments) => outcome.map_err(|error| Failure::Failed(error.to_string())),
+            // So that a temporary folder is removed.
+            _ = tokio::signal::ctrl_c() => Err(Failure::Failed("interrupted".to_owned())),
         };
-        let outcome = publish_all(&broker, arguments).await;
         broker.close().await;
-        match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error),
-        }
+        outcome.map(|()| ExitCode::SUCCESS)
     })
 }
 
-fn configuration(arguments: &Arguments) -> Config {
-    let mut config = match arguments.memory {
-        true => Config::default(),
-        false => Config::folder(&arguments.data),
-    };
+fn configuration(arguments: &Arguments, folder: Option<&Path>) -> Config {
+    let mut config = folder.map_or_else(Config::default, Config::folder);
     config.storage.segment_bytes = arguments.segment_bytes;
     config.maintenance.checkpoint_rows = arguments.checkpoint_rows;
+    if arguments.keep.is_some() {
+        config.maintenance.reclaim_after_secs = 0;
+    }
     config
+}
+
+/// Where the log is kept.
+enum BenchFolder {
+    /// In memory: there is none.
+    Memory,
+    /// The folder that the caller named.
+    Named(PathBuf),
+    /// A folder that is removed on drop.
+    Temporary(PathBuf),
+}
+
+impl BenchFolder {
+    fn choose(arguments: &Arguments) -> Outcome<Self> {
+        match &arguments.data {
+            _ if arguments.memory => Ok(Self::Memory),
+            Some(folder) => Self::named(folder, arguments.append),
+            None => Self::temporary(),
+        }
+    }
+
+    fn named(folder: &Path, append: bool) -> Outcome<Self> {
+        let logs = folders::with_logs(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+        match logs.is_empty() || append {
+            true => Ok(Self::Named(folder.to_owned())),
+            false => Err(Failure::Misused(format!(
+                "{} already holds a log, and published events cannot be deleted; name another folder with --data, leave \
+                --data out for a temporary one, or say --append to publish into this one",
+                folder.display()
+            ))),
+        }
+    }
+
+    fn temporary() -> Outcome<Self> {
+        let folder = std::env::temp_dir().join(format!("event-broker-bench-{}", Uuid::new_v4().simple()));
+        // Fails if it exists: nobody else's folder is used, or removed.
+        std::fs::create_dir(&folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+        Ok(Self::Temporary(folder))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::Named(folder) | Self::Temporary(folder) => Some(folder),
+        }
+    }
+}
+
+impl Drop for BenchFolder {
+    fn drop(&mut self) {
+        if let Self::Temporary(folder) = self
+            && let Err(cause) = std::fs::remove_dir_all(&folder)
+        {
+            note(&format_args!("{} could not be removed: {cause}", folder.display()));
+        }
+    }
 }
 
 async fn publish_all(broker: &Arc<Broker>, arguments: &Arguments) -> Result<()> {
@@ -183,7 +251,7 @@ impl Caller {
         Ok(event)
     }
 
-    /// The first caller of each topic trims it every few hundred events.
+    /// The first caller of each topic trims it every few hundred events, and has the broker's own entries reclaimed.
     async fn trim(&self, count: u64) -> Result<()> {
         if let Some(keep) = self.arguments.keep
             && self.number < self.arguments.topics
@@ -192,6 +260,7 @@ impl Caller {
             let topic = topic_id(self.number)?;
             let tail = self.broker.read(Read::all(topic.clone()).after(Offset(u64::MAX))).await?.tail;
             self.broker.trim(&topic, Sequence(tail.0.saturating_sub(keep))).await?;
+            self.broker.reclaim_now().await?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 use super::failure::{Failure, Outcome, Refusal};
 use super::output;
 use bytes::Bytes;
+use contract::encode_identifier;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
@@ -115,7 +116,9 @@ impl Client {
             // `pop_if_empty` for addresses that end in a slash.
             pieces.pop_if_empty().extend(["v1"]).extend(path);
         }
-        encode_identifier(&mut url, &method, path);
+        if let Some(encoded) = encode_identifier(url.path(), path, method == Method::POST) {
+            url.set_path(&encoded);
+        }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
@@ -243,27 +246,6 @@ impl Rows {
         };
         Self { rows, next }
     }
-}
-
-/// Encodes the colons of an identifier in a path: an unencoded last one may begin a verb. Only a POST to the thing itself
-/// has a verb, behind the last colon.
-fn encode_identifier(url: &mut Url, method: &Method, path: &[&str]) {
-    let ["topics" | "event-types", piece, below @ ..] = path else { return };
-    let (id, verb) = match piece.rsplit_once(':') {
-        Some((id, verb)) if *method == Method::POST && below.is_empty() => (id, Some(verb)),
-        Some(_) => (*piece, None),
-        None => return,
-    };
-    if !id.contains(':') {
-        return;
-    }
-    let encoded = id.replace(':', "%3A");
-    let pieces = url.path().split('/').map(|written| match written == *piece {
-        true => verb.map_or_else(|| encoded.clone(), |verb| format!("{encoded}:{verb}")),
-        false => written.to_owned(),
-    });
-    let written = pieces.collect::<Vec<_>>().join("/");
-    url.set_path(&written);
 }
 
 /// Reads an answer; an empty one is null.

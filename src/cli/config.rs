@@ -1,9 +1,12 @@
 //! `event-broker config`: what is in force, and where each value came from.
 
+use super::failure::{self, Failure, Outcome};
 use super::output::note;
 use super::settings::Settings;
 use comfy_table::{Table, presets};
-use event_broker::config::{Loaded, keys};
+use contract::Error;
+use event_broker::check_declared;
+use event_broker::config::{FileBudget, Loaded, Sources, keys};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +19,11 @@ use std::process::ExitCode;
 /// Each beats those before it. A key of the file such as `polling.max_timeout_secs` is the variable
 /// `EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS`; its value is written as in YAML.
 ///
-/// Exit code 0: the configuration is good. 2: it is not; each reason is told with its place.
+/// Declared topics and event types are checked as `serve` would on an empty log: broken schemas and unknown topics are
+/// found here. Nothing is written.
+///
+/// Exit code 0: the configuration is good. 1: something that it declares is refused. 2: a key or a value is wrong. Each
+/// reason is printed with its place.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker config --config config/quickstart.yaml\n  \
@@ -44,9 +51,47 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Err(failure) = check(&loaded) {
+        return failure::end(Err(failure));
+    }
+    let mut loaded = loaded;
+    loaded.notes.extend(connections_note(loaded.config.server.max_connections));
     match arguments.json {
         true => say(&for_programs(&loaded)),
         false => say(&for_people(&loaded)),
+    }
+}
+
+/// Refuses what `serve` would refuse of the declared topics and event types.
+fn check(loaded: &Loaded) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::because("cannot check what is declared", cause))?;
+    let refused = runtime.block_on(check_declared(&loaded.config));
+    let refused = refused.map_err(|error| Failure::Failed(error.to_string()))?;
+    let lines: Vec<_> = refused.iter().map(|(path, error)| refusal(&loaded.sources, path, error)).collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(lines.join("\n"))),
+    }
+}
+
+/// Why something that is declared is refused, behind its place in the configuration: the line of the member where known.
+pub(super) fn refusal(sources: &Sources, path: &str, error: &Error) -> String {
+    let pointer = error.violations().first().map_or("", |violation| violation.pointer.as_str());
+    let place = sources.of(&format!("{path}{}", pointer.replace('/', ".")));
+    format!("{place}: {path}: {error}")
+}
+
+/// How many connections `serve` would take here, where that is not what is configured.
+fn connections_note(configured: usize) -> Option<String> {
+    let budget = FileBudget::of_process_at_most();
+    match budget.connections_of(configured) {
+        Ok(connections) if connections == configured => None,
+        Ok(connections) => Some(format!(
+            "`server.max_connections` is {configured}, but the limit of open files here, {}, leaves {connections}.",
+            budget.limit
+        )),
+        Err(refusal) => Some(refusal),
     }
 }
 

@@ -63,7 +63,7 @@ enum Verb {
         /// The last sequence dealt with.
         offset: u64,
     },
-    /// Moves a group's offset in a topic, back or forth.
+    /// Moves a group's offset in a topic, to an earlier or a later event.
     Reset {
         /// The group's name.
         group: String,

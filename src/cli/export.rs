@@ -11,6 +11,7 @@ use super::client::{self, Client, Server};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Output, note};
 use super::reading::{self, DEFAULT_TOPIC, Page};
+use contract::{Offset, ReadOffset};
 use file::Sink;
 use indicatif::ProgressBar;
 use serde::Deserialize;
@@ -122,11 +123,11 @@ impl Exporting {
         let mut offset = after.unwrap_or(0);
         self.bar.set_length(end);
         while offset < end {
-            let page = match reading::page(&self.client, topic, offset, &[]).await {
-                Err(Failure::Refused(refusal)) if refusal.earliest.is_some_and(|earliest| earliest > offset + 1) => {
-                    let earliest = refusal.earliest.unwrap_or_default();
-                    note(&format_args!("{topic}: events {} to {} are past their retention", offset + 1, earliest - 1));
-                    offset = earliest - 1;
+            let page = match reading::page(&self.client, topic, Offset(offset).into(), &[]).await {
+                Err(Failure::Refused(refusal)) if refusal.resume_offset.is_some_and(|resume| resume > offset) => {
+                    let resume = refusal.resume_offset.unwrap_or_default();
+                    note(&format_args!("{topic}: events {} to {resume} are past their retention", offset + 1));
+                    offset = resume;
                     continue;
                 }
                 page => page?,
@@ -192,8 +193,8 @@ impl Exporting {
 
     /// Whether a topic of which nothing was seen behind `--after` has its events before it.
     async fn lives_in_default_log(&self, topic: &str) -> Outcome<bool> {
-        let first = reading::earliest(&self.client, topic).await?;
-        let page = reading::page(&self.client, topic, first, &[("limit".to_owned(), "1".to_owned())]).await?;
+        let one = [("limit".to_owned(), "1".to_owned())];
+        let page = reading::page(&self.client, topic, ReadOffset::Earliest, &one).await?;
         let Some(first) = page.items.first() else { return Ok(false) };
         let first = numbers(first)?;
         let query = [("after".to_owned(), (first.position - 1).to_string()), ("limit".to_owned(), "1".to_owned())];

@@ -42,8 +42,10 @@ pub(super) struct Refusal {
     trace_id: Option<String>,
     errors: Vec<Violation>,
     actual: Option<u64>,
-    /// Where reading can start, when the asked range is gone.
-    pub(super) earliest: Option<u64>,
+    /// The first sequence that can be read, when the asked range is gone.
+    earliest: Option<u64>,
+    /// The offset to go on with then.
+    pub(super) resume_offset: Option<u64>,
     /// When to come back, in seconds.
     #[serde(skip)]
     pub(super) retry_after: Option<u64>,
@@ -111,6 +113,9 @@ impl fmt::Display for Refusal {
         if let Some(earliest) = self.earliest {
             let _ = write!(text, "\n  earliest: {earliest}");
         }
+        if let Some(offset) = self.resume_offset {
+            let _ = write!(text, "\n  resumeOffset: {offset}");
+        }
         if let Some(trace_id) = &self.trace_id {
             let _ = write!(text, "\n  trace: {trace_id}");
         }
@@ -171,12 +176,12 @@ mod tests {
     #[test]
     fn a_refusal_says_everything_the_broker_said() {
         let body = br#"{"type":"https://errors.hyperspot.com/EVENT_BROKER_TRIMMED","title":"Trimmed","status":410,
-            "detail":"Gone.","traceId":"abc","earliest":7,"errors":[{"pointer":"/offset","detail":"too low"}]}"#;
+            "detail":"Gone.","traceId":"abc","earliest":7,"resumeOffset":6,"errors":[{"pointer":"/offset","detail":"too low"}]}"#;
         let refusal = Refusal::read(410, body, None);
         assert_eq!(refusal.code(), "EVENT_BROKER_TRIMMED");
         assert_eq!(
             refusal.to_string(),
-            "Trimmed (410 EVENT_BROKER_TRIMMED): Gone.\n  /offset: too low\n  earliest: 7\n  trace: abc"
+            "Trimmed (410 EVENT_BROKER_TRIMMED): Gone.\n  /offset: too low\n  earliest: 7\n  resumeOffset: 6\n  trace: abc"
         );
     }
 

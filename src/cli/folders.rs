@@ -5,9 +5,9 @@
 use super::failure::{Failure, Outcome};
 use super::output::{self, note};
 use contract::Position;
-use event_broker::{KEY_FILE, known_of};
+use event_broker::{KEY_FILE, known_of, pending_repair};
 use log::LogError;
-use log::file::{self, Report};
+use log::file::{self, Report, private_folder};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -88,7 +88,12 @@ pub(super) fn copy_logs(from: &Path, to: &Path) -> Outcome<Acknowledged> {
 
 fn copy_log(from: &Path, to: &Path, name: &str) -> Outcome<Position> {
     // Before anything is copied: what it knows is in the log by now.
-    let acknowledged = known_of(from).acknowledged;
+    let acknowledged = known_of(from).map_err(|cause| Failure::because(from.display(), cause))?.acknowledged;
+    let pending = pending_repair(from);
+    if pending.exists() {
+        let reason = "a repair was cut short, and what it lost is not in the log yet; run it again first";
+        return Err(Failure::because(pending.display(), reason));
+    }
     let bar = output::bar(Some(0), "copying {bar:30} {bytes}/{total_bytes} {msg}");
     bar.set_message(name.to_owned());
     let copied = file::backup(from, to, acknowledged, |copied| {
@@ -178,8 +183,8 @@ impl Draft {
         }
         let name = place.file_name().ok_or_else(|| Failure::Misused(format!("{shown} is no name for a folder")))?;
         let path = place.with_file_name(format!("{}.{}.part", name.to_string_lossy(), std::process::id()));
-        fs::create_dir_all(parent(place)).map_err(|cause| Failure::because(shown, cause))?;
-        fs::create_dir(&path).map_err(|cause| Failure::because(path.display(), cause))?;
+        private_folder().create(parent(place)).map_err(|cause| Failure::because(shown, cause))?;
+        private_folder().recursive(false).create(&path).map_err(|cause| Failure::because(path.display(), cause))?;
         Ok(Self { path, place: place.to_owned() })
     }
 

@@ -162,5 +162,10 @@ impl Progress {
 /// A count in words.
 fn told(count: &Value) -> String {
     let number = |name| count.get(name).and_then(Value::as_u64).unwrap_or_default();
-    format!("imported {}, duplicates {}, failed {}", number("imported"), number("duplicates"), number("failed"))
+    let unreported = match number("unreported") {
+        0 => String::new(),
+        count => format!(" ({count} of them not listed)"),
+    };
+    let (imported, duplicates, failed) = (number("imported"), number("duplicates"), number("failed"));
+    format!("imported {imported}, duplicates {duplicates}, failed {failed}{unreported}")
 }

@@ -8,7 +8,9 @@ use tracing_subscriber::EnvFilter;
 pub(super) fn start(logging: &Logging) -> Result<(), String> {
     let filter = EnvFilter::try_new(&logging.level).map_err(|error| format!("logging.level: {error}"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let lines = lines.with_ansi(std::io::stderr().is_terminal());
+    // A line that cannot be written is lost. The library would print that to standard error, and panic if it cannot: whoever
+    // writes a line must not end because the disk of the log file is full, or because nobody reads the pipe any more.
+    let lines = lines.log_internal_errors(false).with_ansi(std::io::stderr().is_terminal());
     let started = match logging.format {
         Format::Text => lines.with_target(false).try_init(),
         Format::Json => lines.json().flatten_event(true).try_init(),

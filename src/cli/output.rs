@@ -7,6 +7,8 @@
 use super::failure::{Failure, Outcome};
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -78,6 +80,33 @@ impl Output {
             Colour::Yellow => "33",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// Ends once the reader of standard output has closed it.
+///
+/// A command that only waits for events does not write, so no write would tell it. `poll` without any wanted event
+/// reports nothing but an error or a hang-up; the thread that waits in it ends with the process.
+pub(super) async fn reader_is_gone() {
+    let (closed, is_closed) = tokio::sync::oneshot::channel();
+    let watch = move || {
+        let stdout = io::stdout();
+        loop {
+            let mut descriptors = [PollFd::new(&stdout, PollFlags::empty())];
+            match rustix::event::poll(&mut descriptors, None) {
+                Err(Errno::INTR) => {}
+                // Without the watch, the next line that is printed notices it.
+                Err(_) => return,
+                Ok(_) => {
+                    let _ = closed.send(());
+                    return;
+                }
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("stdout-watch".to_owned()).spawn(watch);
+    if started.is_err() || is_closed.await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

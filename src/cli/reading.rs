@@ -1,15 +1,14 @@
 //! Reading a topic's events page by page, and which of them are wanted.
 
 use super::client::Client;
-use super::failure::{Failure, Outcome};
+use super::failure::Outcome;
 use super::input::pair;
+use contract::ReadOffset;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The topic of events whose type names none, unless the broker's configuration says otherwise.
 pub(super) const DEFAULT_TOPIC: &str = "gts.hx.core.events.topic.v1~";
-/// An offset behind every event there can be.
-const BEYOND: u64 = i64::MAX as u64;
 
 /// Which events are wanted. A repeated filter widens, different ones narrow.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -81,29 +80,18 @@ impl Filters {
 }
 
 /// What a read of a topic asks for.
-pub(super) fn query(topic: &str, offset: u64, rest: &[(String, String)]) -> Vec<(String, String)> {
+pub(super) fn query(topic: &str, offset: ReadOffset, rest: &[(String, String)]) -> Vec<(String, String)> {
     let mut query = vec![("topic".to_owned(), topic.to_owned()), ("offset".to_owned(), offset.to_string())];
     query.extend_from_slice(rest);
     query
 }
 
-/// A page of a topic behind an offset.
-pub(super) async fn page(client: &Client, topic: &str, offset: u64, rest: &[(String, String)]) -> Outcome<Page> {
+/// A page of a topic from an offset on.
+pub(super) async fn page(client: &Client, topic: &str, offset: ReadOffset, rest: &[(String, String)]) -> Outcome<Page> {
     client.get(&["events"], &query(topic, offset, rest)).await
 }
 
 /// The topic's last sequence.
 pub(super) async fn tail(client: &Client, topic: &str) -> Outcome<u64> {
-    Ok(page(client, topic, BEYOND, &[]).await?.tail)
-}
-
-/// The offset before the first event that is still there.
-pub(super) async fn earliest(client: &Client, topic: &str) -> Outcome<u64> {
-    let one = [("limit".to_owned(), "1".to_owned())];
-    match page(client, topic, 0, &one).await {
-        Err(Failure::Refused(refusal)) if refusal.earliest.is_some() => {
-            Ok(refusal.earliest.unwrap_or(1).saturating_sub(1))
-        }
-        other => other.map(|_| 0),
-    }
+    Ok(page(client, topic, ReadOffset::Latest, &[]).await?.tail)
 }

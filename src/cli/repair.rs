@@ -8,17 +8,14 @@ use super::failure::{self, Failure, Outcome};
 use super::folders;
 use super::output::{Output, note};
 use contract::Position;
-use event_broker::{Losses, STATE_FOLDER, Saved, known_of, salvage};
+use event_broker::{Losses, STATE_FOLDER, Saved, known_of, pending_repair, salvage};
 use log::LogError;
-use log::file::{self, CUT_FOLDER, Finding, Repair};
+use log::file::{self, CUT_FOLDER, Finding, Repair, private_file, private_folder};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// What is to be said of a repair that was cut short.
-const PENDING: &str = "repair.json";
 
 /// Makes the logs of a damaged data folder ones that open, keeping everything that can still be read.
 ///
@@ -87,14 +84,15 @@ struct Done {
 }
 
 fn survey(folder: &Path, dry_run: bool) -> Outcome<Repair> {
-    file::repair(folder, &known_of(folder), dry_run).map_err(|error| Failure::because(folder.display(), error))
+    let known = known_of(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+    file::repair(folder, &known, dry_run).map_err(|error| Failure::because(folder.display(), error))
 }
 
 async fn repair_log(folder: &Path) -> Outcome<Done> {
     let failed = |cause: io::Error| Failure::because(folder.display(), cause);
     let foretold = survey(folder, true)?;
     let mut losses = Losses::of(&foretold);
-    let pending = folder.join(CUT_FOLDER).join(PENDING);
+    let pending = pending_repair(folder);
     if let Ok(text) = fs::read(&pending) {
         losses.add(serde_json::from_slice(&text).map_err(|error| Failure::because(pending.display(), error))?);
     }
@@ -122,17 +120,23 @@ async fn repair_log(folder: &Path) -> Outcome<Done> {
 
 fn write_down(path: &Path, losses: &Losses) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut file = File::create(path)?;
+    private_folder().create(folder)?;
+    if let Some(data) = folder.parent() {
+        File::open(data)?.sync_all()?;
+    }
+    // Beside it first: one that was cut off half way must not stand for what an earlier repair has noted.
+    let draft = path.with_extension("json.part");
+    let mut file = private_file().write(true).create(true).truncate(true).open(&draft)?;
     file.write_all(&serde_json::to_vec(losses)?)?;
     file.sync_all()?;
+    fs::rename(&draft, path)?;
     File::open(folder)?.sync_all()
 }
 
 /// Moves `state/` to `cut/`; where it is now.
 fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     let cut = folder.join(CUT_FOLDER);
-    fs::create_dir_all(&cut)?;
+    private_folder().create(&cut)?;
     let free = (1u32..).map(|number| cut.join(format!("{STATE_FOLDER}.{number}"))).find(|path| !path.exists());
     let Some(free) = free else { return Ok(None) };
     match fs::rename(folder.join(STATE_FOLDER), &free) {

@@ -6,7 +6,7 @@ use super::folders::{self, Draft, Manifest, Part};
 use super::output::note;
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use event_broker::ledger::{Home, Ledger};
-use event_broker::{LogClock, STATE_FOLDER, SystemClock, open_folder};
+use event_broker::{BelievedClock, LogClock, STATE_FOLDER, SystemClock, open_folder, pause_dispatch};
 use log::file::Options;
 use std::fs;
 use std::io;
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// The copy is checked like `verify` does, held against what the backup says it holds, and its logs are opened and
 /// folded once, which also leaves the checkpoints a broker starts from. Only then does the folder get its name. The
 /// backup itself is not changed.
+///
+/// Dispatch is paused in the restored folder: a delivery that the backup holds as pending may have been made since, so
+/// nothing is sent until `POST /v1/server/dispatch:resume` or `event-broker serve --resume-dispatch`.
 ///
 /// Exit code 0: the folder is ready for `serve`. 1: the backup is damaged or not whole. 2: there is no backup, or the
 /// data folder is not empty.
@@ -66,6 +69,7 @@ fn restore(arguments: &Arguments) -> Outcome {
     draft.put_in_place()?;
     let begun_at = manifest.map(|manifest| manifest.begun_at);
     tell(&logs, "restored", data, begun_at, *json)?;
+    note(&"dispatch is paused; deliver with POST /v1/server/dispatch:resume or `event-broker serve --resume-dispatch`");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,14 +100,15 @@ fn compare(promised: &[Part], found: &[Part]) -> Outcome<()> {
     Err(Failure::because("the backup is not whole", reason))
 }
 
-/// Opens a log, folds all of it and leaves a checkpoint.
+/// Opens a log, folds all of it, pauses its dispatch and leaves a checkpoint.
 async fn fold(folder: &Path) -> Outcome<()> {
     let failed = |error: log::LogError| Failure::because(folder.display(), error);
     let log = open_folder(folder, Options::default().segment_bytes).map_err(failed)?;
     let state = Some(folder.join(STATE_FOLDER));
     // How long keys live is the broker's setting; nothing is let go here.
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
-    let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = BelievedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = LogClock::new(Arc::new(clock));
     let log = Arc::new(log);
     let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await;
     let ledger = ledger.map_err(failed)?;
@@ -113,6 +118,7 @@ async fn fold(folder: &Path) -> Outcome<()> {
             note(&format_args!("{id} lives in {elsewhere}, which is not part of this backup"));
         }
     }
+    let paused = pause_dispatch(&ledger, "event-broker restore", "The log was restored from a backup.").await;
     ledger.close().await;
-    Ok(())
+    paused.map_err(|error| Failure::because(folder.display(), error))
 }

@@ -1,9 +1,10 @@
 //! `event-broker serve`: opens the log, listens, and drains when it is asked to stop.
 
+use super::config::refusal;
 use super::output::{Output, note};
 use super::settings::Settings;
 use super::{failed, logging};
-use event_broker::config::{Config, Engine, Loaded};
+use event_broker::config::{Config, Engine, FileBudget, Loaded};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -31,6 +32,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Arguments {
     #[command(flatten)]
     settings: Settings,
+    /// Deliver again: dispatch is paused after `event-broker restore`.
+    #[arg(long)]
+    resume_dispatch: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
@@ -48,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(threads(&loaded.config)).on_thread_park(allocator::give_back_when_idle);
     match runtime.enable_all().build() {
-        Ok(runtime) => runtime.block_on(serve(loaded)),
+        Ok(runtime) => runtime.block_on(serve(loaded, arguments.resume_dispatch)),
         Err(error) => failed(&error),
     }
 }
@@ -61,27 +65,32 @@ fn threads(config: &Config) -> usize {
     config.server.threads.unwrap_or(cores.saturating_sub(left_over).max(1))
 }
 
-async fn serve(loaded: Loaded) -> ExitCode {
+async fn serve(loaded: Loaded, resume_dispatch: bool) -> ExitCode {
     let Loaded { config, sources, .. } = loaded;
     if let Err(reason) = check_exposure(config.server.listen, config.server.insecure) {
         return failed(&std::io::Error::other(reason));
     }
-    allow_files(config.server.max_connections);
+    let connections_max = match connections_max(config.server.max_connections) {
+        Ok(connections_max) => connections_max,
+        Err(reason) => return failed(&std::io::Error::other(reason)),
+    };
     // Listened for from here on: a signal during a long opening is not lost.
     let stop = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
         (Ok(terminate), Ok(interrupt)) => stopped(terminate, interrupt),
         (Err(error), _) | (_, Err(error)) => return failed(&error),
     };
-    let (listen, options) = (config.server.listen, options(&config));
+    let (listen, options) = (config.server.listen, options(&config, connections_max));
     let open = opener(config);
     let broker = match open().await {
         Ok(broker) => Arc::new(broker),
         Err(OpenError::Declared { path, error }) => {
-            let place = sources.of(&path);
-            return failed(&std::io::Error::other(format!("{place}: {path}: {error}")));
+            return failed(&std::io::Error::other(refusal(&sources, &path, &error)));
         }
         Err(error) => return failed(&error),
     };
+    if resume_dispatch && let Err(error) = broker.resume_dispatch("serve --resume-dispatch").await {
+        return failed(&error);
+    }
     let listener = match bind(listen) {
         Ok(listener) => listener,
         Err(error) => return failed(&std::io::Error::other(format!("cannot listen on {listen}: {error}"))),
@@ -99,14 +108,16 @@ async fn serve(loaded: Loaded) -> ExitCode {
         stopping.broker().iter().for_each(|broker| broker.stop_dispatching());
     };
     // A task of its own: opening again may take long, and the server answers meanwhile.
-    let supervising = tokio::spawn(async move { supervisor.run().await });
+    let mut supervising = tokio::spawn(async move { supervisor.run().await });
     let served = tokio::select! {
         served = rest::serve_slot(listener, Arc::clone(&slot), options, stop) => served,
-        ended = supervising => return ended.map_or_else(|error| failed(&error), |error| failed(&error)),
+        ended = &mut supervising => return ended.map_or_else(|error| failed(&error), |error| failed(&error)),
     };
     if let Err(cut_off) = served {
         tracing::warn!(cut_off, "connections did not finish in time");
     }
+    // Nothing is opened again any more, and a broker that failed is not ended while it closes.
+    supervising.abort();
     if let Some(broker) = slot.broker() {
         broker.close().await;
     }
@@ -126,23 +137,25 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Files of the log, the runtime and the program itself, beside the connections.
-const FILES_BESIDE: u64 = 512;
-
-/// Every connection is a file to the system: asks for as many as it gives, and says if that is too few.
-fn allow_files(connections_max: usize) {
+/// Raises the limit of open files as far as the system lets it, and says how many connections that leaves beside the log.
+fn connections_max(configured: usize) -> Result<usize, String> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // If it does not work, what there was stays.
     let _ = setrlimit(Resource::Nofile, limit);
-    let wanted = u64::try_from(connections_max).unwrap_or(u64::MAX).saturating_add(FILES_BESIDE);
-    if let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < wanted) {
+    let budget = FileBudget::of_process();
+    let connections = budget.connections_of(configured)?;
+    let FileBudget { limit, log_files, deliveries, .. } = budget;
+    if connections < configured {
         tracing::warn!(
-            allowed,
-            wanted,
-            "the system allows fewer open files than server.max_connections needs; raise `ulimit -n`"
+            limit,
+            configured,
+            connections,
+            "the limit of open files leaves fewer connections than server.max_connections; raise `ulimit -n`"
         );
     }
+    tracing::info!(limit, connections, log_files, deliveries, "open files are divided");
+    Ok(connections)
 }
 
 /// Nobody is asked for a name yet, so nobody outside this machine is let in unless the operator says so.
@@ -151,7 +164,7 @@ fn check_exposure(listen: SocketAddr, insecure: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "refusing to listen on {listen}: no authentication is configured, and anybody who reaches this address could \
+        "refusing to listen on {listen}: callers are not authenticated, and anybody who reaches this address could \
         read and write everything. Listen on 127.0.0.1, or say --insecure if the network in front of it is trusted."
     ))
 }
@@ -164,20 +177,26 @@ async fn stopped(mut terminate: Signal, mut interrupt: Signal) {
     tracing::info!("draining");
 }
 
-fn options(config: &Config) -> rest::Options {
+fn options(config: &Config, connections_max: usize) -> rest::Options {
     let server = &config.server;
     rest::Options {
-        connections_max: server.max_connections,
+        connections_max,
         header_timeout: Duration::from_secs(server.header_timeout_secs),
         body_timeout: Duration::from_secs(server.body_timeout_secs),
         write_timeout: Duration::from_secs(server.write_timeout_secs),
+        import_unread_timeout: Duration::from_secs(server.import_unread_timeout_secs),
         request_timeout: Duration::from_secs(server.request_timeout_secs),
         header_bytes_max: server.max_header_bytes,
+        connections_per_address_max: server.max_connections_per_address,
+        waits_max: server.max_waits,
+        waits_per_address_max: server.max_waits_per_address,
         inflight_bytes_max: server.max_inflight_bytes,
+        answer_bytes_max: server.max_answer_bytes,
         drain_timeout: Duration::from_secs(server.drain_timeout_secs),
         batch_bytes_max: config.batch.max_payload_bytes,
         limit_default: config.consumer.default_limit,
         wait_default: Duration::from_secs(config.polling.default_timeout_secs),
+        allowed_hosts: server.allowed_hosts.clone(),
         allowed_origins: server.cors.allowed_origins.clone(),
         compression: server.compression,
     }

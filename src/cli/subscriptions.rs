@@ -92,7 +92,7 @@ enum Verb {
         /// Its id or code.
         id: String,
     },
-    /// Delivers a part of the topic once more.
+    /// Delivers a part of the topic again.
     Replay {
         /// Its id or code.
         id: String,

@@ -5,9 +5,10 @@
 
 use super::client::{self, Client, Repeat, Server};
 use super::failure::{Failure, Outcome, Refusal};
-use super::output::{Colour, Output, note, on_one_line, plain};
+use super::output::{Colour, Output, note, on_one_line, plain, reader_is_gone};
 use super::reading::{self, DEFAULT_TOPIC, Filters};
 use super::sse::{Message, Parser};
+use contract::{Offset, ReadOffset};
 use reqwest::Method;
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -85,15 +86,19 @@ async fn tail(arguments: &Arguments) -> Outcome {
     let client = arguments.server.client()?;
     let default = if arguments.no_follow { From::Earliest } else { From::Latest };
     let offset = match arguments.from.unwrap_or(default) {
-        From::Earliest => reading::earliest(&client, &arguments.topic).await?,
-        From::Latest => reading::tail(&client, &arguments.topic).await?,
-        From::Sequence(first) => first.saturating_sub(1),
+        From::Earliest => ReadOffset::Earliest,
+        // As a number: a stream that breaks off before its first event goes on there, not at a later tail.
+        From::Latest => Offset(reading::tail(&client, &arguments.topic).await?).into(),
+        From::Sequence(first) => Offset(first.saturating_sub(1)).into(),
     };
     let lines = Lines::new(arguments.json, arguments.limit);
     let mut tail = Tail { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
     match arguments.no_follow {
         true => tail.read().await?,
-        false => tail.follow().await?,
+        false => tokio::select! {
+            followed = tail.follow() => followed?,
+            () = reader_is_gone() => {}
+        },
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,8 +107,8 @@ struct Tail<'a> {
     client: Client,
     topic: &'a str,
     filters: Vec<(String, String)>,
-    /// Seen through this sequence.
-    offset: u64,
+    /// Where to go on.
+    offset: ReadOffset,
     lines: Lines,
 }
 
@@ -111,7 +116,7 @@ impl Tail<'_> {
     /// Prints what is there now.
     async fn read(&mut self) -> Outcome<()> {
         let end = reading::tail(&self.client, self.topic).await?;
-        while self.offset < end {
+        loop {
             let page = reading::page(&self.client, self.topic, self.offset, &self.filters).await?;
             for event in &page.items {
                 let event = Shown::read(event.get())?;
@@ -120,12 +125,12 @@ impl Tail<'_> {
                 }
             }
             // A page that came no further has nothing but removed events before it.
-            if page.next_offset <= self.offset {
+            let next = ReadOffset::Behind(Offset(page.next_offset));
+            if page.next_offset >= end || next == self.offset {
                 return Ok(());
             }
-            self.offset = page.next_offset;
+            self.offset = next;
         }
-        Ok(())
     }
 
     /// Prints what comes, for as long as it is wanted.
@@ -146,7 +151,11 @@ impl Tail<'_> {
             }
             if opened {
                 wait = WAITS.0;
-                note(&format_args!("the stream from {} ended; going on behind {}", self.client.address(), self.offset));
+                let next = match self.offset {
+                    ReadOffset::Behind(offset) => format!("behind {offset}"),
+                    end => format!("at {end}"),
+                };
+                note(&format_args!("the stream from {} ended; going on {next}", self.client.address()));
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(WAITS.1);
@@ -157,7 +166,7 @@ impl Tail<'_> {
     async fn stream(&mut self, opened: &mut bool) -> Outcome<ControlFlow<()>> {
         let query = reading::query(self.topic, self.offset, &self.filters);
         let request = self.client.request(Method::GET, &["events:stream"], &query);
-        let request = request.header("accept", "text/event-stream").header("last-event-id", self.offset);
+        let request = request.header("accept", "text/event-stream");
         let mut response = self.client.send(request, Repeat::Never).await?;
         *opened = true;
         let mut parser = Parser::default();
@@ -181,7 +190,7 @@ impl Tail<'_> {
         if let Some(data) = data {
             flow = self.lines.print(&Shown::read(&data)?)?;
         }
-        self.offset = id.unwrap_or(self.offset);
+        self.offset = id.map_or(self.offset, |id| Offset(id).into());
         Ok(flow)
     }
 }

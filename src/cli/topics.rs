@@ -61,7 +61,7 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Has events once more: for everybody who reads the topic, for one shared group, or for subscriptions.
+    /// Republishes events: for everybody who reads the topic, for one shared group, or for subscriptions.
     Republish {
         /// The topic's id.
         topic: String,
@@ -85,6 +85,9 @@ enum Verb {
     Compact {
         /// The topic's id.
         topic: String,
+        /// Erase the bytes of what was removed from the files before answering.
+        #[arg(long)]
+        erase: bool,
     },
     /// Removes a topic's beginning now.
     Trim {
@@ -96,6 +99,9 @@ enum Verb {
         /// What was stored before this time goes.
         #[arg(long, value_name = "TIME", conflicts_with = "through")]
         before: Option<String>,
+        /// Erase the bytes of what was removed from the files before answering.
+        #[arg(long)]
+        erase: bool,
     },
     /// Lists the segments that hold a topic's events.
     Segments {
@@ -186,11 +192,11 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             let order = json!({"from": from, "to": to, "target": target, "name": name, "dryRun": dry_run});
             print(&mut output, *json, &order_of(&client, topic, "republish", &order).await?)?;
         }
-        Verb::Compact { topic } => {
-            print(&mut output, *json, &order_of(&client, topic, "compact", &json!({})).await?)?;
+        Verb::Compact { topic, erase } => {
+            print(&mut output, *json, &order_of(&client, topic, "compact", &json!({"erase": erase})).await?)?;
         }
-        Verb::Trim { topic, through, before } => {
-            let trim = json!({"through": through, "before": before});
+        Verb::Trim { topic, through, before, erase } => {
+            let trim = json!({"through": through, "before": before, "erase": erase});
             print(&mut output, *json, &order_of(&client, topic, "trim", &trim).await?)?;
         }
         Verb::Segments { topic, descending } => {

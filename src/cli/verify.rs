@@ -52,7 +52,8 @@ fn verify(arguments: &Arguments) -> Outcome {
 
 /// Checks one log and says what it found; whether all is well.
 fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
-    let report = folders::check(folder, known_of(folder).acknowledged)?;
+    let known = known_of(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+    let report = folders::check(folder, known.acknowledged)?;
     match arguments.json {
         true => print_json(folder, &report)?,
         false => print(folder, &report, arguments)?,

@@ -7,7 +7,7 @@
 use super::document::{Node, Value};
 use super::keys::{Expects, Key};
 use super::nearest::nearest;
-use super::{Config, Engine, Sources, Storage};
+use super::{Config, Engine, HostPattern, Sources, Storage, WebOrigin};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -110,15 +110,26 @@ pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)
     if let Some(detail) = odd_level(&config.logging.level) {
         refuse("logging.level", detail);
     }
-    for (index, origin) in server.cors.allowed_origins.iter().enumerate() {
-        if let Some(detail) = odd_origin(origin, server.cors.allowed_origins.len()) {
-            refuse(&format!("server.cors.allowed_origins[{index}]"), detail.to_owned());
-        }
-    }
+    browsers(config, &mut refuse);
     databases(config, &mut refuse);
     folders(config, &mut refuse);
     repeated(config, &mut refuse);
+    reserved(config, &mut refuse);
     wrong
+}
+
+/// Names that the server answers for, and origins whose pages may call it.
+fn browsers(config: &Config, refuse: &mut impl FnMut(&str, String)) {
+    for (index, host) in config.server.allowed_hosts.iter().enumerate() {
+        if let Err(detail) = HostPattern::parse(host) {
+            refuse(&format!("server.allowed_hosts[{index}]"), detail.to_owned());
+        }
+    }
+    for (index, origin) in config.server.cors.allowed_origins.iter().enumerate() {
+        if let Some(detail) = odd_origin(origin) {
+            refuse(&format!("server.cors.allowed_origins[{index}]"), detail.to_owned());
+        }
+    }
 }
 
 /// A database has a URL, and URLs are ones we know how to reach.
@@ -180,6 +191,21 @@ fn repeated(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
+/// Nothing is declared as, or sent to, one of the broker's own topics.
+fn reserved(config: &Config, refuse: &mut impl FnMut(&str, String)) {
+    let topics = config.topics.iter().enumerate().map(|(index, topic)| (format!("topics[{index}].id"), &topic.id));
+    let types = config.event_types.iter().enumerate();
+    let types = types.filter_map(|(index, it)| Some((format!("event_types[{index}].topic"), it.topic.as_ref()?)));
+    let routes = config.routes.iter().enumerate();
+    let routes = routes.map(|(index, route)| (format!("routes[{index}].topic"), &route.topic));
+    let default = config.default_topic.iter().map(|topic| ("default_topic".to_owned(), topic));
+    for (key, topic) in topics.chain(types).chain(routes).chain(default) {
+        if topic.is_reserved() {
+            refuse(&key, "belongs to the broker: ids that contain `hx.broker.` are reserved".to_owned());
+        }
+    }
+}
+
 /// A level, or levels by target.
 fn odd_level(level: &str) -> Option<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -196,13 +222,15 @@ fn odd_level(level: &str) -> Option<String> {
     })
 }
 
-/// A scheme, a host and perhaps a port: what a browser sends as `Origin`.
-fn odd_origin(origin: &str, count: usize) -> Option<&'static str> {
+/// What is wrong with an origin, if something is. A browser sends a scheme, a host and perhaps a port.
+fn odd_origin(origin: &str) -> Option<&'static str> {
     if origin == "*" {
-        return (count > 1).then_some("`*` lets all origins, so it stands alone");
+        return Some(
+            "`*` would let every web page read and write everything, because no authentication is configured; list the \
+             origins",
+        );
     }
-    let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
-    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-    (host.is_empty() || !host.chars().all(is_host))
+    WebOrigin::parse(origin)
+        .is_none()
         .then_some("expected a scheme and a host without a path, such as `https://example.com`")
 }

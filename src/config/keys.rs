@@ -33,9 +33,22 @@ pub const KEYS: &[Key] = &[
         "Folders outside `storage.path` where topics may have a log of their own.",
     ),
     key(
+        "storage.side_logs",
+        Expects::Flag,
+        "Whether a new topic may begin another log in memory or in `storage.path`; each takes threads and open files. If not, \
+         only in `storage.locations`. Logs that are there stay in use.",
+    ),
+    key(
         "storage.url",
         Expects::Text("a database URL"),
         "The database, as `postgres://user:password@host:5432/name`; the role needs to append and read only.",
+    )
+    .optional(),
+    key(
+        "storage.url_file",
+        Expects::Text("a file"),
+        "A file that holds `storage.url` and nothing else, so that the password stands neither in the configuration nor on \
+         the command line.",
     )
     .optional(),
     key(
@@ -50,13 +63,18 @@ pub const KEYS: &[Key] = &[
         "The same database as the role that removes what retention lets go. Absent: `storage.url` tries.",
     )
     .optional(),
+    key(
+        "storage.require_tls",
+        Expects::Flag,
+        "Refuse a database beyond this machine that does not prove its name by a certificate (`sslmode=verify-full`). \
+         Otherwise that is a warning at start.",
+    ),
     key("batch.max_size", number("events", 1, 10_000), "Most events in one batch."),
     key("batch.max_payload_bytes", number("bytes", 1024, 32 * 1024 * 1024), "Largest batch: the body of the request."),
     key(
         "polling.default_timeout_secs",
         number("seconds", 0, 3600),
-        "How long a poll waits that names no `timeout`. Left alone, it follows `polling.max_timeout_secs` \
-         down.",
+        "How long a poll waits that names no `timeout`. Default: the smaller of 30 and `polling.max_timeout_secs`.",
     ),
     key("polling.max_timeout_secs", number("seconds", 1, 3600), "The longest `timeout` a poll may name."),
     key(
@@ -68,8 +86,7 @@ pub const KEYS: &[Key] = &[
     key(
         "consumer.default_limit",
         number("events", 1, 10_000),
-        "Events in an answer to a request that names no `limit`. Left alone, it follows `consumer.max_limit` \
-         down.",
+        "Events in an answer to a request that names no `limit`. Default: the smaller of 100 and `consumer.max_limit`.",
     ),
     key("consumer.max_limit", number("events", 1, 10_000), "The largest `limit` a request may name."),
     key(
@@ -107,14 +124,19 @@ pub const KEYS: &[Key] = &[
     key(
         "claims.order",
         Expects::Word(&["latest", "gapless"]),
-        "What order the events of one aggregate keep: an event behind which another one is finished is stale, or \
-         an event waits for the one before it.",
+        "How events of one aggregate are ordered. `latest`: if a later event is already done, this event is skipped \
+         (`stale`). `gapless`: an event waits for the one before it.",
     ),
     key("dispatch.enabled", Expects::Flag, "Whether this broker pushes events to subscribers."),
     key(
         "dispatch.allow_private_targets",
         Expects::Flag,
         "Whether subscribers in private networks, and on this machine, may be called.",
+    ),
+    key(
+        "dispatch.allowed_hosts",
+        Expects::Texts("host names"),
+        "Hosts that subscriptions and tasks may name, as `hooks.example.com`, or `*.example.com` for all below it. Empty: all.",
     ),
     key(
         "dispatch.concurrency",
@@ -146,7 +168,8 @@ pub const KEYS: &[Key] = &[
     key(
         "dispatch.secret_key",
         Expects::Text("a secret"),
-        "What the secrets of subscriptions are sealed with, the same for all brokers of a database. Absent: a key file in \
+        "What the secrets of subscriptions are sealed with, the same for all brokers of a database: 32 random bytes in base64 \
+         or hex (`openssl rand -base64 32`); any other text is stretched by PBKDF2 and warned of. Absent: a key file in \
          `storage.path`; with `database` no secrets can be kept.",
     )
     .optional(),
@@ -156,7 +179,25 @@ pub const KEYS: &[Key] = &[
         "Where the server listens, as `127.0.0.1:8087` or `[::1]:8087`. Port 0 takes a free one.",
     ),
     key("server.insecure", Expects::Flag, "Listen beyond loopback without authentication."),
+    key(
+        "server.allowed_hosts",
+        Expects::Texts("hosts"),
+        "Names in `Host` (`:authority`) that the server answers for, on any port: `broker.example.com`, or \
+         `*.example.com` for all names below one. Always: `localhost`, loopback addresses and the address of \
+         `server.listen`; any IP address where that is `0.0.0.0` or `[::]`. Others are refused with 421.",
+    ),
     key("server.max_connections", number("connections", 1, 1_000_000), "Most open connections; more are turned away."),
+    key(
+        "server.max_connections_per_address",
+        number("connections", 1, 1_000_000),
+        "Most open connections from one address (of IPv6: one /64 network). A proxy in front of the server is one address.",
+    ),
+    key(
+        "server.max_waits",
+        number("requests", 1, 10_000_000),
+        "Most polls, streams and other requests that wait at the same time, over all connections; more are refused with 429.",
+    ),
+    key("server.max_waits_per_address", number("requests", 1, 10_000_000), "Most of them from one address."),
     key(
         "server.header_timeout_secs",
         number("seconds", 1, 3600),
@@ -171,13 +212,25 @@ pub const KEYS: &[Key] = &[
     key(
         "server.write_timeout_secs",
         number("seconds", 1, 86_400),
-        "How long a client may take nothing of what is sent to it.",
+        "How long a client may take nothing of what is sent to it, and send nothing.",
+    ),
+    key(
+        "server.import_unread_timeout_secs",
+        number("seconds", 1, 86_400),
+        "How long an import goes on whose report the client does not read.",
     ),
     key("server.max_header_bytes", number("bytes", 8192, 1024 * 1024), "The largest head of a request."),
     key(
         "server.max_inflight_bytes",
         number("bytes", 2 * 1024 * 1024, 1 << 40),
-        "Bytes of request bodies held at the same time, over all connections.",
+        "Bytes of request bodies held at the same time, over all connections. Imports hold up to a quarter of that in \
+         addition, at least 4 MiB.",
+    ),
+    key(
+        "server.max_answer_bytes",
+        number("bytes", 4 * 1024 * 1024, 1 << 40),
+        "Bytes of events in answers that are being sent at the same time, over all connections. Where little is left, pages \
+         are shorter; where nothing is left, reads are refused with 429.",
     ),
     key(
         "server.drain_timeout_secs",
@@ -187,7 +240,8 @@ pub const KEYS: &[Key] = &[
     key(
         "server.cors.allowed_origins",
         Expects::Texts("origins"),
-        "Web pages that may call the server, as `https://example.com`; `\"*\"` alone lets all.",
+        "Web pages of other origins that may call the server, as `https://example.com`. `\"*\"` is refused while there is \
+         no authentication.",
     ),
     key("server.compression", Expects::Flag, "Compress answers for clients that take it."),
     key(
@@ -239,9 +293,27 @@ pub const KEYS: &[Key] = &[
         "How often events past their retention are looked for.",
     ),
     key(
+        "maintenance.erase_within_secs",
+        number("seconds", 1, 31_536_000),
+        "How long the bytes of removed events may stay in the log's files. They are erased sooner while nothing is \
+         appended.",
+    ),
+    key(
         "maintenance.checkpoint_rows",
         number("rows", 1000, 100_000_000),
         "Rows of the broker's tables kept in RAM before they go to disk.",
+    ),
+    key(
+        "maintenance.reclaim_bytes",
+        number("bytes", 1, 1_000_000_000_000),
+        "Finished claims, finished jobs, expired answers and other entries of the broker's own that say nothing any more are \
+         reclaimed once entries of this size were appended, and as many as are still needed; in any case once a day.",
+    ),
+    key(
+        "maintenance.reclaim_after_secs",
+        number("seconds", 0, 31_536_000),
+        "How long the broker's own entries stay in the log at least: what they say of the past, and what another broker on \
+         the same database may not have read yet.",
     ),
     key(
         "maintenance.max_clock_jump_secs",

@@ -8,7 +8,7 @@ use super::document::{self, Node, Value};
 use super::keys::{self, ENVIRONMENT_PREFIX, Expects, KEYS, Key};
 use super::nearest::{nearest, nearest_path};
 use super::sources::{Setting, Source, Sources};
-use super::{Config, check};
+use super::{Config, DatabaseUrl, check};
 use contract::Profile;
 use std::fmt;
 use std::io::Read;
@@ -214,6 +214,10 @@ impl Layers {
             Ok(config) => config,
             Err(problem) => return Err(LoadError { problems: vec![problem] }),
         };
+        if let Err(detail) = read_url(&mut config) {
+            let place = self.sources.of("storage.url_file");
+            self.refuse(&place, "storage.url_file", detail);
+        }
         check::follow(&mut config, &self.sources);
         for (key, detail) in check::values(&config, &self.sources) {
             let place = self.sources.of(&key);
@@ -228,7 +232,21 @@ impl Layers {
                 self.sources.of("polling.poll_interval_ms")
             ));
         }
+        self.note_password(&config);
         Ok(Loaded { config, sources: self.sources, notes: self.notes })
+    }
+
+    /// The command line of a process is for everybody on the machine to read.
+    fn note_password(&mut self, config: &Config) {
+        let source = self.sources.of("storage.url");
+        if let (Source::Flag { .. }, Some(url)) = (&source, &config.storage.url)
+            && log_postgres::has_password(&url.0)
+        {
+            self.notes.push(format!(
+                "{source}: the password of the database is on the command line, where other users of this machine can read \
+                 it: use `storage.url_file` or the environment."
+            ));
+        }
     }
 
     /// Lays the settings over the defaults.
@@ -252,6 +270,17 @@ impl Layers {
             }
         })
     }
+}
+
+/// Puts the URL that `storage.url_file` holds in force.
+fn read_url(config: &mut Config) -> Result<(), String> {
+    let Some(file) = &config.storage.url_file else { return Ok(()) };
+    if config.storage.url.is_some() {
+        return Err("stands beside `storage.url`; give one of them".to_owned());
+    }
+    let text = read(file).map_err(|error| format!("the file cannot be read: {error}"))?;
+    config.storage.url = Some(DatabaseUrl(text.trim().to_owned()));
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -278,7 +307,7 @@ fn explain(said: &str) -> String {
         let meant = nearest(written, quoted).unwrap_or_default();
         return format!("unknown member; did you mean `{meant}`?");
     }
-    if said.contains("untagged enum Streaming") {
+    if said.contains("an object of `type`, `location`") {
         return "expected true, or a map of `type`, `location` and `retention`".to_owned();
     }
     if said.contains("socket address") {

@@ -9,20 +9,25 @@
 
 mod check;
 mod document;
+mod file_budget;
 pub mod keys;
 mod load;
 mod maintenance;
 mod nearest;
 mod sections;
 mod sources;
+mod web;
 
+pub use file_budget::{CONNECTIONS_MIN, FileBudget};
 pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use maintenance::Maintenance;
+pub(crate) use nearest::likely_name;
 pub use sections::{
     Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Polling, Route,
     SecretKey, Server, Storage, Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
+pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
 use contract::{NewEventType, NewTopic, TopicId};
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,21 @@ pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
     known.min_by_key(|name| distance(&folded, &fold(name)))
 }
 
+/// The same, if it is so near that a slip is likely: at most one edit for every ten characters, or two.
+pub(crate) fn likely_name<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = fold(written);
+    let edits_max = (folded.len() / 10).max(2);
+    let edits = |name: &str| {
+        let name = fold(name);
+        // What both begin with costs nothing to compare: names of one family are long and differ at their ends.
+        let common = folded.iter().zip(&name).take_while(|(a, b)| a == b).count();
+        let (rest, other) = (folded.get(common..).unwrap_or_default(), name.get(common..).unwrap_or_default());
+        (rest.len().abs_diff(other.len()) <= edits_max).then(|| distance(rest, other))
+    };
+    let near = known.filter_map(|name| Some((edits(name)?, name)));
+    near.min_by_key(|(edits, _)| *edits).filter(|(edits, _)| *edits <= edits_max).map(|(_, name)| name)
+}
+
 /// The same for paths: a name that stands in the wrong section is near too.
 pub(super) fn nearest_path<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let last = |path: &str| fold(path.rsplit('.').next().unwrap_or(path));
@@ -69,6 +84,15 @@ mod tests {
         ] {
             assert_eq!(distance(&fold(a), &fold(b)), edits, "{a} {b}");
         }
+    }
+
+    #[test]
+    fn only_a_name_that_is_a_slip_away_is_likely() {
+        let known = || ["gts.order.created.v1", "gts.order.cancelled.v1", "shop.orders"].into_iter();
+        assert_eq!(likely_name("gts.order.craeted.v1", known()), Some("gts.order.created.v1"));
+        assert_eq!(likely_name("shop.order", known()), Some("shop.orders"));
+        assert_eq!(likely_name("gts.invoice.paid.v1", known()), None);
+        assert_eq!(likely_name("", known()), None);
     }
 
     #[test]

@@ -25,12 +25,18 @@ pub struct Storage {
     pub retention_days: Option<u32>,
     /// Folders outside `path` where topics may have a log of their own.
     pub locations: Vec<PathBuf>,
+    /// Whether topics may have a log of their own in memory or in the data folder. Where not, only in `locations`.
+    pub side_logs: bool,
     /// The database of the database engine, as the role that appends and reads.
     pub url: Option<DatabaseUrl>,
+    /// A file with that URL; read when the configuration is loaded.
+    pub url_file: Option<PathBuf>,
     /// The same database as its owner, to create and update the schema; absent: `url` does.
     pub owner_url: Option<DatabaseUrl>,
     /// The same database as the role that may remove what retention lets go; absent: `url` tries.
     pub maintenance_url: Option<DatabaseUrl>,
+    /// Whether a database beyond this machine must prove its name by a certificate.
+    pub require_tls: bool,
 }
 
 impl Storage {
@@ -59,9 +65,12 @@ impl Default for Storage {
             segment_bytes: 64 * 1024 * 1024,
             retention_days: None,
             locations: Vec::new(),
+            side_logs: true,
             url: None,
+            url_file: None,
             owner_url: None,
             maintenance_url: None,
+            require_tls: false,
         }
     }
 }
@@ -97,18 +106,7 @@ pub struct DatabaseUrl(pub String);
 
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hidden = || {
-            let (scheme, rest) = self.0.split_once("://")?;
-            let authority = rest.split(['/', '?']).next()?;
-            let (user, host) = authority.rsplit_once('@')?;
-            let (name, _) = user.split_once(':')?;
-            Some(format!("{scheme}://{name}:***@{host}{}", rest.get(authority.len()..)?))
-        };
-        let text = hidden().unwrap_or_else(|| self.0.clone());
-        match text.find("password=") {
-            Some(at) => write!(f, "{}password=***", text.get(..at).unwrap_or_default()),
-            None => f.write_str(&text),
-        }
+        f.write_str(&log_postgres::shown(&self.0))
     }
 }
 
@@ -223,6 +221,8 @@ pub struct Dispatch {
     pub enabled: bool,
     /// Whether targets in private networks may be called.
     pub allow_private_targets: bool,
+    /// Hosts that may be called; empty: all.
+    pub allowed_hosts: Vec<String>,
     /// Most deliveries at a time in the default pool.
     pub concurrency: u32,
     /// Most jobs of one log that failed and wait, or were given up.
@@ -242,6 +242,7 @@ impl Default for Dispatch {
         Self {
             enabled: true,
             allow_private_targets: false,
+            allowed_hosts: Vec::new(),
             concurrency: limits::POOL_CONCURRENCY_DEFAULT,
             max_open_jobs: limits::OPEN_JOBS_MAX,
             lease_secs: 15,
@@ -277,8 +278,16 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Listen beyond loopback without authentication.
     pub insecure: bool,
+    /// Hosts it answers for besides loopback names and the address it listens on.
+    pub allowed_hosts: Vec<String>,
     /// Most open connections.
     pub max_connections: usize,
+    /// Most open connections from one address.
+    pub max_connections_per_address: usize,
+    /// Most polls, streams and other requests that wait at the same time, over all connections.
+    pub max_waits: usize,
+    /// Most of them from one address.
+    pub max_waits_per_address: usize,
     /// How long the head of a request may take, counted from the end of the last one: a connection may idle this long.
     pub header_timeout_secs: u64,
     /// The longest wait between two pieces of a body, in seconds.
@@ -287,10 +296,14 @@ pub struct Server {
     pub request_timeout_secs: u64,
     /// How long a client may take nothing of what is sent to it, in seconds.
     pub write_timeout_secs: u64,
+    /// How long an import goes on whose report the client does not read, in seconds.
+    pub import_unread_timeout_secs: u64,
     /// The largest head of a request, in bytes.
     pub max_header_bytes: usize,
     /// Bytes of request bodies held at the same time, over all connections.
     pub max_inflight_bytes: usize,
+    /// Bytes of events in answers that are being sent at the same time, over all connections.
+    pub max_answer_bytes: usize,
     /// How long a stopping server waits for what is in flight, in seconds.
     pub drain_timeout_secs: u64,
     /// Browsers.
@@ -306,13 +319,19 @@ impl Default for Server {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
             insecure: false,
+            allowed_hosts: Vec::new(),
             max_connections: 25_000,
+            max_connections_per_address: 12_500,
+            max_waits: 25_000,
+            max_waits_per_address: 12_500,
             header_timeout_secs: 30,
             body_timeout_secs: 30,
             request_timeout_secs: 60,
             write_timeout_secs: 30,
+            import_unread_timeout_secs: 600,
             max_header_bytes: 32 * 1024,
-            max_inflight_bytes: 256 * 1024 * 1024,
+            max_inflight_bytes: 96 * 1024 * 1024,
+            max_answer_bytes: 64 * 1024 * 1024,
             drain_timeout_secs: 25,
             cors: Cors::default(),
             compression: true,
@@ -325,7 +344,7 @@ impl Default for Server {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Origins such as `https://example.com`, or `*` for all of them.
+    /// Origins such as `https://example.com`.
     pub allowed_origins: Vec<String>,
 }
 

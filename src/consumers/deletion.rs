@@ -7,7 +7,7 @@
 use super::Consumers;
 use super::expiry::end_sessions;
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger};
-use contract::{Error, Kind, Result};
+use contract::{Error, Kind, Result, TopicId};
 use uuid::Uuid;
 
 impl Consumers<'_> {
@@ -31,6 +31,16 @@ impl Consumers<'_> {
             ledger.submit_keeping(delete, keep).await?;
         }
         Ok(())
+    }
+
+    /// The consumers of a topic in a log: those that live, and those whose sessions are over.
+    pub(crate) fn members_of_topic(&self, ledger: &Ledger, topic: &TopicId) -> (Vec<Uuid>, Vec<Uuid>) {
+        let now = ledger.now();
+        let readers = ledger.readers();
+        let members = readers.consumers().filter(|entry| entry.consumer.topic == *topic);
+        let (live, over): (Vec<_>, Vec<_>) = members.partition(|entry| self.sessions.is_live(entry, now));
+        let ids = |entries: Vec<&crate::ledger::ConsumerEntry>| entries.iter().map(|it| it.consumer.id).collect();
+        (ids(live), ids(over))
     }
 
     fn presence(&self, ledger: &Ledger, group: &str) -> Presence {

@@ -7,15 +7,16 @@
 //!   A commit changes nothing there; a reset has everything behind it handed out again.
 
 use super::{Consumers, Known};
+use crate::events::before_earliest;
 use crate::lag::{Outlook, Question, ScanBudget};
 use crate::ledger::{
     Command, ConsumerEntry, Decision, Entry, Group, GroupKey, Keep, Ledger, Readers, Registry, TopicEntry, read_failed,
 };
 use contract::{
     Consumer, ConsumerGroup, Cursor, Distribution, Error, GroupReset, GroupTopic, Kind, Member, NewConsumer, Offset,
-    Page, ResetTo, Result, Sequence, Timestamp, TopicId, Violation, limits,
+    Page, ResetTo, Result, Timestamp, TopicId, Violation, limits,
 };
-use log::{Find, Limit, LogError, Range, TopicNumber};
+use log::{Find, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -189,18 +190,9 @@ async fn target(ledger: &Ledger, reset: &GroupReset) -> Result<Target> {
     Ok(match reset.to {
         ResetTo::Offset(offset) => Target::Offset(offset),
         ResetTo::Latest => Target::Tail,
-        ResetTo::Earliest => Target::Offset(before_earliest(ledger, topic).await?),
+        ResetTo::Earliest => Target::Offset(before_earliest(ledger, topic.number).await?),
         ResetTo::Time(time) => Target::Offset(before_time(ledger, topic, time).await?),
     })
-}
-
-/// The offset before the first event that is still there; the tail where none is.
-async fn before_earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Offset> {
-    match ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
-        Ok(_) => Ok(Offset::ZERO),
-        Err(LogError::Trimmed(earliest)) => Ok(Offset(earliest.0.saturating_sub(1))),
-        Err(error) => Err(read_failed(error)),
-    }
 }
 
 /// The offset before the topic's first event created at `time` or later; the tail where all are older.

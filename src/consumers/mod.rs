@@ -28,8 +28,8 @@ use crate::lag::LagViews;
 use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Keep, Ledger};
 use crate::logs::{Logs, Place};
 use contract::{
-    Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Offset, Page, Result, Span, Timestamp,
-    Violation, limits,
+    Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Page, ReadOffset, Result, Span,
+    Timestamp, Violation, limits,
 };
 use peers::GroupPeers;
 use sessions::Session;
@@ -103,7 +103,7 @@ impl Consumers<'_> {
     }
 
     /// What is there now for a consumer.
-    pub(crate) async fn read(&self, id: Uuid, offset: Offset, limit: usize) -> Result<EventPage> {
+    pub(crate) async fn read(&self, id: Uuid, offset: ReadOffset, limit: usize) -> Result<EventPage> {
         self.reader.check_limit(limit)?;
         let (known, session) = self.arrive(id)?;
         self.record(&known, Presence::Arrived).await?;
@@ -118,7 +118,13 @@ impl Consumers<'_> {
     }
 
     /// The same, or as soon as there is something, or nothing when the time is up.
-    pub(crate) async fn wait(&self, id: Uuid, offset: Offset, limit: usize, timeout: Duration) -> Result<EventPage> {
+    pub(crate) async fn wait(
+        &self,
+        id: Uuid,
+        offset: ReadOffset,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<EventPage> {
         self.reader.check_timeout(timeout)?;
         self.reader.check_limit(limit)?;
         let (known, session) = self.arrive(id)?;
@@ -137,7 +143,7 @@ impl Consumers<'_> {
         &self,
         known: &Known,
         session: &Session,
-        offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         timeout: Duration,
     ) -> Result<EventPage> {

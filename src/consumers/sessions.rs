@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// A consumer is gone: so is its session, and whoever waits in it.
-    pub(super) fn end(&self, id: Uuid) {
+    pub(crate) fn end(&self, id: Uuid) {
         if let Some(session) = self.lock().remove(&id) {
             session.ended.send_replace(true);
         }
@@ -153,7 +153,7 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Clock, ManualClock};
+    use crate::clock::{BelievedClock, Clock, ManualClock};
     use contract::{Distribution, Filter, Timestamp};
     use std::time::Duration;
 
@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn a_session_with_several_waiting_polls_lasts_until_the_last_one_ends() {
         let (sessions, entry, clock) = (Sessions::new(true), entry(0), Arc::new(ManualClock::at(0)));
-        let log = LogClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
+        let believed = BelievedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
+        let log = LogClock::new(Arc::new(believed));
         let session = sessions.open(entry.consumer.id, filters::compile(&Filter::default()).unwrap(), 0);
         let (one, other) = (session.wait(&log), session.wait(&log));
         clock.advance(1_000_000);

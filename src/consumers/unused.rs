@@ -6,11 +6,11 @@
 //! - So in a topic that keeps its events for ever nothing is forgotten; there a person deletes what is no longer used.
 //! - It is a fact in the log, decided again there: every process forgets the same.
 
-use crate::ledger::{Command, Decision, Entry, Group, Ledger, TopicEntry, read_failed};
+use crate::ledger::{ClaimRows, Command, Decision, Entry, Group, Ledger, TopicEntry, read_failed};
 use crate::logs::Logs;
-use contract::{Offset, Result, Sequence, TopicId};
+use contract::{Result, Sequence, TopicId};
 use log::{Limit, LogError, Range};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Most names forgotten by one decision.
 const NAMES_MAX: usize = 1000;
@@ -50,48 +50,44 @@ fn unused_handlers(ledger: &Ledger, before: i64) -> Vec<String> {
     claims.handlers().filter(is_unused).filter(is_alone).take(NAMES_MAX).map(str::to_owned).collect()
 }
 
-/// Groups that were silent for long, and whose offsets speak of events that are gone.
+/// Groups that were silent for long, and whose offsets speak of events that are gone. All of them are looked at: those that
+/// must stay, however many, keep none of the others.
 async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
-    let silent: Vec<_> = {
+    let topics: BTreeSet<TopicId> = {
         let readers = ledger.readers();
-        let silent = readers.groups().filter(|(_, group)| is_silent(group, before)).take(NAMES_MAX);
-        silent.map(|(name, group)| (name.to_owned(), group.offsets.clone())).collect()
+        let silent = readers.groups().filter(|(_, group)| is_silent(group, before));
+        silent.flat_map(|(_, group)| group.offsets.keys().cloned()).collect()
     };
-    let (mut gone, mut unused) = (HashMap::new(), Vec::new());
-    for (name, offsets) in silent {
-        let mut is_unused = true;
-        for (topic, offset) in offsets {
-            is_unused &= is_behind(ledger, &name, &topic, offset, &mut gone).await?;
-        }
-        if is_unused {
-            unused.push(name);
+    let mut gone = HashMap::new();
+    for id in topics {
+        let topic = ledger.registry().topic(&id).cloned();
+        if let Some(topic) = topic {
+            gone.insert(id, (topic.number.0, gone_through(ledger, &topic).await?));
         }
     }
-    Ok(unused)
+    let (claims, readers) = (ledger.claims(), ledger.readers());
+    let is_unused = |name: &str, group: &Group| {
+        group.offsets.iter().all(|(topic, offset)| match gone.get(topic) {
+            Some((number, through)) => is_behind(&claims, name, *number, (*offset).into(), *through),
+            // The topic is gone, or the group has used it a moment ago.
+            None => ledger.registry().topic(topic).is_none(),
+        })
+    };
+    let silent = readers.groups().filter(|(_, group)| is_silent(group, before));
+    let unused = silent.filter(|(name, group)| is_unused(name, group)).take(NAMES_MAX);
+    Ok(unused.map(|(name, _)| name.to_owned()).collect())
 }
 
 fn is_silent(group: &Group, before: i64) -> bool {
     group.members.is_empty() && group.active_at <= before
 }
 
-/// Whether all that a group has seen of a topic is gone.
-async fn is_behind(
-    ledger: &Ledger,
-    name: &str,
-    topic: &TopicId,
-    offset: Offset,
-    gone: &mut HashMap<TopicId, Sequence>,
-) -> Result<bool> {
-    let Some(topic) = ledger.registry().topic(topic).cloned() else { return Ok(true) };
-    let id = topic.topic.definition.id.clone();
-    let through = match gone.get(&id) {
-        Some(through) => *through,
-        None => *gone.entry(id).or_insert(gone_through(ledger, &topic).await?),
-    };
-    let claims = ledger.claims();
-    let divided = claims.division(name, topic.number.0).map(|division| division.watermark());
-    let come = divided.unwrap_or_else(|| offset.into());
-    Ok(come <= through && (divided.is_none() || claims.is_blank(name, topic.number.0)))
+/// Whether all that a group has seen of a topic is gone, where everything up to `through` is.
+fn is_behind(claims: &ClaimRows, name: &str, topic: u32, offset: Sequence, through: Sequence) -> bool {
+    match claims.division(name, topic) {
+        Some(division) => division.watermark() <= through && claims.is_blank(name, topic),
+        None => offset <= through,
+    }
 }
 
 /// The last sequence of a topic that retention has removed.

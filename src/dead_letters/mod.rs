@@ -10,7 +10,7 @@
 mod decide;
 
 use crate::dispatch::attempts_of;
-use crate::events::{Intake, Policy, Reader, stored_at};
+use crate::events::{Intake, Policy, Reader, removed, stored_at};
 use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow, read_failed};
 use crate::logs::{Logs, Place};
 use contract::{
@@ -29,6 +29,8 @@ use uuid::Uuid;
 const TRIES_MAX: usize = 8;
 /// Letters dealt with by one decision.
 const LETTERS_PER_DECISION: usize = 100;
+/// The refusal to redrive a letter without its event.
+const GONE: &str = "Retention has removed the event, so it cannot be tried again; discard the letter.";
 /// Who deals with a letter where nobody says.
 const NOBODY: &str = "unknown";
 
@@ -115,7 +117,9 @@ impl DeadLetters<'_> {
             let (ledger, row) = self.find(id).await?;
             decide::check_open(&row)?;
             check_lane(&ledger, &row)?;
-            let stored = self.event_of(&ledger, &row).await?.ok_or_else(gone)?;
+            let Some(stored) = self.event_of(&ledger, &row).await? else {
+                return Err(removed(&ledger, TopicNumber(row.letter.number), GONE).await);
+            };
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
                 Some(event) => Some(self.change(&row, event?).await?),
                 None => None,
@@ -339,11 +343,6 @@ async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>) -> Result
 fn check_lane(ledger: &Ledger, row: &LetterRow) -> Result<()> {
     let is_gone = row.letter.job.is_some_and(|job| ledger.dispatch().lane(job.lane).is_none());
     if is_gone { Err(decide::orphaned()) } else { Ok(()) }
-}
-
-fn gone() -> Error {
-    let detail = "Retention has removed the event, so it cannot be tried again; discard the letter.";
-    Error::new(Kind::Trimmed, detail)
 }
 
 fn check_reason(reason: Option<&str>) -> Result<()> {

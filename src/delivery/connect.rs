@@ -25,6 +25,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -36,6 +37,8 @@ pub(super) struct Ways {
     pub(super) connect_timeout: Duration,
     /// How many connections there are.
     pub(super) open: Arc<AtomicUsize>,
+    /// How many more there may be; who finds none waits, as long as connecting may take.
+    pub(super) places: Arc<Semaphore>,
 }
 
 /// Makes connections to one origin.
@@ -60,7 +63,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// One of the open connections, for as long as it lives.
-struct Open(Arc<AtomicUsize>);
+struct Open {
+    count: Arc<AtomicUsize>,
+    _place: OwnedSemaphorePermit,
+}
 
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -78,8 +84,10 @@ impl Connector {
 
     async fn open(&self) -> Result<Connection, Failure> {
         let addresses = self.addresses().await?;
+        let place = Arc::clone(&self.ways.places).acquire_owned().await;
+        let place = place.map_err(|_| Failure::new(ErrorClass::Connect, "The broker stops."))?;
+        let open = Open::new(&self.ways.open, place);
         let socket = dial(&addresses, self.origin.port).await?;
-        let open = Open::new(&self.ways.open);
         // Best effort: without it small requests wait for acknowledgements.
         let _ = socket.set_nodelay(true);
         let Some(config) = &self.encryption else {
@@ -92,26 +100,32 @@ impl Connector {
         Ok(Connection { stream: TokioIo::new(Box::new(stream)), is_http2, _open: open })
     }
 
-    /// The addresses that may be called. One inner address among public ones is left out, not a reason to give up.
+    /// The addresses that may be called. One inner address among public ones is left out, not a reason to give up. Where inner
+    /// networks are not to be called, callers are not told which names there are in them either.
     async fn addresses(&self) -> Result<Vec<IpAddr>, Failure> {
         let found = match &self.origin.host {
             Place::Address(address) => vec![*address],
-            Place::Name(name) => self.ways.resolver.resolve(name).await.map_err(|_| unresolved())?,
+            Place::Name(name) => self.ways.resolver.resolve(name).await.map_err(|_| self.unresolved())?,
         };
-        let Some(first) = found.first().copied() else { return Err(unresolved()) };
+        let Some(first) = found.first().copied() else { return Err(self.unresolved()) };
         let permitted = found.into_iter().filter(|address| self.ways.allow_private || not_public(*address).is_none());
         let permitted: Vec<_> = permitted.take(ADDRESSES_MAX).collect();
         match permitted.is_empty() {
             false => Ok(permitted),
             true => {
                 let network = not_public(first).unwrap_or("reserved");
-                let message = format!(
-                    "The target is not in the public internet ({network}); nothing was sent. \
-                     `dispatch.allow_private_targets: true` allows it."
-                );
-                Err(Failure::new(ErrorClass::TargetRefused, message))
+                tracing::debug!(host = ?self.origin.host, network, "a target is in no public network");
+                Err(not_callable())
             }
         }
+    }
+
+    fn unresolved(&self) -> Failure {
+        if self.ways.allow_private {
+            return Failure::new(ErrorClass::Dns, "The target's host name cannot be resolved.");
+        }
+        tracing::debug!(host = ?self.origin.host, "a target's name cannot be resolved");
+        not_callable()
     }
 }
 
@@ -128,8 +142,10 @@ async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Failure> {
     Err(Failure::new(ErrorClass::Connect, format!("Nobody takes the connection: {last}.")))
 }
 
-fn unresolved() -> Failure {
-    Failure::new(ErrorClass::Dns, "The target's host name cannot be resolved.")
+fn not_callable() -> Failure {
+    let message = "The target's host does not lead to an address in the public internet; nothing was sent. \
+        `dispatch.allow_private_targets: true` allows others.";
+    Failure::new(ErrorClass::TargetRefused, message)
 }
 
 fn server_name(host: &Place) -> Result<ServerName<'static>, Failure> {
@@ -148,15 +164,15 @@ fn handshake_failure(error: &io::Error) -> Failure {
 }
 
 impl Open {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
+    fn new(count: &Arc<AtomicUsize>, place: OwnedSemaphorePermit) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self { count: Arc::clone(count), _place: place }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -231,7 +247,8 @@ mod tests {
         let origin = Arc::new(origin);
         for (allow_private, expected) in [(false, 2), (true, 5)] {
             let resolver = Arc::<Names>::clone(&names);
-            let ways = Ways { resolver, allow_private, connect_timeout: Duration::ZERO, open: Arc::default() };
+            let (connect_timeout, places) = (Duration::ZERO, Arc::new(Semaphore::new(1)));
+            let ways = Ways { resolver, allow_private, connect_timeout, open: Arc::default(), places };
             let connector = Connector { ways: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
             let addresses = connector.addresses().await.unwrap();
             assert_eq!(addresses.len(), expected, "{addresses:?}");

@@ -84,6 +84,12 @@ impl Auth {
     /// A token of this client's, fetched when needed.
     pub(crate) fn oauth2(pointer: &str, grant: OAuthGrant<'_>, allow_private: bool) -> Result<Self> {
         let endpoint = check_target(&format!("{pointer}/tokenUrl"), grant.token_url, allow_private)?;
+        if !allow_private && !endpoint.is_encrypted() {
+            return Err(Error::invalid(
+                format!("{pointer}/tokenUrl"),
+                "must be https: the client's secret is sent there",
+            ));
+        }
         let given = [
             ("clientId", Some(grant.client_id)),
             ("clientSecret", Some(grant.client_secret)),

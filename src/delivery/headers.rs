@@ -50,7 +50,39 @@ pub(crate) fn check_headers<'h>(
     Ok(OwnHeaders(own))
 }
 
+/// Refuses headers that would carry a credential: they stand in the log, and in every answer, for all to read.
+pub(crate) fn check_no_credentials<'h>(pointer: &str, names: impl IntoIterator<Item = &'h str>) -> Result<()> {
+    match names.into_iter().filter_map(name_of).find(|name| is_credential(name.as_str())) {
+        Some(name) => Err(Error::invalid(
+            format!("{pointer}/{name}"),
+            "carries a credential and would be kept in the clear: use `auth`, such as `{\"type\": \"apikey\", \"header\": …, \
+             \"key\": …}`",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn is_credential(name: &str) -> bool {
+    let last = name.rsplit('-').next().unwrap_or_default();
+    matches!(last, "key" | "apikey" | "token" | "secret" | "password" | "cookie") || name == "authorization"
+}
+
 impl OwnHeaders {
+    /// The same with a header that carries a key; `pointer` is where it was written.
+    pub(crate) fn with_key(mut self, pointer: &str, name: &str, key: &str) -> Result<Self> {
+        let refuse = |member: &str, detail: &str| Err(Error::invalid(format!("{pointer}/{member}"), detail));
+        let Some(name) = name_of(name).filter(|name| !is_refused(name.as_str())) else {
+            return refuse("header", "must be the name of a header that a subscription may set");
+        };
+        let value = value_of(key).filter(|value| !value.is_empty() && value.len() <= HEADER_VALUE_BYTES_MAX);
+        let Some(mut value) = value else { return refuse("key", "must be visible ASCII, and not too long") };
+        value.set_sensitive(true);
+        match self.0.insert(name, value) {
+            None => Ok(self),
+            Some(_) => refuse("header", "is among `headers` already"),
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         self.0.iter()
     }
@@ -117,6 +149,34 @@ mod tests {
             let (pointer, detail) = refusal(&[(name, "x")]);
             assert_eq!(pointer, format!("/headers/{}", name.to_ascii_lowercase()));
             assert_eq!(detail, "is not for a subscription to set");
+        }
+    }
+
+    #[test]
+    fn a_credential_has_no_place_among_the_headers_and_a_key_has_one_in_auth() {
+        let names =
+            ["Cookie", "Set-Cookie", "Authorization", "X-Api-Key", "api-key", "apikey", "X-Auth-Token", "x-secret"];
+        for name in names {
+            let error = check_no_credentials("/headers", [name]).unwrap_err();
+            let violation = &error.violations()[0];
+            assert_eq!(violation.pointer, format!("/headers/{}", name.to_ascii_lowercase()));
+            assert!(violation.detail.contains("use `auth`"), "{}", violation.detail);
+        }
+        for name in ["accept", "x-tenant", "keyboard", "x-tokens-left", "cookie-policy"] {
+            assert!(check_no_credentials("/headers", [name]).is_ok(), "{name}");
+        }
+        let own = check_headers("/headers", [("x-a", "1")]).unwrap();
+        let keyed = own.clone().with_key("/auth", "X-Api-Key", "k1").unwrap();
+        assert!(keyed.iter().any(|(name, value)| name == "x-api-key" && value == "k1" && value.is_sensitive()));
+        for (header, key, pointer) in [
+            ("webhook-id", "k", "/auth/header"),
+            ("a b", "k", "/auth/header"),
+            ("X-A", "k", "/auth/header"),
+            ("X-Api-Key", "", "/auth/key"),
+            ("X-Api-Key", "a\nb", "/auth/key"),
+        ] {
+            let error = own.clone().with_key("/auth", header, key).unwrap_err();
+            assert_eq!(error.violations()[0].pointer, pointer, "{header}");
         }
     }
 

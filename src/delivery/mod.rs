@@ -34,7 +34,7 @@ pub(crate) use answer::Outcome;
 pub(crate) use credentials::{Auth, Identity, OAuthGrant, roots};
 pub(crate) use failure::{ErrorClass, Failure};
 pub(crate) use handshake::{Consent, Question};
-pub(crate) use headers::{OwnHeaders, check_headers};
+pub(crate) use headers::{OwnHeaders, check_headers, check_no_credentials};
 pub(crate) use request::{Delivery, Payload, Shape};
 pub(crate) use resolve::Resolve;
 pub(crate) use secret::{Secret, SecretKind, check_secrets};
@@ -53,6 +53,7 @@ use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
 use std::time::Duration;
 use tokens::{Fetching, Granted, Tokens};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// What an operator decides about deliveries.
@@ -60,6 +61,8 @@ use tokio::time::Instant;
 pub(crate) struct DeliveryPolicy {
     /// Whether targets in private networks may be called.
     pub(crate) allow_private_targets: bool,
+    /// Hosts that may be called; empty: all.
+    pub(crate) allowed_hosts: Vec<String>,
     /// No attempt takes longer, whatever its subscription says.
     pub(crate) timeout_max: Duration,
     /// For a connection: resolving, dialling, encrypting.
@@ -72,6 +75,8 @@ pub(crate) struct DeliveryPolicy {
     pub(crate) targets_max: usize,
     /// Past so many connections, idle ones give way.
     pub(crate) connections_max: usize,
+    /// Never more connections than this: each is a file descriptor, and the log needs some too.
+    pub(crate) sockets_max: usize,
     /// Most idle connections to one target.
     pub(crate) idle_per_target_max: usize,
     /// How long an idle connection is kept.
@@ -86,12 +91,14 @@ impl Default for DeliveryPolicy {
     fn default() -> Self {
         Self {
             allow_private_targets: false,
+            allowed_hosts: Vec::new(),
             timeout_max: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(10),
             response_bytes_max: 64 * 1024,
             response_bytes_kept: 4 * 1024,
             targets_max: 1024,
             connections_max: 2048,
+            sockets_max: 4096,
             idle_per_target_max: 256,
             // Common receivers close theirs after five.
             idle_timeout: Duration::from_secs(4),
@@ -137,6 +144,7 @@ impl Deliverer {
             allow_private: policy.allow_private_targets,
             connect_timeout: policy.connect_timeout,
             open: Arc::default(),
+            places: Arc::new(Semaphore::new(policy.sockets_max)),
         };
         let pool = Pool::new(&policy, ways);
         Self(Arc::new(Shared { policy, pool, tokens: Tokens::default() }))

@@ -9,7 +9,7 @@
 use super::DeliveryPolicy;
 use super::connect::{Connector, Ways};
 use super::credentials::Identity;
-use super::failure::Failure;
+use super::failure::{ErrorClass, Failure};
 use super::recent::Recent;
 use super::target::{Origin, Target};
 use super::tls::Trust;
@@ -33,6 +33,7 @@ pub(super) struct Pool {
     ways: Arc<Ways>,
     trust: Trust,
     connections_max: usize,
+    allowed_hosts: Vec<String>,
 }
 
 /// What is taken in of an answer before anybody reads it, per stream and per connection, in bytes.
@@ -64,12 +65,17 @@ impl Pool {
             ways: Arc::new(ways),
             trust: Trust::new(policy.extra_roots.clone()),
             connections_max: policy.connections_max,
+            allowed_hosts: policy.allowed_hosts.clone(),
         }
     }
 
     /// The client for a target, if the target may be called at all.
     pub(super) fn client(&self, target: &Target, identity: Option<&Identity>) -> Result<Client, Failure> {
         target.permit(self.ways.allow_private)?;
+        if !target.is_among(&self.allowed_hosts) {
+            let message = "The target's host is not in `dispatch.allowed_hosts`; nothing was sent.";
+            return Err(Failure::new(ErrorClass::TargetRefused, message).for_good());
+        }
         let identity = identity.filter(|_| target.origin().encrypted);
         let key = (target.origin().clone(), identity.map(|identity| identity.fingerprint));
         if let Some(client) = self.kept(&key) {

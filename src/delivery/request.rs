@@ -80,12 +80,12 @@ pub(crate) enum Shape {
 /// A body with what is said about it.
 struct Rendered {
     body: Bytes,
-    media: &'static str,
+    media: HeaderValue,
     headers: HeaderMap,
 }
 
-const JSON: &str = "application/json";
-const CLOUD_EVENT: &str = "application/cloudevents+json; charset=utf-8";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
 
 /// What the CloudEvents binding for HTTP has escaped, besides everything beyond ASCII.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
@@ -103,7 +103,7 @@ pub(super) fn request(
     let sent = request.headers_mut();
     sent.extend(delivery.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
     sent.extend(headers);
-    sent.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    sent.insert(CONTENT_TYPE, media);
     sent.insert(USER_AGENT, user_agent.clone());
     if let Some(authorization) = authorization {
         sent.insert(AUTHORIZATION, authorization.clone());
@@ -143,8 +143,9 @@ fn render(payload: &Payload) -> Result<Rendered, Failure> {
             plain(event.into(), CLOUD_EVENT)
         }
         Shape::CloudEventsBinary => {
-            let headers = attributes(&cloud_event(text)?)?;
-            Rendered { body: data_of(text)?, media: JSON, headers }
+            let event = cloud_event(text)?;
+            let media = HeaderValue::from_str(event.data_content_type()).map_err(|_| payload_failure(UNREADABLE))?;
+            Rendered { body: data_of(text)?, media, headers: attributes(&event)? }
         }
     })
 }

@@ -101,6 +101,24 @@ impl Target {
         self.url.as_str()
     }
 
+    /// Whether what is sent there is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.origin.encrypted
+    }
+
+    /// Whether its host is in a list of names, or of `*.` and a name for all below it. An empty list has every host.
+    pub(crate) fn is_among(&self, hosts: &[String]) -> bool {
+        let host = match &self.origin.host {
+            Place::Address(address) => address.to_string(),
+            Place::Name(name) => name.trim_end_matches('.').to_owned(),
+        };
+        let names = |pattern: &String| match pattern.strip_prefix("*.") {
+            Some(above) => host.strip_suffix(above).is_some_and(|below| below.len() > 1 && below.ends_with('.')),
+            None => host.eq_ignore_ascii_case(pattern),
+        };
+        hosts.is_empty() || hosts.iter().any(names)
+    }
+
     pub(super) fn uri(&self) -> &Uri {
         &self.uri
     }

@@ -6,6 +6,8 @@
 //!                                        └───────── failed: twice the wait
 //! ```
 //!
+//! A person who redrives or retries a job asks for the probe at once: whoever has repaired a target does not wait.
+//!
 //! The breakers of a process are shared by all its workers: a target is a target, whichever log's jobs go there.
 
 use contract::{BreakerState, TargetBreaker, Timestamp};
@@ -35,6 +37,8 @@ struct Breaker {
     wait: i64,
     open_until: Option<i64>,
     probing: bool,
+    /// When a call last failed, in milliseconds.
+    failed_at: i64,
 }
 
 /// How a target's standing has changed.
@@ -69,6 +73,14 @@ impl Breakers {
     /// A person says that a target can be called again.
     pub(crate) fn close(&self, target: &str) {
         self.lock().remove(target);
+    }
+
+    /// A person wanted a job tried again at `wished_at`: where no call has failed since, the next job is the probe, and does
+    /// not wait for the breaker.
+    pub(crate) fn ask_now(&self, target: &str, wished_at: i64, now: i64) {
+        let mut breakers = self.lock();
+        let Some(breaker) = breakers.get_mut(target).filter(|breaker| breaker.failed_at < wished_at) else { return };
+        breaker.open_until = breaker.open_until.map(|until| until.min(now));
     }
 
     /// Whether a target may be called now, and whether that is the probe; else when to ask again.
@@ -111,6 +123,7 @@ impl Breakers {
         }
         let breaker = breakers.entry(Arc::clone(target)).or_default();
         breaker.failures = breaker.failures.saturating_add(1);
+        breaker.failed_at = now;
         let was_open = breaker.open_until.is_some();
         if breaker.failures < FAILURES || (was_open && !breaker.probing) {
             return None;

@@ -8,7 +8,7 @@
 //! - Of several lanes, one with a job that failed or was put off goes first, so that no replay passes a blocked group; else
 //!   the one with the lowest sequence, and of one event the live job.
 
-use super::lane::{Job, LaneKey};
+use super::lane::{Arrival, Job, LaneKey};
 use contract::Sequence;
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub(super) enum Member {
 struct Queue {
     lane: LaneKey,
     is_replay: bool,
-    /// Those not tried yet; when their events arrived.
-    fresh: BTreeMap<Sequence, i64>,
+    /// Those not tried yet, with what is known of their events.
+    fresh: BTreeMap<Sequence, Arrival>,
     rows: BTreeMap<Sequence, Member>,
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Group {
 /// What to do about a group after it changed.
 pub(super) enum Promotion {
     Nothing,
-    /// This one, not tried yet, goes out; its event arrived then.
-    Fresh(Place, i64),
+    /// This one, not tried yet, goes out.
+    Fresh(Place, Arrival),
     Row(LaneKey, Box<Job>),
     /// This one is out, and must come back: another goes before it.
     Recall(Place),
@@ -87,10 +87,10 @@ impl Group {
         self.queues.iter_mut().find(|queue| queue.lane == lane)
     }
 
-    /// A job not tried yet, whose event arrived at `time`.
-    pub(super) fn add_fresh(&mut self, (lane, sequence): Place, is_replay: bool, time: i64) {
+    /// A job not tried yet.
+    pub(super) fn add_fresh(&mut self, (lane, sequence): Place, is_replay: bool, event: Arrival) {
         if let Some(queue) = self.queue(lane, is_replay) {
-            queue.fresh.insert(sequence, time);
+            queue.fresh.insert(sequence, event);
         }
     }
 
@@ -132,9 +132,9 @@ impl Group {
         }
         let (lane, sequence) = head;
         let Some(queue) = self.known(lane) else { return Promotion::Nothing };
-        if let Some(time) = queue.fresh.get(&sequence).copied() {
+        if let Some(event) = queue.fresh.get(&sequence).copied() {
             self.out = Some(head);
-            return Promotion::Fresh(head, time);
+            return Promotion::Fresh(head, event);
         }
         let Some(member) = queue.rows.get_mut(&sequence) else { return Promotion::Nothing };
         match std::mem::replace(member, Member::Out) {

@@ -49,6 +49,8 @@ pub(crate) struct Job {
     pub(crate) tried: u32,
     /// Where it goes, if not where its lane does.
     pub(crate) target: Option<Arc<str>>,
+    /// How long its event is.
+    pub(crate) bytes: u32,
     /// The event, when it is sent, if it was at hand.
     pub(crate) stored: Option<Stored>,
 }
@@ -57,6 +59,11 @@ impl Job {
     /// The group whose order it keeps.
     pub(super) fn in_group(&self) -> Option<u64> {
         self.group.filter(|_| self.mode != DispatchMode::Immediate)
+    }
+
+    /// When it is to be given up because of its age: then, or when that is tried again after it could not be written.
+    pub(super) fn expires_at(&self) -> i64 {
+        self.expires.max(self.due)
     }
 
     /// Whether it keeps its place in the group while it waits, or after it was given up; else later ones pass it. One that
@@ -114,8 +121,12 @@ pub(super) struct LanePlan {
     pub(super) at_hand: HashMap<Sequence, Stored>,
     pub(super) scanned: Sequence,
     pub(super) flying: u32,
+    /// Bytes of the events under way.
+    pub(super) flying_bytes: usize,
     pub(super) pace: Pace,
     pub(super) queued: Queued,
+    /// When the planner looks for jobs of it that expire.
+    pub(super) expiry: Option<i64>,
 }
 
 /// Where a lane waits for its next turn.
@@ -126,22 +137,43 @@ pub(super) enum Queued {
     Timer(i64),
 }
 
+/// What is known of the event of a job not tried yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    /// When it arrived.
+    pub(crate) time: i64,
+    /// How long it is.
+    pub(crate) bytes: u32,
+}
+
 /// A job not tried yet.
 pub(crate) struct Offer {
     pub(crate) sequence: Sequence,
     pub(crate) group: Option<u64>,
-    /// When its event arrived.
-    pub(crate) time: i64,
+    pub(crate) event: Arrival,
     pub(crate) stored: Option<Stored>,
 }
 
 impl Rules {
-    /// A job not tried yet, whose event arrived at `time`.
-    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, time: i64) -> Job {
+    /// A job not tried yet.
+    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, event: Arrival) -> Job {
+        let Arrival { time, bytes } = event;
         let mode = if group.is_none() { DispatchMode::Immediate } else { self.mode };
         let expires = self.expires(None, time);
         let due = time.saturating_add(self.delay_millis).min(expires);
-        Job { sequence, group, mode, due, expires, has_row: false, spent: 0, tried: 0, target: None, stored: None }
+        Job {
+            sequence,
+            group,
+            mode,
+            due,
+            expires,
+            has_row: false,
+            spent: 0,
+            tried: 0,
+            target: None,
+            bytes,
+            stored: None,
+        }
     }
 
     pub(super) fn is_ordered(&self) -> bool {
@@ -156,14 +188,25 @@ impl Rules {
 
 impl LanePlan {
     pub(super) fn put_due(&mut self, job: Job) {
-        let due = if self.rules.paused { job.expires } else { job.due };
+        let due = if self.rules.paused { job.expires_at() } else { job.due };
         self.due.insert((due, job.sequence), job);
     }
 
-    /// When the first of its jobs is due, or expires.
+    /// When the first of its jobs is due.
     pub(super) fn first_time(&self) -> Option<i64> {
-        let (due, age) = (self.due.keys().next(), self.ages.keys().next());
-        due.into_iter().chain(age).map(|(time, _)| *time).min()
+        self.due.keys().next().map(|(due, _)| *due)
+    }
+
+    /// When the first of its jobs expires, of those that are due first and those that wait in their groups.
+    pub(super) fn first_expiry(&self) -> Option<i64> {
+        let (due, age) = (self.due.values().next(), self.ages.keys().next());
+        due.map(Job::expires_at).into_iter().chain(age.map(|(expires, _)| *expires)).min()
+    }
+
+    /// How long the event of its next delivery is; nothing where that is none.
+    pub(super) fn next_bytes(&self, now: i64) -> usize {
+        let first = self.due.first_key_value().map(|(_, job)| job).filter(|job| job.expires > now);
+        first.map_or(0, |job| job.bytes as usize)
     }
 
     /// What its next delivery counts as.
@@ -197,8 +240,10 @@ impl LanePlan {
             at_hand: HashMap::new(),
             scanned: through,
             flying: 0,
+            flying_bytes: 0,
             pace: Pace::default(),
             queued: Queued::No,
+            expiry: None,
         }
     }
 }
@@ -229,7 +274,8 @@ mod tests {
     #[test]
     fn an_ordered_lane_has_room_until_enough_of_its_jobs_could_go() {
         let mut lane = LanePlan::new(rules(true), Sequence::ZERO);
-        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), 0) };
+        let event = Arrival { time: 0, bytes: 2 };
+        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), event) };
         (1..=3).for_each(|number| lane.put_due(ready(number, 10)));
         assert!(lane.has_room(8, 10), "three of four");
         lane.put_due(ready(4, 11));
@@ -243,7 +289,11 @@ mod tests {
 
     fn offer(planner: &mut Planner, number: u64) {
         let stored = Some(Stored { id: Uuid::nil(), text: Bytes::from_static(b"{}") });
-        planner.offer(KEY, Offer { sequence: Sequence(number), group: None, time: 0, stored }, 0);
+        planner.offer(
+            KEY,
+            Offer { sequence: Sequence(number), group: None, event: Arrival { time: 0, bytes: 2 }, stored },
+            0,
+        );
     }
 
     #[test]

@@ -12,9 +12,11 @@
 //!
 //! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
 
+mod ahead;
 mod blocked;
 mod breaker;
 mod face;
+mod flight_bytes;
 mod groups;
 mod job_list;
 mod jobs;
@@ -22,6 +24,7 @@ mod lane;
 mod lease;
 mod listing;
 mod log_lines;
+mod pausing;
 mod planner;
 mod pools;
 mod report;
@@ -37,6 +40,8 @@ pub(crate) mod worker;
 
 pub(crate) use breaker::Breakers;
 pub(crate) use jobs::Jobs;
+pub use pausing::pause_dispatch;
+pub(crate) use pausing::{pause_of, resume_dispatch};
 pub(crate) use report::attempts_of;
 pub(crate) use verbs::JobVerb;
 pub(crate) use worker::Worker;
@@ -92,6 +97,7 @@ pub(crate) struct Context {
     /// Whether waits differ by chance.
     pub(crate) jitters: bool,
     pub(crate) breakers: Breakers,
+    trials: trial::Trials,
     flying: Mutex<HashSet<JobKey>>,
     /// Whether deliveries are to end.
     stopping: watch::Sender<bool>,
@@ -118,6 +124,7 @@ impl Context {
             lease_millis,
             jitters: true,
             breakers: Breakers::default(),
+            trials: trial::Trials::default(),
             flying: Mutex::default(),
             stopping: watch::Sender::new(false),
             running: watch::Sender::new(false),
@@ -177,16 +184,33 @@ impl Context {
 ///
 /// A worker that panics is an incident: the broker is opened again, and what the worker knew is rebuilt.
 pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>, incidents: &Arc<Incidents>) -> JoinHandle<()> {
-    context.running.send_replace(true);
+    let running = Running::note(&context);
     let reports = Arc::clone(incidents);
     incidents.spawn("dispatch", async move {
+        let _running = running;
         let mut workers = JoinSet::new();
         keep_dispatching(logs, &context, &mut workers, &reports).await;
         while let Some(ended) = workers.join_next().await {
             reports.ended("dispatch worker", ended);
         }
-        context.running.send_replace(false);
     })
+}
+
+/// Held while workers run. However they end (by themselves, by a panic, because the broker is abandoned), whoever waits for
+/// their end hears of it.
+struct Running(Arc<Context>);
+
+impl Running {
+    fn note(context: &Arc<Context>) -> Self {
+        context.running.send_replace(true);
+        Self(Arc::clone(context))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.send_replace(false);
+    }
 }
 
 async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mut JoinSet<()>, incidents: &Incidents) {

@@ -2,7 +2,7 @@
 //!
 //! - The model is what the log would know: of every job how it stands. It judges every pick, and that all ends in the end.
 
-use super::lane::{Back, Job, LaneKey, Offer, Pick, Rules};
+use super::lane::{Arrival, Back, Job, LaneKey, Offer, Pick, Rules};
 use super::planner::Planner;
 use contract::{DispatchMode, Pool, Sequence};
 use proptest::prelude::*;
@@ -124,7 +124,7 @@ impl Model {
                 expires,
                 has_row: true,
                 tried,
-                ..rules.fresh(Sequence(sequence), group, time)
+                ..rules.fresh(Sequence(sequence), group, Arrival { time, bytes: 1 })
             };
             self.planner.offer_row(key, job, matches!(standing, Standing::Dead { .. }), self.now);
         }
@@ -139,7 +139,7 @@ impl Model {
             }
             let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
             let group = (self.mode != DispatchMode::Immediate).then_some(group);
-            let offer = Offer { sequence: Sequence(sequence), group, time, stored: None };
+            let offer = Offer { sequence: Sequence(sequence), group, event: Arrival { time, bytes: 1 }, stored: None };
             self.planner.offer(lane.key, offer, self.now);
         }
         lane.read = lane.read.max(last);

@@ -13,19 +13,17 @@
 //! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
 
 use super::breaker::{Breakers, Turned};
+use super::flight_bytes::FlightBytes;
 use super::groups::Group;
 use super::lane::{Back, Job, LaneKey, LanePlan, Offer, Pick, Queued, Rules, Stored};
 use super::pools::PoolPlan;
 use super::turns::Class;
 use bytes::Bytes;
 use contract::{Pool, Sequence};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
-const AHEAD: usize = 1024;
-const AHEAD_OF_POOL: usize = 4;
 /// Bytes of events that are kept for lanes to send.
 const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -33,14 +31,19 @@ pub(crate) struct Planner {
     pub(super) lanes: HashMap<LaneKey, LanePlan>,
     /// By subscription, and by the group's fingerprint.
     pub(super) groups: HashMap<Uuid, HashMap<u64, Group>>,
-    pools: BTreeMap<String, PoolPlan>,
-    breakers: Breakers,
+    pub(super) pools: BTreeMap<String, PoolPlan>,
+    pub(super) breakers: Breakers,
     /// Lanes whose next job is due later.
     timers: BTreeSet<(i64, LaneKey)>,
+    /// When the first job of each lane expires. That takes no place in a pool, so it waits for none.
+    pub(super) expiries: BTreeSet<(i64, LaneKey)>,
     pub(super) flights: HashMap<(LaneKey, Sequence), Flight>,
     cached: usize,
+    flight_bytes: FlightBytes,
     /// How many more jobs may become rows.
     pub(super) rows_left: usize,
+    /// Lanes that have as many rows as they may.
+    pub(super) full: HashSet<Uuid>,
     /// Those under way that may.
     pub(super) fresh_flights: usize,
     /// Lanes with jobs that wait for that.
@@ -55,9 +58,12 @@ impl Default for Planner {
             pools: BTreeMap::new(),
             breakers: Breakers::default(),
             timers: BTreeSet::new(),
+            expiries: BTreeSet::new(),
             flights: HashMap::new(),
             cached: 0,
+            flight_bytes: FlightBytes::default(),
             rows_left: usize::MAX,
+            full: HashSet::new(),
             fresh_flights: 0,
             parked: VecDeque::new(),
         }
@@ -80,8 +86,9 @@ impl Planner {
         Self { breakers: breakers.clone(), ..Self::default() }
     }
 
-    /// The pools there are.
+    /// The pools there are. One that is gone is forgotten when nothing runs in it and no lane uses it.
     pub(crate) fn set_pools(&mut self, pools: &[Pool], now: i64) {
+        self.pools.retain(|code, plan| plan.is_used() || pools.iter().any(|pool| pool.code == *code));
         for pool in pools {
             match self.pools.get_mut(&pool.code) {
                 Some(plan) => plan.change(pool),
@@ -106,7 +113,10 @@ impl Planner {
                 lane.fresh.insert(sequence.get());
             }
             match flight.place {
-                Some(_) => lane.flying += 1,
+                Some(_) => {
+                    lane.flying += 1;
+                    lane.flying_bytes += flight.job.bytes as usize;
+                }
                 None => expiring.extend(flight.job.in_group().map(|group| (group, *sequence))),
             }
         }
@@ -124,8 +134,14 @@ impl Planner {
         let (queued, pool, scope) = (lane.queued, lane.rules.pool.clone(), lane.rules.scope);
         self.unqueue(key, queued, &pool);
         let Some(lane) = self.lanes.remove(&key) else { return };
+        if let Some(expiry) = lane.expiry {
+            self.expiries.remove(&(expiry, key));
+        }
         if let Some(pool) = self.pools.get_mut(&pool).filter(|_| !lane.rules.paused) {
             pool.ready.lanes = pool.ready.lanes.saturating_sub(1);
+        }
+        if !lane.parked.is_empty() {
+            self.parked.retain(|parked| *parked != key);
         }
         let cached = lane.at_hand.values().map(|stored| stored.text.len());
         self.cached = self.cached.saturating_sub(cached.sum());
@@ -135,27 +151,6 @@ impl Planner {
     /// The lanes there are.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
         self.lanes.keys().copied()
-    }
-
-    /// Whether one more of a lane may be offered.
-    pub(crate) fn has_room(&self, key: LaneKey, now: i64) -> bool {
-        self.has_room_of(key, 1, now)
-    }
-
-    /// Whether so much of a lane was sent that it is worth reading on for it alone.
-    pub(crate) fn has_much_room(&self, key: LaneKey, now: i64) -> bool {
-        self.has_room_of(key, 2, now)
-    }
-
-    fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
-        let Some(lane) = self.lanes.get(&key).filter(|_| self.rows_left > 0) else { return false };
-        // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
-        let again = self.breakers.asks_again(&lane.rules.target, now);
-        if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
-            return false;
-        }
-        let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);
-        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, now)
     }
 
     /// How far a lane was looked through.
@@ -182,9 +177,9 @@ impl Planner {
         self.flights.contains_key(&(key, sequence))
     }
 
-    /// A job not tried yet, whose event arrived at `time`.
+    /// A job not tried yet.
     pub(crate) fn offer(&mut self, key: LaneKey, fresh: Offer, now: i64) {
-        let Offer { sequence, group, time, stored } = fresh;
+        let Offer { sequence, group, event, stored } = fresh;
         if self.is_flying(key, sequence) {
             return;
         }
@@ -198,8 +193,8 @@ impl Planner {
             lane.at_hand.insert(sequence, Stored { text, ..stored });
         }
         match group.filter(|_| lane.rules.is_ordered()) {
-            Some(group) => self.wait_fresh(key, group, (sequence, time), now),
-            None => lane.put_due(lane.rules.fresh(sequence, None, time)),
+            Some(group) => self.wait_fresh(key, group, (sequence, event), now),
+            None => lane.put_due(lane.rules.fresh(sequence, None, event)),
         }
         self.queue(key, now);
     }
@@ -221,6 +216,9 @@ impl Planner {
 
     /// What goes next, if anything does.
     pub(crate) fn next(&mut self, now: i64) -> Option<Pick> {
+        if let Some(expired) = self.next_expired(now) {
+            return Some(expired);
+        }
         while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, key));
             if let Some(lane) = self.lanes.get_mut(&key) {
@@ -242,8 +240,9 @@ impl Planner {
 
     /// When something may go that cannot now.
     pub(crate) fn next_time(&self) -> Option<i64> {
-        let timer = self.timers.first().map(|(due, _)| *due);
-        self.pools.values().filter_map(PoolPlan::next_token).chain(timer).min()
+        let (timer, expiry) = (self.timers.first(), self.expiries.first());
+        let timers = timer.into_iter().chain(expiry).map(|(at, _)| *at);
+        self.pools.values().filter_map(PoolPlan::next_token).chain(timers).min()
     }
 
     /// A job that was under way is not any more.
@@ -254,11 +253,14 @@ impl Planner {
             self.breakers.probed(target);
         }
         if let Some((pool, class)) = &flight.place {
+            let bytes = flight.job.bytes as usize;
+            self.flight_bytes.end(*class, bytes);
             if let Some(pool) = self.pools.get_mut(pool) {
                 pool.end(*class);
             }
             if let Some(lane) = self.lanes.get_mut(&key) {
                 lane.flying = lane.flying.saturating_sub(1);
+                lane.flying_bytes = lane.flying_bytes.saturating_sub(bytes);
                 lane.pace.end(flight.began, now);
             }
         }
@@ -290,10 +292,15 @@ impl Planner {
             if !pool.has_room(now) {
                 return None;
             }
-            let (concurrency, flying, lanes) = (pool.concurrency, pool.flying, &self.lanes);
-            let of_lane = |key: LaneKey| lanes.get(&key).map_or(0, |lane| lane.flying);
-            let (class, rank, key) =
-                pool.ready.next(concurrency, |key| pool.ready.has_share(concurrency, flying, of_lane(key)))?;
+            let (concurrency, flying, lanes, bytes) = (pool.concurrency, pool.flying, &self.lanes, &self.flight_bytes);
+            let may_begin = |key: LaneKey| {
+                // One that is gone is taken out of the pool when its turn comes.
+                let Some(lane) = lanes.get(&key) else { return true };
+                let next = lane.next_bytes(now);
+                pool.ready.has_share(concurrency, flying, lane.flying)
+                    && bytes.has_room(lane.class(now), lane.flying_bytes, next, lanes.len() <= 1)
+            };
+            let (class, rank, key) = pool.ready.next(concurrency, may_begin)?;
             let Some(lane) = self.lanes.get_mut(&key) else {
                 pool.ready.remove(class, rank, key);
                 continue;
@@ -310,27 +317,18 @@ impl Planner {
     /// Takes a lane's next job; nothing where it had to be put back.
     fn take(&mut self, key: LaneKey, place: (&str, Class), now: i64) -> Option<Pick> {
         let lane = self.lanes.get_mut(&key)?;
-        let age = lane.ages.keys().next().filter(|(expires, _)| *expires <= now);
-        if age.is_some_and(|age| lane.due.keys().next().is_none_or(|due| age < due)) {
-            return self.expire_waiting(key, now);
-        }
         let first = lane.due.first_entry().filter(|first| first.key().0 <= now);
         let Some(job) = first.map(|first| first.remove()) else {
             self.queue(key, now);
             return None;
         };
-        let may_open = job.has_row || self.rows_left > self.fresh_flights;
-        match (now >= job.expires, may_open) {
-            (_, false) => {
-                if lane.parked.is_empty() {
-                    self.parked.push_back(key);
-                }
-                lane.parked.insert(job.sequence, job);
-                self.queue(key, now);
-                None
-            }
-            (true, true) => Some(self.expire(key, job, now)),
-            (false, true) => self.send(key, job, place, now),
+        if !job.has_row && !self.has_row_left(key) {
+            self.park(key, job, now);
+            return None;
+        }
+        match now >= job.expires {
+            true => Some(self.expire(key, job, now)),
+            false => self.send(key, job, place, now),
         }
     }
 
@@ -358,6 +356,8 @@ impl Planner {
         };
         lane.pace.begin(lane.flying, now);
         lane.flying += 1;
+        lane.flying_bytes += job.bytes as usize;
+        self.flight_bytes.begin(class, job.bytes as usize);
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.begin(class);
         }
@@ -403,6 +403,7 @@ impl Planner {
 
     /// Puts a lane where its next job belongs.
     pub(super) fn queue(&mut self, key: LaneKey, now: i64) {
+        self.note_expiry(key);
         let Some(lane) = self.lanes.get(&key) else { return };
         let (queued, pool) = (lane.queued, lane.rules.pool.clone());
         let rank = || self.pools.get(&pool).map_or(0, |pool| pool.ready.rank(lane.rules.priority));

@@ -42,6 +42,11 @@ impl PoolPlan {
         self.tokens = self.tokens.min(self.tokens_max());
     }
 
+    /// Whether deliveries run in it, or a lane waits in it.
+    pub(super) fn is_used(&self) -> bool {
+        self.flying > 0 || self.ready.lanes > 0 || !self.ready.is_empty()
+    }
+
     /// A second's worth may begin at once, at least one.
     fn burst(&self) -> i64 {
         self.rate_per_minute.map_or(TOKEN, |rate| (i64::from(rate) * 1000).max(TOKEN))

@@ -5,7 +5,7 @@
 //! - After a start lanes that are near each other form a cohort, and each cohort begins at its own place: so nobody
 //!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
-use super::lane::{LaneKey, Offer, Stored};
+use super::lane::{Arrival, LaneKey, Offer, Stored};
 use super::planner::Planner;
 use crate::events::unreadable;
 use crate::filters::FilterFailures;
@@ -318,7 +318,8 @@ fn offer(rows: &DispatchRows, key: LaneKey, terms: &Terms, record: &Record, plan
     }
     let group = (terms.mode != DispatchMode::Immediate).then(|| group_of(&record.body)).flatten();
     let stored = Some(Stored { id: Uuid::from_u128(record.header.id), text: record.body.clone() });
-    planner.offer(key, Offer { sequence, group, time: record.header.time, stored }, now);
+    let event = Arrival { time: record.header.time, bytes: u32::try_from(record.body.len()).unwrap_or(u32::MAX) };
+    planner.offer(key, Offer { sequence, group, event, stored }, now);
 }
 
 /// The fingerprint of an event's message group.

@@ -57,6 +57,29 @@ pub(super) enum Came {
     Expired,
 }
 
+/// How a job lands whose task panics. The panic would come again with the next try, so the job is given up, as one whose
+/// delivery panics is, and a person hears of it.
+pub(super) struct Broken(Landed);
+
+impl Broken {
+    pub(super) fn of(key: LaneKey, job: &Job, errand: &Errand, now: i64, token: u64) -> Self {
+        let target: Arc<str> = match errand {
+            Errand::Events { terms, .. } => terms.way.target.as_str().into(),
+            Errand::Tasks => "".into(),
+        };
+        let event = job.stored.as_ref().map_or(Uuid::nil(), |stored| stored.id);
+        // The event is not held twice while it is sent.
+        let job = Job { stored: None, target: job.target.clone(), ..*job };
+        let came = Came::Attempted(broken());
+        Self(Landed { key, job, event, began_at: now, token, errand: errand.clone(), target, came })
+    }
+
+    /// What `flight` comes to, unless it panics.
+    pub(super) async fn unless(self, flight: impl Future<Output = Landed>) -> Landed {
+        AssertUnwindSafe(flight).catch_unwind().await.unwrap_or(self.0)
+    }
+}
+
 pub(super) async fn send_event(
     ledger: Arc<Ledger>,
     context: Arc<Context>,
@@ -196,8 +219,13 @@ pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, wall:
 /// Makes the attempt. What panics would panic again: the job is given up, and a person hears of it.
 async fn attempt(context: &Context, delivery: Delivery<'_>) -> Attempt {
     let made = AssertUnwindSafe(context.deliver.deliver(delivery)).catch_unwind().await;
+    made.unwrap_or_else(|_| broken())
+}
+
+/// The broker failed, not the receiver.
+fn broken() -> Attempt {
     let detail = "The broker failed over this delivery; see its log.";
-    made.unwrap_or_else(|_| not_made(Outcome::Failed { retryable: false }, ErrorClass::Payload, detail))
+    not_made(Outcome::Failed { retryable: false }, ErrorClass::Payload, detail)
 }
 
 /// The event could not be read: a failure of ours, which costs the job nothing.

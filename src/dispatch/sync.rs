@@ -3,18 +3,21 @@
 //! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
 //! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
 
-use super::lane::{Job, LaneKey, Rules};
+use super::lane::{Arrival, Job, LaneKey, Rules};
 use super::scan::group_of;
 use super::sending::Errand;
 use super::worker::{Worker, reading};
 use crate::events::stored_at;
 use crate::ledger::{DispatchRows, JobRow, JobSlot, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
 use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
-use contract::{DispatchMode, Position, Result, Sequence, limits};
+use contract::{DispatchMode, Error, Position, Result, Sequence, limits};
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// How long a lane waits that could not be built, in milliseconds.
+const UNBUILT_WAIT: i64 = 10_000;
 
 /// A lane as the log has it.
 struct Wanted {
@@ -36,13 +39,16 @@ impl Worker {
         // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
         let pools_version = default.dispatch().version();
         let seen = (version, pools_version, replays);
-        if self.seen == Some(seen) {
+        let is_due = self.unbuilt.values().any(|at| *at <= now);
+        if self.seen == Some(seen) && !self.must_sync && !is_due {
             return Ok(());
         }
         let is_first = self.seen.is_none();
         self.take_pools(&default.dispatch(), now);
         self.find_pools();
-        let (wanted, changed) = wanted(&ledger.dispatch(), &self.known);
+        let (wanted, mut changed) = wanted(&ledger.dispatch(), &self.known);
+        changed.retain(|it| self.unbuilt.get(&it.lane).is_none_or(|at| *at <= now));
+        self.unbuilt.retain(|lane, _| wanted.contains(lane));
         let gone: Vec<_> =
             self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
         for lane in gone {
@@ -53,11 +59,16 @@ impl Worker {
             self.flush(ledger).await?;
         }
         for it in changed {
-            self.build(ledger, &it, is_first, now).await?;
-            self.known.insert(it.lane, it.touched);
+            match self.build(ledger, &it, is_first, now).await {
+                Ok(()) => {
+                    self.unbuilt.remove(&it.lane);
+                    self.known.insert(it.lane, it.touched);
+                }
+                Err(error) => self.put_off(&it, &error, now),
+            }
         }
         self.sync_tasks(ledger, now);
-        self.seen = Some(seen);
+        (self.seen, self.must_sync) = (Some(seen), false);
         Ok(())
     }
 
@@ -65,7 +76,7 @@ impl Worker {
     pub(super) fn make_room(&mut self, ledger: &Ledger, now: i64) {
         let (open, most) = (ledger.dispatch().open_jobs(), self.context.config.max_open_jobs as usize);
         let left = most.saturating_sub(open);
-        self.planner.set_rows_left(left, now);
+        self.planner.set_rows_left(left, ledger.dispatch().lanes_over_share(most), now);
         let is_full = left == 0;
         if is_full && !self.is_full {
             tracing::warn!(
@@ -123,6 +134,14 @@ impl Worker {
         self.walks.retain(|_, walk| !walk.is_empty());
     }
 
+    /// The events of a lane's open jobs cannot be read: it waits, and no other lane waits for it.
+    fn put_off(&mut self, wanted: &Wanted, error: &Error, now: i64) {
+        let subscription = &wanted.row.definition.code;
+        tracing::warn!(%error, subscription, "the events of its open jobs cannot be read; nothing is delivered to it");
+        self.forget(wanted.lane, now);
+        self.unbuilt.insert(wanted.lane, now.saturating_add(UNBUILT_WAIT));
+    }
+
     async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &Wanted, is_first: bool, now: i64) -> Result<()> {
         let key = LaneKey { lane: wanted.lane, part: 0 };
         let terms = match Terms::of(&wanted.row, &self.context.vault) {
@@ -144,16 +163,26 @@ impl Worker {
         if self.breakers_closed.insert(wanted.lane, closed).is_some_and(|known| known != closed) {
             self.context.breakers.close(&rules.target);
         }
+        if let Some(wished_at) = open.iter().filter_map(|(_, row)| row.aged_from).max() {
+            self.context.breakers.ask_now(&rules.target, wished_at, now);
+        }
         self.planner.put_lane(key, rules.clone(), through, now);
         self.written.insert(wanted.lane, through);
         let topic = TopicNumber(wanted.row.number);
         for (sequence, row) in open {
+            let is_dead = matches!(row.standing, JobStanding::Dead { .. });
+            // There may be very many, and only here one of them holds a group.
+            if is_dead && terms.mode != DispatchMode::BlockOnError {
+                continue;
+            }
             let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
             let Some(stored) = stored else { continue };
             let ordered = terms.mode != DispatchMode::Immediate;
             let group = ordered.then(|| group_of(&stored.text)).flatten();
-            let job = row_job(&rules, &row, sequence, group, terms.mode, stored.created_at.millis());
-            self.planner.offer_row(key, job, matches!(row.standing, JobStanding::Dead { .. }), now);
+            let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
+            let event = Arrival { time: stored.created_at.millis(), bytes };
+            let job = row_job(&rules, &row, sequence, group, terms.mode, event);
+            self.planner.offer_row(key, job, is_dead, now);
         }
         let until = wanted.replay.map(|(to, _)| to);
         // One that is paused may be far behind, and waits for nobody.
@@ -190,6 +219,9 @@ impl Worker {
             Some(JobSlot::Open(row)) => Some(row),
             None => None,
         };
+        if let Some(wished_at) = row.as_ref().and_then(|row| row.aged_from) {
+            self.context.breakers.ask_now(&task.task.target, wished_at, now);
+        }
         let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
         let pool = self.pool_or_default(TASKS, pool);
         let key = LaneKey { lane: TASKS, part: tag(&pool) };
@@ -253,15 +285,34 @@ fn task_rules(pool: String) -> Rules {
     }
 }
 
-fn row_job(rules: &Rules, row: &JobRow, sequence: Sequence, group: Option<u64>, mode: DispatchMode, time: i64) -> Job {
-    let expires = rules.expires(row.aged_from, time);
+fn row_job(
+    rules: &Rules,
+    row: &JobRow,
+    sequence: Sequence,
+    group: Option<u64>,
+    mode: DispatchMode,
+    event: Arrival,
+) -> Job {
+    let expires = rules.expires(row.aged_from, event.time);
     let due = match row.standing {
         JobStanding::Waiting { until } => until.min(expires),
         JobStanding::Dead { .. } => i64::MAX,
     };
     let (spent, tried) = (row.spent, row.tried);
     let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
-    Job { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, stored: None }
+    Job {
+        sequence,
+        group,
+        mode,
+        due,
+        expires,
+        has_row: true,
+        spent,
+        tried,
+        target: None,
+        bytes: event.bytes,
+        stored: None,
+    }
 }
 
 /// When a task expires: a day after it was to be delivered at first, or after a person had it tried again.
@@ -291,6 +342,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
         spent: row.map_or(0, |row| row.spent),
         tried: row.map_or(0, |row| row.tried),
         target: Some(task.task.target.as_str().into()),
+        bytes: u32::try_from(task.task.payload.len()).unwrap_or(u32::MAX),
         stored: None,
     }
 }

@@ -8,7 +8,7 @@ use super::jobs::{Jobs, Named, record_at};
 use crate::ledger::{
     Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Keep, StoredTask, TaskRow,
 };
-use crate::subscriptions::{check_pool, check_task};
+use crate::subscriptions::{check_host, check_pool, check_task};
 use contract::{DispatchJob, Error, GroupVerbs, JobAttempt, JobStatus, Kind, NewTask, Result};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ const NOBODY: &str = "unknown";
 pub(crate) enum JobVerb {
     /// Try again now, with all attempts.
     Retry,
-    /// Call it off.
+    /// Cancel it.
     Cancel,
     /// It need not be delivered any more.
     Complete,
@@ -52,6 +52,7 @@ impl Jobs<'_> {
     /// Asks for a task.
     pub(crate) async fn create_task(&self, new: NewTask, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
+        check_host("/target", &new.target, &self.context.config)?;
         let ledger = self.logs.default_ledger();
         let task = StoredTask {
             code: new.code,
@@ -85,7 +86,7 @@ pub(super) fn would_do(status: JobStatus, waiting: u64, is_lower_bound: bool) ->
         (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
     GroupVerbs {
         retry: say(JobVerb::Retry, "It is tried again now, with all its attempts before it", waits),
-        cancel: say(JobVerb::Cancel, "It is called off and never delivered", goes.clone()),
+        cancel: say(JobVerb::Cancel, "It is cancelled and never delivered", goes.clone()),
         complete: say(JobVerb::Complete, "It counts as delivered without being sent again", goes),
     }
 }

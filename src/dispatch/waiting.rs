@@ -1,43 +1,103 @@
 //! Jobs that wait: in their groups, how they get in, go out into their lanes, and come back; and for room for their rows.
 
 use super::groups::{Group, Member, Promotion};
-use super::lane::{Back, Job, LaneKey, Pick};
+use super::lane::{Arrival, Back, Job, LaneKey, Pick};
 use super::planner::Planner;
 use contract::Sequence;
+use std::collections::{HashSet, VecDeque};
 use uuid::Uuid;
 
 /// How long a job that expired waits for room for its row before it asks again, in milliseconds.
 const ROOM_WAIT: i64 = 1000;
 
 impl Planner {
-    /// How many more jobs may become rows.
-    pub(crate) fn set_rows_left(&mut self, rows_left: usize, now: i64) {
-        self.rows_left = rows_left;
+    /// How many more jobs may become rows, and which lanes have as many as they may.
+    pub(crate) fn set_rows_left(&mut self, rows_left: usize, full: HashSet<Uuid>, now: i64) {
+        (self.rows_left, self.full) = (rows_left, full);
         self.unpark(now);
     }
 
     /// Whether one more job without a row may be under way.
-    const fn has_row_left(&self) -> bool {
-        self.rows_left > self.fresh_flights
+    pub(super) fn has_row_left(&self, key: LaneKey) -> bool {
+        self.rows_left > self.fresh_flights && !self.full.contains(&key.lane)
     }
 
     /// Lets jobs go that waited for room for their rows, of every lane one after the other.
     pub(super) fn unpark(&mut self, now: i64) {
-        for _ in self.fresh_flights..self.rows_left {
-            let Some(key) = self.parked.pop_front() else { return };
+        if self.parked.is_empty() {
+            return;
+        }
+        let mut room = self.rows_left.saturating_sub(self.fresh_flights);
+        let parked = std::mem::take(&mut self.parked).into_iter();
+        let (full, mut waiting): (VecDeque<_>, VecDeque<_>) = parked.partition(|key| self.full.contains(&key.lane));
+        while room > 0 {
+            let Some(key) = waiting.pop_front() else { break };
+            // Its job may have gone back into its group since; then it takes no room.
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             let Some((_, job)) = lane.parked.pop_first() else { continue };
+            room -= 1;
             if !lane.parked.is_empty() {
-                self.parked.push_back(key);
+                waiting.push_back(key);
             }
             lane.put_due(job);
             self.queue(key, now);
         }
+        waiting.extend(full);
+        self.parked = waiting;
+    }
+
+    /// A job whose time has come waits for room for its row.
+    pub(super) fn park(&mut self, key: LaneKey, job: Job, now: i64) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        if lane.parked.is_empty() {
+            self.parked.push_back(key);
+        }
+        lane.parked.insert(job.sequence, job);
+        self.queue(key, now);
+    }
+
+    /// Looks at a lane when the first of its jobs expires.
+    pub(super) fn note_expiry(&mut self, key: LaneKey) {
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let (known, expiry) = (lane.expiry, lane.first_expiry());
+        if known == expiry {
+            return;
+        }
+        lane.expiry = expiry;
+        known.map(|at| self.expiries.remove(&(at, key)));
+        expiry.map(|at| self.expiries.insert((at, key)));
+    }
+
+    /// The next job that reached its age, wherever it waits.
+    pub(super) fn next_expired(&mut self, now: i64) -> Option<Pick> {
+        while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            let expired = self.expire_first(key, now);
+            self.note_expiry(key);
+            if expired.is_some() {
+                return expired;
+            }
+        }
+        None
+    }
+
+    fn expire_first(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
+        let lane = self.lanes.get_mut(&key)?;
+        let due = lane.due.values().next().map(|job| (job.expires_at(), job.sequence));
+        let age = lane.ages.keys().next().filter(|(expires, _)| *expires <= now);
+        if age.is_some_and(|age| due.is_none_or(|due| *age < due)) {
+            return self.expire_waiting(key, now);
+        }
+        let job = lane.due.first_entry().filter(|first| first.get().expires_at() <= now)?.remove();
+        if job.has_row || self.has_row_left(key) {
+            return Some(self.expire(key, job, now));
+        }
+        self.park(key, job, now);
+        None
     }
 
     /// Lets a job expire that reached its age while it waits in its group, behind another.
-    pub(super) fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
-        let may_open = self.has_row_left();
+    fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
+        let may_open = self.has_row_left(key);
         let lane = self.lanes.get_mut(&key)?;
         let ((expires, sequence), group) = lane.ages.pop_first()?;
         let is_fresh = lane.fresh.contains(sequence.get());
@@ -46,7 +106,9 @@ impl Planner {
             self.queue(key, now);
             return None;
         }
-        let fresh = Job { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), expires) };
+        // It is not sent, so what its event is does not matter.
+        let event = Arrival { time: expires, bytes: 0 };
+        let fresh = Job { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), event) };
         let scope = lane.rules.scope;
         let waited = self.group_of(scope, group).and_then(|group| group.expire((key, sequence)));
         match waited {
@@ -75,11 +137,11 @@ impl Planner {
     }
 
     /// A job not tried yet waits in its group.
-    pub(super) fn wait_fresh(&mut self, key: LaneKey, group: u64, (sequence, time): (Sequence, i64), now: i64) {
+    pub(super) fn wait_fresh(&mut self, key: LaneKey, group: u64, (sequence, event): (Sequence, Arrival), now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
-        lane.ages.insert((lane.rules.expires(None, time), sequence), group);
+        lane.ages.insert((lane.rules.expires(None, event.time), sequence), group);
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
-        self.group_made(scope, group).add_fresh((key, sequence), is_replay, time);
+        self.group_made(scope, group).add_fresh((key, sequence), is_replay, event);
         self.promote(scope, group, now);
     }
 
@@ -87,7 +149,7 @@ impl Planner {
     pub(super) fn wait_row(&mut self, key: LaneKey, group: u64, job: Job, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let sequence = job.sequence;
-        lane.ages.insert((job.expires, sequence), group);
+        lane.ages.insert((job.expires_at(), sequence), group);
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
         self.group_made(scope, group).add((key, sequence), is_replay, Member::Row(Box::new(job)));
         self.promote(scope, group, now);
@@ -129,7 +191,8 @@ impl Planner {
                     }
                 }
                 Back::Waits { until, tried, counts } => {
-                    job.due = until.min(job.expires);
+                    // One that expired waits, too, where its event could not be read.
+                    job.due = if now < job.expires { until.min(job.expires) } else { until };
                     if tried {
                         job.has_row = true;
                         lane.fresh.remove(sequence.get());
@@ -163,16 +226,16 @@ impl Planner {
                     }
                     return;
                 }
-                Promotion::Fresh((key, sequence), time) => {
+                Promotion::Fresh((key, sequence), event) => {
                     let Some(lane) = self.lanes.get_mut(&key) else { return };
-                    let job = lane.rules.fresh(sequence, Some(group_key), time);
+                    let job = lane.rules.fresh(sequence, Some(group_key), event);
                     lane.ages.remove(&(job.expires, sequence));
                     lane.put_due(job);
                     self.queue(key, now);
                 }
                 Promotion::Row(key, job) => {
                     let Some(lane) = self.lanes.get_mut(&key) else { return };
-                    lane.ages.remove(&(job.expires, job.sequence));
+                    lane.ages.remove(&(job.expires_at(), job.sequence));
                     lane.put_due(*job);
                     self.queue(key, now);
                 }
@@ -181,7 +244,7 @@ impl Planner {
                     let place = lane.due.iter().find(|(_, job)| job.sequence == sequence).map(|(place, _)| *place);
                     let parked = lane.parked.remove(&sequence);
                     let Some(job) = place.and_then(|place| lane.due.remove(&place)).or(parked) else { return };
-                    lane.ages.insert((job.expires, sequence), group_key);
+                    lane.ages.insert((job.expires_at(), sequence), group_key);
                     group.recalled(key, job);
                     self.queue(key, now);
                 }

@@ -17,7 +17,7 @@ use super::planner::Planner;
 use super::report::{Failed, LaneReport, Report, recorded};
 use super::retry::{self, Next};
 use super::scan::{PAGE, Reading, Walk};
-use super::sending::{Came, Errand, Landed, expire, send_event, send_task};
+use super::sending::{Broken, Came, Errand, Landed, expire, send_event, send_task};
 use crate::clock::LogClock;
 use crate::delivery::Outcome;
 use crate::ledger::{DoneJob, JobKey, JobSlot, Ledger, TASKS};
@@ -27,13 +27,15 @@ use log::TopicNumber;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
 /// Pages read before deliveries get their turn.
 const PAGES_PER_TURN: usize = 8;
 /// What may be delivered and not written down yet; more waits.
 const UNWRITTEN_MAX: usize = 20_000;
+/// After a report could not be written, it is tried again after this long, in milliseconds.
+const WRITE_AGAIN_MILLIS: i64 = 1000;
 /// Jobs that expire at a time; more wait.
 const EXPIRING_MAX: usize = 256;
 /// How long deliveries that are under way are waited for when the broker stops.
@@ -54,6 +56,10 @@ pub(crate) struct Worker {
     /// What each lane was last seen as.
     pub(super) known: BTreeMap<Uuid, Position>,
     pub(super) seen: Option<(Position, Position, usize)>,
+    /// Whether a lane must be built anew though nothing was said about it.
+    pub(super) must_sync: bool,
+    /// Lanes that could not be built, and when that is tried again.
+    pub(super) unbuilt: BTreeMap<Uuid, i64>,
     /// The last task taken in.
     pub(super) last_task: Sequence,
     pub(crate) flights: JoinSet<Landed>,
@@ -61,6 +67,8 @@ pub(crate) struct Worker {
     /// Being written: its failures go back to the planner when it is.
     pub(crate) writing: JoinSet<(Report, Result<()>)>,
     unwritten: usize,
+    /// Writing failed: it is tried again then, and nothing is sent before it has worked.
+    write_again: Option<i64>,
     /// Whether no more jobs may become rows.
     pub(super) is_full: bool,
     /// Jobs whose events are looked up because they expired.
@@ -82,6 +90,8 @@ pub(crate) enum Turn {
     More,
     /// Nothing to do until something happens, or until then.
     Wait(Option<i64>),
+    /// Nothing may be delivered until dispatch is resumed.
+    Paused,
     /// The log is gone.
     Over,
 }
@@ -97,11 +107,14 @@ impl Worker {
             errands: HashMap::new(),
             known: BTreeMap::new(),
             seen: None,
+            must_sync: false,
+            unbuilt: BTreeMap::new(),
             last_task: Sequence::ZERO,
             flights: JoinSet::new(),
             report: Report::default(),
             writing: JoinSet::new(),
             unwritten: 0,
+            write_again: None,
             is_full: false,
             expiring: 0,
             walked: 0,
@@ -117,12 +130,15 @@ impl Worker {
         let Some((mut closing, mut position)) = self.ledger.upgrade().map(|it| (it.closing(), it.position())) else {
             return;
         };
+        let Some(mut default_position) = self.context.default.upgrade().map(|it| it.position()) else { return };
         let mut stopping = self.context.stopping.subscribe();
         loop {
-            let wake = match self.turn().await {
+            let turn = self.turn().await;
+            let wake = match turn {
                 Turn::Over => return,
                 Turn::More => Some(i64::MIN),
                 Turn::Wait(wake) => wake,
+                Turn::Paused => None,
             };
             let now = self.clock.now();
             let wait = wake.map(|wake| u64::try_from(wake.saturating_sub(now)).unwrap_or(0));
@@ -139,6 +155,8 @@ impl Worker {
                 }
                 Some(written) = self.writing.join_next(), if !self.writing.is_empty() => self.wrote(written),
                 moved = position.changed() => if moved.is_err() { return },
+                // The entry that resumes dispatch may be the default log's.
+                moved = default_position.changed(), if turn == Turn::Paused => if moved.is_err() { return },
                 () = sleep => (),
             }
         }
@@ -152,6 +170,11 @@ impl Worker {
         if ledger.dispatch().is_idle() && self.known.is_empty() {
             return Turn::Wait(None);
         }
+        if self.is_paused(&ledger) {
+            self.let_go();
+            self.write(&ledger);
+            return Turn::Paused;
+        }
         let wake = match self.hold(&ledger, now).await {
             Ok(Ok(renew)) => renew,
             Ok(Err(until)) => {
@@ -164,7 +187,12 @@ impl Worker {
         };
         match self.work(&ledger, now).await {
             Ok(true) => Turn::More,
-            Ok(false) => Turn::Wait([self.planner.next_time(), wake].into_iter().flatten().min()),
+            // What waits in the planner cannot be sent before writing works.
+            Ok(false) if self.write_again.is_some() => Turn::Wait(self.write_again),
+            Ok(false) => {
+                let unbuilt = self.unbuilt.values().min().copied();
+                Turn::Wait([self.planner.next_time(), wake, unbuilt].into_iter().flatten().min())
+            }
             Err(error) => {
                 tracing::warn!(%error, "jobs cannot be read at the moment");
                 Turn::Wait(Some(now.saturating_add(1000)))
@@ -206,6 +234,10 @@ impl Worker {
         // Read before the lease is looked at: so it is below whatever a later owner writes.
         let token = ledger.position().borrow().get();
         let mut made_room = false;
+        if self.write_again.is_some() {
+            // What came of it could not be written either, and it would be sent once more.
+            return made_room;
+        }
         while self.unwritten < UNWRITTEN_MAX && self.expiring < EXPIRING_MAX && self.holds(ledger, now) {
             match self.planner.next(now) {
                 None => break,
@@ -223,27 +255,27 @@ impl Worker {
             self.planner.ended(key, job.sequence, Back::Over, now);
             return false;
         };
+        let broken = Broken::of(key, &job, &errand, now, token);
         if expires {
             self.expiring += 1;
-            self.flights.spawn(expire(Arc::clone(ledger), key, job, errand, now, token));
+            self.flights.spawn(broken.unless(expire(Arc::clone(ledger), key, job, errand, now, token)));
             return true;
         }
         self.context.flying(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
-        self.flights.spawn(async move {
+        self.flights.spawn(broken.unless(async move {
             match errand {
                 Errand::Events { terms, topic, replay } => {
                     send_event(ledger, context, key, job, (terms, topic, replay), now, token).await
                 }
                 Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
-        });
+        }));
         true
     }
 
-    pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, tokio::task::JoinError>) {
-        // None is ended from outside, and one that panics says so itself.
-        let Ok(landed) = landed else { return };
+    pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, JoinError>) {
+        let Some(landed) = ended(landed) else { return };
         let now = self.clock.now();
         let Landed { key, job, event, began_at, token, errand, target, came } = landed;
         let sequence = job.sequence;
@@ -357,6 +389,7 @@ impl Worker {
     /// Writes everything down that came of deliveries so far.
     pub(super) async fn flush(&mut self, ledger: &Arc<Ledger>) -> Result<()> {
         loop {
+            self.write_again = None;
             self.write(ledger);
             let Some(written) = self.writing.join_next().await else { return Ok(()) };
             let failed = written.as_ref().ok().and_then(|(_, written)| written.as_ref().err().cloned());
@@ -382,26 +415,15 @@ impl Worker {
             let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
         }
     }
+}
 
-    /// Writes down what there is, one report at a time.
-    fn write(&mut self, ledger: &Arc<Ledger>) {
-        if self.report.is_empty() || !self.writing.is_empty() {
-            return;
-        }
-        let mut report = std::mem::take(&mut self.report);
-        for (lane, of_lane) in &mut report.lanes {
-            let settled = self.settled(LaneKey { lane: *lane, part: 0 }).unwrap_or_default();
-            of_lane.through = if *lane == TASKS { Sequence::ZERO } else { settled };
-            // What comes of the last deliveries of a lane that is gone is no reason to remember it.
-            if self.known.contains_key(lane) {
-                self.written.insert(*lane, settled);
-            }
-        }
-        let ledger = Arc::clone(ledger);
-        self.writing.spawn(async move {
-            let written = ledger.submit(report.clone()).await;
-            (report, written)
-        });
+/// What a task of the worker's came to; nothing where it was ended from outside. One that panicked has left the plan half
+/// done: the worker panics too, which is an incident, and the plan is made again from the log.
+fn ended<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
+    match task.map_err(JoinError::try_into_panic) {
+        Ok(came) => Some(came),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
     }
 }
 

@@ -44,11 +44,11 @@ impl Intake<'_> {
         }
         let events: Vec<Submitted> = events.into_iter().map(Ok).collect();
         check_size(self.policy, &events)?;
-        let mut items = self.prepare(&events);
+        let mut items = self.prepare(&events).await?;
         if items.iter().any(Result::is_err) {
             // Another broker may have registered a moment ago what is missing here.
             self.logs.default_ledger().refresh().await?;
-            items = self.prepare(&events);
+            items = self.prepare(&events).await?;
         }
         for (index, item) in items.into_iter().enumerate() {
             let prepared = item.map_err(|refused| bundle.at(index, &refused.error))?;

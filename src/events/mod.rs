@@ -8,16 +8,22 @@
 mod bundle;
 pub(crate) mod cloud_event_id;
 mod fingerprint;
+mod outcome;
 mod prepare;
 mod publish;
 mod read;
+mod removed;
 mod repeat;
 mod spread;
+mod start;
 mod text;
 
 pub(crate) use bundle::{Bundle, Bundled};
 pub(crate) use fingerprint::Parts;
+pub(crate) use outcome::stored_event;
 pub(crate) use prepare::{Policy, destination, draft_of};
-pub(crate) use publish::{Intake, stored_event};
+pub(crate) use publish::Intake;
 pub(crate) use read::{Reader, stored_at, unreadable};
+pub(crate) use removed::removed;
 pub(crate) use repeat::{Repeat, Repeating, original_of};
+pub(crate) use start::before_earliest;

@@ -4,13 +4,13 @@
 //! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
 
 use super::{cloud_event_id, fingerprint, text};
-use crate::config::{Config, Route, Unregistered};
+use crate::config::{Config, Route, Unregistered, likely_name};
 use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
 use crate::logs::{Located, Logs, Place};
 use crate::types::{Schemas, versions};
 use contract::{
-    AggregateSequence, Error, EventTypeId, Kind, NewEvent, Position, ProducerId, Result, Sequence, Timestamp, TopicId,
-    Unread, Violation, limits, parse_strict,
+    AggregateSequence, Error, EventTypeId, Kind, MediaType, NewEvent, Position, ProducerId, Result, SchemaVersion,
+    Sequence, Timestamp, TopicId, Unread, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
@@ -59,6 +59,25 @@ struct Written {
     text: text::Text,
 }
 
+/// Why an event could not be prepared.
+pub(crate) enum Unprepared {
+    Refused(Refused),
+    /// Its schema is not compiled, which takes too long to do here.
+    SchemaMissing(MissingSchema),
+}
+
+impl From<Refused> for Unprepared {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// A version of an event type whose schema is to be compiled.
+pub(crate) struct MissingSchema {
+    pub(crate) event_type: Arc<TypeEntry>,
+    pub(crate) version: SchemaVersion,
+}
+
 /// A refusal, and the topic it concerns where that could be told.
 pub(crate) struct Refused {
     pub(crate) error: Error,
@@ -78,7 +97,7 @@ pub(crate) fn prepare(
     event: &NewEvent,
     producer: Option<&ProducerId>,
     now: i64,
-) -> Result<Prepared, Refused> {
+) -> Result<Prepared, Unprepared> {
     let nowhere = |error| Refused { error, topic: None };
     let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
     let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
@@ -88,20 +107,24 @@ pub(crate) fn prepare(
     check_subject(known, event).map_err(here)?;
     let mut data = parse_data(event).map_err(here)?;
     let checked = match known {
-        Some(known) => check_data(policy, known, event, &mut data),
+        Some(known) => match check_data(policy, known, event, &mut data) {
+            Err(DataFault::SchemaMissing(missing)) => return Err(Unprepared::SchemaMissing(missing)),
+            Err(DataFault::Refused(error)) => Err(error),
+            Ok(checked) => Ok(checked),
+        },
         None => Ok(Checked { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
     };
     let text = write(event, &checked, &found.topic, now).map_err(here)?;
     // Rules that never changed refused the first submission too.
     let checked = match checked {
-        Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error)),
+        Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error).into()),
         checked => checked,
     };
     let mut prepared = build(event, producer, known, found, (&data, text), &checked);
     if let Err(error) = checked {
         if prepared.draft.idempotency.is_none() {
             let topic = Some((prepared.place, prepared.topic.number));
-            return Err(Refused { error, topic });
+            return Err(Refused { error, topic }.into());
         }
         prepared.refusal = Some(error);
     }
@@ -141,9 +164,19 @@ fn find_type<'a>(
 ) -> Result<Option<&'a Arc<TypeEntry>>> {
     let known = registry.event_type(event_type);
     if known.is_none() && policy.config.types.unregistered == Unregistered::Refuse {
-        return Err(Error::invalid("/type", "The event type is not registered; register it before publishing."));
+        return Err(Error::invalid("/type", unregistered(registry, event_type)));
     }
     Ok(known)
+}
+
+/// Names that are compared with one that is not known; a refusal must not cost more than an event.
+const NAMES_COMPARED_MAX: usize = 256;
+
+fn unregistered(registry: &Registry, event_type: &EventTypeId) -> String {
+    let known = registry.event_types().map(|known| known.event_type.definition.id.key());
+    let meant = likely_name(event_type.key(), known.take(NAMES_COMPARED_MAX));
+    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
+    format!("The event type is not registered; register it before publishing (POST /v1/event-types).{meant}")
 }
 
 /// What the policy says, else what the event itself does.
@@ -162,8 +195,11 @@ fn find_topic(
     if asked.is_some_and(|asked| asked != resolved) {
         return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
     }
+    resolved.check_unreserved("/topic")?;
     let found = logs.locate(registry, resolved)?;
-    found.ok_or_else(|| Error::invalid("/topic", "The event's topic is not registered."))
+    found.ok_or_else(|| {
+        Error::invalid("/topic", "The event's topic is not registered; register it first (POST /v1/topics).")
+    })
 }
 
 /// Lengths, NULs, and the members that must be there.
@@ -190,6 +226,7 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
     text("/actor/id", event.actor.as_ref().map(|actor| actor.id.as_str()), limits::LABEL_BYTES_MAX);
     text("", producer.map(|producer| producer.0.as_str()), limits::LABEL_BYTES_MAX);
     text("/cloudEventId", event.cloud_event_id.as_deref(), limits::LABEL_BYTES_MAX);
+    text("/dataContentType", event.data_content_type.as_deref(), limits::LABEL_BYTES_MAX);
     for (key, value) in &event.context {
         text("/context", Some(key), limits::CONTEXT_BYTES_MAX);
         text("/context", Some(value), limits::CONTEXT_BYTES_MAX);
@@ -198,11 +235,18 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
     if !event.cloud_event_id.as_ref().is_none_or(stands_for) {
         violations.push(Violation::new("/cloudEventId", "does not lead to `id`; see the rule in the documentation"));
     }
+    let is_json = |text: &String| MediaType::parse(text).is_some_and(|media| media.is_json() && media.is_utf8());
+    if !event.data_content_type.as_ref().is_none_or(is_json) {
+        violations.push(Violation::new("/dataContentType", "must be a media type of JSON in UTF-8"));
+    }
     if event.source.is_empty() {
         violations.push(Violation::new("/source", "must not be empty"));
     }
     if event.context.len() > limits::CONTEXT_PAIRS_MAX {
         violations.push(Violation::new("/context", format!("has more than {} pairs", limits::CONTEXT_PAIRS_MAX)));
+    }
+    if event.tenant.is_some_and(|tenant| tenant.is_nil()) {
+        violations.push(Violation::new("/tenant", Violation::NIL_TENANT));
     }
     if event.tenant.is_none() && policy.config.tenant.required {
         violations.push(Violation::new("/tenant", "is missing: say whose event it is"));
@@ -251,15 +295,35 @@ struct Checked {
     deprecated: bool,
 }
 
-/// Holds `data` against the schema version the event is under; an archived type has none.
-fn check_data(policy: &Policy, known: &TypeEntry, event: &NewEvent, data: &mut Value) -> Result<Checked> {
+/// Why `data` was not taken.
+enum DataFault {
+    Refused(Error),
+    SchemaMissing(MissingSchema),
+}
+
+impl From<Error> for DataFault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Validates `data` against the schema version the event is under; an archived type has none.
+fn check_data(
+    policy: &Policy,
+    known: &Arc<TypeEntry>,
+    event: &NewEvent,
+    data: &mut Value,
+) -> Result<Checked, DataFault> {
     if known.event_type.archived {
-        return Err(Error::invalid("/type", "The event type is archived; it takes no more events."));
+        return Err(Error::invalid("/type", "The event type is archived; it takes no more events.").into());
     }
     let choice = versions::choose(known, event.data_version.as_deref())?;
     if let Some(version) = choice.version {
         let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
-        let schema = policy.schemas.of(known, version)?;
+        let Some(schema) = policy.schemas.cached(known, version) else {
+            let version = version.definition.version;
+            return Err(DataFault::SchemaMissing(MissingSchema { event_type: Arc::clone(known), version }));
+        };
         schema.check(event.subject.as_deref(), subject_type, data).map_err(|violations| {
             Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
                 .with_violations(violations)

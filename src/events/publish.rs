@@ -6,15 +6,17 @@
 //!   default log's: a side log's decision cannot see them, so an event there is held against its type as it was when the
 //!   event was prepared. No order holds between two logs, so nobody can tell that it came before the change.
 
-use super::prepare::{Policy, Prepared, Refused, prepare, refuse_unread};
+use super::outcome::{created, outcomes, repeated, stored_event};
+use super::prepare::{MissingSchema, Policy, Prepared, Refused, Unprepared, prepare, refuse_unread};
+use super::removed::first_stored;
 use super::spread::{Spread, across_logs, publish_by_log, spread};
-use crate::ledger::{Command, Decision, Keep, Ledger, Remembered, read_failed};
+use crate::ledger::{Command, Decision, Keep, Ledger, Remembered};
 use crate::logs::{Logs, Place};
 use contract::{
-    AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, PayloadMismatch, Position, ProducerId,
+    AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, PayloadMismatch, Position, ProducerId,
     Published, Result, StoredEvent, Unread,
 };
-use log::{Limit, Range, Record, TopicNumber};
+use log::{Record, TopicNumber};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -62,7 +64,7 @@ impl Intake<'_> {
         let mut seen = keep.is_something().then(Seen::default);
         let mut is_up_to_date = false;
         for _ in 0..PREPARE_TRIES_MAX {
-            let items = self.prepare(&events);
+            let items = self.prepare(&events).await?;
             if !is_up_to_date && items.iter().any(Result::is_err) {
                 // Another broker may have registered a moment ago what is missing here.
                 self.logs.default_ledger().refresh().await?;
@@ -83,7 +85,7 @@ impl Intake<'_> {
             let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, &place) };
             match ledger.submit_keeping(request, keep.seen_through(Decided::told)).await? {
                 Decided::Items(items) => return outcomes(ledger, items).await,
-                Decided::Unseen(positions) => look_at(ledger, positions, &mut seen).await?,
+                Decided::Unseen(places) => look_at(ledger, places, &mut seen).await?,
                 Decided::Stale => (),
             }
         }
@@ -91,13 +93,29 @@ impl Intake<'_> {
             .with_retry_after(1))
     }
 
-    pub(super) fn prepare(self, events: &[Submitted]) -> Vec<Result<Prepared, Refused>> {
+    /// Prepares events, once the schemas of their types are compiled.
+    pub(super) async fn prepare(self, events: &[Submitted]) -> Result<Vec<Result<Prepared, Refused>>> {
+        // A cache too small for all schemas of one batch would be filled again and again.
+        for _ in 0..=events.len() {
+            match self.prepare_compiled(events) {
+                Ok(items) => return Ok(items),
+                Err(MissingSchema { event_type, version }) => self.policy.schemas.load(event_type, version).await?,
+            };
+        }
+        Err(Error::new(Kind::Overloaded, "Schemas keep changing under this request; try again.").with_retry_after(1))
+    }
+
+    fn prepare_compiled(self, events: &[Submitted]) -> Result<Vec<Result<Prepared, Refused>>, MissingSchema> {
         let registry = self.logs.default_ledger().registry();
         let now = self.logs.default_ledger().now();
         let scope = (self.policy, self.logs);
         let prepared = |event: &Submitted| match event {
-            Ok(event) => prepare(scope, &registry, event, self.producer, now),
-            Err(unread) => Err(refuse_unread(scope, &registry, unread)),
+            Ok(event) => match prepare(scope, &registry, event, self.producer, now) {
+                Ok(prepared) => Ok(Ok(prepared)),
+                Err(Unprepared::Refused(refused)) => Ok(Err(refused)),
+                Err(Unprepared::SchemaMissing(missing)) => Err(missing),
+            },
+            Err(unread) => Ok(Err(refuse_unread(scope, &registry, unread))),
         };
         events.iter().map(prepared).collect()
     }
@@ -177,7 +195,7 @@ enum Decided {
     /// A definition changed since the request was prepared.
     Stale,
     /// The answer is to be kept, and these events of it must be read first. Nothing was written.
-    Unseen(Vec<Position>),
+    Unseen(Vec<StoredPlace>),
     /// One answer per item.
     Items(Vec<Result<Stored>>),
 }
@@ -185,7 +203,14 @@ enum Decided {
 /// What the decision came to for one event.
 pub(super) enum Stored {
     New { record: Record, deprecated: bool },
-    Before { position: Position, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
+    Before { place: StoredPlace, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
+}
+
+/// Where an event was stored.
+#[derive(Clone, Copy)]
+pub(super) struct StoredPlace {
+    pub(super) topic: TopicNumber,
+    pub(super) position: Position,
 }
 
 impl Command for Request {
@@ -281,7 +306,7 @@ fn told(item: &Result<Stored>) -> Option<Result<Published>> {
 }
 
 /// Puts the events that were stored before into the answers; answers where those are that nobody has read yet.
-fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<Position> {
+fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<StoredPlace> {
     let stored = answers.iter().flatten().flatten();
     let new: HashMap<_, _> = stored
         .filter_map(|stored| match stored {
@@ -291,20 +316,20 @@ fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<Position> {
         .collect();
     let mut unseen = Vec::new();
     for stored in answers.iter_mut().flatten().flatten() {
-        let Stored::Before { position, event, .. } = stored else { continue };
+        let Stored::Before { place, event, .. } = stored else { continue };
         // A batch may repeat an event of its own.
-        let own = new.get(position).map(|record| Arc::new(Ok(stored_event(record.clone()))));
-        *event = own.or_else(|| seen.get(position).cloned());
+        let own = new.get(&place.position).map(|record| Arc::new(Ok(stored_event(record.clone()))));
+        *event = own.or_else(|| seen.get(&place.position).cloned());
         if event.is_none() {
-            unseen.push(*position);
+            unseen.push(*place);
         }
     }
     unseen
 }
 
-async fn look_at(ledger: &Ledger, positions: Vec<Position>, seen: &mut Option<Seen>) -> Result<()> {
-    for position in positions {
-        let event = match first_stored(ledger, position).await {
+async fn look_at(ledger: &Ledger, places: Vec<StoredPlace>, seen: &mut Option<Seen>) -> Result<()> {
+    for StoredPlace { topic, position } in places {
+        let event = match first_stored(ledger, topic, position).await {
             Err(error) if error.kind() != Kind::Trimmed => return Err(error),
             event => event,
         };
@@ -317,7 +342,7 @@ impl Stored {
     const fn position(&self) -> Position {
         match self {
             Self::New { record, .. } => record.header.position,
-            Self::Before { position, .. } => *position,
+            Self::Before { place, .. } => place.position,
         }
     }
 }
@@ -384,64 +409,12 @@ fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
         )),
         policy => {
             let payload_mismatch = differs && policy == PayloadMismatch::Flag;
-            Ok(Some(Stored::Before { position, payload_mismatch, deprecated: item.deprecated, event: None }))
+            let place = StoredPlace { topic: item.draft.topic, position };
+            Ok(Some(Stored::Before { place, payload_mismatch, deprecated: item.deprecated, event: None }))
         }
     }
 }
 
 fn aborted() -> Error {
     Error::new(Kind::BatchAborted, "Another event of the same atomic unit was refused, so this one was not written.")
-}
-
-/// What the caller is told, with the stored event's text for new ones and old ones alike.
-async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Result<BatchOutcome> {
-    let mut outcomes = Vec::with_capacity(items.len());
-    for item in items {
-        outcomes.push(match item {
-            Ok(Stored::New { record, deprecated }) => Ok(created(record, deprecated)),
-            Ok(Stored::Before { position, payload_mismatch, deprecated, event }) => {
-                let event = match event {
-                    Some(event) => event.as_ref().clone(),
-                    None => first_stored(ledger, position).await,
-                };
-                event.map(|event| repeated(event, payload_mismatch, deprecated))
-            }
-            Err(error) => Err(error),
-        });
-    }
-    Ok(outcomes)
-}
-
-fn created(record: Record, deprecated: bool) -> Published {
-    Published { event: stored_event(record), outcome: Outcome::Created, deprecated }
-}
-
-const fn repeated(event: StoredEvent, payload_mismatch: bool, deprecated: bool) -> Published {
-    Published { event, outcome: Outcome::Duplicate { payload_mismatch }, deprecated }
-}
-
-async fn first_stored(ledger: &Ledger, position: Position) -> Result<StoredEvent> {
-    let range = Range::All(Position(position.0 - 1));
-    let page = ledger.log().read(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
-    match page.into_iter().next() {
-        Some(record) if record.header.position == position => Ok(stored_event(record)),
-        _ => Err(Error::new(
-            Kind::Trimmed,
-            "This event was stored before, and retention has removed it since; it is not stored again.",
-        )),
-    }
-}
-
-/// The contract's view of a record.
-pub(crate) fn stored_event(record: Record) -> StoredEvent {
-    let header = record.header;
-    let aggregate = header.facets.and_then(|facets| facets.aggregate);
-    StoredEvent {
-        position: header.position,
-        sequence: header.sequence,
-        aggregate_sequence: aggregate.map_or(AggregateSequence::ZERO, |aggregate| aggregate.sequence),
-        id: uuid::Uuid::from_u128(header.id),
-        created_at: contract::Timestamp::from_millis(header.time),
-        text: record.body,
-    }
 }

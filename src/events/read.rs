@@ -4,16 +4,19 @@
 //! - Waiting is reading again when the tail moves; nothing polls on an interval.
 //! - A topic is read in the log it lives in; an event is looked for in the default log first, then in the others.
 //! - A page ends before a damaged event; the read that begins with it is told which one it is, and how to go on.
-//! - A range that retention has removed is an answer of its own, never a silent later start.
+//! - A range that retention has removed is an answer of its own, never a silent later start; only who asks for the
+//!   earliest event gets the first one that is left.
 
 use super::fingerprint;
-use super::publish::stored_event;
+use super::outcome::stored_event;
+use super::start::{ScanStart, before};
 use crate::filters::{self, Compiled, FilterFailures};
 use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
 use crate::logs::{Located, Logs, Place, Side};
+use crate::memory::{PAGE_BYTES_MAX, page_bytes, page_has};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, Kind, LogPage, LogRead, Offset,
-    Read, Result, Sequence, StoredEvent, TopicId, limits,
+    Read, ReadOffset, Result, Sequence, StoredEvent, TopicId, limits,
 };
 use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +24,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// Most bytes of events in one answer; the first event is always given.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most steps of CEL in one answer; about a tenth of a second of work.
 const CEL_STEPS_MAX: u64 = 4_000_000;
 /// How much a filtered read takes from the log at a time.
@@ -45,19 +46,21 @@ impl Reader<'_> {
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
-        self.scan_topic(&found, read.offset, read.limit, &filter).await
+        let start = self.start(&found, read.offset).await;
+        self.scan_topic(&found, start, read.limit, &filter).await
     }
 
     /// The same through a filter that is compiled already.
     pub(crate) async fn read_through(
         &self,
         topic: &TopicId,
-        offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         filter: &Compiled,
     ) -> Result<EventPage> {
         let found = self.logs.find(topic)?;
-        self.scan_topic(&found, offset, limit, filter).await
+        let start = self.start(&found, offset).await;
+        self.scan_topic(&found, start, limit, filter).await
     }
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
@@ -73,7 +76,7 @@ impl Reader<'_> {
     pub(crate) async fn wait_through(
         &self,
         topic: &TopicId,
-        mut offset: Offset,
+        offset: ReadOffset,
         limit: usize,
         filter: &Compiled,
         timeout: Duration,
@@ -82,15 +85,16 @@ impl Reader<'_> {
         let deadline = tokio::time::Instant::now() + timeout;
         let mut tail = found.topic.tail.subscribe();
         let mut is_stuck = false;
+        let mut start = self.start(&found, offset).await;
         loop {
-            let page = self.scan_topic(&found, offset, limit, filter).await?;
+            let page = self.scan_topic(&found, start, limit, filter).await?;
             if !page.items.is_empty() {
                 return Ok(page);
             }
-            let moves = page.next_offset > offset;
-            offset = page.next_offset;
+            let moves = page.next_offset > start.after;
+            start.after = page.next_offset;
             let ledger = self.logs.ledger(&found.place);
-            if !moves && offset < page.tail && ledger.log().is_shared() {
+            if !moves && start.after < page.tail && ledger.log().is_shared() {
                 // What the tail promises is not there. Either the log went back, and then the ledger finds out, or what
                 // is there can be read now.
                 if std::mem::replace(&mut is_stuck, true) {
@@ -100,8 +104,8 @@ impl Reader<'_> {
                 continue;
             }
             // In a log of our own, what lay between here and the tail was lost to damage: the next event comes behind it.
-            let caught_up = offset >= page.tail || !moves;
-            let seen = offset.max(page.tail);
+            let caught_up = start.after >= page.tail || !moves;
+            let seen = start.after.max(page.tail);
             if caught_up && !moves_past(ledger, &mut tail, seen.into(), deadline).await {
                 ledger.check_open()?;
                 return Ok(EventPage { tail: found.topic.tail().into(), ..page });
@@ -120,9 +124,12 @@ impl Reader<'_> {
         let tail = *ledger.position().borrow();
         let mut scan = Scan::new(&filter, read.limit);
         let mut after = read.after;
+        if after < tail {
+            scan.take_room().await?;
+        }
         while after < tail && scan.wants_more() {
             let range = Range::All(after);
-            let page = match ledger.log().read(range, SCAN).await {
+            let page = match ledger.log().read_committed(range, SCAN).await {
                 // What is intact is given; the next read begins with the damage and is told.
                 Err(LogError::Damaged(_)) if after > read.after => break,
                 Err(error) => return Err(unreadable(ledger, range, error).await),
@@ -166,7 +173,9 @@ impl Reader<'_> {
     /// Where the event first stored under this id is.
     pub(crate) async fn locate(&self, id: Uuid) -> Result<(Place, Header)> {
         let mut missing = Error::not_found("event");
-        if let Some(header) = find_id(self.logs.default_ledger(), id).await? {
+        if let Some(header) = find_id(self.logs.default_ledger(), id).await?
+            && !self.logs.default_ledger().registry().is_deleted(header.topic)
+        {
             return Ok((Place::Default, header));
         }
         for side in self.logs.sides() {
@@ -207,12 +216,13 @@ impl Reader<'_> {
         let key = key_of(&found.topic, read);
         let head = head(ledger, key).await?;
         let range = Range::Aggregate(key, read.after);
-        let limit = Limit { records: read.limit, bytes: ANSWER_BYTES_MAX };
+        let limit = Limit { records: read.limit, bytes: page_bytes(read.limit).await? };
         let page = match ledger.log().read(range, limit).await {
             Err(error) => return Err(unreadable(ledger, range, error).await),
             Ok(page) => page,
         };
         let items: Vec<_> = page.into_iter().map(stored_event).collect();
+        page_has(items.iter().map(|event| event.text.len()).sum());
         Ok(AggregateEvents {
             next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
             aggregate_sequence: head.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence),
@@ -238,16 +248,42 @@ impl Reader<'_> {
         }
     }
 
-    async fn scan_topic(&self, found: &Located, offset: Offset, limit: usize, filter: &Compiled) -> Result<EventPage> {
+    async fn start(&self, found: &Located, offset: ReadOffset) -> ScanStart {
+        if offset == ReadOffset::Latest {
+            // Another broker may have appended a moment ago. Where that cannot be told, the tail that is known here is
+            // at most too early: the reader gets more, not less.
+            let _ = self.logs.ledger(&found.place).refresh().await;
+        }
+        ScanStart::new(offset, found.topic.tail())
+    }
+
+    async fn scan_topic(
+        &self,
+        found: &Located,
+        start: ScanStart,
+        limit: usize,
+        filter: &Compiled,
+    ) -> Result<EventPage> {
         let (topic, ledger) = (&found.topic, self.logs.ledger(&found.place));
+        topic.check_exists()?;
         let tail = Offset::from(topic.tail());
         let mut scan = Scan::new(filter, limit);
-        let mut after = offset;
+        let mut after = start.after;
+        if after < tail {
+            scan.take_room().await?;
+        }
         while after < tail && scan.wants_more() {
             let range = Range::Topic(topic.number, after.into());
             let page = match ledger.log().read(range, scan.next_limit()).await {
-                // What is intact is given; the next read begins with the damage and is told.
-                Err(LogError::Damaged(_)) if after > offset => break,
+                Err(LogError::Trimmed(earliest))
+                    if start.skips_removed && scan.items.is_empty() && before(earliest) > after =>
+                {
+                    after = before(earliest);
+                    continue;
+                }
+                // What is intact, or was there a moment ago, is given; the next read begins with the damage or the gap
+                // and is told.
+                Err(LogError::Damaged(_) | LogError::Trimmed(_)) if after > start.after => break,
                 Err(error) => return Err(unreadable(ledger, range, error).await),
                 Ok(page) => page,
             };
@@ -255,10 +291,14 @@ impl Reader<'_> {
             after = reached.into();
         }
         self.count(&scan);
+        // What was removed was there: a tail that is behind it is one that another broker has moved.
+        let tail = if start.skips_removed { tail.max(after) } else { tail };
         Ok(EventPage { items: scan.items, claims: Vec::new(), next_offset: after, tail })
     }
 
+    /// The end of a scan.
     fn count(&self, scan: &Scan<'_>) {
+        page_has(scan.bytes);
         self.count_failures(scan.failures);
     }
 
@@ -351,26 +391,36 @@ struct Scan<'a> {
     limit: usize,
     looked_at: usize,
     bytes: usize,
+    bytes_max: usize,
     items: Vec<StoredEvent>,
     failures: FilterFailures,
 }
 
 impl<'a> Scan<'a> {
     fn new(filter: &'a Compiled, limit: usize) -> Self {
-        Self { filter, limit, looked_at: 0, bytes: 0, items: Vec::new(), failures: FilterFailures::default() }
+        let failures = FilterFailures::default();
+        Self { filter, limit, looked_at: 0, bytes: 0, bytes_max: PAGE_BYTES_MAX, items: Vec::new(), failures }
+    }
+
+    /// Takes room for the page, which may then have no more bytes than there was room for.
+    async fn take_room(&mut self) -> Result<()> {
+        let bytes = page_bytes(self.limit).await?;
+        // Behind a filter, what is looked at is in memory beside what was found.
+        self.bytes_max = if self.filter.is_empty() { bytes } else { bytes.saturating_sub(SCAN.bytes).max(1) };
+        Ok(())
     }
 
     fn wants_more(&self) -> bool {
         self.items.len() < self.limit
             && self.looked_at < limits::SCAN_EVENTS_MAX
-            && self.bytes < ANSWER_BYTES_MAX
+            && self.bytes < self.bytes_max
             && self.failures.steps() < CEL_STEPS_MAX
     }
 
     /// Without a filter every record is an item, so no more than the limit is read.
     fn next_limit(&self) -> Limit {
         if self.filter.is_empty() {
-            return Limit { records: self.limit - self.items.len(), bytes: ANSWER_BYTES_MAX - self.bytes };
+            return Limit { records: self.limit - self.items.len(), bytes: self.bytes_max - self.bytes };
         }
         SCAN
     }

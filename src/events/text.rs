@@ -30,6 +30,7 @@ pub(crate) fn write(
     out.put(",\"occurredAt\":", &occurred_at)?;
     out.put(",\"source\":", &event.source)?;
     out.maybe(",\"cloudEventId\":", event.cloud_event_id.as_ref())?;
+    out.maybe(",\"dataContentType\":", event.data_content_type.as_ref())?;
     out.maybe(",\"subject\":", event.subject.as_ref())?;
     if let Some(subject_type) = &event.subject_type {
         out.plain(",\"subjectType\":", subject_type.as_str());

@@ -90,7 +90,8 @@ impl Group {
     pub(super) fn members(&self, peers: &dyn Peers, member: Uuid, now: i64) -> usize {
         let mut presence = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, age) = (peers.count(), now.saturating_sub(presence.counted_at));
-        if count != presence.count || !(0..RECOUNT_MILLIS).contains(&age) {
+        let is_new = !presence.members.contains(&member);
+        if is_new || count != presence.count || !(0..RECOUNT_MILLIS).contains(&age) {
             *presence = Presence { counted_at: now, count, members: peers.present().into_iter().collect() };
         }
         presence.members.insert(member);

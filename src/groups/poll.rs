@@ -9,10 +9,10 @@ use super::group::{Group, Offered, Place, Wants};
 use super::line::Role;
 use super::{Groups, Peers};
 use crate::claims::{Defaults, Offer, Offering, view};
-use crate::events::{Reader, stored_event};
+use crate::events::{Reader, before_earliest, stored_event};
 use crate::filters::Compiled;
 use crate::ledger::{ClaimRow, Ledger, TopicEntry};
-use contract::{Claim, Consumer, EventPage, NewHandler, Offset, Result, Sequence, StoredEvent, limits};
+use contract::{Claim, Consumer, EventPage, NewHandler, Offset, ReadOffset, Result, Sequence, StoredEvent, limits};
 use log::Record;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,20 +53,21 @@ struct Got {
 
 impl Poll<'_> {
     /// What there is for the member now.
-    pub(crate) async fn read(&self, offset: Offset) -> Result<EventPage> {
+    pub(crate) async fn read(&self, offset: ReadOffset) -> Result<EventPage> {
         let group = self.begin(offset).await?;
         let got = self.take(&group, None, true).await?;
         Ok(self.page(got))
     }
 
     /// The same, or as soon as there is something, or nothing when the time is up.
-    pub(crate) async fn wait(&self, offset: Offset, timeout: Duration) -> Result<EventPage> {
+    pub(crate) async fn wait(&self, offset: ReadOffset, timeout: Duration) -> Result<EventPage> {
         let deadline = Instant::now() + timeout;
         let group = self.begin(offset).await?;
         let (mut version, mut tail, mut closing) =
             (group.feed.version(), self.topic.tail.subscribe(), self.ledger.closing());
         let (mut place, mut tell_at): (Option<Place>, _) = (None, None);
         loop {
+            self.topic.check_exists()?;
             version.borrow_and_update();
             tail.borrow_and_update();
             let tells = tell_at.is_some_and(|at| Instant::now() >= at) || Instant::now() >= deadline;
@@ -88,6 +89,7 @@ impl Poll<'_> {
                 () = place.call.notified() => (),
                 _ = version.changed(), if role != Role::Behind => (),
                 _ = tail.changed(), if role == Role::First => (),
+                () = self.topic.deleted() => (),
                 _ = closing.wait_for(|closing| *closing) => {
                     self.ledger.check_open()?;
                     return Ok(self.page(Got::default()));
@@ -110,10 +112,16 @@ impl Poll<'_> {
     }
 
     /// The member's group; it divides the topic from the first poll on.
-    async fn begin(&self, offset: Offset) -> Result<Arc<Group>> {
+    async fn begin(&self, offset: ReadOffset) -> Result<Arc<Group>> {
         let (group, number) = (&self.consumer.consumer_group, self.topic.number);
         if self.ledger.claims().division(group, number.0).is_none() {
             let (group, topic) = (group.clone(), self.consumer.topic.clone());
+            let offset = match offset {
+                ReadOffset::Behind(offset) => offset,
+                ReadOffset::Earliest => before_earliest(self.ledger, number).await?,
+                // No group begins behind the tail, which only the decision knows for certain.
+                ReadOffset::Latest => Offset(u64::MAX),
+            };
             self.ledger.submit(Begin { group, topic, number, offset }).await?;
         }
         Ok(self.groups.of(&self.consumer, self.ledger, number.0))

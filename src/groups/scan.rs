@@ -8,6 +8,7 @@ use super::poll::Poll;
 use crate::events::{original_of, unreadable};
 use crate::filters::FilterFailures;
 use crate::ledger::read_failed;
+use crate::memory::{page_bytes, page_has};
 use contract::{Position, Result, Sequence, limits};
 use log::{Limit, LogError, Range, Record};
 
@@ -15,8 +16,6 @@ use log::{Limit, LogError, Range, Record};
 const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
 /// Two events this close are read at once, with what lies between.
 const NEAR: u64 = 32;
-/// Most bytes of events in one answer; the first event is always given.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Where looking goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,13 +122,13 @@ impl Poll<'_> {
     /// The records of these events, in order, as many as fit in an answer; those that are gone are left out.
     pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<Vec<Record>> {
         let mut records = Vec::with_capacity(sequences.len());
-        let mut bytes = 0;
+        let (mut bytes, bytes_max) = (0, page_bytes(sequences.len()).await?);
         for run in sequences.chunk_by(|one, next| next.get() - one.get() <= NEAR) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let mut after = Sequence(first.get().saturating_sub(1));
-            while after < *last && bytes < ANSWER_BYTES_MAX {
+            while after < *last && bytes < bytes_max {
                 let most = usize::try_from(last.get() - after.get()).unwrap_or(usize::MAX);
-                let limit = Limit { records: most, bytes: ANSWER_BYTES_MAX - bytes };
+                let limit = Limit { records: most, bytes: bytes_max - bytes };
                 let page = match self.ledger.log().read(Range::Topic(self.topic.number, after), limit).await {
                     Err(LogError::Trimmed(_)) => break,
                     Err(LogError::Damaged(_)) if !records.is_empty() => return Ok(records),
@@ -144,6 +143,7 @@ impl Poll<'_> {
                 }
             }
         }
+        page_has(bytes);
         Ok(records)
     }
 }

@@ -101,7 +101,7 @@ impl Ticket {
     }
 
     fn entry(&self, answer: KeptAnswer) -> Entry {
-        Entry::AnswerKept { key: self.key, digest: self.digest, answer }
+        Entry::AnswerKept { key: self.key, digest: self.digest, answer, kept_at: None }
     }
 }
 
@@ -240,7 +240,10 @@ impl Command for KeepAlone {
 /// The row of a kept answer, and its key; `None` for other facts.
 pub(super) fn row(entry: &Entry, position: Position, time: i64) -> Option<(u128, Remembered)> {
     match entry {
-        Entry::AnswerKept { key, digest, .. } => Some((*key, Remembered { position, time, digest: *digest })),
+        Entry::AnswerKept { key, digest, kept_at, .. } => {
+            let time = kept_at.unwrap_or(time);
+            Some((*key, Remembered { position, time, digest: *digest }))
+        }
         _ => None,
     }
 }
@@ -323,7 +326,7 @@ mod tests {
         let (state, mut overlay) = (state(), Overlay::default());
         let kept = keyed(5, false).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
         assert!(kept.is_kept && kept.answer.unwrap() == 7);
-        let answered = Entry::AnswerKept { key: 1, digest: 5, answer: answer(200) };
+        let answered = Entry::AnswerKept { key: 1, digest: 5, answer: answer(200), kept_at: None };
         assert_eq!(facts(&mut overlay), [offset_committed(), answered]);
     }
 
@@ -332,7 +335,7 @@ mod tests {
         let (state, mut overlay) = (state(), Overlay::default());
         let kept = keyed(5, true).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
         assert!(kept.is_kept && kept.answer.is_err());
-        assert_eq!(facts(&mut overlay), [Entry::AnswerKept { key: 1, digest: 5, answer: answer(404) }]);
+        assert_eq!(facts(&mut overlay), [Entry::AnswerKept { key: 1, digest: 5, answer: answer(404), kept_at: None }]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Away {
 
     /// What those are told who waited too long.
     pub(super) fn unknown() -> Error {
-        let detail = "The log's server cannot be reached, and whether the request was carried out is not known yet: repeat \
+        let detail = "The log cannot be reached, and whether the request was carried out is not known yet: repeat \
             it with the same id, and it happens once.";
         Error::new(Kind::Unavailable, detail).with_retry_after(RETRY_AFTER_SECONDS)
     }

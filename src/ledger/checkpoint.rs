@@ -7,23 +7,21 @@
 //! - One that skipped facts of a newer version is not believed by that version.
 //! - It is written on a thread of its own; the writer goes on deciding meanwhile.
 
-use super::Message;
 use super::entry::DICTIONARY;
-use super::home::Placed;
-use super::parts::PartsSnapshot;
-use super::registry::Registry;
+use super::log_snapshot;
 use super::rows::Remembered;
-use super::state::{LastBody, LastRecord, State};
+use super::snapshot::Snapshot;
+use super::state::State;
 use super::table::{Done, Found, Tables};
-use contract::{Error, EventType, Kind, Position, Sequence, Topic};
+use contract::{Error, Kind, Position, Sequence};
 use log::{Damage, Limit, Log, LogError, Range, TopicNumber, crash_point};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 /// Records folded since the last one that make a checkpoint due.
 const RECORDS_DUE: u64 = 4 * 1024 * 1024;
@@ -34,41 +32,6 @@ const RETRY_MILLIS: i64 = 1000;
 const RETRY_MILLIS_MAX: i64 = 60_000;
 /// While checkpoints fail, this many times the rows that make one due may be in RAM.
 const ROWS_MAX_TIMES: usize = 16;
-
-/// The small part of the state, next to the tables.
-#[derive(Serialize, Deserialize)]
-struct Snapshot {
-    position: Position,
-    /// CRC32C of the record at `position`: tells this log from another.
-    record_crc: u32,
-    record_time: i64,
-    record_topic: u32,
-    record_sequence: Sequence,
-    /// The version of the dictionary it was written with. Without it the checkpoint is of a version that skipped facts it
-    /// did not know, and is not believed.
-    dictionary: u32,
-    /// The version that the log says it needs.
-    #[serde(default)]
-    needs_dictionary: u32,
-    /// Facts of a newer version were skipped.
-    #[serde(default)]
-    has_skipped: bool,
-    time: i64,
-    /// How long kept answers lived: for longer, rows may be missing that the log still has.
-    answers_millis: i64,
-    tails: Vec<Sequence>,
-    trimmed: Vec<Sequence>,
-    /// In the order of their numbers, with the entry that defined each.
-    topics: Vec<(Position, Topic)>,
-    /// Of each topic, in the same order: keys stored up to then are forgotten for good.
-    forgotten_through: Vec<i64>,
-    /// Topics of other logs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    placed: Vec<(Position, Placed)>,
-    event_types: Vec<(Position, EventType)>,
-    /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
-    parts: PartsSnapshot,
-}
 
 /// How far a log had come, as its last checkpoint knows it: everything up to there was acknowledged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,7 +68,9 @@ pub(super) struct Checkpoints {
     rows_due: usize,
     /// Bytes of the small state, as of the last one written.
     snapshot_bytes: usize,
-    writer: mpsc::WeakSender<Message>,
+    /// Told when one that was begun has ended. A signal of its own, not a message to the writer: whoever waits for the end
+    /// of a checkpoint must not depend on room in the writer's inbox.
+    ended: Arc<Notify>,
     running: Option<JoinHandle<io::Result<Done>>>,
     /// Where the last one was begun.
     position: Position,
@@ -130,8 +95,18 @@ impl Failing {
 
 impl Checkpoints {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
-    pub(super) fn new(on_disk: bool, rows_due: usize, position: Position, writer: mpsc::WeakSender<Message>) -> Self {
-        Self { on_disk, rows_due, snapshot_bytes: 0, writer, running: None, position, failing: None }
+    pub(super) fn new(on_disk: bool, rows_due: usize, position: Position) -> Self {
+        Self { on_disk, rows_due, snapshot_bytes: 0, ended: Arc::default(), running: None, position, failing: None }
+    }
+
+    /// Notified when a checkpoint has ended and can be collected.
+    pub(super) fn ended(&self) -> Arc<Notify> {
+        Arc::clone(&self.ended)
+    }
+
+    /// Whether one is being written.
+    pub(super) const fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     /// Begins a checkpoint if one is due and none is under way.
@@ -152,16 +127,13 @@ impl Checkpoints {
         }
         let Some(job) = freeze(state) else { return };
         self.position = state.position;
-        let writer = self.writer.clone();
+        let ended = self.ended();
         let work = move || {
             // Whatever becomes of it, the writer must hear of it: it starts no other checkpoint until then.
             let run = std::panic::AssertUnwindSafe(move || job.run(&crash_point));
             let outcome =
                 std::panic::catch_unwind(run).unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
-            if let Some(writer) = writer.upgrade() {
-                // A writer that is gone collects the outcome itself.
-                let _ = writer.blocking_send(Message::Checkpointed);
-            }
+            ended.notify_one();
             outcome
         };
         match std::thread::Builder::new().name("event-broker-checkpoint".to_owned()).spawn(work) {
@@ -243,14 +215,21 @@ pub(super) fn write_now(state: &mut State) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The state as of the last checkpoint in `folder`; an empty one where there is none to trust.
+/// The state to fold on from: that of the last checkpoint in `folder`, or an empty one where there is none to trust. Where
+/// entries behind it were reclaimed, the log's own snapshot says what they did.
 pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<State, LogError> {
+    let state = load_checkpoint(log, folder, answers_millis).await?;
+    log_snapshot::skip_reclaimed(log, state, folder).await
+}
+
+async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<State, LogError> {
     let empty = |tables| State { answers_millis, ..State::new(tables) };
     let Some(folder) = folder else { return Ok(empty(Tables::in_memory(stamp))) };
     let (tables, found) = Tables::open(folder, stamp)?;
     let Found::Checkpoint(payload) = found else { return Ok(empty(tables)) };
     let reason = match serde_json::from_str::<Snapshot>(payload.get()) {
         Err(_) => "was written by another version",
+        Ok(snapshot) if snapshot.needs_dictionary > DICTIONARY => "was written by a newer version",
         Ok(snapshot) if snapshot.lacks_facts() => "skipped facts that its version did not know",
         Ok(snapshot) => match belongs_to(log, &snapshot, folder).await? {
             true if snapshot.answers_millis >= answers_millis => {
@@ -265,8 +244,12 @@ pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i
     Ok(start_over(folder, answers_millis)?)
 }
 
-/// An empty state, whatever the folder holds: the way out when the tables turn out to be unreadable.
-pub(super) fn start_over(folder: &Path, answers_millis: i64) -> io::Result<State> {
+/// The state to fold all of the log on, whatever the folder holds: the way out when the tables turn out to be unreadable.
+pub(super) async fn load_nothing(log: &dyn Log, folder: &Path, answers_millis: i64) -> Result<State, LogError> {
+    log_snapshot::skip_reclaimed(log, start_over(folder, answers_millis)?, Some(folder)).await
+}
+
+fn start_over(folder: &Path, answers_millis: i64) -> io::Result<State> {
     Ok(State { answers_millis, ..State::new(Tables::fresh(folder, stamp)?) })
 }
 
@@ -308,6 +291,10 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
 }
 
 fn freeze(state: &mut State) -> Option<super::table::Job> {
+    if state.carrying.is_under_way() {
+        // It would not have the pieces before it.
+        return None;
+    }
     let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state));
     let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
     state.tables.freeze(Box::new(payload), expire_before)
@@ -325,89 +312,26 @@ fn stamp(row: &[u8; Remembered::BYTES]) -> i64 {
     Remembered::decode(*row).time
 }
 
-impl Snapshot {
-    fn of(state: &State) -> Self {
-        let registry = &state.registry;
-        let numbers = 1..registry.next_topic_number();
-        let numbered = numbers.filter_map(|number| registry.topic_numbered(TopicNumber(number)));
-        Self {
-            position: state.position,
-            record_crc: state.last.body.crc(),
-            record_time: state.last.time,
-            record_topic: state.last.topic.0,
-            record_sequence: state.last.sequence,
-            dictionary: DICTIONARY,
-            needs_dictionary: registry.dictionary(),
-            has_skipped: state.has_skipped,
-            time: state.time,
-            answers_millis: state.answers_millis,
-            tails: state.tails.clone(),
-            trimmed: state.trimmed.clone(),
-            topics: numbered.clone().map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
-            forgotten_through: numbered.map(|topic| topic.forgotten_through).collect(),
-            placed: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
-            event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
-            parts: state.parts.snapshot(),
-        }
-    }
-
-    /// Whether it was written without facts that this version may know.
-    const fn lacks_facts(&self) -> bool {
-        self.has_skipped && self.dictionary != DICTIONARY
-    }
-
-    fn restore(self, tables: Tables) -> State {
-        let mut registry = Registry::default();
-        let Self { position, time, tails, trimmed, has_skipped, .. } = self;
-        let last = LastRecord {
-            time: self.record_time,
-            topic: TopicNumber(self.record_topic),
-            sequence: self.record_sequence,
-            body: LastBody::Crc(self.record_crc),
-        };
-        registry.set_dictionary(self.needs_dictionary);
-        for ((number, (defined_at, topic)), forgotten_through) in (1..).zip(self.topics).zip(self.forgotten_through) {
-            let tail = tails.get(number as usize).copied().unwrap_or_default();
-            registry.add_topic(number, topic, defined_at, (tail, forgotten_through));
-        }
-        for (defined_at, placed) in self.placed {
-            registry.place(placed, defined_at);
-        }
-        for (defined_at, event_type) in self.event_types {
-            registry.add_type(event_type, defined_at);
-        }
-        let parts = Arc::new(self.parts.into());
-        let registry = Arc::new(registry);
-        State { position, time, registry, tails, trimmed, parts, last, has_skipped, ..State::new(tables) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_checkpoint_that_skipped_facts_is_not_believed_by_a_version_that_may_know_them() {
-        let state = State::new(Tables::in_memory(stamp));
-        for (has_skipped, dictionary, is_believed) in [
-            (false, DICTIONARY, true),
-            (true, DICTIONARY, true),
-            (false, DICTIONARY - 1, true),
-            (true, DICTIONARY - 1, false),
-        ] {
-            let snapshot = Snapshot { has_skipped, dictionary, ..Snapshot::of(&state) };
-            assert_eq!(!snapshot.lacks_facts(), is_believed, "{has_skipped} {dictionary}");
-        }
-        // One of a version that did not say what it skipped is not even read.
-        let mut older = serde_json::to_value(Snapshot::of(&state)).unwrap();
-        older.as_object_mut().unwrap().remove("dictionary").unwrap();
-        assert!(serde_json::from_value::<Snapshot>(older).is_err());
+    #[tokio::test]
+    async fn the_end_of_a_checkpoint_is_told_and_can_be_waited_for_without_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut state = State { position: Position(1), ..State::new(Tables::open(folder.path(), stamp).unwrap().0) };
+        let mut checkpoints = Checkpoints::new(true, 0, Position::ZERO);
+        checkpoints.consider(&mut state, 0);
+        assert!(checkpoints.is_running());
+        checkpoints.ended().notified().await;
+        checkpoints.collect(&mut state, 0);
+        assert!(!checkpoints.is_running() && checkpoints.warning().is_none());
+        assert_eq!(checkpointed(folder.path()).unwrap().position, Position(1));
     }
 
     #[test]
     fn a_checkpoint_is_due_by_its_rows_by_a_large_small_state_later_and_by_records_in_any_case() {
-        let (writer, _inbox) = mpsc::channel(1);
-        let mut checkpoints = Checkpoints::new(true, 100, Position::ZERO, writer.downgrade());
+        let mut checkpoints = Checkpoints::new(true, 100, Position::ZERO);
         for (snapshot_bytes, rows, records, is_due) in [
             (0, 99, 0, false),
             (0, 100, 0, true),

@@ -6,6 +6,7 @@
 //!   overlay is dropped.
 
 use super::answer;
+use super::carrying;
 use super::claims::DecidedClaims;
 use super::dispatch::DecidedDispatch;
 use super::entry::{Concern, Entry};
@@ -207,6 +208,7 @@ impl<'a> Decision<'a> {
         if self.is_full {
             return Err(full());
         }
+        self.check_topic(draft.topic)?;
         let position = self.position().next();
         let sequence = self.tail(draft.topic).next();
         let aggregate = draft.aggregate.map(|key| self.next_in_aggregate(key)).transpose()?;
@@ -225,6 +227,14 @@ impl<'a> Decision<'a> {
         Ok(record)
     }
 
+    /// Refuses what is about a topic that was deleted since it was found.
+    fn check_topic(&self, number: TopicNumber) -> Result<()> {
+        match self.registry().is_deleted(number) {
+            true => Err(Error::not_found("topic")),
+            false => Ok(()),
+        }
+    }
+
     /// Says that what follows needs this version of the dictionary, unless the log says so already.
     pub(super) fn raise_dictionary(&mut self, dictionary: u32) -> Result<()> {
         if dictionary <= self.registry().dictionary() {
@@ -234,10 +244,39 @@ impl<'a> Decision<'a> {
         self.put_entry(Entry::DictionaryRaised { dictionary, by }).map(drop)
     }
 
+    /// Says again which version of the dictionary the log needs: the entry that said so first is about to go.
+    pub(super) fn repeat_dictionary(&mut self) -> Result<()> {
+        let (dictionary, by) = (self.registry().dictionary(), env!("CARGO_PKG_VERSION").to_owned());
+        self.put_entry(Entry::DictionaryRaised { dictionary, by }).map(drop)
+    }
+
+    /// The durable state beneath.
+    pub(super) const fn durable(&self) -> &State {
+        self.state
+    }
+
     /// Adds a fact of the broker's own; answers its position.
     pub fn add_entry(&mut self, entry: Entry) -> Result<Position> {
+        if let Some(number) = entry.topic_number() {
+            self.check_topic(TopicNumber(number))?;
+        }
         self.raise_dictionary(entry.since())?;
         self.put_entry(entry)
+    }
+
+    /// Says again, as it is now, what facts that are lost may have said: how far topics were let go, and everything that
+    /// changes row by row.
+    pub fn carry_state(&mut self) -> Result<()> {
+        let failed = |error| Error::new(Kind::Unavailable, "The state could not be written.").with_source(error);
+        for entry in carrying::pieces(&self.state.parts).map_err(failed)? {
+            self.add_entry(entry)?;
+        }
+        let trimmed: Vec<_> =
+            (0..).zip(&self.state.trimmed).filter(|(_, through)| **through > Sequence::ZERO).collect();
+        for (number, through) in trimmed {
+            self.add_entry(Entry::TopicTrimmed { number, through: *through })?;
+        }
+        Ok(())
     }
 
     fn put_entry(&mut self, entry: Entry) -> Result<Position> {
@@ -254,8 +293,13 @@ impl<'a> Decision<'a> {
         self.note(&Record { header, body: body.into() });
         match entry.concern() {
             Concern::Registry => self.note_registered(entry, header),
-            Concern::History => (),
+            // All parts are decided by a repair alone, which decides nothing else.
+            Concern::History | Concern::AllParts | Concern::Usage => (),
             Concern::Parts => self.overlay.layers.note(&self.state.parts, &entry, &header),
+            Concern::Topic => {
+                self.overlay.layers.note(&self.state.parts, &entry, &header);
+                self.note_registered(entry, header);
+            }
             Concern::Keys => {
                 if let Some((key, row)) = answer::row(&entry, header.position, header.time) {
                     self.overlay.layers.note_answer(key, row);

@@ -56,6 +56,10 @@ impl Log for DetachableLog {
         Box::pin(async move { self.current()?.0.read(range, limit).await })
     }
 
+    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move { self.current()?.0.read_committed(range, limit).await })
+    }
+
     fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
         Box::pin(async move { self.current()?.0.headers(range, limit).await })
     }
@@ -78,6 +82,14 @@ impl Log for DetachableLog {
 
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move { self.current()?.0.remove(topic, through).await })
+    }
+
+    fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.current()?.0.erase().await })
+    }
+
+    fn erases(&self) -> bool {
+        self.current().is_ok_and(|held| held.0.erases())
     }
 
     fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {

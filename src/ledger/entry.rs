@@ -8,6 +8,11 @@
 //! which older brokers stop. A kind that older brokers may skip has a member `ignorable: true` instead. Nothing else is
 //! skipped: a fact that cannot be read stops the ledger.
 
+mod concern;
+mod subject;
+
+pub(super) use concern::Concern;
+
 use super::answer::{self, KeptAnswer};
 use super::carried::Carried;
 use super::claims::ClaimKey;
@@ -15,15 +20,15 @@ use super::dispatch::{DispatchFact, JobKey};
 use super::home::Placed;
 use super::letters::Letter;
 use contract::{
-    ClaimError, Consumer, EventType, EventTypeId, Generation, NewHandler, NewProjection, Offset, Sequence, Token,
-    Topic, TopicId, Version,
+    ClaimError, Consumer, EventType, EventTypeId, Generation, NewHandler, NewProjection, Offset, Position, Sequence,
+    Token, Topic, TopicId, Version,
 };
 use log::{LogError, Record};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The version of this dictionary.
-pub(super) const DICTIONARY: u32 = 1;
+pub(super) const DICTIONARY: u32 = 2;
 /// The version of a log that says nothing of it.
 pub(super) const DICTIONARY_BASELINE: u32 = 1;
 
@@ -55,6 +60,16 @@ pub enum Entry {
     TopicPlaced {
         /// The topic and its log.
         placed: Placed,
+    },
+    /// A topic is gone from here on: its events, what handlers and groups have done there, and its open dead letters. Its
+    /// number is not given again.
+    TopicDeleted {
+        /// The topic.
+        topic: TopicId,
+        /// Its number in this log; 0 where it lived in another one.
+        number: u32,
+        /// Its last sequence.
+        through: Sequence,
     },
     /// Memory logs are empty from here on: the topics that live in them go on behind this sequence.
     MemoryEmptied {
@@ -96,6 +111,16 @@ pub enum Entry {
         number: u32,
         /// First and last sequence of each run of them.
         runs: Vec<(Sequence, Sequence)>,
+    },
+    /// Facts were lost to damage, and `repair` says what they had come to: consumers, offsets, projections, claims, dead
+    /// letters, subscriptions and jobs are these from here on.
+    PartsCarried {
+        /// Which piece of the text this is, from 1.
+        piece: u32,
+        /// How many pieces there are.
+        of: u32,
+        /// The piece.
+        text: String,
     },
     /// A consumer exists from here on; its session begins.
     ConsumerCreated {
@@ -172,6 +197,9 @@ pub enum Entry {
         digest: u64,
         /// The answer.
         answer: KeptAnswer,
+        /// When it was kept first, in milliseconds, where the entry that said so is reclaimed: it lives no longer for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_at: Option<i64>,
     },
     /// A handler's work is to be tried so from here on.
     HandlerPut {
@@ -320,19 +348,35 @@ pub enum Entry {
         /// What.
         what: DispatchFact,
     },
-}
-
-/// Which part of the state a fact changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Concern {
-    /// Topics and event types.
-    Registry,
-    /// What is left of removed events.
-    History,
-    /// What changes row by row ([`super::parts`]).
-    Parts,
-    /// The table of idempotency keys.
-    Keys,
+    /// Somebody begins to write down the small state, so that the entries up to then can go. The
+    /// position of this entry names the snapshot.
+    SnapshotBegan {},
+    /// A piece of the small state as of one position behind `snapshotBegan`. It changes nothing.
+    SnapshotPart {
+        /// Which snapshot.
+        snapshot: Position,
+        /// Which piece, from 1.
+        part: u32,
+        /// Whether it is the last one.
+        is_last: bool,
+        /// A piece of JSON text.
+        text: String,
+    },
+    /// A snapshot is whole, and what else is still true of the entries up to it was written again. They may go.
+    SnapshotTaken {
+        /// Which snapshot.
+        snapshot: Position,
+        /// The last entry that may go.
+        through: Sequence,
+        /// The time of the state that it describes, in milliseconds.
+        at: i64,
+        /// Bytes of the bodies of the entries that may go.
+        reclaimed_bytes: u64,
+        /// Those of the kept answers among them.
+        reclaimed_answer_bytes: u64,
+        /// Bytes that were written instead.
+        live_bytes: u64,
+    },
 }
 
 impl Entry {
@@ -355,65 +399,14 @@ impl Entry {
 
     /// The first version of the dictionary that has this fact as it is.
     pub(super) const fn since(&self) -> u32 {
-        DICTIONARY_BASELINE
-    }
-
-    /// The handler whose work it is about, where it shows that somebody uses the handler.
-    pub(super) fn handler(&self) -> Option<&str> {
         match self {
-            Self::HandlerPut { name, .. } => Some(name),
-            Self::ClaimTaken { claim, .. }
-            | Self::ClaimExtended { claim }
-            | Self::ClaimDone { claim, .. }
-            | Self::ClaimFailed { claim, .. } => Some(&claim.handler),
-            Self::ClaimsReleased { handler, .. } => Some(handler),
-            Self::GroupBegan { group, .. }
-            | Self::EventsPassed { group, .. }
-            | Self::EventsRepeated { group, .. }
-            | Self::GroupMoved { group, .. } => Some(group),
-            _ => None,
-        }
-    }
-
-    /// Which part of the state it changes.
-    pub(super) const fn concern(&self) -> Concern {
-        match self {
-            Self::DictionaryRaised { .. }
-            | Self::TopicRegistered { .. }
-            | Self::TopicChanged { .. }
-            | Self::TopicPlaced { .. }
-            | Self::MemoryEmptied { .. }
-            | Self::EventTypeRegistered { .. }
-            | Self::VersionsChanged { .. }
-            | Self::EventTypeArchived { .. } => Concern::Registry,
-            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => Concern::History,
-            Self::ConsumerCreated { .. }
-            | Self::ConsumerSeen { .. }
-            | Self::ConsumerDeleted { .. }
-            | Self::ConsumersExpired { .. }
-            | Self::OffsetCommitted { .. }
-            | Self::OffsetReset { .. }
-            | Self::ProjectionPut { .. }
-            | Self::ProjectionDeleted { .. }
-            | Self::CheckpointMoved { .. }
-            | Self::ProjectionReset { .. }
-            | Self::HandlerPut { .. }
-            | Self::ClaimTaken { .. }
-            | Self::ClaimExtended { .. }
-            | Self::ClaimDone { .. }
-            | Self::ClaimFailed { .. }
-            | Self::ClaimsReleased { .. }
-            | Self::HandlerDeleted { .. }
-            | Self::GroupDeleted { .. }
-            | Self::DeadLettered { .. }
-            | Self::Redriven { .. }
-            | Self::GroupBegan { .. }
-            | Self::EventsPassed { .. }
-            | Self::EventsRepeated { .. }
-            | Self::GroupMoved { .. }
-            | Self::Discarded { .. }
-            | Self::Dispatch { .. } => Concern::Parts,
-            Self::AnswerKept { .. } => Concern::Keys,
+            Self::TopicDeleted { .. }
+            | Self::SnapshotBegan {}
+            | Self::SnapshotPart { .. }
+            | Self::SnapshotTaken { .. }
+            | Self::AnswerKept { kept_at: Some(_), .. } => 2,
+            Self::TopicPlaced { placed } if placed.deleting => 2,
+            _ => DICTIONARY_BASELINE,
         }
     }
 }
@@ -426,7 +419,7 @@ struct Outline {
     ignorable: bool,
 }
 
-fn unreadable(fact: &str, cause: &serde_json::Error) -> String {
+pub(super) fn unreadable(fact: &str, cause: &serde_json::Error) -> String {
     let cause = cause.to_string();
     // The list of everything that is known helps nobody.
     let cause = cause.split(", expected").next().unwrap_or_default();

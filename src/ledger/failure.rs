@@ -3,6 +3,7 @@
 
 use contract::{Error, Kind};
 use log::LogError;
+use log::file::is_out_of_files;
 use std::borrow::Cow;
 use std::io;
 
@@ -24,7 +25,13 @@ pub(super) fn unavailable(error: LogError) -> Error {
             fail-over lost its last records, or it was restored. The broker opens the log again and goes on with what \
             the database holds."
             .into(),
+        LogError::Reclaimed(_) => "Another broker reclaimed entries of the log before this one had read them. The broker \
+            opens the log again and goes on from the snapshot that replaces them."
+            .into(),
         LogError::Unsupported { .. } => format!("The log needs a newer version of the broker: {error}.").into(),
+        LogError::Unavailable(cause) if is_out_of_files(cause) => "The broker has no file descriptor left for its log. It goes \
+            on by itself when there is one; raise the limit of open files (`ulimit -n`) if this happens again."
+            .into(),
         _ => "The log cannot be reached at the moment.".into(),
     };
     Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(RETRY_AFTER_SECONDS)

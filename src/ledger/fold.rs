@@ -4,10 +4,12 @@
 //! Others may have written past the old end by the time it is read again. So reading begins with the last record that was
 //! applied: it must be there, and be the same.
 
+use super::checkpoint;
 use super::state::State;
 use bytes::Bytes;
 use contract::{Position, Sequence};
 use log::{Damage, Limit, Log, LogError, Range, Record};
+use std::path::Path;
 
 /// One record.
 const ONE: Limit = Limit { records: 1, bytes: 0 };
@@ -15,9 +17,71 @@ const ONE: Limit = Limit { records: 1, bytes: 0 };
 /// How much is read at a time while folding.
 const PAGE: Limit = Limit { records: 16 * 1024, bytes: 4 * 1024 * 1024 };
 
+/// How often opening begins anew because another broker reclaims entries that were to be folded next.
+const OPEN_TRIES_MAX: u32 = 8;
+
+/// The state of all of the log, and how far it is on disk.
+pub(super) async fn fold_log(
+    log: &dyn Log,
+    folder: Option<&Path>,
+    checkpoint_rows: usize,
+    answers_millis: i64,
+) -> Result<(State, Position), LogError> {
+    let mut tries = 1;
+    loop {
+        match fold_once(log, folder, checkpoint_rows, answers_millis).await {
+            Err(LogError::Reclaimed(_)) if tries < OPEN_TRIES_MAX => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn fold_once(
+    log: &dyn Log,
+    folder: Option<&Path>,
+    checkpoint_rows: usize,
+    answers_millis: i64,
+) -> Result<(State, Position), LogError> {
+    let mut state = checkpoint::load(log, folder, answers_millis).await?;
+    let mut checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
+    if let (Some(_), Some(folder)) = (state.table_failure.get(), folder) {
+        tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
+        drop(state);
+        state = checkpoint::load_nothing(log, folder, answers_millis).await?;
+        checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
+    }
+    Ok((state, checkpointed))
+}
+
+/// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
+async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> Result<Position, LogError> {
+    let (mut on_disk, mut is_failing) = (state.position(), false);
+    catch_up(log, state, |state, _| {
+        if state.dirty_rows() < checkpoint_rows {
+            return;
+        }
+        match checkpoint::write_now(state) {
+            Ok(true) => on_disk = state.position(),
+            Ok(false) => (),
+            Err(error) if is_failing => tracing::debug!(%error, "a checkpoint of the broker's tables failed again"),
+            Err(error) => {
+                is_failing = true;
+                tracing::error!(%error, "a checkpoint of the broker's tables failed while the log is folded");
+            }
+        }
+    })
+    .await?;
+    if !log.is_shared() {
+        // What was lost at the end of a log that was repaired leaves no record; its positions are taken all the same.
+        state.position = state.position.max(*log.tail().borrow());
+    }
+    Ok(on_disk)
+}
+
 /// Applies every record behind the state's position; `folded` is told of each page, with the state as it is then.
 ///
-/// [`LogError::Diverged`] where the log does not hold the last record that was applied.
+/// [`LogError::Diverged`] where the log does not hold the last record that was applied; [`LogError::Reclaimed`] where
+/// entries behind it are gone that were not read.
 pub(super) async fn catch_up(
     log: &dyn Log,
     state: &mut State,
@@ -38,7 +102,13 @@ pub(super) async fn catch_up(
             return Ok(());
         }
         is_compared = true;
-        let applied = new.iter().try_for_each(|record| state.apply(record));
+        let applied = new.iter().try_for_each(|record| {
+            // Alone with its log nobody else reclaims, and a gap there is what a repair has cut out.
+            if log.is_shared() {
+                state.check_gap(&record.header)?;
+            }
+            state.apply(record)
+        });
         if !new.is_empty() {
             folded(state, new);
         }

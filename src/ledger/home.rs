@@ -29,6 +29,20 @@ pub struct Placed {
     /// Whether its own log has given it a number: from then on that log must know it.
     #[serde(default)]
     pub numbered: bool,
+    /// Whether it is being deleted: its own log forgets it next, and then this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleting: bool,
+}
+
+impl Home {
+    /// What callers are told it is called: no path of the machine.
+    #[must_use]
+    pub fn public_name(&self) -> String {
+        match self {
+            Self::Folder(_) => "file:// outside the data folder".to_owned(),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Home {

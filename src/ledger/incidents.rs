@@ -54,7 +54,7 @@ impl Incidents {
         let incidents = Arc::clone(self);
         tokio::spawn(async move {
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
-                incidents.report(&panicked(name, panic.as_ref()));
+                incidents.report_panic(name, panic.as_ref());
             }
         })
     }
@@ -64,8 +64,15 @@ impl Incidents {
         if let Err(error) = ended
             && let Ok(panic) = error.try_into_panic()
         {
-            self.report(&panicked(name, panic.as_ref()));
+            self.report_panic(name, panic.as_ref());
         }
+    }
+
+    /// Reported first and logged then: what cannot be logged is still an incident.
+    fn report_panic(&self, name: &'static str, panic: &(dyn Any + Send)) {
+        let (error, said) = panicked(name, panic);
+        self.report(&error);
+        log_panic(name, &said);
     }
 }
 
@@ -77,14 +84,17 @@ pub fn leaves_state_right(incident: &Error) -> bool {
     matches!(cause, Some(LogError::Poisoned(_)))
 }
 
-/// The error of a panic; logged here, with what the panic said.
-pub(super) fn panicked(name: &'static str, panic: &(dyn Any + Send)) -> Error {
+/// The error of a panic, and what the panic said.
+pub(super) fn panicked(name: &'static str, panic: &(dyn Any + Send)) -> (Error, String) {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(task = name, panic = said, "a task of the broker panicked; the broker has to be opened again");
     let detail =
         format!("A task of the broker ({name}) ended unexpectedly; the broker opens its logs again by itself.");
-    Error::new(Kind::Unavailable, detail).with_retry_after(5)
+    (Error::new(Kind::Unavailable, detail).with_retry_after(5), said)
+}
+
+pub(super) fn log_panic(name: &'static str, said: &str) {
+    tracing::error!(task = name, panic = said, "a task of the broker panicked; the broker has to be opened again");
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use contract::{
     Timestamp, TopicId, limits,
 };
 use index::LetterIndex;
-use log::Header;
+use log::{Header, Record};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,7 @@ use uuid::Uuid;
 const BROKER: &str = "event-broker";
 const HANDLER_DELETED: &str = "The handler was deleted.";
 const GROUP_DELETED: &str = "The group was deleted.";
+const TOPIC_DELETED: &str = "The topic was deleted.";
 
 /// What was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,6 +226,10 @@ pub(super) trait Rows {
                 self.close(code, &Resolution { at, by, reason, new_event_id: None });
             }
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through),
+            Entry::TopicDeleted { number, .. } => {
+                let (by, reason) = (BROKER.to_owned(), Some(TOPIC_DELETED.to_owned()));
+                self.close_topic(*number, &Resolution { at, by, reason, new_event_id: None });
+            }
             Entry::HandlerDeleted { name, .. } => self.close_work(name, |_| true, at, HANDLER_DELETED),
             Entry::GroupDeleted { group, topics } => {
                 self.close_work(group, |number| topics.contains(&number), at, GROUP_DELETED);
@@ -252,6 +257,9 @@ pub(super) trait Rows {
     /// Closes every open letter of a subscription. Only durable rows do: until the fact is durable, decisions see that
     /// the subscription's lane is gone, and there may be too many letters to copy.
     fn close(&mut self, _subscription: &str, _resolution: &Resolution) {}
+
+    /// Closes every open letter of a topic. Only durable rows do, as above.
+    fn close_topic(&mut self, _topic: u32, _resolution: &Resolution) {}
 }
 
 /// Why the letters of a subscription are closed that was deleted.
@@ -316,6 +324,16 @@ impl Rows for LetterRows {
         }
         self.replaced.retain(|(name, _), _| name != subscription);
     }
+
+    fn close_topic(&mut self, topic: u32, resolution: &Resolution) {
+        for row in self.near(&LetterFilter::default(), LetterRange::After(None), usize::MAX) {
+            // A task is of no topic.
+            if topic > 0 && row.letter.number == topic {
+                self.resolve(row.letter.id, LetterStatus::Discarded, resolution.clone());
+            }
+        }
+        self.replaced.retain(|(_, number), _| *number != topic);
+    }
 }
 
 fn is_open_of(row: &LetterRow, handler: &str) -> bool {
@@ -372,5 +390,36 @@ impl DecidedLetters<'_> {
     /// One letter.
     pub fn known(&self, id: Uuid) -> Result<LetterRow> {
         known(&self.durable, self.layer, id).ok_or_else(|| Error::not_found("dead letter"))
+    }
+}
+
+/// A line of the program's log for work of a handler that this process has just given up. Jobs have their line in
+/// `dispatch`. Messages may quote payloads, so only the class is in it.
+pub(super) fn log_new_letter(record: &Record) {
+    const BEGINNING: &[u8] = br#"{"fact":"deadLettered""#;
+    if record.header.topic.0 != 0 || !record.body.starts_with(BEGINNING) {
+        return;
+    }
+    if let Ok(Some(Entry::DeadLettered { letter })) = Entry::of(record)
+        && letter.job.is_none()
+    {
+        let Letter { name, topic, sequence, event, error, .. } = letter.as_ref();
+        let (handler, reason, sequence) = (name.as_str(), error.class.as_str(), sequence.get());
+        tracing::info!(handler, %topic, sequence, %event, reason, "work was given up and is a dead letter");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_correction_replaced_is_remembered_through_a_checkpoint() {
+        let mut letters = LetterRows::default();
+        letters.replaced.entry(("mail".to_owned(), 7)).or_default().insert(3);
+        let text = serde_json::to_string(&letters.snapshot()).unwrap();
+        let again: LetterRows = serde_json::from_str::<LettersSnapshot>(&text).unwrap().into();
+        assert!(again.is_replaced("mail", 7, Sequence(3)));
+        assert!(!again.is_replaced("mail", 7, Sequence(4)) && !again.is_replaced("log", 7, Sequence(3)));
     }
 }

@@ -11,11 +11,13 @@ mod appender;
 mod away;
 mod bits;
 mod carried;
+mod carrying;
 mod checkpoint;
 mod claims;
 mod command;
 mod crowd;
 mod decision;
+mod deleted;
 mod detachable;
 mod dispatch;
 mod division;
@@ -28,14 +30,20 @@ mod home;
 mod incidents;
 mod layer;
 mod letters;
+mod log_snapshot;
 mod parts;
 mod projections;
 mod readers;
+mod reclaim;
 mod registry;
 mod rows;
+mod snapshot;
 mod state;
 mod table;
 mod tag;
+#[cfg(test)]
+pub(crate) mod testing;
+mod usage;
 mod writer;
 
 pub use answer::{Keep, KeptAnswer, Piece, Ticket};
@@ -58,10 +66,13 @@ pub use letters::{DecidedLetters, Letter, LetterPlace, LetterRange, LetterRow, L
 pub use parts::Parts;
 pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
 pub use readers::{ConsumerEntry, Decided, Group, GroupKey, ReaderFilter, Readers};
+pub use reclaim::Reclaimed;
+pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
 pub use registry::{PlacedTopic, Registry, TopicEntry, TypeEntry};
 pub use rows::{Head, Remembered};
 pub use state::State;
 pub use tag::tag;
+pub use usage::{EntryUsage, ReclaimPolicy, Reclaimable};
 
 use crate::clock::LogClock;
 use answer::{KeepAlone, Kept};
@@ -73,6 +84,7 @@ use decision::Overlay;
 use detachable::DetachableLog;
 use futures_util::FutureExt;
 use log::{Log, LogError, TopicNumber};
+use reclaim::ReclaimMemo;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -94,6 +106,7 @@ pub struct Ledger {
     inbox: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
     shared: Arc<Shared>,
+    reclaim_memo: ReclaimMemo,
 }
 
 /// What the writer shows to everyone.
@@ -114,8 +127,6 @@ enum Message {
     Job(Box<dyn Job>),
     /// Look something up in the durable state.
     Ask(Box<dyn FnOnce(&State) + Send>),
-    /// A checkpoint is done.
-    Checkpointed,
     /// Finish what was accepted, then stop.
     Close(oneshot::Sender<()>),
 }
@@ -133,14 +144,8 @@ impl Ledger {
         answers_millis: i64,
         incidents: Arc<Incidents>,
     ) -> std::result::Result<Self, LogError> {
-        let mut state = checkpoint::load(log.as_ref(), folder.as_deref(), answers_millis).await?;
-        let mut checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows).await?;
-        if let (Some(_), Some(folder)) = (state.table_failure.get(), &folder) {
-            tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
-            drop(state);
-            state = checkpoint::start_over(folder, answers_millis)?;
-            checkpointed = fold_all(log.as_ref(), &mut state, checkpoint_rows).await?;
-        }
+        let (state, checkpointed) =
+            fold::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis).await?;
         clock.observe(state.time);
         let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
@@ -152,7 +157,7 @@ impl Ledger {
             overlay: Overlay::default(),
             appender: Appender::start(Arc::clone(&log))?,
             shared: Arc::clone(&shared),
-            checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed, inbox.downgrade()),
+            checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed),
             waiting: VecDeque::new(),
             settled: appender::Turn::default(),
             must_compare: false,
@@ -163,11 +168,13 @@ impl Ledger {
         let watched = Arc::clone(&shared);
         tokio::spawn(async move {
             if let Err(panic) = AssertUnwindSafe(writer.run(messages)).catch_unwind().await {
-                watched.report_failure(&incidents::panicked("writer", panic.as_ref()));
+                let (error, said) = incidents::panicked("writer", panic.as_ref());
+                watched.report_failure(&error);
+                incidents::log_panic("writer", &said);
             }
         });
         let room = Arc::new(Semaphore::new(ROOM_BYTES));
-        Ok(Self { log: DetachableLog::new(log), clock, inbox, room, shared })
+        Ok(Self { log: DetachableLog::new(log), clock, inbox, room, shared, reclaim_memo: ReclaimMemo::default() })
     }
 
     /// Has `command` decided in the log's order; answers once that is durable.
@@ -288,6 +295,12 @@ impl Ledger {
         self.shared.warning.borrow().clone()
     }
 
+    /// What is wrong with reclaiming entries, if something is.
+    #[must_use]
+    pub fn reclaim_warning(&self) -> Option<String> {
+        self.reclaim_memo.warning()
+    }
+
     /// Refuses whoever waited until the ledger closed, if it closed because it had failed.
     pub fn check_open(&self) -> Result<()> {
         match self.failure() {
@@ -317,6 +330,10 @@ impl Ledger {
         self.shared.failure.send_if_modified(|failure| failure.replace(cause.clone()).is_none());
         self.close().await;
         self.log.detach().await;
+    }
+
+    const fn reclaim_memo(&self) -> &ReclaimMemo {
+        &self.reclaim_memo
     }
 
     /// Room in the queue for a command of this size: now or not at all. Whoever waited for it would only make the
@@ -357,7 +374,10 @@ impl Shared {
     fn show(&self, state: &State, topics: impl Iterator<Item = TopicNumber>) {
         let registry = state.registry();
         if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
-            *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(registry);
+            let mut shown = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::replace(&mut *shown, Arc::clone(registry));
+            drop(shown);
+            before.topics().filter(|topic| registry.is_deleted(topic.number)).for_each(|topic| topic.show_deleted());
             // A new topic may come with a past: numbers given in a log that is gone.
             registry.topics().for_each(|topic| topic.show_tail(state.tail(topic.number)));
         }
@@ -370,9 +390,9 @@ impl Shared {
     }
 
     fn report_failure(&self, error: &Error) {
-        tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
         self.failure.send_replace(Some(error.clone()));
         self.incidents.report(error);
+        tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
     }
 
     fn report_away(&self, error: &Error) {
@@ -408,29 +428,4 @@ impl Command for Nothing {
 
 fn cause(error: &Error) -> Option<String> {
     std::error::Error::source(error).map(ToString::to_string)
-}
-
-/// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
-async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> std::result::Result<Position, LogError> {
-    let (mut on_disk, mut is_failing) = (state.position(), false);
-    fold::catch_up(log, state, |state, _| {
-        if state.dirty_rows() < checkpoint_rows {
-            return;
-        }
-        match checkpoint::write_now(state) {
-            Ok(true) => on_disk = state.position(),
-            Ok(false) => (),
-            Err(error) if is_failing => tracing::debug!(%error, "a checkpoint of the broker's tables failed again"),
-            Err(error) => {
-                is_failing = true;
-                tracing::error!(%error, "a checkpoint of the broker's tables failed while the log is folded");
-            }
-        }
-    })
-    .await?;
-    if !log.is_shared() {
-        // What was lost at the end of a log that was repaired leaves no record; its positions are taken all the same.
-        state.position = state.position.max(*log.tail().borrow());
-    }
-    Ok(on_disk)
 }

@@ -6,6 +6,7 @@
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
 use super::claims::{ClaimRows, ClaimsLayer, ClaimsSnapshot, DecidedClaims, Layered as LayeredClaims, Rows as _};
+use super::deleted::DeletedProjections;
 use super::dispatch::{
     DecidedDispatch, DispatchLayer, DispatchRows, DispatchSnapshot, Layered as LayeredDispatch, Rows as _,
 };
@@ -50,6 +51,7 @@ pub(super) struct Layers {
 pub(super) struct PartsSnapshot {
     readers: ReadersSnapshot,
     projections: ProjectionsSnapshot,
+    deleted_projections: DeletedProjections,
     claims: ClaimsSnapshot,
     letters: LettersSnapshot,
     dispatch: DispatchSnapshot,
@@ -94,6 +96,7 @@ impl Parts {
         PartsSnapshot {
             readers: self.readers().snapshot(),
             projections: self.projections().snapshot(),
+            deleted_projections: self.projections().deleted().clone(),
             claims: self.claims().snapshot(),
             letters: self.letters().snapshot(),
             dispatch: self.dispatch().snapshot(),
@@ -101,12 +104,24 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// All of them are these from here on.
+    pub(super) fn replace(&self, snapshot: PartsSnapshot) {
+        let PartsSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
+        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers.into();
+        *self.projections.write().unwrap_or_else(PoisonError::into_inner) = (projections, deleted_projections).into();
+        *self.claims.write().unwrap_or_else(PoisonError::into_inner) = claims.into();
+        *self.letters.write().unwrap_or_else(PoisonError::into_inner) = letters.into();
+        *self.dispatch.write().unwrap_or_else(PoisonError::into_inner) = dispatch.counted();
+    }
+}
+
 impl From<PartsSnapshot> for Parts {
     fn from(snapshot: PartsSnapshot) -> Self {
-        let PartsSnapshot { readers, projections, claims, letters, dispatch } = snapshot;
+        let PartsSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
         Self {
             readers: RwLock::new(readers.into()),
-            projections: RwLock::new(projections.into()),
+            projections: RwLock::new((projections, deleted_projections).into()),
             claims: RwLock::new(claims.into()),
             letters: RwLock::new(letters.into()),
             dispatch: RwLock::new(dispatch.counted()),

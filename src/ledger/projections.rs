@@ -2,13 +2,15 @@
 //!
 //! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
 //! - A durable row shows its checkpoint to whoever waits for it; a row that goes ends their waiting.
-//! - A reset begins a new generation. Generations count from 1 and never go back while the projection is there.
+//! - A reset begins a new generation. Generations count from 1 and never go back, not even when a projection is deleted
+//!   and another one is registered under its name ([`DeletedProjections`]).
 
+use super::deleted::DeletedProjections;
 use super::entry::Entry;
 use super::layer::Layer;
-use contract::{Error, Generation, NewProjection, Offset, Position, Result, limits};
+use contract::{Error, Generation, NewProjection, Offset, Position, Result, TopicId, limits};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::watch;
 
@@ -16,6 +18,7 @@ use tokio::sync::watch;
 #[derive(Default)]
 pub struct ProjectionRows {
     rows: BTreeMap<String, Shown>,
+    deleted: DeletedProjections,
 }
 
 /// A projection as the log knows it.
@@ -73,6 +76,17 @@ impl ProjectionRows {
         self.rows.get(name).map(|row| row.checkpoint.subscribe())
     }
 
+    /// The generation that a projection which is registered under this name must be above.
+    #[must_use]
+    pub fn last_generation(&self, name: &str) -> Generation {
+        let known = self.get(name).map_or(Generation::ZERO, |known| known.generation);
+        self.deleted.last(name).max(known)
+    }
+
+    pub(super) const fn deleted(&self) -> &DeletedProjections {
+        &self.deleted
+    }
+
     pub(super) fn snapshot(&self) -> ProjectionsSnapshot {
         self.all().map(|(name, entry)| (name.to_owned(), entry.clone())).collect()
     }
@@ -81,11 +95,11 @@ impl ProjectionRows {
 /// Projections in a checkpoint.
 pub(super) type ProjectionsSnapshot = Vec<(String, ProjectionEntry)>;
 
-impl From<ProjectionsSnapshot> for ProjectionRows {
-    fn from(snapshot: ProjectionsSnapshot) -> Self {
-        let mut projections = Self::default();
+impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
+    fn from((snapshot, deleted): (ProjectionsSnapshot, DeletedProjections)) -> Self {
+        let mut projections = Self { deleted, ..Self::default() };
         for (name, entry) in snapshot {
-            projections.put(&name, Some(entry));
+            projections.put(&name, entry);
         }
         projections
     }
@@ -94,7 +108,8 @@ impl From<ProjectionsSnapshot> for ProjectionRows {
 /// Where facts about projections are folded.
 pub(super) trait Rows {
     fn known(&self, name: &str) -> Option<ProjectionEntry>;
-    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>);
+    fn put(&mut self, name: &str, entry: ProjectionEntry);
+    fn delete(&mut self, name: &str, generation: Generation);
 
     /// Takes in one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, time: i64) {
@@ -103,19 +118,23 @@ pub(super) trait Rows {
                 let known = self.known(name);
                 let known = known.unwrap_or_else(|| ProjectionEntry::new(definition, time));
                 let definition = Arc::new(definition.clone());
-                self.put(name, Some(ProjectionEntry { definition, updated_at: time, ..known }));
+                self.put(name, ProjectionEntry { definition, updated_at: time, ..known });
             }
-            Entry::ProjectionDeleted { name } => self.put(name, None),
+            Entry::ProjectionDeleted { name } => {
+                if let Some(known) = self.known(name) {
+                    self.delete(name, known.generation);
+                }
+            }
             Entry::CheckpointMoved { name, offset } => {
                 if let Some(known) = self.known(name) {
-                    self.put(name, Some(ProjectionEntry { checkpoint: *offset, updated_at: time, ..known }));
+                    self.put(name, ProjectionEntry { checkpoint: *offset, updated_at: time, ..known });
                 }
             }
             Entry::ProjectionReset { name, offset, generation } => {
                 if let Some(known) = self.known(name) {
                     let (checkpoint, start, generation) = (*offset, *offset, *generation);
                     let begun = ProjectionEntry { checkpoint, start, generation, updated_at: time, ..known };
-                    self.put(name, Some(begun));
+                    self.put(name, begun);
                 }
             }
             _ => (),
@@ -128,11 +147,12 @@ impl Rows for ProjectionRows {
         self.get(name).cloned()
     }
 
-    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>) {
-        let Some(entry) = entry else {
-            self.rows.remove(name);
-            return;
-        };
+    fn delete(&mut self, name: &str, generation: Generation) {
+        self.rows.remove(name);
+        self.deleted.add(name, generation);
+    }
+
+    fn put(&mut self, name: &str, entry: ProjectionEntry) {
         let checkpoint = entry.checkpoint;
         match self.rows.get_mut(name) {
             Some(row) => {
@@ -148,10 +168,35 @@ impl Rows for ProjectionRows {
 }
 
 /// Projections decided but not durable yet.
-pub(super) type ProjectionsLayer = Layer<String, ProjectionEntry>;
+#[derive(Default)]
+pub(super) struct ProjectionsLayer {
+    rows: Layer<String, ProjectionEntry>,
+    /// The generations of those that are deleted.
+    deleted: Layer<String, Generation>,
+}
+
+impl ProjectionsLayer {
+    /// Takes back what entries behind `after` did.
+    pub(super) fn undo(&mut self, after: Position) {
+        self.rows.undo(after);
+        self.deleted.undo(after);
+    }
+
+    /// Entries up to `through` are in the rows beneath now.
+    pub(super) fn settle(&mut self, through: Position) {
+        self.rows.settle(through);
+        self.deleted.settle(through);
+    }
+
+    /// Whether nothing is under way.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.deleted.is_empty()
+    }
+}
 
 fn known(durable: &ProjectionRows, layer: &ProjectionsLayer, name: &str) -> Option<ProjectionEntry> {
-    layer.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
+    layer.rows.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
@@ -166,8 +211,14 @@ impl Rows for Layered<'_> {
         known(self.durable, self.layer, name)
     }
 
-    fn put(&mut self, name: &str, entry: Option<ProjectionEntry>) {
-        self.layer.set(self.at, name.to_owned(), entry);
+    fn put(&mut self, name: &str, entry: ProjectionEntry) {
+        self.layer.rows.set(self.at, name.to_owned(), Some(entry));
+    }
+
+    fn delete(&mut self, name: &str, generation: Generation) {
+        self.layer.rows.set(self.at, name.to_owned(), None);
+        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        self.layer.deleted.set(self.at, name.to_owned(), Some(generation.max(decided)));
     }
 }
 
@@ -183,10 +234,26 @@ impl DecidedProjections<'_> {
         known(&self.durable, self.layer, name).ok_or_else(|| Error::not_found("projection"))
     }
 
+    /// The projections of a topic, in order of their names.
+    #[must_use]
+    pub fn of_topic(&self, topic: &TopicId) -> Vec<String> {
+        let durable = self.durable.rows.keys();
+        let names: BTreeSet<_> = durable.chain(self.layer.rows.iter().map(|(name, _)| name)).collect();
+        let reads = |name: &&String| self.known(name).is_ok_and(|it| it.definition.topic.as_ref() == Some(topic));
+        names.into_iter().filter(reads).cloned().collect()
+    }
+
+    /// The generation of a projection that is registered under this name now; above `floor` in any case.
+    #[must_use]
+    pub fn next_generation(&self, name: &str, floor: Generation) -> Generation {
+        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        self.durable.last_generation(name).max(decided).max(floor).next()
+    }
+
     /// Whether there may be one more.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let is_durable = |name: &String| self.durable.rows.contains_key(name);
-        self.layer.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
+        self.layer.rows.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
     }
 }

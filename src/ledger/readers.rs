@@ -247,9 +247,14 @@ pub(super) trait Rows {
             }
             Entry::HandlerDeleted { name, topics } => self.drop_offsets(name, topics.clone()),
             Entry::GroupDeleted { group, .. } => self.drop_offsets(group, self.offsets_of(group)),
+            Entry::TopicDeleted { topic, .. } => self.drop_topic(topic),
             _ => (),
         }
     }
+
+    /// Drops every group's offset in a topic. Only durable rows do: nobody finds a topic of this name before the fact is
+    /// durable.
+    fn drop_topic(&mut self, _topic: &TopicId) {}
 
     fn drop_offsets(&mut self, group: &str, topics: Vec<TopicId>) {
         for topic in topics {
@@ -295,6 +300,14 @@ impl Rows for Readers {
 
     fn offsets_of(&self, group: &str) -> Vec<TopicId> {
         self.groups.get(group).map(|known| known.offsets.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn drop_topic(&mut self, topic: &TopicId) {
+        let knows = |group: &Group| group.offsets.contains_key(topic) || group.filters.contains_key(topic);
+        let groups: Vec<_> = self.groups().filter(|(_, group)| knows(group)).map(|(name, _)| name.to_owned()).collect();
+        for group in groups {
+            self.put_offset(GroupKey { group, topic: topic.clone() }, None);
+        }
     }
 
     fn touch(&mut self, group: &str, time: i64) {

@@ -22,8 +22,8 @@ use tokio::sync::watch;
 pub struct Registry {
     /// The entry that changed it last.
     version: Position,
-    /// By number; topic `n` stands at `n - 1`.
-    topics: Vec<Arc<TopicEntry>>,
+    /// By number; topic `n` stands at `n - 1`. One that was deleted leaves its place empty: its number is taken for ever.
+    topics: Vec<Option<Arc<TopicEntry>>>,
     names: BTreeMap<TopicId, Named>,
     types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
     /// The version of the dictionary that the log needs; 0 where it says nothing of it.
@@ -152,7 +152,32 @@ impl TopicEntry {
     pub fn tail(&self) -> Sequence {
         *self.tail.borrow()
     }
+
+    /// Shows that it was deleted, and wakes who waits for its events.
+    pub(super) fn show_deleted(&self) {
+        self.show_tail(DELETED);
+    }
+
+    /// Whether it was deleted while somebody holds on to it.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.tail() == DELETED
+    }
+
+    /// Waits until it is deleted.
+    pub async fn deleted(&self) {
+        // It cannot be dropped meanwhile: this holds it.
+        let _ = self.tail.subscribe().wait_for(|tail| *tail == DELETED).await;
+    }
+
+    /// Refuses whoever holds on to a topic that was deleted.
+    pub fn check_exists(&self) -> contract::Result<()> {
+        if self.is_deleted() { Err(contract::Error::not_found("topic")) } else { Ok(()) }
+    }
 }
+
+/// The tail that waiting readers of a deleted topic see. No topic comes so far.
+const DELETED: Sequence = Sequence(u64::MAX);
 
 impl Registry {
     /// The entry that changed it last.
@@ -170,7 +195,19 @@ impl Registry {
     /// The topic with this number.
     #[must_use]
     pub fn topic_numbered(&self, number: TopicNumber) -> Option<&Arc<TopicEntry>> {
-        self.topics.get((number.0 as usize).checked_sub(1)?)
+        self.topics.get((number.0 as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    /// Whether the topic with this number was deleted.
+    #[must_use]
+    pub fn is_deleted(&self, number: TopicNumber) -> bool {
+        let place = (number.0 as usize).checked_sub(1).and_then(|index| self.topics.get(index));
+        place.is_some_and(Option::is_none)
+    }
+
+    /// The numbers of deleted topics.
+    pub fn deleted_numbers(&self) -> impl Iterator<Item = u32> {
+        (1..).zip(&self.topics).filter(|(_, topic)| topic.is_none()).map(|(number, _)| number)
     }
 
     /// A topic that lives in another log.
@@ -248,7 +285,7 @@ impl Registry {
     /// The longest any topic remembers idempotency keys, in milliseconds.
     #[must_use]
     pub fn longest_window_millis(&self) -> i64 {
-        self.topics.iter().map(|topic| topic.idempotent_millis()).max().unwrap_or(0)
+        self.topics.iter().flatten().map(|topic| topic.idempotent_millis()).max().unwrap_or(0)
     }
 
     /// Takes in one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
@@ -261,6 +298,7 @@ impl Registry {
             }
             Entry::TopicChanged { topic } => self.change_topic(topic, position, time),
             Entry::TopicPlaced { placed } => self.place(placed, position),
+            Entry::TopicDeleted { topic, number, .. } => self.delete_topic(&topic, number),
             Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
             Entry::VersionsChanged { event_type, versions } => self.change_type(&event_type, position, |known| {
@@ -289,7 +327,12 @@ impl Registry {
             self.push_topic(lost, defined_at, (Sequence::ZERO, i64::MIN));
         }
         let known = (number as usize).checked_sub(1).and_then(|index| self.topics.get_mut(index));
-        let Some(known) = known else { return self.push_topic(topic, defined_at, (tail, forgotten_through)) };
+        let known = match known {
+            None => return self.push_topic(topic, defined_at, (tail, forgotten_through)),
+            // What was deleted does not come back.
+            Some(None) => return,
+            Some(Some(known)) => known,
+        };
         // Said again, by a repair.
         let number = TopicNumber(number);
         self.names.remove(&known.topic.definition.id);
@@ -302,7 +345,23 @@ impl Registry {
         let number = TopicNumber(self.next_topic_number());
         self.names.insert(topic.definition.id.clone(), Named::Here(number));
         let tail = watch::Sender::new(tail);
-        self.topics.push(Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through }));
+        self.topics.push(Some(Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through })));
+    }
+
+    /// The next number was a topic's that is deleted.
+    pub(super) fn push_deleted(&mut self) {
+        self.topics.push(None);
+    }
+
+    /// Forgets a topic: of this log, or, where `number` is 0, of another one.
+    fn delete_topic(&mut self, id: &TopicId, number: u32) {
+        let is_meant = |named: &Named| named.here().map_or(0, |here| here.0) == number;
+        if self.names.get(id).is_some_and(is_meant) {
+            self.names.remove(id);
+        }
+        if let Some(place) = (number as usize).checked_sub(1).and_then(|index| self.topics.get_mut(index)) {
+            *place = None;
+        }
     }
 
     /// Takes in where a topic lives.
@@ -326,7 +385,7 @@ impl Registry {
 
     fn change_topic(&mut self, topic: Topic, defined_at: Position, time: i64) {
         let number = self.names.get(&topic.definition.id).and_then(Named::here).unwrap_or_default();
-        if let Some(known) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
+        if let Some(Some(known)) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch moves over: readers waiting on the old definition must still be woken.
             let tail = known.tail.clone();
             let forgotten_through = known.forgotten_through.max(time.saturating_sub(known.idempotent_millis()));

@@ -6,11 +6,13 @@
 
 use super::answer;
 use super::carried::Carried;
-use super::entry::{Concern, Entry};
+use super::carrying::Carrying;
+use super::entry::{self, Concern, Entry};
 use super::parts::Parts;
 use super::registry::Registry;
 use super::rows::{Head, Remembered};
 use super::table::Tables;
+use super::usage::EntryUsage;
 use bytes::Bytes;
 use contract::{Error, Kind, Position, Result, Sequence};
 use log::{Facets, Header, LogError, Record, TopicNumber};
@@ -37,6 +39,13 @@ pub struct State {
     pub(super) last: LastRecord,
     /// Facts of a newer version were skipped.
     pub(super) has_skipped: bool,
+    /// Parts that come in pieces, and are not whole yet.
+    pub(super) carrying: Carrying,
+    /// What the entries in the log take up.
+    pub(super) usage: EntryUsage,
+    /// Entries up to here are in everything but the tables already, from a snapshot in the log, though `position` is
+    /// still before it. Zero otherwise.
+    pub(super) facts_through: Position,
     /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
     pub(super) table_failure: OnceLock<Error>,
 }
@@ -88,6 +97,9 @@ impl State {
             answers_millis: 0,
             last: LastRecord::default(),
             has_skipped: false,
+            carrying: Carrying::default(),
+            usage: EntryUsage::default(),
+            facts_through: Position::ZERO,
             table_failure: OnceLock::new(),
         }
     }
@@ -141,16 +153,58 @@ impl State {
             Some(_) => None,
             None => Entry::of(record)?,
         };
+        let carried = match &entry {
+            Some(Entry::PartsCarried { piece, of, text }) if position > self.facts_through => {
+                self.carrying.add(*piece, *of, text)
+            }
+            _ => Ok(None),
+        };
+        let unsupported = |cause| LogError::Unsupported { position, reason: entry::unreadable("partsCarried", &cause) };
+        let carried = carried.map_err(unsupported)?;
         self.position = position;
         self.time = self.time.max(time);
         self.last = LastRecord { time, topic, sequence, body: LastBody::Known(record.body.clone()) };
+        if position <= self.facts_through {
+            self.apply_to_tables(entry, &record.header);
+            return Ok(());
+        }
+        self.facts_through = Position::ZERO;
         self.set_tail(topic, sequence);
         match (facets, entry) {
             (Some(facets), _) => self.apply_event(&record.header, &facets),
-            (None, Some(entry)) => self.apply_entry(entry, &record.header),
+            (None, Some(entry)) => {
+                self.usage.apply(&entry, &record.header, record.body.len());
+                self.apply_entry(entry, &record.header);
+            }
             (None, None) => self.has_skipped = true,
         }
+        carried.into_iter().for_each(|parts| self.parts.replace(parts));
         Ok(())
+    }
+
+    /// Takes in a record that everything but the tables knows of already.
+    fn apply_to_tables(&mut self, entry: Option<Entry>, header: &Header) {
+        match (header.facets, entry) {
+            (Some(facets), _) => self.apply_event(header, &facets),
+            (None, Some(Entry::HistoryCarried { carried })) => self.apply_carried(carried),
+            (None, Some(entry)) => self.apply_key(&entry, header),
+            (None, None) => (),
+        }
+    }
+
+    /// Refuses an entry that does not follow the last one: those in between were reclaimed before they were read here.
+    pub(super) fn check_gap(&self, header: &Header) -> Result<(), LogError> {
+        let is_entry = header.topic == TopicNumber::LEDGER && header.position > self.facts_through;
+        match is_entry && header.sequence > self.tail(TopicNumber::LEDGER).next() {
+            true => Err(LogError::Reclaimed(Sequence(header.sequence.get() - 1))),
+            false => Ok(()),
+        }
+    }
+
+    /// What the entries in the log take up.
+    #[must_use]
+    pub const fn usage(&self) -> &EntryUsage {
+        &self.usage
     }
 
     /// Whether this is the record that was applied last.
@@ -180,8 +234,31 @@ impl State {
                 self.apply_history(entry);
             }
             Concern::Parts => self.parts.apply(&entry, header),
+            Concern::Topic => self.apply_deletion(entry, header),
             Concern::Keys => self.apply_key(&entry, header),
+            // Taken in whole, when the last piece is there.
+            Concern::AllParts => (),
+            Concern::Usage => (),
         }
+    }
+
+    /// A topic is gone. Its last sequence stays known until its events are removed ([`State::unremoved`]).
+    fn apply_deletion(&mut self, entry: Entry, header: &Header) {
+        self.parts.apply(&entry, header);
+        if let Entry::TopicDeleted { number, through, .. } = &entry
+            && *number > 0
+        {
+            self.set_tail(TopicNumber(*number), *through);
+        }
+        Arc::make_mut(&mut self.registry).apply(entry, *header);
+    }
+
+    /// Deleted topics whose events are not all removed yet, with their last sequences.
+    #[must_use]
+    pub fn unremoved(&self) -> Vec<(TopicNumber, Sequence)> {
+        let deleted = self.registry.deleted_numbers().map(TopicNumber);
+        let ends = deleted.map(|number| (number, self.tail(number)));
+        ends.filter(|(number, tail)| self.trimmed(*number) < *tail).collect()
     }
 
     fn apply_key(&mut self, entry: &Entry, header: &Header) {

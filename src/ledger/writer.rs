@@ -25,7 +25,7 @@ use super::command::Job;
 use super::decision::{Decision, Overlay};
 use super::failure::unavailable;
 use super::state::State;
-use super::{Message, Shared, fold};
+use super::{Message, Shared, fold, letters};
 use crate::clock::LogClock;
 use contract::{Error, Position};
 use log::{Log, LogError, Record, TopicNumber};
@@ -47,6 +47,8 @@ const HAND_OVER_RECORDS: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The log has this long to answer then.
 const LOOK_MAX: Duration = Duration::from_secs(5);
+
+const BEHIND: &str = "what the log is said to hold cannot be read from it; it is read again";
 
 pub(super) struct Writer {
     pub(super) log: Arc<dyn Log>,
@@ -88,12 +90,14 @@ impl Writer {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.reset();
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let checkpointed = self.checkpoints.ended();
         let closing = loop {
             let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
             let is_idle = self.waiting.is_empty() && self.failed.is_none() && self.away.is_none();
             tokio::select! {
                 biased;
                 appended = self.appender.appended.recv(), if self.failed.is_none() => self.settle(appended).await,
+                () = checkpointed.notified() => self.collect_checkpoint(),
                 count = inbox.recv_many(&mut taken, TAKE_MAX), if has_room => {
                     if count == 0 {
                         break None;
@@ -109,6 +113,8 @@ impl Writer {
                 () = Away::next_try(self.away.as_mut()), if self.away.is_some() => self.try_again().await,
             }
         };
+        // Whoever is still waiting in it is told so now, and not when everything has ended.
+        drop(inbox);
         self.finish(closing).await;
     }
 
@@ -120,7 +126,6 @@ impl Writer {
             match message {
                 Message::Job(job) => self.decide(job, now),
                 Message::Ask(ask) => ask(&self.state),
-                Message::Checkpointed => self.collect_checkpoint(),
                 Message::Close(reply) => closing = Some(reply),
             }
             if self.overlay.records() >= HAND_OVER_RECORDS {
@@ -165,10 +170,18 @@ impl Writer {
 
     /// Nothing can be decided on half a memory: the tables are left to be rebuilt by the next opening.
     fn give_up_tables(&mut self, error: Error) {
-        self.checkpoints.collect(&mut self.state, self.clock.now());
-        // If even that fails, the next opening meets the same damage and says the same.
-        let _ = self.state.tables.condemn();
+        // One that is being written would put its tables in force again: it is waited for at the end.
+        if !self.checkpoints.is_running() {
+            self.condemn_tables();
+        }
         self.fail(error);
+    }
+
+    fn condemn_tables(&mut self) {
+        if let Err(error) = self.state.tables.condemn() {
+            // The next opening meets the same damage and says the same.
+            tracing::warn!(%error, "the broker's tables could not be marked as unreadable");
+        }
     }
 
     fn hand_over(&mut self) {
@@ -193,7 +206,7 @@ impl Writer {
             Some(Err(Failed { error: LogError::TailMoved(tail), .. })) if tail < self.state.position() => {
                 self.fail(unavailable(LogError::Diverged(self.state.position())));
             }
-            Some(Err(Failed { error: LogError::TailMoved(_), .. })) => self.decide_anew().await,
+            Some(Err(Failed { error: LogError::TailMoved(tail), .. })) => self.decide_anew(tail).await,
             Some(Err(Failed { error, unsure })) => self.lose(error, unsure),
             None => self.fail(unavailable(stopped())),
         }
@@ -204,6 +217,7 @@ impl Writer {
         for record in records {
             self.state.apply(record)?;
             self.overlay.settled(record);
+            letters::log_new_letter(record);
         }
         if records.is_empty() {
             return Ok(());
@@ -226,11 +240,15 @@ impl Writer {
     }
 
     /// Another process was faster: read what it wrote, and decide the same commands on that.
-    async fn decide_anew(&mut self) {
+    async fn decide_anew(&mut self, tail: Position) {
         self.overlay.clear();
         self.appender.start_over();
         if let Err(error) = self.catch_up().await {
             return self.lose(error, Vec::new());
+        }
+        if self.state.position() < tail {
+            // Deciding the same again would lose again, at once and for ever.
+            return self.lose(LogError::Unavailable(Arc::new(io::Error::other(BEHIND))), Vec::new());
         }
         self.decide_waiting();
     }
@@ -246,10 +264,10 @@ impl Writer {
 
     /// The tail moved while nothing of this process was on its way: somebody else wrote, or the log went back.
     async fn follow(&mut self, log_is_open: bool, tail: &watch::Receiver<Position>) {
-        let moved = *tail.borrow() != self.state.position();
+        let tail = *tail.borrow();
         match log_is_open {
             false => self.fail(unavailable(stopped())),
-            true if moved => self.decide_anew().await,
+            true if tail != self.state.position() => self.decide_anew(tail).await,
             true => (),
         }
     }
@@ -369,7 +387,9 @@ impl Writer {
     fn leave(mut self) {
         // One that is being written has the folder until it ends.
         self.checkpoints.collect(&mut self.state, self.clock.now());
-        if self.failed.is_none() {
+        if self.state.table_failure.get().is_some() {
+            self.condemn_tables();
+        } else if self.failed.is_none() {
             self.checkpoints.last(&mut self.state, self.clock.now());
         }
     }

@@ -4,7 +4,7 @@
 //! - A chore keeps nothing open: it ends when the logs close or are let go.
 
 use super::Logs;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, ReclaimPolicy, reclaim_if_due};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -33,6 +33,16 @@ pub(crate) async fn keep<F: Future<Output = ()>>(
             tracing::error!("a chore panicked; it is tried again at its next tick");
         }
     }
+}
+
+/// The chore that reclaims the broker's own entries in every log, until the logs are gone or close.
+pub(crate) async fn keep_reclaiming(logs: Weak<Logs>, every: Duration, policy: ReclaimPolicy) {
+    keep(logs, every, |ledgers| async move {
+        for ledger in ledgers {
+            reclaim_if_due(&ledger, &policy).await;
+        }
+    })
+    .await;
 }
 
 /// Up to a tenth more, so that brokers started together do not tick together.

@@ -1,5 +1,6 @@
 //! Opening a log in a database, and this process's own tables of it.
 
+use super::folder::warn_of_readers;
 use crate::config::{DatabaseUrl, Storage};
 use log::LogError;
 use log::file::FolderLock;
@@ -38,15 +39,18 @@ impl TablesFolder {
 /// Opens the database that `storage` names, and takes a folder for the tables below `storage.path`; where that is empty
 /// they stay in memory.
 pub(crate) async fn open_database(storage: &Storage) -> Result<(PostgresLog, Option<TablesFolder>), LogError> {
-    let Storage { url, owner_url, maintenance_url, path, .. } = storage;
+    let Storage { url, owner_url, maintenance_url, path, require_tls, .. } = storage;
     let text = |url: &Option<DatabaseUrl>| url.as_ref().map(|url| url.0.clone());
     let (owner_url, maintenance_url) = (text(owner_url), text(maintenance_url));
-    let options = Options { owner_url, maintenance_url, ..Options::default() };
+    let options = Options { owner_url, maintenance_url, require_tls: *require_tls, ..Options::default() };
     let log = PostgresLog::open(&text(url).unwrap_or_default(), options).await?;
     log.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let tables = match path.as_os_str().is_empty() {
         true => None,
-        false => Some(TablesFolder::take(path, log.identity())?),
+        false => {
+            warn_of_readers(path);
+            Some(TablesFolder::take(path, log.identity())?)
+        }
     };
     Ok((log, tables))
 }

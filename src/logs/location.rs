@@ -3,6 +3,8 @@
 //! - Reading a location is pure ([`home_of`]); only [`Roots`] looks at the disk, and never writes to it.
 //! - A location without a leading slash lies inside the data folder, one with it inside a folder the configuration
 //!   lists. Nothing else is reachable: no `..`, no escapes, no link that leads out.
+//! - A location that is not permitted gets one refusal, whether there is something or not: callers learn nothing of the
+//!   machine's files.
 //! - Two logs never lie within each other.
 
 use crate::ledger::Home;
@@ -137,47 +139,73 @@ pub(crate) struct Roots {
 impl Roots {
     /// Where this home lies, if it may.
     pub(super) fn place(&self, home: &Home) -> Result<Lies, Violation> {
-        let logs = self.data.as_deref().map(|data| real(&data.join(SIDE_LOGS_FOLDER))).transpose()?;
-        match (home, logs) {
-            (Home::Memory(_), _) => Ok(Lies::InMemory(home.clone())),
-            (Home::DataFolder(folder), Some(logs)) => {
+        match home {
+            Home::Memory(_) => Ok(Lies::InMemory(home.clone())),
+            Home::DataFolder(folder) => {
+                let Some(logs) = self.logs() else {
+                    return Err(Violation::new(
+                        AT_LOCATION,
+                        "needs a data folder, and this broker has none: configure one, or use an absolute location",
+                    ));
+                };
+                let logs = real(&logs)?;
                 let lies = within(&real(&logs.join(folder))?, &logs);
                 lies.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
             }
-            (Home::DataFolder(_), None) => Err(Violation::new(
-                AT_LOCATION,
-                "needs a data folder, and this broker has none: configure one, or use an absolute location",
-            )),
-            (Home::Folder(folder), logs) => self.place_absolute(&real(Path::new(folder))?, logs.as_deref()),
+            Home::Folder(folder) => self.place_absolute(Path::new(folder)),
         }
     }
 
-    fn place_absolute(&self, path: &Path, logs: Option<&Path>) -> Result<Lies, Violation> {
-        if let Some(lies) = logs.and_then(|logs| within(path, logs)) {
+    /// Where logs lie that name no folder of their own.
+    fn logs(&self) -> Option<PathBuf> {
+        self.data.as_deref().map(|data| data.join(SIDE_LOGS_FOLDER))
+    }
+
+    /// The disk is not asked about a path that is not below a permitted folder by its spelling: the answer would tell what
+    /// there is on this machine.
+    fn place_absolute(&self, path: &Path) -> Result<Lies, Violation> {
+        let is_below = |root: &Path| {
+            let spellings = [std::path::absolute(root).ok(), real(root).ok()];
+            spellings.into_iter().flatten().any(|root| path.starts_with(root))
+        };
+        let is_default = |path: &Path| self.default_log.as_deref().is_some_and(|root| is_same(path, root));
+        if is_default(path) {
+            return Ok(Lies::WithDefault);
+        }
+        let logs = self.logs();
+        if !logs.iter().chain(&self.locations).any(|root| is_below(root)) {
+            return Err(not_listed());
+        }
+        let path = real(path)?;
+        if let Some(lies) = logs.and_then(|logs| within(&path, &real(&logs).ok()?)) {
             return Ok(lies);
         }
-        if let Some(default_log) = &self.default_log {
-            let default_log = real(default_log)?;
-            if path == default_log {
-                return Ok(Lies::WithDefault);
-            }
-            if overlap(path, &default_log) {
-                return Err(apart());
-            }
+        if !self.locations.iter().any(|root| real(root).is_ok_and(|root| path.starts_with(root))) {
+            return Err(not_listed());
         }
-        for allowed in &self.locations {
-            if path.starts_with(real(allowed)?)
-                && let Some(name) = path.to_str()
-            {
-                return Ok(Lies::In(Home::Folder(name.to_owned()), path.to_owned()));
-            }
+        if let Some(default_log) = &self.default_log
+            && overlap(&path, &real(default_log)?)
+        {
+            return Err(apart());
         }
-        Err(Violation::new(
-            AT_LOCATION,
-            "lies in no folder that the configuration lists for logs: have it listed, or leave the leading slash out \
-             to stay inside the data folder",
-        ))
+        let name = path.to_str().ok_or_else(not_listed)?.to_owned();
+        Ok(Lies::In(Home::Folder(name), path))
     }
+}
+
+/// Whether a path is a spelling of a folder.
+fn is_same(path: &Path, folder: &Path) -> bool {
+    let spellings = [std::path::absolute(folder).ok(), real(folder).ok()];
+    spellings.into_iter().flatten().any(|folder| path == folder)
+}
+
+/// What is said of every location that is not permitted, whatever is there.
+fn not_listed() -> Violation {
+    Violation::new(
+        AT_LOCATION,
+        "lies in no folder that the configuration lists for logs: have it listed, or leave the leading slash out to stay \
+         inside the data folder",
+    )
 }
 
 /// A folder among the data folder's logs, called by the way to it.
@@ -304,8 +332,12 @@ mod tests {
         assert_eq!(place(inside("data/logs/a/b")), Ok(Lies::In(named("a/b"), data.join("logs/a/b"))));
         assert_eq!(place(inside("data")), Ok(Lies::WithDefault));
         assert_eq!(place(inside("allowed/x")), Ok(Lies::In(inside("allowed/x"), root.join("allowed/x"))));
-        for apart in ["data/log", "data/logs", "", "data/state/x"] {
-            assert!(place(inside(apart)).unwrap_err().contains("stands apart"), "{apart}");
+        // Nothing is told of what lies there.
+        for elsewhere in ["data/log", "data/logs", "", "data/state/x", "elsewhere", "data/none/x", "none"] {
+            assert_eq!(place(inside(elsewhere)).unwrap_err(), not_listed().detail, "{elsewhere}");
+        }
+        for elsewhere in ["/etc/passwd/x", "/etc/none/x", "/"] {
+            assert_eq!(place(Home::Folder(elsewhere.to_owned())).unwrap_err(), not_listed().detail, "{elsewhere}");
         }
         assert!(place(inside("allowed2")).unwrap_err().contains("leave the leading slash out"));
         assert!(place(named("link/x")).unwrap_err().contains("leads out"));

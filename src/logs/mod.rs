@@ -14,25 +14,24 @@ mod folder;
 mod location;
 mod salvage;
 
-pub(crate) use chore::keep;
+pub(crate) use chore::{keep, keep_reclaiming};
 pub(crate) use database::{TablesFolder, open_database};
-pub use folder::{STATE_FOLDER, known_of, open_folder};
+pub(crate) use folder::{FolderSettings, open_folder_apart};
+pub use folder::{STATE_FOLDER, known_of, open_folder, pending_repair};
 pub(crate) use folder::{repair_advice, state_of};
 pub(crate) use location::Roots;
 pub use salvage::{Losses, Saved, salvage};
 
-use crate::clock::{Clock, LogClock};
+use crate::clock::{BelievedClock, LogClock};
 use crate::ledger::{Home, Incidents, Ledger, PlacedTopic, Registry, TopicEntry};
 use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
 use futures_util::future::join_all;
 use location::Lies;
-use log::file::FileLog;
 use log::{Log, LogError, MemoryLog, TopicNumber};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, RwLock as RwNames};
 
 /// What the default log is called where logs are named.
@@ -41,7 +40,7 @@ const DEFAULT: &str = "default";
 /// All logs of one broker.
 pub(crate) struct Logs {
     default: Arc<Ledger>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<BelievedClock>,
     settings: Settings,
     sides: RwLock<BTreeMap<Home, Arc<Side>>>,
     /// Held while one topic is written to two logs. Rare, and nothing else waits for it.
@@ -55,12 +54,13 @@ pub(crate) struct Settings {
     /// `memory`, `file`, …
     pub(crate) default_type: &'static str,
     pub(crate) roots: Roots,
-    pub(crate) segment_bytes: u64,
+    /// How logs in folders are kept.
+    pub(crate) folders: FolderSettings,
+    /// Whether a new topic may begin another log anywhere but in a folder that the configuration lists.
+    pub(crate) side_logs: bool,
     pub(crate) checkpoint_rows: usize,
     /// How long kept answers are remembered.
     pub(crate) answers_millis: i64,
-    /// How far the wall clock may step ahead at once.
-    pub(crate) max_clock_jump: Duration,
     /// Where logs report what cannot be cured but by opening them again.
     pub(crate) incidents: Arc<Incidents>,
 }
@@ -124,7 +124,7 @@ impl PartialEq for Place {
 
 impl Logs {
     /// A broker's logs, with the default one open and no other.
-    pub(crate) fn new(default: Ledger, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+    pub(crate) fn new(default: Ledger, clock: Arc<BelievedClock>, settings: Settings) -> Self {
         Self {
             default: Arc::new(default),
             clock,
@@ -178,6 +178,9 @@ impl Logs {
     }
 
     fn locate_placed(&self, known: &PlacedTopic) -> Result<Located> {
+        if known.placed.deleting {
+            return Err(Error::not_found("topic"));
+        }
         let side = self.side(&known.placed.home)?;
         let topic = side.ledger.registry().topic(&known.placed.topic.definition.id).cloned();
         let topic = topic.ok_or_else(|| side.ledger.failure().unwrap_or_else(not_ready))?;
@@ -208,6 +211,11 @@ impl Logs {
         if let Ok(side) = self.side(home) {
             return Ok(Place::Side(side));
         }
+        if !self.settings.side_logs && !matches!(home, Home::Folder(_)) {
+            let detail = "asks for a log of its own, which `storage.side_logs: false` allows only in a folder of \
+                `storage.locations`; leave `type` and `location` out";
+            return Err(refused(Violation::new("/streaming", detail)));
+        }
         if self.sides().len() >= limits::LOGS_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
         }
@@ -233,31 +241,24 @@ impl Logs {
                 let sides = self.sides();
                 let others = sides.iter().filter_map(|side| side.folder.as_deref());
                 location::check_apart(folder, others).map_err(refused)?;
-                Arc::new(self.open_folder(folder).await.map_err(not_opened)?)
+                let opened = open_folder_apart(folder.clone(), self.settings.folders.clone()).await;
+                Arc::new(opened.map_err(not_opened)?)
             }
             None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
         };
         let state = folder.as_deref().map(state_of);
-        let Settings { checkpoint_rows, answers_millis, max_clock_jump, .. } = self.settings;
-        let (clock, incidents) =
-            (LogClock::new(Arc::clone(&self.clock), max_clock_jump), Arc::clone(&self.settings.incidents));
+        let Settings { checkpoint_rows, answers_millis, .. } = self.settings;
+        let (clock, incidents) = (LogClock::new(Arc::clone(&self.clock)), Arc::clone(&self.settings.incidents));
         let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
         let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
         Ok(side)
     }
 
-    /// Recovery reads the disk: not on a thread that others wait for.
-    async fn open_folder(&self, folder: &Path) -> Result<FileLog, LogError> {
-        let (folder, segment_bytes) = (folder.to_owned(), self.settings.segment_bytes);
-        let opened = tokio::task::spawn_blocking(move || open_folder(&folder, segment_bytes)).await;
-        opened.unwrap_or_else(|failed| Err(std::io::Error::other(failed).into()))
-    }
-
     /// Every log that keeps no promises any more.
     pub(crate) fn failures(&self) -> Vec<LogFailure> {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
-        let failed = |side: Arc<Side>| Some(LogFailure { log: side.home.to_string(), error: side.ledger.failure()? });
+        let failed = |side: Arc<Side>| Some(LogFailure { log: side.home.public_name(), error: side.ledger.failure()? });
         default.into_iter().chain(self.sides().into_iter().filter_map(failed)).collect()
     }
 
@@ -275,9 +276,14 @@ impl Logs {
 
     /// Every log in which something is wrong though it goes on, and what.
     fn warnings(&self) -> Vec<(String, String)> {
-        let default = self.default.warning().map(|warning| (DEFAULT.to_owned(), warning));
-        let warned = |side: Arc<Side>| Some((side.home.to_string(), side.ledger.warning()?));
-        default.into_iter().chain(self.sides().into_iter().filter_map(warned)).collect()
+        let sides = self.sides();
+        let sides = sides.iter().map(|side| (side.home.public_name(), &side.ledger));
+        let ledgers = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(sides);
+        let of_ledger = |(name, ledger): (String, &Arc<Ledger>)| {
+            let warnings = ledger.warning().into_iter().chain(ledger.reclaim_warning());
+            warnings.map(|warning| (name.clone(), warning)).collect::<Vec<_>>()
+        };
+        ledgers.flat_map(of_ledger).collect()
     }
 
     /// Ends all ledgers of a broker that failed because of `cause`, and lets go of their logs.

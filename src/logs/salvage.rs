@@ -3,11 +3,14 @@
 //! - What is known of lost events (where their aggregates stood, their idempotency keys, their sequences) is appended as
 //!   facts, so that folding the repaired log comes to the same state, and no number is given again.
 //! - The checkpoint knows what lost facts did, if it is younger than they were: the topics and event types among them are
-//!   said again. A topic whose registration is lost for good gets its name back from one of its events.
+//!   said again, and everything that changes row by row (offsets, claims, subscriptions, …) is appended as it is. So the
+//!   checkpoint stays a cache. A topic whose registration is lost for good gets its name back from one of its events.
 
-use super::folder::{open_folder, state_of};
-use crate::clock::{LogClock, SystemClock};
-use crate::ledger::{Carried, Command, Decision, Entry, Head, Ledger, Registry, Remembered, checkpointed};
+use super::folder::{open_repaired, state_of};
+use crate::clock::{BelievedClock, LogClock, SystemClock};
+use crate::ledger::{
+    Carried, Command, Decision, Entry, Head, Ledger, Placed, Registry, Remembered, checkpointed, renew_snapshot,
+};
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use contract::{Error, EventType, NewTopic, Position, Result, Sequence, Timestamp, Topic};
 use log::file::{Options, Repair};
@@ -91,12 +94,13 @@ impl Losses {
 
 /// Opens the repaired log of a data folder, says what was lost, and leaves a checkpoint.
 pub async fn salvage(folder: &Path, losses: &Losses) -> std::result::Result<Saved, LogError> {
-    let log = Arc::new(open_folder(folder, Options::default().segment_bytes)?);
+    let log = Arc::new(open_repaired(folder, Options::default().segment_bytes)?);
     let state = state_of(folder);
     // How long keys live is the broker's setting: as it was last, so that the checkpoint is believed; else nothing is let go.
     let known = checkpointed(&state).unwrap_or_default().answers_millis;
     let answers = if known > 0 { known } else { i64::from(KEY_HOURS_MAX) * 3_600_000 };
-    let clock = LogClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = BelievedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = LogClock::new(Arc::new(clock));
     let ledger = Ledger::open(log, clock, Some(state), CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
     let outcome = say(&ledger, losses).await;
     ledger.close().await;
@@ -112,6 +116,8 @@ async fn say(ledger: &Ledger, losses: &Losses) -> Result<Saved> {
     };
     if !losses.is_empty() || !renamed.is_empty() {
         ledger.submit(Say { losses: losses.clone(), again, renamed }).await?;
+        // Parts of the snapshot that stands for reclaimed entries may be among what is lost.
+        renew_snapshot(ledger).await?;
     }
     Ok(saved)
 }
@@ -121,21 +127,26 @@ async fn say(ledger: &Ledger, losses: &Losses) -> Result<Saved> {
 struct Again {
     topics: Vec<(u32, Topic)>,
     types: Vec<EventType>,
+    placed: Vec<Placed>,
 }
 
 impl Again {
     fn of(registry: &Registry, losses: &Losses) -> Self {
         let topics = registry.topics().filter(|topic| losses.has(topic.defined_at));
         let types = registry.event_types().filter(|known| losses.has(known.defined_at));
+        // What a lost fact did to all topics of memory logs cannot be seen in any of them.
+        let placed = registry.placed_topics().filter(|_| !losses.positions.is_empty());
         Self {
             topics: topics.map(|topic| (topic.number.0, topic.topic.clone())).collect(),
             types: types.map(|known| known.event_type.clone()).collect(),
+            placed: placed.map(|known| known.placed.clone()).collect(),
         }
     }
 
     fn names(&self) -> Vec<String> {
         let topics = self.topics.iter().map(|(_, topic)| topic.definition.id.to_string());
-        topics.chain(self.types.iter().map(|known| known.definition.id.to_string())).collect()
+        let types = self.types.iter().map(|known| known.definition.id.to_string());
+        topics.chain(types).collect()
     }
 }
 
@@ -190,6 +201,13 @@ impl Command for Say {
         }
         for event_type in &self.again.types {
             decision.add_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
+        }
+        for placed in &self.again.placed {
+            decision.add_entry(Entry::TopicPlaced { placed: placed.clone() })?;
+        }
+        if !self.losses.positions.is_empty() {
+            // Before what follows, which is folded into it.
+            decision.carry_state()?;
         }
         if self.losses.carried != Carried::default() {
             decision.add_entry(Entry::HistoryCarried { carried: self.losses.carried.clone() })?;

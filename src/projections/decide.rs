@@ -1,11 +1,13 @@
 //! What is decided about projections, in the order of the log they live in.
 
 use crate::ledger::{Command, Decision, Entry, ProjectionEntry};
-use contract::{Error, Kind, NewCheckpoint, NewProjection, Offset, Registered, Result};
+use contract::{Error, Generation, Kind, NewCheckpoint, NewProjection, Offset, Registered, Result};
 
 pub(super) struct Put {
     pub(super) name: String,
     pub(super) definition: NewProjection,
+    /// The last generation of a projection of this name that lived in another log.
+    pub(super) floor: Generation,
 }
 
 impl Command for Put {
@@ -23,7 +25,15 @@ impl Command for Put {
             let detail = "This broker holds as many projections as it may; delete some.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
-        self.put(decision).map(Registered::Created)
+        let generation = decision.projections().next_generation(&self.name, self.floor);
+        let made = self.put(decision)?;
+        if generation == made.generation {
+            return Ok(Registered::Created(made));
+        }
+        // One of this name was deleted: whoever still works for it is of an older generation.
+        let (name, offset) = (self.name.clone(), Offset::ZERO);
+        decision.add_entry(Entry::ProjectionReset { name, offset, generation })?;
+        decision.projections().known(&self.name).map(Registered::Created)
     }
 
     fn bytes(&self) -> usize {
@@ -44,7 +54,7 @@ impl Put {
     }
 
     fn put(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
-        let Self { name, definition } = self;
+        let Self { name, definition, .. } = self;
         decision.add_entry(Entry::ProjectionPut { name: name.clone(), definition: definition.clone() })?;
         decision.projections().known(name)
     }
@@ -80,7 +90,10 @@ impl Command for Move {
         let known = decision.projections().known(&self.name)?;
         let NewCheckpoint { offset, expected, generation } = self.to;
         if generation.is_some_and(|generation| generation != known.generation) {
-            return Err(refused(&known, "The projection was reset: another generation than this one counts now."));
+            return Err(refused(
+                &known,
+                "The projection was reset, or deleted and registered again: another generation than this one counts now.",
+            ));
         }
         // Before `expected` is looked at: the same request again is not refused for its own effect.
         if offset == known.checkpoint {

@@ -47,7 +47,7 @@ async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<Lag> 
     let events = tail.get().saturating_sub(checkpoint.get());
     let (mut after, mut looked_at) = (checkpoint, 0);
     while after < tail && looked_at < limits::SCAN_EVENTS_MAX {
-        let page = ledger.log().read(Range::All(after), SCAN).await.map_err(read_failed)?;
+        let page = ledger.log().read_committed(Range::All(after), SCAN).await.map_err(read_failed)?;
         if let Some(event) = page.iter().find(|record| record.header.facets.is_some()) {
             return Ok(Lag { events, seconds: age(event, now) });
         }

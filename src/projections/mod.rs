@@ -4,7 +4,8 @@
 //!   projection, whichever log it lives in.
 //! - A checkpoint moves forward only and never beyond the tail. Where it is already, moving it there changes nothing, so
 //!   a repeated request gets the answer of the first.
-//! - A reset begins a new generation; whoever names an older one is refused.
+//! - A reset begins a new generation, and so does registering a name again that was deleted; whoever names an older one
+//!   is refused.
 //! - Waiting is woken by the fold that moves the checkpoint; nothing polls on an interval.
 //!
 //! What a view is made of, and where it is kept, is its owner's business (`client`'s runner keeps one up to date).
@@ -20,8 +21,8 @@ use crate::filters;
 use crate::ledger::{Command, Keep, Ledger, ProjectionEntry};
 use crate::logs::Logs;
 use contract::{
-    Cursor, Error, Filter, Kind, Lag, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered, Result,
-    Timestamp, Violation, limits,
+    Cursor, Error, Filter, Generation, Kind, Lag, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered,
+    Result, Timestamp, Violation, limits,
 };
 use decide::{Delete, Move, Put, Reset};
 use std::sync::Arc;
@@ -68,7 +69,8 @@ impl Projections<'_> {
                 }))
             }),
         };
-        let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition }, keep).await?;
+        let floor = self.last_generation_elsewhere(name, &ledger);
+        let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition, floor }, keep).await?;
         drop(turn);
         Ok(match outcome {
             Registered::Created(entry) => Registered::Created(self.told(&ledger, name, entry, shown).await?),
@@ -147,6 +149,12 @@ impl Projections<'_> {
             Some(Known { ledger, entry })
         });
         known.ok_or_else(|| Error::not_found("projection"))
+    }
+
+    /// The last generation of a projection of this name in any other log than `home`.
+    fn last_generation_elsewhere(&self, name: &str, home: &Arc<Ledger>) -> Generation {
+        let others = self.logs.ledgers().into_iter().filter(|ledger| !Arc::ptr_eq(ledger, home));
+        others.map(|ledger| ledger.projections().last_generation(name)).max().unwrap_or_default()
     }
 
     /// The log a projection lives in.

@@ -7,10 +7,12 @@ use super::asked::Asked;
 use super::negotiate::JSON;
 use super::problem::Answer;
 use super::read::{answer, with_items};
+use super::sending;
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use axum::routing::get;
-use contract::{AggregateRead, AggregateSequence, Result};
+use contract::{Aggregate, AggregateRead, AggregateSequence, Result};
 
 /// The subject type of events that name none.
 const NO_SUBJECT_TYPE: &str = "-";
@@ -23,7 +25,10 @@ pub(super) fn routes() -> Router<App> {
 
 async fn show(asked: Asked) -> Answer {
     asked.takes(&["topic"])?.wants_json()?;
-    let aggregate = asked.app.events().aggregate(wanted(&asked)?).await?;
+    sending::event(&asked.app, asked.app.events().aggregate(wanted(&asked)?), |aggregate| Ok(shown(aggregate))).await
+}
+
+fn shown(aggregate: &Aggregate) -> Response {
     let mut body = format!(
         r#"{{"aggregateSequence":{},"sequence":{},"lastEvent":"#,
         aggregate.aggregate_sequence, aggregate.sequence
@@ -31,14 +36,16 @@ async fn show(asked: Asked) -> Answer {
     .into_bytes();
     body.extend_from_slice(aggregate.last_event.as_ref().map_or(b"null", |event| &event.text));
     body.push(b'}');
-    Ok(answer(JSON, Body::from(body)))
+    answer(JSON, Body::from(body))
 }
 
 async fn list(asked: Asked) -> Answer {
     asked.takes(&["topic", "after", "limit"])?.wants_json()?;
-    let page = asked.app.events().read_aggregate(wanted(&asked)?).await?;
-    let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
-    Ok(answer(JSON, Body::from(with_items(&page.items, &[], &rest))))
+    sending::page(&asked.app, asked.app.events().read_aggregate(wanted(&asked)?), |page| {
+        let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
+        Ok(answer(JSON, Body::from(with_items(&page.items, &[], &rest))))
+    })
+    .await
 }
 
 fn wanted(asked: &Asked) -> Result<AggregateRead> {

@@ -5,15 +5,18 @@
 //! - A request under a key carries its ticket; what a verb answers is then kept with what it did ([`Asked::tell`]).
 
 use super::App;
-use super::body::{self, Held, Limit};
+use super::body::{self, Limit};
+use super::crowd::Member;
 use super::negotiate;
 use super::params::Params;
-use super::parking::Patient;
+use super::parking::{Entrance, Patient, enter};
 use super::problem::{Answer, Problem};
+use super::sending::{BodyRoom, LARGE};
 use super::told::Told;
 use super::verb;
 use crate::broker::Writes;
 use crate::ledger::{Keep, Ticket};
+use crate::memory::Room;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
@@ -45,6 +48,12 @@ pub(crate) struct Asked {
     held: Option<Held>,
     /// What its answer is kept under.
     ticket: Option<Arc<Ticket>>,
+}
+
+/// A body in memory, with the room it takes.
+struct Held {
+    bytes: Bytes,
+    _room: Option<Room>,
 }
 
 impl FromRequest<App> for Asked {
@@ -132,14 +141,32 @@ impl Asked {
             return Ok(Bytes::new());
         }
         let body = std::mem::take(self.body.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let held = body::take(&self.app, &self.parts.headers, body, limit).await?;
-        Ok(self.held.insert(held).bytes.clone())
+        let (bytes, room) = body::take(&self.app, &self.parts.headers, body, limit).await?;
+        // The room of a large body goes on to its answer.
+        let room = match self.parts.extensions.get::<BodyRoom>() {
+            Some(kept) if bytes.len() >= LARGE => {
+                kept.leave(room);
+                None
+            }
+            _ => Some(room),
+        };
+        Ok(self.held.insert(Held { bytes, _room: room }).bytes.clone())
     }
 
     /// Its body, which must be JSON, and an object.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         self.sends_json()?;
         Ok(body::json(self.app.profile(), &self.bytes().await?)?)
+    }
+
+    /// The same where the body may be absent.
+    pub(crate) async fn optional_json<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
+        let bytes = self.bytes().await?;
+        if bytes.is_empty() {
+            return Ok(T::default());
+        }
+        self.sends_json()?;
+        Ok(body::json(self.app.profile(), &bytes)?)
     }
 
     /// Its body as it comes, of any length, with nothing else of it.
@@ -154,7 +181,13 @@ impl Asked {
 
     /// Lets go of it, but for what it takes to wait.
     pub(crate) fn into_patient(self) -> (App, Patient) {
-        (self.app, Patient::new(self.parts))
+        let waits = Arc::clone(self.app.waits());
+        (self.app, Patient::new(self.parts, waits))
+    }
+
+    /// A place among the requests that wait.
+    pub(crate) fn waits(&self) -> Result<Option<Member>> {
+        self.parts.extensions.get::<Entrance>().map(|entrance| enter(self.app.waits(), entrance)).transpose()
     }
 
     /// The broker's writing verbs.

@@ -1,20 +1,21 @@
 //! Request bodies: taken in whole, within limits, and parsed into what they must be.
 //!
-//! - Room is asked for before a body is read; when there is none the caller is told to come back, and memory stays flat.
+//! - Room is taken as a body arrives, not by the length it announces; when there is none the caller is told to come back,
+//!   and memory stays flat.
 //! - A sender that stops half way is let go after a while.
 //! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
 
 use super::problem::Problem;
 use super::{App, whole_numbers};
+use crate::memory::{ROOM_STEP, Room};
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use contract::{Error, Kind, Profile, Violation, under_profile};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// What a body may be, and what is said of a larger one.
 #[derive(Clone, Copy)]
@@ -23,17 +24,13 @@ pub(crate) struct Limit {
     pub(crate) too_large: Kind,
 }
 
-/// A body in memory, with the room it takes.
-pub(crate) struct Held {
-    pub(crate) bytes: Bytes,
-    _room: OwnedSemaphorePermit,
-}
-
-/// Room is taken in pieces of this size, where the length is not known beforehand.
-const ROOM_STEP: usize = 64 * 1024;
-
-/// Takes in a body.
-pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
+/// Takes in a body, with the room it needs.
+pub(crate) async fn take(
+    app: &App,
+    headers: &HeaderMap,
+    mut body: Body,
+    limit: Limit,
+) -> Result<(Bytes, Room), Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Error::new(Kind::UnsupportedMediaType, "Send the body without a content encoding.").into());
     }
@@ -41,41 +38,35 @@ pub(crate) async fn take(app: &App, headers: &HeaderMap, body: Body, limit: Limi
     if announced.is_some_and(|length| length > limit.bytes) {
         return Err(too_large(limit));
     }
-    let mut room = app.room_for(announced.unwrap_or(ROOM_STEP))?;
-    let mut arriving = Arriving { app, body, room_bytes: announced.unwrap_or(ROOM_STEP) };
-    let Some(first) = arriving.next().await? else { return Ok(Held { bytes: Bytes::new(), _room: room }) };
+    // A silent client has sent nothing that needs room.
+    let mut room = app.body_room()?;
+    let Some(first) = next_piece(app, &mut body).await? else { return Ok((Bytes::new(), room)) };
+    room.grow_to(first.len())?;
     if announced == Some(first.len()) {
-        return Ok(Held { bytes: first, _room: room });
+        return Ok((first, room));
     }
-    let mut whole = BytesMut::from(first);
-    while let Some(piece) = arriving.next().await? {
-        whole.extend_from_slice(&piece);
-        if whole.len() > limit.bytes {
+    let mut whole = Vec::new();
+    let mut next = Some(first);
+    while let Some(piece) = next {
+        let size = whole.len() + piece.len();
+        if size > limit.bytes {
             return Err(too_large(limit));
         }
-        if whole.len() > arriving.room_bytes {
-            let more = whole.len() - arriving.room_bytes + ROOM_STEP;
-            room.merge(app.room_for(more)?);
-            arriving.room_bytes += more;
+        if size > whole.capacity() {
+            let capacity = next_capacity(whole.capacity(), size, announced.unwrap_or(limit.bytes));
+            room.grow_to(capacity)?;
+            whole.reserve_exact(capacity - whole.len());
         }
+        whole.extend_from_slice(&piece);
+        next = next_piece(app, &mut body).await?;
     }
-    if whole.len() > limit.bytes {
-        return Err(too_large(limit));
-    }
-    Ok(Held { bytes: whole.freeze(), _room: room })
+    Ok((whole.into(), room))
 }
 
-/// A body on its way in.
-struct Arriving<'a> {
-    app: &'a App,
-    body: Body,
-    room_bytes: usize,
-}
-
-impl Arriving<'_> {
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        next_piece(self.app, &mut self.body).await
-    }
+/// How large a buffer becomes that has to hold `size` bytes: never twice what has arrived, and not larger than the body
+/// can become.
+fn next_capacity(capacity: usize, size: usize, largest: usize) -> usize {
+    (capacity + capacity / 2).max(size.next_multiple_of(ROOM_STEP)).min(largest).max(size)
 }
 
 /// The next piece of a body; `None` at its end.
@@ -135,15 +126,34 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     // The parser stops at the first thing it does not like. Text that is no JSON further on is no JSON all the same, and
     // a value of the wrong type where a word is wanted looks like bad syntax to it.
     let syntax = serde_json::from_slice::<IgnoredAny>(bytes).err();
-    let wrong_type = || error.to_string().starts_with("expected value");
+    let message = error.to_string();
+    let wrong_type = || message.starts_with("expected value") || message.starts_with(OUT_OF_RANGE);
     if let Some(error) = syntax.as_ref().or_else(|| (!error.is_data() && !wrong_type()).then_some(error)) {
-        let (line, column) = (error.line(), error.column());
-        return Error::new(Kind::Malformed, format!("The body is not JSON: look at line {line}, column {column}."));
+        return Error::new(Kind::Malformed, format!("The body is not JSON: look at {}.", place(bytes, error)));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
         Err(error) => refusal(&pointer(error.path()), &error.inner().to_string()),
         Ok(_) => Error::new(Kind::Malformed, "The body is not JSON."),
+    }
+}
+
+/// How the parser's message about a number begins that no double can hold.
+const OUT_OF_RANGE: &str = "number out of range";
+
+/// Where a body stops being JSON. A single line, such as one of an import, is not counted: it may be one of many.
+fn place(bytes: &[u8], error: &serde_json::Error) -> String {
+    match bytes.trim_ascii().contains(&b'\n') {
+        true => format!("line {}, column {}", error.line(), error.column()),
+        false => format!("column {}", error.column()),
+    }
+}
+
+/// What to write for a member that must be there, where that is not obvious.
+const fn hint(member: &str) -> &'static str {
+    match member.as_bytes() {
+        b"streaming" => "is missing; write `true` to keep the topic in the broker's default log",
+        _ => "is missing",
     }
 }
 
@@ -158,7 +168,7 @@ fn refusal(pointer: &str, message: &str) -> Error {
         return Error::invalid(pointer_to(pointer, quoted()), "is not a member this request knows");
     }
     if message.starts_with("missing field") {
-        return Error::invalid(format!("{pointer}/{}", quoted()), "is missing");
+        return Error::invalid(format!("{pointer}/{}", quoted()), hint(quoted()));
     }
     if message.starts_with("duplicate field") {
         return Error::invalid(pointer_to(pointer, quoted()), "is there twice");
@@ -180,8 +190,8 @@ fn refusal(pointer: &str, message: &str) -> Error {
     if message.starts_with("expected value") {
         return Error::invalid(pointer, "has another type than it may have");
     }
-    if message.starts_with("data did not match") {
-        return Error::invalid(pointer, "has none of the forms it may have");
+    if message.starts_with(OUT_OF_RANGE) {
+        return Error::invalid(pointer, contract::NUMBER_TOO_LARGE);
     }
     Error::invalid(pointer, message)
 }

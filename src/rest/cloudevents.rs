@@ -1,18 +1,22 @@
 //! CloudEvents 1.0, in and out: structured, batched and binary.
 //!
 //! - Which member is which attribute is said by [`CloudEvent`], for the way out; the way in is its mirror.
-//! - An extension we do not know is a label in `context`.
+//! - An extension we do not know is a label in `context`. So is CloudEvents' own extension `sequence`: only a text that is
+//!   spelt as the broker spells its numbers, without `sequencetype` beside it, is the event's own `sequence`.
+//! - What the specification requires is required: the four attributes, the alphabet of names, the range of integers, JSON by
+//!   its media type.
 //! - An `id` that is no UUID gives ours by a fixed rule (`events::cloud_event_id`) and is kept beside it.
 //! - `data` passes through as it was spelt.
 
-use super::body;
+use super::{body, negotiate};
 use crate::events::cloud_event_id;
 use contract::{
-    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, NewEvent, Profile, Result, StoredEvent,
-    Timestamp, Unread, Violation, limits, under_profile,
+    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, MediaType, NewEvent, Profile, Result,
+    StoredEvent, Timestamp, Unread, Violation, limits, under_profile, unquote,
 };
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -45,14 +49,61 @@ pub(super) fn from_headers(profile: Profile, headers: &HeaderMap, bytes: &[u8]) 
     let mut parts = Parts::default();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
-        let text = value.to_str().ok().and_then(|text| percent_decode_str(text).decode_utf8().ok());
+        check_name(name)?;
+        match name {
+            "data" => return Err(Error::invalid("/data", "is the body in binary mode, and no header")),
+            "datacontenttype" => {
+                return Err(Error::invalid("/datacontenttype", "is the header Content-Type in binary mode"));
+            }
+            _ => (),
+        }
+        let text = value.to_str().ok().and_then(header_text);
         let text = text.ok_or_else(|| Error::invalid(format!("/{name}"), "is not percent-encoded UTF-8"))?;
-        if parts.attributes.insert(name.to_owned(), text.into_owned()).is_some() {
+        if parts.attributes.insert(name.to_owned(), text).is_some() {
             return Err(Error::invalid(format!("/{name}"), "is given more than once"));
         }
     }
+    parts.attributes.insert("datacontenttype".to_owned(), negotiate::media_text(headers).to_owned());
     parts.data = Some(body::any_json(profile, bytes)?);
     event(profile, parts)
+}
+
+/// What a header's value stands for (HTTP binding 3.1.3.2): a quoted string is unescaped, then one round of percent-decoding.
+fn header_text(value: &str) -> Option<String> {
+    let unquoted = unquote(value);
+    let text = percent_decode_str(unquoted.as_deref().unwrap_or(value)).decode_utf8().ok()?;
+    Some(text.into_owned())
+}
+
+/// Attributes have names of lower-case letters and digits.
+fn check_name(name: &str) -> Result<()> {
+    match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        true => Ok(()),
+        false => {
+            let detail = "is no attribute's name: those have lower-case letters and digits only";
+            Err(Error::invalid(format!("/{}", body::token(name)), detail))
+        }
+    }
+}
+
+/// Attributes that are text and nothing else.
+const TEXTS: [&str; 8] = ["specversion", "id", "source", "type", "subject", "time", "dataschema", "datacontenttype"];
+
+/// An attribute's value as text; `None` where it is null, which is to say absent.
+fn attribute_text(name: &str, value: &RawValue) -> Result<Option<String>> {
+    let refused = |detail| Err(Error::invalid(format!("/{name}"), detail));
+    let whole = |number: f64| number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
+    match serde_json::from_str::<Value>(value.get()) {
+        Ok(Value::Null) => Ok(None),
+        Ok(Value::String(text)) => Ok(Some(text)),
+        Ok(_) if TEXTS.contains(&name) => refused("must be text"),
+        Ok(Value::Bool(flag)) => Ok(Some(flag.to_string())),
+        Ok(Value::Number(number)) => match number.as_f64().filter(|number| whole(*number)) {
+            Some(number) => Ok(Some(format!("{number:.0}"))),
+            None => refused("must be an integer of 32 bits, or text"),
+        },
+        _ => refused("must be text, an integer of 32 bits or a boolean"),
+    }
 }
 
 fn structured_parts(bytes: &[u8]) -> Result<Parts> {
@@ -65,14 +116,10 @@ fn structured_parts(bytes: &[u8]) -> Result<Parts> {
                 return Err(Error::invalid("/data_base64", "binary data is not taken: send `data` as JSON"));
             }
             _ => {
-                let text = match serde_json::from_str::<serde_json::Value>(value.get()) {
-                    Ok(serde_json::Value::String(text)) => text,
-                    Ok(serde_json::Value::Number(number)) => number.to_string(),
-                    Ok(serde_json::Value::Bool(flag)) => flag.to_string(),
-                    Ok(serde_json::Value::Null) => continue,
-                    _ => return Err(Error::invalid(format!("/{name}"), "must be text, a number or a boolean")),
-                };
-                parts.attributes.insert(name, text);
+                check_name(&name)?;
+                if let Some(text) = attribute_text(&name, &value)? {
+                    parts.attributes.insert(name, text);
+                }
             }
         }
     }
@@ -86,13 +133,12 @@ fn event(profile: Profile, parts: Parts) -> Result<NewEvent> {
 
 fn attributed(parts: Parts) -> Result<NewEvent> {
     let Parts { mut attributes, data } = parts;
+    let sequence = own_sequence(&mut attributes);
     let mut take = |name: &str| attributes.remove(name);
     if take("specversion").as_deref() != Some("1.0") {
-        return Err(Error::invalid("/specversion", "must be 1.0"));
+        return Err(Error::invalid("/specversion", "must be 1.0, as text"));
     }
-    if take("datacontenttype").is_some_and(|media| !media.to_ascii_lowercase().contains("json")) {
-        return Err(Error::invalid("/datacontenttype", "must be JSON"));
-    }
+    let content_type = content_type_of(take("datacontenttype"))?;
     let missing = |name: &str| Error::invalid(format!("/{name}"), "is missing");
     let event_type = take("type").ok_or_else(|| missing("type"))?.parse()?;
     let mut event = NewEvent::new(
@@ -100,14 +146,14 @@ fn attributed(parts: Parts) -> Result<NewEvent> {
         take("source").ok_or_else(|| missing("source"))?,
         data.ok_or_else(|| missing("data"))?,
     );
-    (event.id, event.cloud_event_id) = ids_of(&event.source, take("id"))?;
+    (event.id, event.cloud_event_id) = ids_of(&event.source, take("id").ok_or_else(|| missing("id"))?)?;
+    event.data_content_type = content_type;
     event.occurred_at = parsed::<Timestamp>("time", take("time"), "must be an RFC 3339 time")?;
     event.subject = take("subject");
-    event.data_version = version_of(take("dataschema"))?;
     event.topic = take("topic").map(|topic| topic.parse()).transpose()?;
     event.subject_type = take("subjecttype").map(|subject_type| subject_type.parse()).transpose()?;
     event.tenant = parsed("tenant", take("tenant"), "must be a UUID")?;
-    event.sequence = parsed("sequence", take("sequence"), "")
+    event.sequence = parsed("sequence", sequence, "")
         .map_err(|_| Error::new(Kind::InvalidSequence, "An event's own `sequence` must be a positive integer."))?;
     let expected = take("expectedaggregatesequence");
     event.expected_aggregate_sequence =
@@ -119,14 +165,14 @@ fn attributed(parts: Parts) -> Result<NewEvent> {
     event.deduplication_id = take("deduplicationid");
     event.request_id = take("requestid");
     event.actor = actor_of(take("actortype").as_deref(), take("actorid"))?;
+    event.data_version = version_of(event.event_type.as_str(), take("dataschema"))?;
     event.context = labels(take("context"))?;
     event.context.append(&mut attributes);
     Ok(event)
 }
 
 /// Our id of a CloudEvent, and its own where that is another text.
-fn ids_of(source: &str, id: Option<String>) -> Result<(Option<Uuid>, Option<String>)> {
-    let Some(text) = id else { return Ok((None, None)) };
+fn ids_of(source: &str, text: String) -> Result<(Option<Uuid>, Option<String>)> {
     if !(1..=limits::LABEL_BYTES_MAX).contains(&text.len()) || text.contains('\0') {
         let detail = format!("must have 1 to {} bytes, none of them NUL", limits::LABEL_BYTES_MAX);
         return Err(Error::invalid("/id", detail));
@@ -140,10 +186,42 @@ fn parsed<T: std::str::FromStr>(name: &str, text: Option<String>, must: &str) ->
     text.map(|text| text.parse().map_err(|_| Error::invalid(format!("/{name}"), must))).transpose()
 }
 
-/// `gts://{type}#{version}` names a version; any other schema is the producer's own business and not kept.
-fn version_of(schema: Option<String>) -> Result<Option<String>> {
+/// The `sequence` that the event must become. CloudEvents documents an extension of that name, with which a producer says
+/// its own order; that one is a label like other extensions.
+fn own_sequence(attributes: &mut BTreeMap<String, String>) -> Option<String> {
+    let is_ours = |text: &String| {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_padded = digits.starts_with('0') && digits.len() > 1;
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && !is_padded
+    };
+    let has_type = attributes.contains_key("sequencetype");
+    attributes.get("sequence").is_some_and(|text| !has_type && is_ours(text)).then(|| attributes.remove("sequence"))?
+}
+
+/// The media type of `data` where it is worth keeping. It must be JSON, in a charset that is UTF-8.
+fn content_type_of(text: Option<String>) -> Result<Option<String>> {
+    let Some(text) = text.filter(|text| text != CloudEvent::JSON) else { return Ok(None) };
+    let refused = |detail: String| Err(Error::invalid("/datacontenttype", detail));
+    match MediaType::parse(&text) {
+        _ if text.len() > limits::LABEL_BYTES_MAX => {
+            refused(format!("is longer than {} bytes", limits::LABEL_BYTES_MAX))
+        }
+        None => refused("must be a media type, as application/json".to_owned()),
+        Some(media) if !media.is_json() => {
+            refused("must be JSON: application/json, or one that ends in +json".to_owned())
+        }
+        Some(media) if !media.is_utf8() => refused("must be in UTF-8".to_owned()),
+        Some(_) => Ok(Some(text)),
+    }
+}
+
+/// `gts://{type}#{version}` names a version of the event's type.
+fn version_of(event_type: &str, schema: Option<String>) -> Result<Option<String>> {
     let Some(schema) = schema else { return Ok(None) };
     match schema.strip_prefix(CloudEvent::SCHEMA_SCHEME).map(|schema| schema.split_once('#')) {
+        Some(Some((named, _))) if named != event_type => {
+            Err(Error::invalid("/dataschema", "names another type than `type`"))
+        }
         Some(Some((_, version))) if !version.is_empty() => Ok(Some(version.to_owned())),
         _ => Err(Error::invalid("/dataschema", "must be gts://{type}#{dataVersion}, or be left out")),
     }
@@ -223,10 +301,54 @@ mod tests {
             ("gts://", "http://", "/dataschema"),
             (r#""appid":"web""#, r#""appid":{}"#, "/appid"),
             (r#""data":{"total": 1.50}"#, r#""data_base64":"AA==""#, "/data_base64"),
+            (r#""specversion":"1.0""#, r#""specversion":1.0"#, "/specversion"),
+            (r#""id":"550e8400-e29b-41d4-a716-446655440000","#, "", "/id"),
+            (r#""appid":"web""#, r#""Appid":"web""#, "/Appid"),
+            (r#""appid":"web""#, r#""app-id":"web""#, "/app-id"),
+            (r#""appid":"web""#, r#""appid":1.5"#, "/appid"),
+            (r#""appid":"web""#, r#""appid":2147483648"#, "/appid"),
+            (r#""appid":"web""#, r#""datacontenttype":"notjson""#, "/datacontenttype"),
+            (r#""appid":"web""#, r#""datacontenttype":"text/x-json-but-not""#, "/datacontenttype"),
+            (r#""appid":"web""#, r#""datacontenttype":"application/json; charset=iso-8859-1""#, "/datacontenttype"),
+            ("gts://gts.vendor.orders", "gts://gts.vendor.other", "/dataschema"),
         ] {
             let error = from_structured(Profile::Relaxed, TEXT.replace(from, to).as_bytes()).unwrap_err();
             let pointers: Vec<_> = error.violations().iter().map(|violation| violation.pointer.as_str()).collect();
             assert_eq!(pointers, [pointer]);
+        }
+    }
+
+    #[test]
+    fn a_producers_own_sequence_is_a_label_and_ours_is_a_number() {
+        for (attributes, own, label) in [
+            (r#""sequence":"7""#, Some(7), None),
+            (r#""sequence":7"#, Some(7), None),
+            (r#""sequence":"0000001""#, None, Some("0000001")),
+            (r#""sequence":"a-7""#, None, Some("a-7")),
+            (r#""sequence":"7","sequencetype":"Integer""#, None, Some("7")),
+        ] {
+            let text = TEXT.replace(r#""appid":"web""#, attributes);
+            let event = from_structured(Profile::Relaxed, text.as_bytes()).unwrap();
+            assert_eq!(
+                (event.sequence, event.context.get("sequence").map(String::as_str)),
+                (own, label),
+                "{attributes}"
+            );
+        }
+        let error = from_structured(
+            Profile::Relaxed,
+            TEXT.replace(r#""appid":"web""#, r#""sequence":"99999999999999999999""#).as_bytes(),
+        );
+        assert_eq!(error.unwrap_err().kind(), Kind::InvalidSequence);
+    }
+
+    #[test]
+    fn integers_of_32_bits_are_labels() {
+        for (spelt, text) in
+            [("2147483647", "2147483647"), ("-2147483648", "-2147483648"), ("5.0", "5"), ("true", "true")]
+        {
+            let event = from_structured(Profile::Relaxed, TEXT.replace(r#""web""#, spelt).as_bytes()).unwrap();
+            assert_eq!(event.context["appid"], text);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Consumers, and the groups whose offset they share.
 
-use super::App;
 use super::asked::{Asked, Limits, NO_BODY};
 use super::body::Limit;
 use super::once::once;
@@ -8,6 +7,7 @@ use super::problem::{Answer, Problem};
 use super::rows::{self, Wanted};
 use super::told::Told;
 use super::verb;
+use super::{App, whole_numbers};
 use axum::Router;
 use axum::routing::get;
 use contract::{Consumer, Error, GroupReset, Kind, NewConsumer, Offset, ResetTo, Result, Timestamp, TopicId};
@@ -95,7 +95,7 @@ struct Commit {
 }
 
 fn committed(Commit { offset }: Commit) -> Result<Offset> {
-    offset.as_u64().map(Offset).ok_or_else(|| {
+    whole_numbers::of_value(&offset).map(Offset).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
     })
 }
@@ -149,8 +149,7 @@ fn target(Reset { topic, offset, time }: Reset) -> Result<GroupReset> {
         (None, Some(time)) => ResetTo::Time(time),
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,
         (Some(Value::String(word)), None) if word == "latest" => ResetTo::Latest,
-        (Some(Value::Number(number)), None) => ResetTo::Offset(number.as_u64().map(Offset).ok_or_else(not_an_offset)?),
-        (Some(_), None) => return Err(not_an_offset()),
+        (Some(offset), None) => ResetTo::Offset(whole_numbers::of_value(offset).map(Offset).ok_or_else(not_an_offset)?),
         (None, None) => return Err(Error::invalid("/offset", "is missing: say where to, by `offset` or by `time`")),
         (Some(_), Some(_)) => return Err(Error::invalid("/time", "stands beside `offset`; give one of them")),
     };

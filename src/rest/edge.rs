@@ -3,21 +3,25 @@
 //! - Every answer carries `X-Trace-Id`, the trace of an incoming `traceparent` or a new one.
 //! - Every refusal leaves as a problem document, whoever made it.
 //! - Heads that are too large are refused here, where they can be refused politely.
+//! - Hosts and origins that the server does not know are refused here, before anything is looked up (`browser_policy`).
 //! - A request that takes too long is given up, except where waiting is what was asked for.
 
 use super::alarm::Alarm;
-use super::parking::Parking;
+use super::parking::{Entrance, Parking};
 use super::problem::Problem;
-use super::{Front, Options, head, incoming, verb};
+use super::sending::{self, BodyRoom};
+use super::{Common, Front, head, incoming, verb};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use contract::{Error, Kind};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue, ORIGIN};
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,6 +45,7 @@ type Hyphenless = [u8; 32];
 /// Answers one request.
 pub(crate) async fn handle(
     front: Arc<Front>,
+    address: IpAddr,
     parking: Option<Parking>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
@@ -50,13 +55,22 @@ pub(crate) async fn handle(
     let trace = Trace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let uri = request.uri().clone();
-    let response = match normalise(&front.options, incoming::Incoming::of(request, &front.options)) {
-        Err(problem) => problem.respond(uri.path(), trace.id()),
+    let origin = request.headers().get(ORIGIN).cloned();
+    let mut response = match normalise(&front, incoming::Incoming::of(request, &front.options)) {
+        Err(problem) => {
+            // What an earlier poll of this connection left behind must not answer the next one: that may be another caller's.
+            parking.iter().for_each(Parking::clear);
+            problem.respond(uri.path(), trace.id())
+        }
         Ok(mut request) => {
             let waits = may_wait(request.uri());
             let parking = parking.filter(|_| waits);
-            if let Some(parking) = &parking {
-                request.extensions_mut().insert(parking.entrance(uri.clone()));
+            if waits {
+                request.extensions_mut().insert(Entrance::new(parking.as_ref(), address, uri.clone()));
+            }
+            let body_room = may_be_large(request.body()).then(BodyRoom::default);
+            if let Some(body_room) = &body_room {
+                request.extensions_mut().insert(body_room.clone());
             }
             let mut router = front.router();
             let mut answer = pin!(router.call(request));
@@ -72,16 +86,25 @@ pub(crate) async fn handle(
                 },
             };
             match response {
-                Ok(response) => finish(response, &method, uri.path(), trace.id()),
+                Ok(response) => match sending::with_room(&front, &method, body_room, response) {
+                    Ok(response) => finish(response, &method, uri.path(), trace.id()),
+                    Err(problem) => problem.respond(uri.path(), trace.id()),
+                },
                 Err(never) => match never {},
             }
         }
     };
+    front.browsers.let_read(origin, &mut response);
     tracing::debug!(
         target: "event_broker::access", %method, path = uri.path(), status = response.status().as_u16(),
         micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id(), "request"
     );
     Ok(trace.mark(response))
+}
+
+/// Whether a body may need room beyond what a connection has anyway.
+fn may_be_large(body: &Body) -> bool {
+    body.size_hint().upper().is_none_or(|bytes| bytes >= sending::LARGE as u64)
 }
 
 /// Requests that are allowed to take as long as their caller wants.
@@ -93,18 +116,19 @@ fn may_wait(uri: &Uri) -> bool {
         || uri.query().is_some_and(|query| query.contains("waitFor="))
 }
 
-/// Refuses a head that is too large or breaks the rules of HTTP/1.1, and reads `%3A` as the colon of a verb, but for
+/// Refuses a head that is too large, breaks the rules of HTTP/1.1 or is not for this server, and reads `%3A` as the colon of a verb, but for
 /// identifiers, which may have colons of their own.
-fn normalise(options: &Options, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
+fn normalise(common: &Common, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
         return Err(Problem::of_status(StatusCode::URI_TOO_LONG, request.method()));
     }
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    if headers > options.header_bytes_max {
+    if headers > common.options.header_bytes_max {
         return Err(Problem::of_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
     }
     head::check(&request)?;
+    common.browsers.check(&request)?;
     let path = request.uri().path();
     if path.contains("%3A") || path.contains("%3a") {
         let path = verb::with_plain_colons(path);

@@ -47,7 +47,7 @@ async fn publish(mut asked: Asked) -> Answer<Told> {
         return Box::pin(publish_batch(asked)).await;
     }
     asked.takes(&["waitFor", "timeout"])?.wants_json()?;
-    let wait_for = WaitFor::of(&asked.app, &asked.params)?;
+    let wait_for = WaitFor::of(&asked)?;
     let body = asked.bytes().await?;
     let profile = asked.app.profile();
     // Boxed: it is handed on a few times, and would take its room in every one of them.
@@ -74,7 +74,7 @@ async fn publish_batch(mut asked: Asked) -> Answer<Told> {
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    let wait_for = WaitFor::of(&asked.app, &asked.params)?;
+    let wait_for = WaitFor::of(&asked)?;
     let body = asked.bytes().await?;
     let events = match sent {
         Sent::Json => parse_batch(asked.app.profile(), &body)?,

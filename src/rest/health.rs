@@ -85,7 +85,7 @@ mod tests {
     async fn a_restart_is_asked_for_only_where_it_may_help_and_readiness_says_why() {
         let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
         let slot = Arc::new(BrokerSlot::new(broker));
-        let common = Common::new(Arc::clone(&slot), Options::default());
+        let common = Common::new(Arc::clone(&slot), Options::default(), None);
         assert!(told(&common).await.iter().all(|(status, _)| status.is_success()));
         for (restart_helps, alive) in [(false, StatusCode::OK), (true, StatusCode::SERVICE_UNAVAILABLE)] {
             let error = Error::new(Kind::Unavailable, "The disk is full.");

@@ -1,15 +1,24 @@
 //! Import: history as NDJSON, of any length, in the order it comes.
 //!
 //! - Lines are events as they are published, or as they were exported: what the log assigns is left aside.
-//! - Each event stands by itself: one that is refused is reported by its line, and the rest goes on.
-//! - Progress is told as NDJSON while the body still arrives; the last line says `done`.
+//! - Each event stands by itself: one that is refused is reported by its line, and the rest goes on. That goes for a line
+//!   that is too long or no JSON, too.
+//! - Progress is told as NDJSON while the body still arrives; the last line says `done`. The body is read by a task of its
+//!   own, so that it arrives even if nobody reads the report yet (`report.rs`).
+//! - The line and the batch that are held take room from a budget that all imports share; where there is none for a while, the import breaks
+//!   off with 429.
 //! - An import that broke off is repeated whole: what was stored is a duplicate then.
 //! - Under a key, what is kept is the last line of an import that came to its end. Which import it was is known only
 //!   then, so a body that comes again is read to its end before that line is told again. Nothing is stored twice by it.
 
+mod lines;
+mod report;
+
+use self::lines::{LINE_BYTES_MAX, Line, Lines};
+use self::report::Report;
 use super::App;
 use super::asked::Asked;
-use super::body::{self, Limit};
+use super::body;
 use super::events;
 use super::once;
 use super::problem::{Answer, Problem};
@@ -20,17 +29,17 @@ use crate::ledger::{KeptAnswer, Piece, Ticket};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Profile, Result, Unread, limits, under_profile};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use std::convert::Infallible;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::{JoinError, JoinSet};
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// Longest line: an event with all its assigned members.
-const LINE: Limit = Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 /// Events that go to the log together.
 const TOGETHER: usize = limits::BATCH_EVENTS_MAX;
 /// Their bytes, at most (one event alone may have more).
@@ -54,10 +63,31 @@ async fn import(asked: Asked) -> Answer {
             false => Err(Ticket::reused().into()),
         };
     }
-    let (buffer, count) = (BytesMut::new(), Count::default());
-    let importing = Importing { app, body, buffer, ended: false, told: false, count, keyed };
-    let progress = stream::unfold(importing, |importing| importing.next());
-    Ok(answer(NDJSON, Body::from_stream(progress)))
+    let (report, pieces) = Report::new(app.options.import_unread_timeout);
+    let room = app.import_room()?;
+    let lines = Lines::of(body, keyed.as_ref().map(|_| blake3::Hasher::new()), room);
+    let importing = Importing { app, lines, count: Count::default(), report, keyed };
+    let mut task = JoinSet::new();
+    task.spawn(importing.run());
+    let answering = Answering { pieces, task };
+    Ok(answer(NDJSON, Body::from_stream(stream::unfold(answering, Answering::next))))
+}
+
+/// The answer on its way out. When the client leaves it is dropped, and the import ends with it.
+struct Answering {
+    pieces: Receiver<Bytes>,
+    task: JoinSet<Bytes>,
+}
+
+impl Answering {
+    /// The next piece of the report, and at last the last lines.
+    async fn next(mut self) -> Option<(Result<Bytes, JoinError>, Self)> {
+        let piece = match self.pieces.recv().await {
+            Some(piece) => Ok(piece),
+            None => self.task.join_next().await?,
+        };
+        Some((piece, self))
+    }
 }
 
 /// An import under a key, which it has to itself.
@@ -65,7 +95,6 @@ struct Keyed {
     key: u128,
     /// What it is about, but for the lines.
     about: u64,
-    lines: blake3::Hasher,
     _turn: Turn,
 }
 
@@ -73,7 +102,7 @@ impl Keyed {
     fn begin(asked: &Asked, key: &str) -> Result<Self> {
         let key = once::fingerprint(asked, key);
         let about = once::digest_of(asked, &[]);
-        Ok(Self { key, about, lines: blake3::Hasher::new(), _turn: once::enter(&asked.app, key)? })
+        Ok(Self { key, about, _turn: once::enter(&asked.app, key)? })
     }
 
     /// The digest of the whole body, which is read for nothing else.
@@ -90,8 +119,8 @@ impl Keyed {
     }
 
     /// Keeps the last line.
-    async fn keep(&self, app: &App, line: Value) -> Result<()> {
-        let ticket = app.broker.answers().ticket(self.key, self.digest(&self.lines));
+    async fn keep(&self, app: &App, lines: &blake3::Hasher, line: &Value) -> Result<()> {
+        let ticket = app.broker.answers().ticket(self.key, self.digest(lines));
         let headers = vec![(CONTENT_TYPE.as_str().to_owned(), "application/x-ndjson".to_owned())];
         let body = vec![Piece::Text(format!("{line}\n"))];
         app.broker.answers().keep(ticket, KeptAnswer { status: 200, headers, body }, None).await
@@ -109,13 +138,9 @@ fn check_media(headers: &HeaderMap) -> Result<()> {
 /// An import on its way.
 struct Importing {
     app: App,
-    body: Body,
-    buffer: BytesMut,
-    /// The body is at its end, or broke off.
-    ended: bool,
-    /// The last line was told.
-    told: bool,
+    lines: Lines,
     count: Count,
+    report: Report,
     keyed: Option<Keyed>,
 }
 
@@ -129,98 +154,72 @@ struct Count {
     passing: bool,
 }
 
-/// A line with its number.
-struct Line {
-    number: u64,
-    event: Result<NewEvent, Unread>,
+/// Lines that go to the log together, with their numbers.
+#[derive(Default)]
+struct Gathered {
+    numbers: Vec<u64>,
+    events: Vec<Result<NewEvent, Unread>>,
+}
+
+/// What comes after the lines that were gathered.
+enum Rest {
+    More,
+    Nothing,
+    /// The body broke off.
+    Broken(Problem),
 }
 
 impl Importing {
-    /// Stores the next lines and says how far it has come.
-    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        if self.told {
-            return None;
-        }
-        let mut report = Vec::new();
-        let lines = match self.lines().await {
-            Ok(lines) => lines,
-            Err(problem) => {
-                self.ended = true;
-                self.told = true;
-                write(&mut report, &json!({"error": problem.document(None, None)}));
-                self.tell(&mut report, false);
-                return Some((Ok(report.into()), self));
+    /// Stores every line; answers the last lines of the report.
+    async fn run(mut self) -> Bytes {
+        loop {
+            let (gathered, rest) = self.gather().await;
+            if let Err(problem) = self.store(gathered).await {
+                return self.broke_off(&problem);
             }
-        };
-        let mut done = self.ended;
-        if let Err(problem) = self.store(lines, &mut report).await {
-            write(&mut report, &json!({"error": problem.document(None, None)}));
-            (done, self.told) = (false, true);
+            self.lines.are_stored();
+            match rest {
+                Rest::Nothing => return self.end().await,
+                Rest::Broken(problem) => return self.broke_off(&problem),
+                Rest::More => (),
+            }
+            let count = self.counted(false);
+            if let Err(problem) = self.report.progress(&count).await {
+                return self.broke_off(&problem);
+            }
         }
-        // Where nothing was stored, lines that may fare better the next time are tried again under the same key.
-        let is_final = !self.count.passing || self.count.imported > 0;
-        if let Some(keyed) = self.keyed.as_ref().filter(|_| done && is_final)
-            && let Err(error) = keyed.keep(&self.app, self.count.line(true)).await
-        {
-            write(&mut report, &json!({"error": Problem::from(error).document(None, None)}));
-            (done, self.told) = (false, true);
-        }
-        self.told |= done;
-        self.tell(&mut report, done);
-        Some((Ok(report.into()), self))
     }
 
     /// The next lines: as many as go to the log together, or what is left.
-    async fn lines(&mut self) -> Result<Vec<Line>, Problem> {
-        let mut lines = Vec::new();
-        let mut bytes = 0;
-        while lines.len() < TOGETHER && bytes < TOGETHER_BYTES {
-            let Some(text) = self.line().await? else { break };
+    async fn gather(&mut self) -> (Gathered, Rest) {
+        let (mut gathered, mut bytes) = (Gathered::default(), 0);
+        while gathered.events.len() < TOGETHER && bytes < TOGETHER_BYTES {
+            let line = match self.lines.next(&self.app, bytes).await {
+                Ok(Some(line)) => line,
+                Ok(None) => return (gathered, Rest::Nothing),
+                Err(problem) => return (gathered, Rest::Broken(problem)),
+            };
             self.count.lines += 1;
-            if text.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            bytes += text.len();
-            lines.push(Line { number: self.count.lines, event: parse(self.app.profile(), &text) });
-        }
-        Ok(lines)
-    }
-
-    async fn line(&mut self) -> Result<Option<Bytes>, Problem> {
-        let mut looked_at = 0;
-        loop {
-            let found = self.buffer.get(looked_at..).unwrap_or_default().iter().position(|byte| *byte == b'\n');
-            if let Some(at) = found {
-                let line = self.buffer.split_to(looked_at + at).freeze();
-                self.buffer.advance(1);
-                return Ok(Some(line));
-            }
-            looked_at = self.buffer.len();
-            if looked_at > LINE.bytes {
-                return Err(Error::new(LINE.too_large, format!("A line may have at most {} bytes.", LINE.bytes)).into());
-            }
-            if self.ended {
-                let last = self.buffer.split().freeze();
-                return Ok(if last.is_empty() { None } else { Some(last) });
-            }
-            match body::next_piece(&self.app, &mut self.body).await? {
-                Some(piece) => {
-                    if let Some(keyed) = &mut self.keyed {
-                        keyed.lines.update(&piece);
-                    }
-                    self.buffer.extend_from_slice(&piece);
+            let event = match line {
+                Line::Text(text) if text.iter().all(u8::is_ascii_whitespace) => continue,
+                Line::Text(text) => {
+                    bytes += text.len();
+                    parse(self.app.profile(), &text)
                 }
-                None => self.ended = true,
-            }
+                Line::TooLong => Err(too_long()),
+            };
+            gathered.numbers.push(self.count.lines);
+            gathered.events.push(event);
         }
+        (gathered, Rest::More)
     }
 
     /// Stores lines in one go; an `Err` means that none was looked at.
-    async fn store(&mut self, lines: Vec<Line>, report: &mut Vec<u8>) -> Result<(), Problem> {
-        if lines.is_empty() {
+    async fn store(&mut self, gathered: Gathered) -> Result<(), Problem> {
+        let Gathered { numbers, events } = gathered;
+        if events.is_empty() {
             return Ok(());
         }
-        let (numbers, events): (Vec<_>, Vec<_>) = lines.into_iter().map(|line| (line.number, line.event)).unzip();
         let outcomes = self.app.broker.publish_submitted(events, Atomicity::Each, None).await?;
         for (number, outcome) in numbers.into_iter().zip(outcomes) {
             match outcome {
@@ -229,23 +228,44 @@ impl Importing {
                 Err(error) => {
                     self.count.failed += 1;
                     self.count.passing |= error.kind().is_retryable();
-                    let problem = Problem::from(error);
-                    write(report, &json!({"line": number, "error": problem.document(None, None)}));
+                    self.report.refuse(number, &Problem::from(error)).await;
                 }
             }
         }
         Ok(())
     }
 
-    fn tell(&self, report: &mut Vec<u8>, done: bool) {
-        write(report, &self.count.line(done));
+    /// The last lines of an import whose body came to its end.
+    async fn end(self) -> Bytes {
+        // Where nothing was stored, lines that may fare better the next time are tried again under the same key.
+        let is_final = !self.count.passing || self.count.imported > 0;
+        let count = self.counted(true);
+        if is_final
+            && let (Some(keyed), Some(lines)) = (&self.keyed, self.lines.digest())
+            && let Err(error) = keyed.keep(&self.app, lines, &count).await
+        {
+            return self.broke_off(&error.into());
+        }
+        self.report.last(None, &count)
     }
-}
 
-impl Count {
-    fn line(&self, done: bool) -> Value {
-        let Self { lines, imported, duplicates, failed, .. } = self;
-        json!({"lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done})
+    fn broke_off(self, problem: &Problem) -> Bytes {
+        let count = self.counted(false);
+        self.report.last(Some(problem), &count)
+    }
+
+    /// How far it has come.
+    fn counted(&self, done: bool) -> Value {
+        let Count { lines, imported, duplicates, failed, .. } = self.count;
+        match self.report.unreported() {
+            0 => json!({
+                "lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done,
+            }),
+            unreported => json!({
+                "lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed,
+                "unreported": unreported, "done": done,
+            }),
+        }
     }
 }
 
@@ -253,12 +273,24 @@ impl Count {
 fn parse(profile: Profile, text: &[u8]) -> Result<NewEvent, Unread> {
     match under_profile(profile, || serde_json::from_slice::<Event>(text)) {
         Ok(event) if !body::is_list(text) => Ok(event.into()),
-        _ => events::parse(profile, text).map_err(|error| events::unread(text, error)),
+        _ => events::parse(profile, text).map_err(|error| events::unread(text, of_a_line(text, error))),
     }
 }
 
-fn write(report: &mut Vec<u8>, line: &Value) {
-    // Writing to memory cannot fail.
-    let _ = serde_json::to_writer(&mut *report, line);
-    report.push(b'\n');
+/// What is wrong with a line that is no JSON, in words of lines.
+fn of_a_line(text: &[u8], error: Error) -> Error {
+    if error.kind() != Kind::Malformed {
+        return error;
+    }
+    let detail = match (std::str::from_utf8(text), serde_json::from_slice::<IgnoredAny>(text)) {
+        (Err(_), _) => "The line is not UTF-8.".to_owned(),
+        (_, Err(error)) => format!("The line is not JSON: look at column {}.", error.column()),
+        _ => "The line is not JSON.".to_owned(),
+    };
+    Error::new(Kind::Malformed, detail)
+}
+
+fn too_long() -> Unread {
+    let error = Error::new(Kind::PayloadTooLarge, format!("A line may have at most {LINE_BYTES_MAX} bytes."));
+    Unread { error, event_type: None }
 }

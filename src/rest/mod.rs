@@ -11,10 +11,13 @@ mod aggregates;
 mod alarm;
 mod asked;
 mod body;
+mod browser_policy;
 mod claims;
 mod cloudevents;
 mod consumers;
+mod crowd;
 mod dead_letters;
+mod dispatch;
 mod dispatch_jobs;
 mod edge;
 mod event_types;
@@ -34,6 +37,7 @@ mod problem;
 mod projections;
 mod read;
 mod rows;
+mod sending;
 mod server;
 mod socket;
 mod stream;
@@ -45,16 +49,19 @@ mod whole_numbers;
 
 use crate::answers::InFlight;
 use crate::broker::{Broker, BrokerSlot, Outage, SlotState};
+use crate::memory::{ByteBudget, Room};
 use axum::Router;
-use contract::{Error, EventBroker, Kind, Profile};
+use browser_policy::BrowserPolicy;
+use contract::{EventBroker, Profile};
+use crowd::Crowd;
 use problem::Problem;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tower_http::compression::CompressionLayer;
-use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 /// What bounds the server.
 #[derive(Debug, Clone)]
@@ -67,12 +74,22 @@ pub struct Options {
     pub body_timeout: Duration,
     /// Longest wait for a peer to take a piece of its answer.
     pub write_timeout: Duration,
+    /// Longest an import goes on whose report nobody takes.
+    pub import_unread_timeout: Duration,
     /// Longest a request may take that is not a poll or a stream.
     pub request_timeout: Duration,
     /// Largest head, in bytes of names and values.
     pub header_bytes_max: usize,
+    /// Most connections from one address at a time.
+    pub connections_per_address_max: usize,
+    /// Most polls, streams and other requests that wait at a time.
+    pub waits_max: usize,
+    /// Most of them from one address.
+    pub waits_per_address_max: usize,
     /// Most bytes of request bodies held at a time.
     pub inflight_bytes_max: usize,
+    /// Most bytes of events in answers that are being sent.
+    pub answer_bytes_max: usize,
     /// What is in flight at shutdown has this long.
     pub drain_timeout: Duration,
     /// Largest batch, in bytes of its body.
@@ -81,7 +98,9 @@ pub struct Options {
     pub limit_default: usize,
     /// A poll waits this long when the request does not say.
     pub wait_default: Duration,
-    /// Web pages of these origins may call; `*` is any.
+    /// Hosts to answer for besides loopback names and the address of the listener, as `server.allowed_hosts` has them.
+    pub allowed_hosts: Vec<String>,
+    /// Web pages of these origins may call, besides the server's own.
     pub allowed_origins: Vec<String>,
     /// Whether answers are compressed for those who ask.
     pub compression: bool,
@@ -103,7 +122,12 @@ pub(crate) struct AtHand {
 /// What all requests share, whatever broker there is at the moment.
 pub(crate) struct Common {
     pub(crate) options: Arc<Options>,
-    room: Arc<Semaphore>,
+    pub(crate) browsers: Arc<BrowserPolicy>,
+    bodies: ByteBudget,
+    imports: ByteBudget,
+    answers: ByteBudget,
+    connections: Arc<Crowd>,
+    waits: Arc<Crowd>,
     draining: watch::Sender<bool>,
     slot: Arc<BrokerSlot>,
 }
@@ -152,7 +176,8 @@ pub async fn serve_slot(
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
     let changes = slot.watch();
-    let front = Front::new(Common::new(slot, options));
+    let listen = listener.local_addr().ok().map(|address| address.ip());
+    let front = Front::new(Common::new(slot, options, listen));
     server::serve(listener, Arc::new(front), changes, stop).await
 }
 
@@ -163,7 +188,7 @@ fn closed_router(common: &Arc<Common>, outage: &Outage) -> Router {
         let problem = Problem::from(error.clone());
         async move { Err::<(), _>(problem) }
     };
-    with_cors(health::routes(common).fallback(refuse), &common.options)
+    with_cors(health::routes(common).fallback(refuse), common)
 }
 
 fn router(app: &App) -> Router {
@@ -184,31 +209,19 @@ fn router(app: &App) -> Router {
         .merge(projections::routes())
         .merge(subscriptions::routes())
         .merge(dispatch_jobs::routes())
+        .merge(dispatch::routes())
         .merge(pools::routes())
         .merge(openapi::routes(app))
         .with_state(app.clone())
         .merge(health::routes(&app.common));
-    with_cors(router, &app.options)
+    with_cors(router, &app.common)
 }
 
-fn with_cors(router: Router, options: &Options) -> Router {
-    match cors(&options.allowed_origins) {
+fn with_cors(router: Router, common: &Common) -> Router {
+    match common.browsers.cors() {
         Some(cors) => router.layer(cors),
         None => router,
     }
-}
-
-/// Web pages of the named origins may call, and read the headers that matter.
-fn cors(origins: &[String]) -> Option<CorsLayer> {
-    if origins.is_empty() {
-        return None;
-    }
-    let origins = match origins.iter().any(|origin| origin == "*") {
-        true => AllowOrigin::any(),
-        false => AllowOrigin::list(origins.iter().filter_map(|origin| origin.parse().ok())),
-    };
-    let cors = CorsLayer::new().allow_origin(origins).allow_methods(Any).allow_headers(Any).expose_headers(Any);
-    Some(cors.max_age(Duration::from_secs(600)))
 }
 
 impl Front {
@@ -237,10 +250,30 @@ impl Front {
     }
 }
 
+/// What bodies, imports and answers may hold.
+fn budgets(options: &Options) -> [ByteBudget; 3] {
+    let bytes = options.inflight_bytes_max;
+    // A body of the largest size must find room though some is left to small ones.
+    let reserve = (bytes / 4).min(bytes.saturating_sub(options.batch_bytes_max + 128 * 1024));
+    let told = |what: &'static str, bytes| ByteBudget::new(bytes, what);
+    [
+        told("The server holds as many request bodies as it may; come back shortly.", bytes).with_reserve(reserve),
+        told("The server holds as much of imports as it may; come back shortly.", (bytes / 4).max(IMPORT_BYTES_MIN)),
+        told("The server is sending as many answers as it may; come back shortly.", options.answer_bytes_max),
+    ]
+}
+
+/// What all imports together may hold at least: the longest line, and a batch.
+const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
+
 impl Common {
-    fn new(slot: Arc<BrokerSlot>, options: Options) -> Arc<Self> {
-        let room = Arc::new(Semaphore::new(options.inflight_bytes_max.min(Semaphore::MAX_PERMITS)));
-        Arc::new(Self { options: Arc::new(options), room, draining: watch::Sender::new(false), slot })
+    fn new(slot: Arc<BrokerSlot>, options: Options, listen: Option<IpAddr>) -> Arc<Self> {
+        let [bodies, imports, answers] = budgets(&options);
+        let connections = Crowd::new(usize::MAX, options.connections_per_address_max);
+        let waits = Crowd::new(options.waits_max, options.waits_per_address_max);
+        let browsers = Arc::new(BrowserPolicy::new(listen, &options.allowed_hosts, &options.allowed_origins));
+        let (options, draining) = (Arc::new(options), watch::Sender::new(false));
+        Arc::new(Self { options, browsers, bodies, imports, answers, connections, waits, draining, slot })
     }
 
     /// Where the broker is.
@@ -280,13 +313,24 @@ impl App {
         self.broker.profile()
     }
 
-    /// Room for so many bytes of a body: now or not at all.
-    pub(crate) fn room_for(&self, bytes: usize) -> contract::Result<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Arc::clone(&self.common.room).try_acquire_many_owned(bytes).map_err(|_| {
-            let detail = "The server holds as many request bodies as it may; come back shortly.";
-            Error::new(Kind::Overloaded, detail).with_retry_after(1)
-        })
+    /// Room for a body, of which nothing has arrived yet.
+    pub(crate) fn body_room(&self) -> contract::Result<Room> {
+        self.common.bodies.take(0)
+    }
+
+    /// Room for an import, of which nothing has arrived yet.
+    pub(crate) fn import_room(&self) -> contract::Result<Room> {
+        self.common.imports.take(0)
+    }
+
+    /// Room for answers.
+    pub(crate) fn answers(&self) -> &ByteBudget {
+        &self.common.answers
+    }
+
+    /// Requests that wait.
+    pub(crate) fn waits(&self) -> &Arc<Crowd> {
+        &self.common.waits
     }
 
     /// Whether the server is on its way out.
@@ -307,13 +351,19 @@ impl Default for Options {
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            import_unread_timeout: Duration::from_secs(600),
             request_timeout: Duration::from_secs(60),
             header_bytes_max: 32 * 1024,
-            inflight_bytes_max: 256 * 1024 * 1024,
+            connections_per_address_max: 12_500,
+            waits_max: 25_000,
+            waits_per_address_max: 12_500,
+            inflight_bytes_max: 96 * 1024 * 1024,
+            answer_bytes_max: 64 * 1024 * 1024,
             drain_timeout: Duration::from_secs(25),
             batch_bytes_max: contract::limits::BATCH_BYTES_MAX,
             limit_default: contract::limits::READ_EVENTS_MAX,
             wait_default: Duration::from_secs(contract::limits::WAIT_SECONDS_MAX),
+            allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             compression: true,
         }

@@ -1,6 +1,6 @@
 //! Which form a request has, and which form its caller takes.
 
-use contract::{Error, Kind, Result};
+use contract::{Error, Kind, MediaType, Result};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 
@@ -29,17 +29,23 @@ pub(crate) enum Taken {
     CloudEvents,
 }
 
+/// A request with one of these headers, and no body of another form, is a CloudEvent in binary mode.
+const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
+
 /// The form of a body with events.
 pub(crate) fn sent(headers: &HeaderMap) -> Result<Sent> {
-    let media = media_type(headers);
-    if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
-        return is_json(&media).then_some(Sent::BinaryCloudEvent).ok_or_else(unsupported);
-    }
-    match media.as_str() {
-        "application/cloudevents+json" => Ok(Sent::CloudEvent),
-        "application/cloudevents-batch+json" => Ok(Sent::CloudEvents),
-        media if is_json(media) => Ok(Sent::Json),
-        _ => Err(unsupported()),
+    let text = media_text(headers);
+    let media = MediaType::parse(text).ok_or_else(unsupported)?;
+    let cloud_events = match media.essence() {
+        "application/cloudevents+json" => Sent::CloudEvent,
+        "application/cloudevents-batch+json" => Sent::CloudEvents,
+        _ if REQUIRED.iter().any(|name| headers.contains_key(*name)) && media.is_json() => Sent::BinaryCloudEvent,
+        media if is_json(media) => return Ok(Sent::Json),
+        _ => return Err(unsupported()),
+    };
+    match media.is_utf8() {
+        true => Ok(cloud_events),
+        false => Err(Error::new(Kind::UnsupportedMediaType, "Send CloudEvents in UTF-8.")),
     }
 }
 
@@ -97,8 +103,12 @@ pub(crate) fn media_beside_json(headers: &HeaderMap) -> Option<String> {
 }
 
 fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    media_text(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// What a body is said to be; JSON where nothing is said.
+pub(crate) fn media_text(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).map_or("application/json", |value| value.to_str().unwrap_or_default())
 }
 
 fn is_json(media: &str) -> bool {
@@ -132,6 +142,12 @@ mod tests {
             (&[("content-type", "Application/CloudEvents+JSON")], Some(Sent::CloudEvent)),
             (&[("content-type", "application/cloudevents-batch+json")], Some(Sent::CloudEvents)),
             (&[("content-type", "application/json"), ("ce-specversion", "1.0")], Some(Sent::BinaryCloudEvent)),
+            (&[("content-type", "application/vnd.acme+json"), ("ce-type", "a.b")], Some(Sent::BinaryCloudEvent)),
+            (&[("content-type", "application/cloudevents+json"), ("ce-id", "1")], Some(Sent::CloudEvent)),
+            (&[("content-type", "application/vnd.acme+json")], None),
+            (&[("content-type", "application/json; charset=iso-8859-1"), ("ce-id", "1")], None),
+            (&[("content-type", "application/cloudevents+json; charset=iso-8859-1")], None),
+            (&[("content-type", "notjson"), ("ce-id", "1")], None),
             (&[("content-type", "text/xml"), ("ce-specversion", "1.0")], None),
             (&[("content-type", "application/x-www-form-urlencoded")], None),
         ] {

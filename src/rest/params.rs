@@ -6,8 +6,8 @@
 
 use super::body;
 use contract::{
-    Cursor, Error, Filter, IdPattern, Kind, Offset, Position, Profile, Result, Timestamp, TopicId, Violation,
-    under_profile,
+    Cursor, Error, Filter, IdPattern, Kind, Offset, Position, Profile, ReadOffset, Result, Timestamp, TopicId,
+    Violation, under_profile,
 };
 use percent_encoding::percent_decode_str;
 use std::str::FromStr;
@@ -91,6 +91,15 @@ impl Params {
         }
     }
 
+    /// `true` or `false`; the latter where nothing is said.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
+        match self.one(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Error::invalid(format!("/{name}"), "must be `true` or `false`")),
+        }
+    }
+
     /// A whole number, not negative.
     fn number(&self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
@@ -99,21 +108,27 @@ impl Params {
         number.map(Some).ok_or_else(|| Error::invalid(format!("/{name}"), "must be a whole number, 0 or more"))
     }
 
-    /// `offset`, which every read of a topic must say.
-    pub(crate) fn offset(&self) -> Result<Offset> {
-        let number = self.number("offset").ok().flatten();
-        number.map(Offset).ok_or_else(|| {
-            let detail = "`offset` must be a whole number, 0 or more: the last sequence you have seen, 0 for none.";
-            Error::new(Kind::InvalidOffset, detail)
-        })
+    /// `offset`, which every read of a topic must say: a number, or either end of the topic.
+    pub(crate) fn read_offset(&self) -> Result<ReadOffset> {
+        // One that is missing or repeated is none, as the empty text is none.
+        self.one("offset").ok().flatten().unwrap_or_default().parse()
     }
 
-    /// `offset` where it may be left out.
-    pub(crate) fn offset_if_any(&self) -> Result<Option<Offset>> {
+    /// `offset` of a read where it may be left out.
+    pub(crate) fn read_offset_if_any(&self) -> Result<Option<ReadOffset>> {
         if self.one("offset").is_ok_and(|offset| offset.is_none()) {
             return Ok(None);
         }
-        self.offset().map(Some)
+        self.read_offset().map(Some)
+    }
+
+    /// `offset` as a number.
+    pub(crate) fn offset(&self) -> Result<Offset> {
+        let number = self.number("offset").ok().flatten();
+        number.map(Offset).ok_or_else(|| {
+            let detail = "`offset` must be a whole number, 0 or more: the last sequence applied, 0 for none.";
+            Error::new(Kind::InvalidOffset, detail)
+        })
     }
 
     /// The last number seen of something that is not a topic.
@@ -121,9 +136,16 @@ impl Params {
         Ok(self.number("after")?.unwrap_or(0))
     }
 
-    /// The last position seen.
-    pub(crate) fn position(&self) -> Result<Position> {
-        self.after().map(Position)
+    /// The last position seen; `None`: all there are, `after` is `latest`.
+    pub(crate) fn position(&self) -> Result<Option<Position>> {
+        match self.one("after")? {
+            Some("latest") => Ok(None),
+            Some("earliest") => Ok(Some(Position::ZERO)),
+            _ => match self.number("after") {
+                Ok(number) => Ok(Some(Position(number.unwrap_or(0)))),
+                Err(_) => Err(Error::invalid("/after", "must be a whole number, 0 or more, or `earliest` or `latest`")),
+            },
+        }
     }
 
     /// `limit`, or the usual one.
@@ -168,9 +190,11 @@ impl Params {
 
     /// Which events are wanted.
     pub(crate) fn filter(&self) -> Result<Filter> {
-        let tenants = self
-            .all("tenant")
-            .map(|text| Uuid::try_parse(text).map_err(|_| Error::invalid("/tenant", "must be a UUID")));
+        let tenants = self.all("tenant").map(|text| match Uuid::try_parse(text) {
+            Ok(tenant) if tenant.is_nil() => Err(Error::invalid("/tenant", Violation::NIL_TENANT)),
+            Ok(tenant) => Ok(tenant),
+            Err(_) => Err(Error::invalid("/tenant", "must be a UUID")),
+        });
         let labels = self.pairs.iter().filter_map(|(name, value)| {
             let key = name.strip_prefix(CONTEXT_PREFIX)?;
             Some((key.to_owned(), value.clone()))
@@ -210,7 +234,7 @@ mod tests {
     #[test]
     fn a_query_is_read_by_name_and_kind() {
         let params = Params::parse("offset=7&limit=5&type=gts.a.b.c.v1~*&context.appId=x%20y&context.appId=z").unwrap();
-        assert_eq!(params.offset().unwrap(), Offset(7));
+        assert_eq!(params.read_offset().unwrap(), ReadOffset::Behind(Offset(7)));
         assert_eq!(params.limit(100).unwrap(), 5);
         let filter = params.filter().unwrap();
         assert_eq!(filter.types.len(), 1);
@@ -218,12 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_is_a_whole_number_and_nothing_else() {
+    fn an_offset_is_a_whole_number_or_an_end_of_the_topic_and_nothing_else() {
+        for (query, offset) in [("offset=earliest", ReadOffset::Earliest), ("offset=latest", ReadOffset::Latest)] {
+            assert_eq!(Params::parse(query).unwrap().read_offset().unwrap(), offset);
+        }
         for query in
             ["", "offset=", "offset=-1", "offset=1.5", "offset=x", "offset=1&offset=2", "offset=9223372036854775808"]
         {
-            let error = Params::parse(query).unwrap().offset().unwrap_err();
-            assert_eq!(error.kind(), Kind::InvalidOffset, "{query}");
+            let params = Params::parse(query).unwrap();
+            assert_eq!(params.read_offset().unwrap_err().kind(), Kind::InvalidOffset, "{query}");
+            assert_eq!(params.offset().unwrap_err().kind(), Kind::InvalidOffset, "{query}");
         }
     }
 

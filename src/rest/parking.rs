@@ -14,13 +14,15 @@
 //! - For HTTP/1 and requests without a body. HTTP/2 shares its buffers among many requests.
 
 use super::alarm::Alarm;
+use super::crowd::{Crowd, Member};
 use super::problem::Answer;
 use super::socket::Socket;
-use contract::BoxFuture;
+use contract::{BoxFuture, Error, Kind};
 use http::Uri;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use std::future::{pending, poll_fn};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -53,10 +55,12 @@ enum Place {
     Answered(Answer),
 }
 
-/// A request's way to the parking of its connection.
+/// A request's way to the parking of its connection, and where it comes from.
 #[derive(Clone)]
 pub(crate) struct Entrance {
-    parking: Parking,
+    /// `None`: over HTTP/2 it waits where it is.
+    parking: Option<Parking>,
+    address: IpAddr,
     /// What was asked for; a handler may see a tidier form of it.
     target: Uri,
 }
@@ -67,7 +71,27 @@ pub(crate) struct Parked {
     answer: BoxFuture<'static, Answer>,
     /// When it was asked.
     asked: Instant,
+    /// Its place among all that wait.
+    _member: Option<Member>,
 }
+
+impl Entrance {
+    /// For a request of this target.
+    pub(crate) fn new(parking: Option<&Parking>, address: IpAddr, target: Uri) -> Self {
+        Self { parking: parking.cloned(), address, target }
+    }
+}
+
+/// A place among the requests that wait.
+pub(crate) fn enter(waits: &Arc<Crowd>, entrance: &Entrance) -> Result<Member, Error> {
+    waits.enter(entrance.address).ok_or_else(|| {
+        let detail = "As many requests wait as may, over all or from this address; come back later.";
+        Error::new(Kind::Overloaded, detail).with_retry_after(RETRY_SECONDS)
+    })
+}
+
+/// Places get free as polls end, which takes up to half a minute.
+const RETRY_SECONDS: u32 = 5;
 
 impl Parking {
     /// Another connection's.
@@ -81,11 +105,6 @@ impl Parking {
     /// The connection's alarm.
     pub(crate) fn alarm(&self) -> &Alarm {
         &self.0.alarm
-    }
-
-    /// The way here for a request of this target.
-    pub(crate) fn entrance(&self, target: Uri) -> Entrance {
-        Entrance { parking: self.clone(), target }
     }
 
     /// The request that is to wait without its connection, if there is one.
@@ -150,34 +169,42 @@ impl Parked {
 /// A request that may have to wait: with its head, to ask again.
 pub(crate) struct Patient {
     parts: Parts,
-    parking: Option<Parking>,
+    entrance: Option<Entrance>,
+    waits: Arc<Crowd>,
 }
 
 impl Patient {
-    /// A request with this head.
-    pub(crate) fn new(mut parts: Parts) -> Self {
+    /// A request with this head; it is one of those that wait.
+    pub(crate) fn new(mut parts: Parts, waits: Arc<Crowd>) -> Self {
         let entrance = parts.extensions.remove::<Entrance>();
-        let has_body = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| parts.headers.contains_key(name));
-        let parking = entrance.filter(|_| !has_body).map(|Entrance { parking, target }| {
-            parts.uri = target;
-            parking
-        });
-        Self { parts, parking }
+        Self { parts, entrance, waits }
     }
 
     /// What `answer` comes to, wherever it is waited for.
     pub(crate) fn wait(self, answer: impl Future<Output = Answer> + Send + 'static) -> BoxFuture<'static, Answer> {
         let mut answer: BoxFuture<'static, Answer> = Box::pin(answer);
-        let Some(parking) = self.parking else { return answer };
+        let Self { mut parts, entrance, waits } = self;
+        let Some(mut entrance) = entrance else { return answer };
+        let has_body = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| parts.headers.contains_key(name));
+        let Some(parking) = entrance.parking.take().filter(|_| !has_body) else {
+            drop(parts);
+            return Box::pin(async move {
+                let _member = enter(&waits, &entrance)?;
+                answer.await
+            });
+        };
         Box::pin(async move {
             if let Some(answer) = parking.answered() {
                 return answer;
             }
+            // Not when the question is asked again: it has waited by then.
+            let member = Some(enter(&waits, &entrance)?);
             let asked = Instant::now();
             if let Some(answer) = parking.stay(&mut answer).await {
                 return answer;
             }
-            *parking.place() = Place::Waiting(Parked { question: question(&self.parts), answer, asked });
+            parts.uri = entrance.target;
+            *parking.place() = Place::Waiting(Parked { question: question(&parts), answer, asked, _member: member });
             // This future is dropped with the connection, or finds its peer gone.
             pending().await
         })
@@ -199,16 +226,22 @@ fn question(parts: &Parts) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::{Broker, BrokerSlot};
+    use crate::config::Config;
+    use crate::rest::{Common, Front, Options, edge};
     use axum::body::Body;
     use axum::response::Response;
     use http::{Request, Version};
-    use tokio::io::AsyncWriteExt;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::{sleep_until, timeout};
 
     /// A poll with these headers on a connection, for an answer that takes some time.
     fn poll(parking: &Parking, headers: &[(&'static str, &'static str)], time: Duration) -> BoxFuture<'static, Answer> {
-        let entrance = parking.entrance(Uri::from_static("/v1/events%3Apoll"));
+        let entrance = Entrance::new(Some(parking), HERE, Uri::from_static("/v1/events%3Apoll"));
         let mut request = Request::get("/v1/events:poll").extension(entrance);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -217,7 +250,7 @@ mod tests {
             sleep_until(Instant::now() + time).await;
             Ok(Response::new(Body::from("here")))
         };
-        Patient::new(request.body(()).unwrap().into_parts().0).wait(answer)
+        Patient::new(request.body(()).unwrap().into_parts().0, Crowd::new(1, 1)).wait(answer)
     }
 
     /// Whether it has left its connection after some time.
@@ -235,6 +268,7 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(30);
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[tokio::test(start_paused = true)]
     async fn a_poll_leaves_its_connection_at_once_and_a_while_later_where_the_last_one_was_answered_soon() {
@@ -264,6 +298,25 @@ mod tests {
             let left = leaves(&parking, poll(&parking, headers, LONG), LONG / 2).await;
             assert!(left.is_none(), "{headers:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_before_the_routes_leaves_no_answer_for_the_next_poll_of_the_connection() {
+        let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+        let common = Common::new(Arc::new(BrokerSlot::new(broker)), Options::default(), None);
+        let (front, parking) = (Arc::new(Front::new(common)), Parking::new());
+        *parking.place() = Place::Answered(Ok(Response::new(Body::from("another caller's"))));
+        let shared = parking.clone();
+        let service = service_fn(move |request| edge::handle(Arc::clone(&front), HERE, Some(shared.clone()), request));
+        let (mut peer, served) = tokio::io::duplex(64 * 1024);
+        peer.write_all(b"GET /v1/events:poll HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        http1::Builder::new().serve_connection(TokioIo::new(served), service).await.unwrap();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+        assert!(parking.answered().is_none(), "it is there for somebody else");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use contract::{AggregateSequence, Error, Kind, Sequence, Violation};
+use contract::{Error, Kind, Sequence, Violation};
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS};
@@ -56,6 +56,9 @@ impl Problem {
             StatusCode::NOT_ACCEPTABLE => (Kind::NotAcceptable, "None of the accepted media types can be produced."),
             StatusCode::PAYLOAD_TOO_LARGE => (Kind::PayloadTooLarge, "The body is larger than this path takes."),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (Kind::UnsupportedMediaType, "Send JSON."),
+            StatusCode::MISDIRECTED_REQUEST => {
+                (Kind::Misdirected, "This server does not answer for the host the request names.")
+            }
             StatusCode::URI_TOO_LONG => (Kind::UriTooLong, "The address is too long; shorten the query."),
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
                 (Kind::HeadersTooLarge, "The headers are too large or too many.")
@@ -81,11 +84,13 @@ impl Problem {
             serde_json::from_slice(document).ok()?;
         let code = problem_type.strip_prefix(TYPE_BASE)?;
         let kind = *Kind::ALL.iter().find(|kind| kind.code() == code)?;
-        let error = match (actual, earliest) {
-            (Some(actual), _) => Error::expected_sequence(AggregateSequence(actual)),
-            (_, Some(earliest)) => Error::trimmed(Sequence(earliest)),
-            _ => Error::new(kind, detail),
-        };
+        let mut error = Error::new(kind, detail);
+        if let Some(actual) = actual {
+            error = error.with_actual(actual);
+        }
+        if let Some(earliest) = earliest {
+            error = error.with_earliest(Sequence(earliest));
+        }
         let violations: Vec<_> = errors.into_iter().map(|it| Violation::new(it.pointer, it.detail)).collect();
         let error = if violations.is_empty() { error } else { error.with_violations(violations) };
         Some(Self { error, status: StatusCode::from_u16(status).ok()?, allow: None })
@@ -120,6 +125,7 @@ impl Problem {
             errors: self.error.violations(),
             actual: self.error.actual(),
             earliest: self.error.earliest().map(contract::Sequence::get),
+            resume_offset: self.error.resume_offset().map(contract::Offset::get),
             event_id: self.error.stored().map(|(id, _)| id),
             sequence: self.error.stored().map(|(_, sequence)| sequence.get()),
         }
@@ -197,9 +203,11 @@ pub(crate) struct Document<'a> {
     /// Where the aggregate, or the checkpoint, stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     actual: Option<u64>,
-    /// Where reading can start.
+    /// The first sequence that can be read, and the offset to go on with: the one before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     earliest: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_offset: Option<u64>,
     /// The event that is stored all the same, and its number in its topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<uuid::Uuid>,

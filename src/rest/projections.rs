@@ -1,14 +1,14 @@
 //! Projections: how far views have come, and waiting for them, by themselves or while publishing.
 
-use super::App;
 use super::asked::{Asked, Limits, NO_BODY};
 use super::body::Limit;
+use super::crowd::Member;
 use super::once::once;
-use super::params::Params;
 use super::problem::{Answer, Problem};
 use super::rows::{self, Wanted};
 use super::told::Told;
 use super::verb;
+use super::{App, whole_numbers};
 use crate::projections::Awaited;
 use axum::Router;
 use axum::response::IntoResponse;
@@ -83,6 +83,7 @@ async fn wait(asked: &Asked, name: &str) -> Answer {
     asked.takes(&["offset", "timeout"])?.wants_json()?;
     let (app, params) = (&asked.app, &asked.params);
     let (offset, timeout) = (params.offset()?, params.timeout(app.options.wait_default)?);
+    let _member = asked.waits()?;
     let projection = tokio::select! {
         projection = app.events().wait_for_projection(name, offset, timeout) => projection?,
         // Who has no more time to wait still learns whether it is there.
@@ -156,7 +157,7 @@ fn reset(Reset { offset }: Reset) -> Result<Offset> {
 }
 
 fn whole(offset: &Value) -> Result<Offset> {
-    offset.as_u64().map(Offset).ok_or_else(|| {
+    whole_numbers::of_value(offset).map(Offset).ok_or_else(|| {
         let detail = "`offset` must be a whole number, 0 or more: the last sequence (of the log: position) applied.";
         Error::new(Kind::InvalidOffset, detail)
     })
@@ -170,11 +171,14 @@ fn location(name: &str) -> String {
 pub(super) struct WaitFor {
     awaited: Vec<Awaited>,
     timeout: Duration,
+    /// The publisher's place among the requests that wait.
+    _member: Option<Member>,
 }
 
 impl WaitFor {
     /// What the query asks for; names nobody knows are refused.
-    pub(super) fn of(app: &App, params: &Params) -> Result<Self> {
+    pub(super) fn of(asked: &Asked) -> Result<Self> {
+        let (app, params) = (&asked.app, &asked.params);
         let longest = app.broker.config().polling.max_timeout_secs;
         let timeout = params.timeout(app.options.wait_default)?;
         if timeout.as_secs() > longest {
@@ -182,7 +186,9 @@ impl WaitFor {
         }
         let names = params.one("waitFor")?.map(|names| names.split(','));
         let awaited = names.map(|names| app.broker.projections().awaited(names)).transpose()?;
-        Ok(Self { awaited: awaited.unwrap_or_default(), timeout })
+        let awaited = awaited.unwrap_or_default();
+        let member = if awaited.is_empty() { None } else { asked.waits()? };
+        Ok(Self { awaited, timeout, _member: member })
     }
 
     /// Refuses projections that a single event would never reach.

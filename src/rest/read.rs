@@ -5,12 +5,13 @@ use super::asked::Asked;
 use super::cloudevents;
 use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, Taken};
 use super::problem::{Answer, Problem};
+use super::sending;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use contract::{Claim, Error, EventPage, LogPage, LogRead, Offset, Read, Result, StoredEvent};
+use contract::{Claim, Error, EventPage, LogPage, LogRead, Offset, Position, Read, ReadOffset, Result, StoredEvent};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::io::Write;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use uuid::Uuid;
 
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("next-offset");
 const TAIL: HeaderName = HeaderName::from_static("tail");
+/// A position behind every record there can be.
+const BEYOND: Position = Position(i64::MAX as u64);
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -31,12 +34,12 @@ pub(super) fn routes() -> Router<App> {
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
     Topic(Box<Read>),
-    Consumer { id: Uuid, offset: Offset, limit: usize },
+    Consumer { id: Uuid, offset: ReadOffset, limit: usize },
 }
 
 impl Wanted {
-    /// What the query asks for, behind `offset`. A consumer's topic and filters replace the query's.
-    pub(super) fn of(asked: &Asked, offset: Offset) -> Result<Self> {
+    /// What the query asks for, from `offset` on. A consumer's topic and filters replace the query's.
+    pub(super) fn of(asked: &Asked, offset: ReadOffset) -> Result<Self> {
         let params = &asked.params;
         let limit = params.limit(asked.app.options.limit_default)?;
         if let Some(id) = params.one("consumer_id")? {
@@ -49,8 +52,8 @@ impl Wanted {
     /// The same behind another offset.
     pub(super) fn after(&mut self, next: Offset) {
         match self {
-            Self::Topic(read) => read.offset = next,
-            Self::Consumer { offset, .. } => *offset = next,
+            Self::Topic(read) => read.offset = next.into(),
+            Self::Consumer { offset, .. } => *offset = next.into(),
         }
     }
 
@@ -77,28 +80,30 @@ impl Wanted {
 async fn list(asked: Asked) -> Answer {
     asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
     let taken = negotiate::taken(asked.headers())?;
-    let page = Wanted::of(&asked, asked.params.offset()?)?.read(&asked.app).await?;
-    events(taken, &page)
+    let wanted = Wanted::of(&asked, asked.params.read_offset()?)?;
+    sending::page(&asked.app, wanted.read(&asked.app), |page| events(taken, page)).await
 }
 
 async fn poll(asked: Asked) -> Answer {
     asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
     let taken = negotiate::taken(asked.headers())?;
     let timeout = asked.params.timeout(asked.app.options.wait_default)?;
-    let wanted = Wanted::of(&asked, asked.params.offset()?)?;
+    let wanted = Wanted::of(&asked, asked.params.read_offset()?)?;
     let (app, patient) = asked.into_patient();
-    patient.wait(async move { events(taken, &wanted.wait(&app, timeout).await?) }).await
+    patient.wait(async move { sending::page(&app, wanted.wait(&app, timeout), |page| events(taken, page)).await }).await
 }
 
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?;
     let taken = negotiate::taken(asked.headers())?;
     let id = Uuid::try_parse(asked.piece("id")).map_err(|_| Error::not_found("event"))?;
-    let event = asked.app.events().event(id).await?;
-    Ok(match taken {
-        Taken::Json => answer(JSON, Body::from(event.text)),
-        Taken::CloudEvents => answer(CLOUD_EVENT, Body::from(cloudevents::structured(&event)?)),
+    sending::event(&asked.app, asked.app.events().event(id), |event| {
+        Ok(match taken {
+            Taken::Json => answer(JSON, Body::from(event.text.clone())),
+            Taken::CloudEvents => answer(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
+        })
     })
+    .await
 }
 
 async fn log(asked: Asked) -> Answer {
@@ -106,15 +111,20 @@ async fn log(asked: Asked) -> Answer {
     let taken = negotiate::taken(asked.headers())?;
     let params = &asked.params;
     let (after, limit) = (params.position()?, params.limit(asked.app.options.limit_default)?);
-    let read = LogRead { after, limit, filter: params.filter()? };
+    let mut read = LogRead { after: after.unwrap_or(BEYOND), limit, filter: params.filter()? };
+    if after.is_none() {
+        read.after = asked.app.events().read_log(read.clone()).await?.tail;
+    }
     let timeout = params.timeout(Duration::ZERO)?;
     let (app, patient) = asked.into_patient();
     let page = async move {
-        let page = tokio::select! {
-            page = app.events().wait_log(read.clone(), timeout) => page?,
-            () = app.drained() => app.events().read_log(read).await?,
+        let page = async {
+            tokio::select! {
+                page = app.events().wait_log(read.clone(), timeout) => page,
+                () = app.drained() => app.events().read_log(read).await,
+            }
         };
-        entries(taken, &page)
+        sending::page(&app, page, |page| entries(taken, page)).await
     };
     patient.wait(page).await
 }

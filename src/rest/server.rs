@@ -1,6 +1,8 @@
 //! The server: accepts connections, serves HTTP/1.1 and HTTP/2 without TLS on them, and drains.
 //!
-//! - As many connections as allowed; one more is told to come back, and not kept.
+//! - As many connections as allowed, in all and from one address; one more is told to come back, and not kept. Only few are told at a time, the others are
+//!   closed: each holds a file descriptor meanwhile.
+//! - A system without file descriptors is asked again after a pause.
 //! - A peer must send its head in time, take its answers in time, and answer the network's probes.
 //! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
 
@@ -17,6 +19,7 @@ use socket2::{SockRef, TcpKeepalive};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,9 +33,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Requests of one HTTP/2 connection at a time.
-const STREAMS_MAX: u32 = 1024;
+const STREAMS_MAX: u32 = 128;
+/// What hyper may buffer of one HTTP/1 connection beyond the largest head: the longest request target that it parses, so
+/// that one too long is refused as such (414).
+const TARGET_BYTES_MAX: usize = 64 * 1024;
+/// What a client may send over HTTP/2 before it is read: for one request, and for all of one connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 128 * 1024;
+/// What hyper may copy of an answer over HTTP/2 before the client takes it.
+const SEND_BUFFER: usize = 64 * 1024;
 /// How long to wait when the system has no room for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that are turned away at a time.
+const TURNED_AWAY_MAX: usize = 16;
 
 /// Serves until `stop` ends, then drains; `Err` says how many connections had to be cut off.
 pub(crate) async fn serve(
@@ -42,7 +55,9 @@ pub(crate) async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
     let places = Arc::new(Semaphore::new(front.options.connections_max));
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let mut stop = std::pin::pin!(stop);
+    let mut is_short = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -52,18 +67,34 @@ pub(crate) async fn serve(
             }
             () = &mut stop => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if was_lost(&error) => continue,
             Err(error) => {
-                pause_after(&error).await;
+                if !std::mem::replace(&mut is_short, true) {
+                    tracing::warn!(%error, "no connection can be accepted just now; trying again until one can");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tokio::spawn(turn_away(stream));
-            continue;
+        is_short = false;
+        let place = Arc::clone(&places).try_acquire_owned().map_err(|_| all_places_taken());
+        let member = || front.connections.enter(peer.ip()).ok_or_else(places_of_address_taken);
+        let (place, member) = match place.and_then(|place| Ok((place, member()?))) {
+            Ok(both) => both,
+            Err(refusal) => {
+                if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
+                    tokio::spawn(turn_away(stream, refusal, permit));
+                }
+                continue;
+            }
         };
-        tokio::spawn(connection(stream, Arc::clone(&front), place));
+        let front = Arc::clone(&front);
+        tokio::spawn(async move {
+            connection(stream, peer.ip(), front).await;
+            drop((member, place));
+        });
     }
     drop(listener);
     front.drain();
@@ -74,8 +105,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves one connection to its end; it has its place until then.
-async fn connection(stream: TcpStream, front: Arc<Front>, _place: OwnedSemaphorePermit) {
+/// Serves one connection to its end.
+async fn connection(stream: TcpStream, address: IpAddr, front: Arc<Front>) {
     prepare(&stream);
     let greeting = Socket::greet(stream, front.options.write_timeout);
     let greeted = tokio::select! {
@@ -85,21 +116,23 @@ async fn connection(stream: TcpStream, front: Arc<Front>, _place: OwnedSemaphore
     };
     let Ok(Ok(socket)) = greeted else { return };
     match socket.version() {
-        Version::One => version_one(socket, front).await,
+        Version::One => version_one(socket, address, front).await,
         // It needs more room, which the others need not have.
-        Version::Two => Box::pin(version_two(socket, front)).await,
+        Version::Two => Box::pin(version_two(socket, address, front)).await,
     }
 }
 
 /// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn version_one(mut socket: Socket, front: Arc<Front>) {
+async fn version_one(mut socket: Socket, address: IpAddr, front: Arc<Front>) {
     let (parking, flushed) = (Parking::new(), socket.flushed());
     loop {
         let (at_hand, shared) = (Arc::clone(&front), parking.clone());
-        let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), Some(shared.clone()), request));
+        let service =
+            service_fn(move |request| edge::handle(Arc::clone(&at_hand), address, Some(shared.clone()), request));
         let connection = http1::Builder::new()
             .timer(parking.alarm().clone())
             .header_read_timeout(front.options.header_timeout)
+            .max_buf_size(front.options.header_bytes_max + TARGET_BYTES_MAX)
             // It is the socket that notices a peer that leaves.
             .half_close(true)
             .serve_connection(TokioIo::new(socket), service);
@@ -122,12 +155,15 @@ async fn version_one(mut socket: Socket, front: Arc<Front>) {
     }
 }
 
-async fn version_two(socket: Socket, front: Arc<Front>) {
+async fn version_two(socket: Socket, address: IpAddr, front: Arc<Front>) {
     let (options, at_hand) = (&front.options, Arc::clone(&front));
-    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), None, request));
+    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), address, None, request));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(u32::try_from(options.header_bytes_max).unwrap_or(u32::MAX))
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(options.header_timeout)
@@ -174,17 +210,24 @@ fn prepare(stream: &TcpStream) {
 }
 
 /// Tells a peer that there is no place for it.
-async fn turn_away(mut stream: TcpStream) {
-    let error = Error::new(Kind::Unavailable, "The server has as many connections as it may; come back shortly.");
-    let answer = written_out(&Problem::from(error));
+async fn turn_away(mut stream: TcpStream, refusal: Error, _permit: OwnedSemaphorePermit) {
+    let answer = written_out(&Problem::from(refusal));
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(&answer)).await;
 }
 
-/// A connection that died before it was accepted is nothing; a system out of files needs a moment.
-async fn pause_after(error: &io::Error) {
+#[cold]
+fn all_places_taken() -> Error {
+    Error::new(Kind::Unavailable, "The server has as many connections as it may; come back shortly.")
+}
+
+#[cold]
+fn places_of_address_taken() -> Error {
+    let detail = "The server has as many connections from this address as it may; use fewer, or come back shortly.";
+    Error::new(Kind::Overloaded, detail).with_retry_after(1)
+}
+
+/// Whether a connection was gone before it was accepted, which concerns nobody.
+fn was_lost(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        tracing::warn!(%error, "no connection can be accepted just now");
-        tokio::time::sleep(ACCEPT_PAUSE).await;
-    }
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

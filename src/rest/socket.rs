@@ -1,7 +1,7 @@
 //! A connection's socket: what hyper reads from and writes to, with manners hyper does not have.
 //!
 //! - The first bytes tell HTTP/1 from HTTP/2 and are then read again as if nobody had looked.
-//! - A peer that does not take what is written to it is let go after a while.
+//! - A peer that does not take what is written to it is let go after a while; over HTTP/1 not while it is still sending.
 //! - What hyper answers by itself (a head that is no head, or too large) leaves as a problem document.
 
 use super::problem::Problem;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use uuid::Uuid;
 
 /// Which HTTP a peer speaks.
@@ -96,6 +96,14 @@ impl Socket {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// A peer that sends a body may read the answer only after it, so it has its time anew. Over HTTP/2 a peer has to read
+    /// while it sends.
+    fn is_heard_from(&mut self) {
+        if let Some(stalled) = self.stalled.as_mut().filter(|_| self.version == Version::One) {
+            stalled.as_mut().reset(Instant::now() + self.stall_max);
+        }
+    }
+
     /// Whether an HTTP/1 peer has gone; if not, the task is woken when it does.
     ///
     /// Hyper flushes whenever it has nothing else to do, so this is asked while an answer is awaited. By itself it would
@@ -138,7 +146,12 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            let filled = buffer.filled().len();
+            let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+            if buffer.filled().len() > filled {
+                self.is_heard_from();
+            }
+            return outcome;
         }
         let taken = self.first.len().min(buffer.remaining());
         let rest = self.first.split_off(taken);

@@ -6,13 +6,16 @@
 
 use super::App;
 use super::asked::Asked;
+use super::crowd::Member;
 use super::problem::{Answer, Problem};
 use super::read::{Wanted, answer, served};
+use super::sending;
+use crate::memory::PageRoom;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use bytes::Bytes;
-use contract::{Error, EventPage, Kind, Offset, Result};
+use contract::{Error, EventPage, Kind, Offset, ReadOffset, Result};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderName, HeaderValue};
@@ -25,8 +28,10 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// A comment is sent this often while nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// An offset behind every event there can be.
-const BEYOND: Offset = Offset(i64::MAX as u64);
+/// Most bytes of events in one piece; the first event is always given.
+const PAGE_BYTES: usize = 256 * 1024;
+/// The largest number that an event of a stream can have.
+const ID_MAX: u64 = i64::MAX as u64;
 
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/v1/events:stream", get(stream_events))
@@ -35,18 +40,21 @@ pub(super) fn routes() -> Router<App> {
 async fn stream_events(asked: Asked) -> Answer {
     asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
     check_accept(asked.headers())?;
-    let start = match last_event_id(asked.headers())? {
-        Some(offset) => Some(offset),
-        None => asked.params.offset_if_any()?,
+    let offset = match last_event_id(asked.headers())? {
+        Some(offset) => offset.into(),
+        None => asked.params.read_offset_if_any()?.unwrap_or(ReadOffset::Latest),
     };
-    let mut wanted = Wanted::of(&asked, start.unwrap_or(BEYOND))?;
+    let mut wanted = Wanted::of(&asked, offset)?;
+    let member = asked.waits()?;
     let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
-    let first = wanted.clone().read(&app).await?;
-    let start = if start.is_none() { first.tail } else { first.next_offset };
+    let room = page_room(&app);
+    let first = room.scope(wanted.clone().read(&app)).await?;
+    let start = first.next_offset;
     wanted.after(start);
-    let opening = Bytes::from(format!(": from {start}\nretry: 1000\n\n{}", text_of(&first)));
-    let following = Following { app, wanted, last: start, ended: false };
+    let opening = format!(": from {start}\nretry: 1000\n\n{}", text_of(&first));
+    let opening = sending::piece(opening.into(), room.take_room());
+    let following = Following { app, wanted, last: start, ended: false, _member: member };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
     let mut response = answer(EVENT_STREAM, Body::from_stream(whole));
@@ -61,6 +69,13 @@ struct Following {
     /// The last `id:` sent.
     last: Offset,
     ended: bool,
+    /// Its place among the requests that wait.
+    _member: Option<Member>,
+}
+
+/// Room for a page of a stream: small ones do, for the next one follows by itself.
+fn page_room(app: &App) -> PageRoom {
+    PageRoom::new(app.answers(), PAGE_BYTES)
 }
 
 impl Following {
@@ -69,8 +84,13 @@ impl Following {
         if self.ended || self.app.is_draining() {
             return None;
         }
-        let page = match self.wait().await {
+        let room = page_room(&self.app);
+        let page = match room.scope(self.wait()).await {
             Ok(page) => page,
+            // Others have all the room there is. A stream has time: it says that it lives, and tries again.
+            Err(error) if error.kind() == Kind::Overloaded => {
+                return Some((Ok(Bytes::from_static(b": busy\n\n")), self));
+            }
             Err(error) => {
                 self.ended = true;
                 return Some((Ok(problem_text(error)), self));
@@ -84,7 +104,7 @@ impl Following {
             text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
         }
         self.last = page.next_offset;
-        Some((Ok(Bytes::from(text)), self))
+        Some((Ok(sending::piece(text.into(), room.take_room())), self))
     }
 }
 
@@ -132,7 +152,7 @@ fn problem_text(error: Error) -> Bytes {
 fn last_event_id(headers: &HeaderMap) -> Result<Option<Offset>> {
     let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
-    number.filter(|number| *number <= BEYOND.0).map(|number| Some(Offset(number))).ok_or_else(|| {
+    number.filter(|number| *number <= ID_MAX).map(|number| Some(Offset(number))).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "The header Last-Event-ID must be the `id` of an event of this stream.")
     })
 }

@@ -148,7 +148,7 @@ fn text(bytes: &[u8]) -> Option<Option<Piece>> {
 /// Whether sending the same request again could only be told the same.
 pub(crate) fn is_decision(status: StatusCode) -> bool {
     match status.as_u16() {
-        401 | 403 | 405 | 406 | 408 | 413 | 415 | 429 => false,
+        401 | 403 | 405 | 406 | 408 | 413 | 415 | 421 | 429 => false,
         200..=299 | 400..=499 => true,
         _ => false,
     }

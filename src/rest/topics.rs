@@ -1,7 +1,7 @@
 //! Topics: register, change, describe, list, publish again, let go, and the segments they lie in.
 
 use super::App;
-use super::asked::{Asked, Limits};
+use super::asked::{Asked, Limits, NO_BODY};
 use super::body::Limit;
 use super::once::once;
 use super::problem::{Answer, Problem};
@@ -11,7 +11,7 @@ use super::verb;
 use axum::Router;
 use axum::routing::get;
 use contract::{
-    Error, Kind, NewTopic, Page, Registered, Republish, Result, Segment, Segments, Sequence, Timestamp, Topic,
+    Compact, Error, Kind, NewTopic, Page, Registered, Republish, Result, Segment, Segments, Sequence, Timestamp, Topic,
     TopicChange, TopicId, Trim,
 };
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde::Serialize;
 /// A definition's body.
 const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 /// Methods of one topic.
-const METHODS: &str = "GET, HEAD, PATCH";
+const METHODS: &str = "GET, HEAD, PATCH, DELETE";
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -29,6 +29,7 @@ pub(super) fn routes() -> Router<App> {
             "/v1/topics/{id}",
             get(show)
                 .patch(once(DEFINITION, change))
+                .delete(once(NO_BODY, remove))
                 .post(once(DEFINITION, act))
                 .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_TOPIC)),
         )
@@ -70,6 +71,16 @@ async fn change(mut asked: Asked) -> Answer<Told> {
     asked.tell(Told::shown, |keep| asked.writes().change_topic(&id, change, keep)).await
 }
 
+async fn remove(asked: Asked) -> Answer<Told> {
+    asked.takes(&["force", "dryRun"])?;
+    let id = id_of(&asked)?;
+    if asked.params.flag("dryRun")? {
+        return Ok(Told::shown(&asked.app.events().plan_topic_deletion(&id).await?));
+    }
+    let force = asked.params.flag("force")?;
+    asked.tell(Told::done, |keep| asked.writes().delete_topic(&id, force, keep)).await
+}
+
 /// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. What they do may take several appends: republishing keeps its
 /// answer with the last one, the others behind it.
 async fn act(mut asked: Asked) -> Answer<Told> {
@@ -82,7 +93,10 @@ async fn act(mut asked: Asked) -> Answer<Told> {
             let order: Republish = asked.json().await?;
             return asked.tell(Told::shown, |keep| asked.writes().republish(&id, order, keep)).await;
         }
-        "compact" => asked.app.events().compact_topic(&id).await?,
+        "compact" => {
+            let order: Compact = asked.optional_json().await?;
+            asked.app.events().compact_topic(&id, order).await?
+        }
         "trim" => {
             let trim: Trim = asked.json().await?;
             asked.app.events().trim_topic(&id, trim).await?

@@ -6,6 +6,7 @@
 //! - A body that has no such number costs nothing here.
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::ops::Range;
 
 /// Most bytes that are parsed again for one request.
@@ -29,6 +30,12 @@ pub(crate) fn parse_again<T: DeserializeOwned>(bytes: &[u8], error: serde_json::
         }
     }
     Err(error)
+}
+
+/// A whole number that is not negative, among values that may be something else.
+pub(crate) fn of_value(value: &Value) -> Option<u64> {
+    let is_whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|number| number as u64))
 }
 
 /// Our words for what the parser expected: Rust's names of integers mean nothing to a caller.

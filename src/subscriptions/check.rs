@@ -1,6 +1,7 @@
 //! What a definition must keep to; all it breaks otherwise.
 
-use crate::delivery::check_target;
+use crate::config::Dispatch;
+use crate::delivery::{Target, check_no_credentials, check_target};
 use contract::{Error, Kind, NewSubscription, NewTask, Pool, Result, SchemaVersion, Violation, limits};
 
 /// Refuses a definition that breaks a rule, naming every rule it breaks.
@@ -18,6 +19,9 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
     }
     if let Err(error) = check_target("/target", &it.target, allow_private) {
         error.violations().iter().for_each(|it| refuse(&it.pointer, it.detail.clone()));
+    }
+    if it.tenant.is_some_and(|tenant| tenant.is_nil()) {
+        refuse("/tenant", Violation::NIL_TENANT.to_owned());
     }
     if it.event_types.len() > limits::TYPE_BINDINGS_MAX {
         refuse("/eventTypes", format!("may have at most {} members", limits::TYPE_BINDINGS_MAX));
@@ -63,6 +67,34 @@ fn schedule(it: &NewSubscription) -> Option<String> {
             Some(format!("may have no wait longer than {} seconds", limits::JOB_SECONDS_MAX))
         }
         _ => None,
+    }
+}
+
+/// Refuses credentials that would be sent in the clear, or kept so, and a target that is not among the hosts to call.
+pub(super) struct Exposure<'a> {
+    pub(super) target: &'a str,
+    /// Whether it comes with credentials, or with signing secrets of the caller's.
+    pub(super) has_secrets: bool,
+    /// The names of headers that were not there before.
+    pub(super) headers: Vec<&'a str>,
+}
+
+pub(super) fn exposure(it: &Exposure<'_>, dispatch: &Dispatch) -> Result<()> {
+    host("/target", it.target, dispatch)?;
+    let target = Target::parse("/target", it.target)?;
+    if it.has_secrets && !target.is_encrypted() && !dispatch.allow_private_targets {
+        let detail = "must be https with `auth` or `signing`: over http anybody on the way reads and replays it; \
+            `dispatch.allow_private_targets: true` allows it";
+        return Err(Error::invalid("/target", detail));
+    }
+    check_no_credentials("/headers", it.headers.iter().copied())
+}
+
+/// Refuses a target whose host is not among those that may be called.
+pub(crate) fn host(pointer: &str, target: &str, dispatch: &Dispatch) -> Result<()> {
+    match Target::parse(pointer, target)?.is_among(&dispatch.allowed_hosts) {
+        true => Ok(()),
+        false => Err(Error::invalid(pointer, "has a host that is not in `dispatch.allowed_hosts`")),
     }
 }
 

@@ -16,7 +16,7 @@ mod replay;
 mod terms;
 mod vault;
 
-pub(crate) use check::task as check_task;
+pub(crate) use check::{host as check_host, task as check_task};
 pub(crate) use decide::check_pool;
 pub(crate) use news::{News, Tell, tell};
 pub(crate) use pools::pool_of;
@@ -27,16 +27,17 @@ pub(crate) use vault::Vault;
 
 use crate::delivery::{Secret, SecretKind, Target};
 use crate::dispatch::Context;
-use crate::events::{Policy, Reader};
-use crate::ledger::{Keep, Ledger, SubscriptionRow, read_failed};
+use crate::events::{Policy, Reader, before_earliest};
+use crate::ledger::{Keep, Lane, Ledger, SubscriptionRow, read_failed};
 use crate::logs::{Located, Logs, Place};
+use check::Exposure;
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TargetBreaker, Timestamp, Violation,
     limits,
 };
 use decide::{Change, Create, Start, To, Turn, taken};
-use log::{Find, Limit, LogError, Range};
+use log::Find;
 use std::sync::Arc;
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
@@ -75,6 +76,12 @@ impl Subscriptions<'_> {
         news::prepare(self.logs.default_ledger()).await?;
         let located = self.located(&new)?;
         let (mut definition, mut secrets) = apart(new);
+        let exposure = Exposure {
+            target: &definition.target,
+            has_secrets: !secrets.is_empty(),
+            headers: definition.headers.keys().map(String::as_str).collect(),
+        };
+        check::exposure(&exposure, &self.policy.config.dispatch)?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
         let made = wants_secret.then(|| Secret::generate(SecretKind::Symmetric)).transpose()?;
         secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
@@ -87,7 +94,7 @@ impl Subscriptions<'_> {
         }
         let ledger = self.logs.ledger(&located.place);
         let start = start(ledger, &located, definition.start_from).await?;
-        let (sealed, auth_type) = (self.vault.seal(&secrets)?, auth_type(&secrets));
+        let (sealed, auth_type) = (self.vault.seal(id, &secrets)?, auth_type(&secrets));
         let _names = self.hold_names(&located.place).await;
         self.check_free(&definition)?;
         let has_pools = located.place == Place::Default;
@@ -105,7 +112,7 @@ impl Subscriptions<'_> {
     /// One subscription, by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        Ok(Subscription { held: self.held(&ledger), ..self.view(&ledger, &row) })
+        Ok(Subscription { held: self.held(&ledger, row.id), ..self.view(&ledger, &row) })
     }
 
     /// Subscriptions in order of their codes, the page at `cursor`.
@@ -118,16 +125,24 @@ impl Subscriptions<'_> {
         }
         found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
         let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
-        Ok(page.map(|(ledger, row)| Subscription { held: self.held(&ledger), ..self.view(&ledger, &row) }))
+        Ok(page.map(|(ledger, row)| Subscription { held: self.held(&ledger, row.id), ..self.view(&ledger, &row) }))
     }
 
-    /// Why jobs of a log that were not tried yet wait, if they do.
-    fn held(&self, ledger: &Ledger) -> Option<String> {
-        let (open, most) = (ledger.dispatch().open_jobs(), self.policy.config.dispatch.max_open_jobs);
-        (open >= most as usize).then(|| {
-            format!(
+    /// Why jobs of a subscription that were not tried yet wait, if they do.
+    fn held(&self, ledger: &Ledger, subscription: Uuid) -> Option<String> {
+        let (rows, most) = (ledger.dispatch(), self.policy.config.dispatch.max_open_jobs);
+        let open = rows.open_jobs();
+        if open >= most as usize {
+            return Some(format!(
                 "{open} jobs of this log failed and wait, or were given up, and no more than {most} may \
                  (dispatch.max_open_jobs): resolve dead letters, or cancel jobs."
+            ));
+        }
+        let own = rows.lane(subscription).map_or(0, Lane::open_count);
+        rows.is_over_share(subscription, most as usize).then(|| {
+            format!(
+                "{own} jobs of this subscription failed and wait, or were given up: its share of the {most} that may \
+                 in this log (dispatch.max_open_jobs). Resolve dead letters, or cancel jobs."
             )
         })
     }
@@ -141,9 +156,10 @@ impl Subscriptions<'_> {
     ) -> Result<Subscription> {
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
-            let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
+            let mut secrets = self.vault.unseal(row.id, row.sealed.as_deref())?;
             let (resigned, reauthorised) = (change.signing.is_some(), change.auth.is_some());
             let (definition, new) = apart(change.clone().applied_to(NewSubscription::clone(&row.definition)));
+            let signs = resigned && !new.signing.is_empty();
             if resigned {
                 secrets.signing = new.signing;
             }
@@ -151,6 +167,14 @@ impl Subscriptions<'_> {
                 secrets.auth = new.auth;
             }
             check::subscription(&definition, self.allows_private())?;
+            // What is as it was before there was such a rule stays so.
+            let is_new = |name: &&str| !row.definition.headers.contains_key(*name);
+            let exposure = Exposure {
+                target: &definition.target,
+                has_secrets: signs || (secrets.auth.is_some() && (reauthorised || change.target.is_some())),
+                headers: definition.headers.keys().map(String::as_str).filter(is_new).collect(),
+            };
+            check::exposure(&exposure, &self.policy.config.dispatch)?;
             self.check_pool(definition.pool.as_deref())?;
             let terms = Terms::compile(row.id, &definition, &secrets, self.allows_private())?;
             let asked = row.definition.handshake && row.definition.target == definition.target;
@@ -185,7 +209,7 @@ impl Subscriptions<'_> {
             let (ledger, row) = self.find(id)?;
             let now = ledger.now();
             let until = now.saturating_add(i64::from(grace) * 1000);
-            let mut secrets = self.vault.unseal(row.sealed.as_deref())?;
+            let mut secrets = self.vault.unseal(row.id, row.sealed.as_deref())?;
             secrets.signing.retain(|secret| secret.until.is_none_or(|until| until > now));
             for secret in &mut secrets.signing {
                 secret.until = Some(secret.until.map_or(until, |known| known.min(until)));
@@ -262,7 +286,7 @@ impl Subscriptions<'_> {
         definition: NewSubscription,
         (secrets, keep): (&Secrets, Keep<SubscriptionRow>),
     ) -> Result<Option<SubscriptionRow>> {
-        let (sealed, auth_type) = (self.vault.seal(secrets)?, auth_type(secrets));
+        let (sealed, auth_type) = (self.vault.seal(row.id, secrets)?, auth_type(secrets));
         let has_pools = std::ptr::eq(ledger, self.logs.default_ledger().as_ref());
         let _names = self.logs.names().read().await;
         if !has_pools {
@@ -345,14 +369,7 @@ async fn start(ledger: &Ledger, located: &Located, from: StartFrom) -> Result<St
     Ok(match from {
         StartFrom::Latest => Start::Tail,
         StartFrom::Offset(Offset(offset)) => Start::Behind(Sequence(offset)),
-        StartFrom::Earliest => {
-            let first = ledger.log().read(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 });
-            match first.await {
-                Ok(_) => Start::Behind(Sequence::ZERO),
-                Err(LogError::Trimmed(earliest)) => Start::Behind(Sequence(earliest.0.saturating_sub(1))),
-                Err(error) => return Err(read_failed(error)),
-            }
-        }
+        StartFrom::Earliest => Start::Behind(before_earliest(ledger, topic.number).await?.into()),
         StartFrom::Time(time) => {
             let tail = topic.tail();
             let found = ledger.log().find(Find::Time(Some(topic.number), millis_from(time))).await;

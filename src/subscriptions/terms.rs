@@ -123,7 +123,7 @@ impl Peek {
 impl Terms {
     /// The terms of a subscription as the log has it.
     pub(crate) fn of(row: &SubscriptionRow, vault: &Vault) -> Result<Self> {
-        let secrets = vault.unseal(row.sealed.as_deref())?;
+        let secrets = vault.unseal(row.id, row.sealed.as_deref())?;
         Self::compile(row.id, &row.definition, &secrets, true)
     }
 
@@ -148,7 +148,7 @@ impl Terms {
             way: Way {
                 target: Target::parse("/target", &it.target)?,
                 shape: shape(it),
-                headers: check_headers("/headers", it.headers.iter().map(|(name, it)| (name.as_str(), it.as_str())))?,
+                headers: headers(it, secrets.auth.as_ref())?,
                 auth,
                 identity,
                 timeout: Duration::from_secs(it.timeout_seconds.into()),
@@ -193,6 +193,15 @@ impl Terms {
     }
 }
 
+/// The headers it adds, with the one that carries its key.
+fn headers(it: &NewSubscription, auth: Option<&DeliveryAuth>) -> Result<OwnHeaders> {
+    let headers = check_headers("/headers", it.headers.iter().map(|(name, it)| (name.as_str(), it.as_str())))?;
+    match auth {
+        Some(DeliveryAuth::ApiKey { header, key }) => headers.with_key("/auth", header, key),
+        _ => Ok(headers),
+    }
+}
+
 fn shape(it: &NewSubscription) -> Shape {
     match it.format {
         DeliveryFormat::Event if it.data_only => Shape::DataOnly,
@@ -207,6 +216,8 @@ fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(Auth,
         None => (Auth::None, None),
         Some(DeliveryAuth::Bearer { token }) => (Auth::bearer("/auth/token", token)?, None),
         Some(DeliveryAuth::Basic { username, password }) => (Auth::basic("/auth", username, password)?, None),
+        // One of the headers.
+        Some(DeliveryAuth::ApiKey { .. }) => (Auth::None, None),
         Some(DeliveryAuth::Mtls { certificate, key }) => {
             (Auth::None, Some(Identity::parse("/auth", certificate, key)?))
         }

@@ -1,25 +1,41 @@
 //! The vault: secrets of subscriptions, sealed before they reach the log and opened only to be used.
 //!
-//! - Sealed with AES-256-GCM under the broker's key and a random nonce; what was tampered with does not open.
-//! - The key is the operator's (`dispatch.secret_key`). Without one a broker that has a folder to itself keeps a key file
+//! - Sealed with AES-256-GCM under the broker's key and a random nonce; what was tampered with does not open, and neither does
+//!   what was sealed for another subscription.
+//! - The key is the operator's (`dispatch.secret_key`): 32 random bytes or more in base64 or hex. Any other text may be a
+//!   password that somebody can guess, so it is stretched first. Without a key a broker that has a folder to itself keeps a key file
 //!   in it, readable by its owner alone; a broker in memory makes one up. Brokers that share a database must be told.
 //! - Nothing here is ever printed.
 
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, SecretKey};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD};
 use contract::{DeliveryAuth, Error, Kind, Result};
+use log::file::private_file;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use uuid::Uuid;
 
 const KEY_BYTES: usize = 32;
 /// What the key is derived for.
-const PURPOSE: &str = "event-broker 2026 secrets of subscriptions";
+const PURPOSE: &str = "event-broker 2026 secrets of subscriptions, bound to them";
+/// The same, of versions that bound a sealed value to nothing. Such values are opened and not made any more.
+const OLD_PURPOSE: &str = "event-broker 2026 secrets of subscriptions";
+/// Stands before what is bound to its subscription; base64 has no colon.
+const VERSION_PREFIX: &str = "2:";
+/// Rounds of PBKDF2-HMAC-SHA256 for a key that may be guessed, once per start: a quarter of a second. Unit tests are not
+/// optimised, and guard nothing.
+const ROUNDS: NonZeroU32 = NonZeroU32::new(if cfg!(test) { 1000 } else { 600_000 }).unwrap();
+/// Random bytes have at least this many different values among 32; words have fewer.
+const DISTINCT_BYTES_MIN: usize = 16;
 /// The file in a data folder that holds the key, where the operator gave none.
 pub const KEY_FILE: &str = "secret.key";
 
@@ -27,14 +43,20 @@ pub const KEY_FILE: &str = "secret.key";
 pub(crate) struct Vault {
     source: Source,
     /// Read, or made, when it is first needed.
-    key: OnceLock<LessSafeKey>,
+    keys: OnceLock<Keys>,
     /// Held meanwhile: two that made one would not have the same.
     making: Mutex<()>,
 }
 
+/// What seals now, and what opens old values.
+struct Keys {
+    current: LessSafeKey,
+    old: LessSafeKey,
+}
+
 /// Where the key comes from.
 enum Source {
-    Given([u8; KEY_BYTES]),
+    Given(SecretKey),
     Folder(PathBuf),
     Memory,
     Nowhere,
@@ -67,13 +89,20 @@ impl Vault {
     /// The vault of a broker configured so.
     pub(crate) fn of(config: &Config) -> Self {
         let source = match (&config.dispatch.secret_key, config.storage.engine) {
-            // Any text will do for a key: it is stretched to the length of one.
-            (Some(text), _) => Source::Given(blake3::derive_key(PURPOSE, text.0.as_bytes())),
+            (Some(text), _) => Source::Given(text.clone()),
             (None, Engine::File) => Source::Folder(config.storage.path.clone()),
             (None, Engine::Memory) => Source::Memory,
             (None, Engine::Database) => Source::Nowhere,
         };
-        Self { source, key: OnceLock::new(), making: Mutex::default() }
+        if let Source::Given(text) = &source
+            && random_bytes(&text.0).is_none()
+        {
+            tracing::warn!(
+                "dispatch.secret_key is not 32 random bytes in base64 or hex; it is stretched, but a text that can be guessed \
+                 still can (`openssl rand -base64 32` makes a good one)"
+            );
+        }
+        Self { source, keys: OnceLock::new(), making: Mutex::default() }
     }
 
     /// Whether secrets can be kept.
@@ -81,55 +110,110 @@ impl Vault {
         !matches!(self.source, Source::Nowhere)
     }
 
-    fn key(&self) -> Result<&LessSafeKey> {
-        if let Some(key) = self.key.get() {
-            return Ok(key);
+    /// Makes a key ready that takes time to make. Others are made when they are needed.
+    pub(crate) fn prepare(&self) {
+        if matches!(self.source, Source::Given(_)) {
+            // What goes wrong is told to whoever needs it.
+            let _ = self.keys();
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = self.key.get() {
-            return Ok(key);
-        }
-        let bytes = match &self.source {
-            Source::Given(bytes) => Ok(*bytes),
-            Source::Folder(folder) => key_of_folder(folder),
-            Source::Memory => random_key(),
-            Source::Nowhere => return Err(no_key()),
-        };
-        let bytes = bytes.map_err(|cause| failed().with_source(cause))?;
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| failed())?;
-        Ok(self.key.get_or_init(|| LessSafeKey::new(key)))
     }
 
-    /// Seals; nothing where there is nothing to seal.
-    pub(crate) fn seal(&self, secrets: &Secrets) -> Result<Option<String>> {
+    fn keys(&self) -> Result<&Keys> {
+        if let Some(keys) = self.keys.get() {
+            return Ok(keys);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = self.keys.get() {
+            return Ok(keys);
+        }
+        let derived = match &self.source {
+            Source::Given(text) => Ok(given_keys(&text.0)),
+            Source::Folder(folder) => key_of_folder(folder).map(made_keys),
+            Source::Memory => random_key().map(made_keys),
+            Source::Nowhere => return Err(no_key()),
+        };
+        let [current, old] = derived.map_err(|cause| failed().with_source(cause))?;
+        let key = |bytes: [u8; KEY_BYTES]| UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| failed());
+        let keys = Keys { current: LessSafeKey::new(key(current)?), old: LessSafeKey::new(key(old)?) };
+        Ok(self.keys.get_or_init(|| keys))
+    }
+
+    /// Seals for this subscription; nothing where there is nothing to seal.
+    pub(crate) fn seal(&self, subscription: Uuid, secrets: &Secrets) -> Result<Option<String>> {
         if secrets.is_empty() {
             return Ok(None);
         }
-        let key = self.key()?;
+        let key = &self.keys()?.current;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).map_err(|_| failed())?;
         let mut text = serde_json::to_vec(secrets).map_err(|_| failed())?;
-        let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut text);
+        let bound = Aad::from(bound_to(subscription));
+        let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), bound, &mut text);
         sealed.map_err(|_| failed())?;
-        Ok(Some(BASE64.encode([nonce.as_slice(), &text].concat())))
+        Ok(Some(format!("{VERSION_PREFIX}{}", BASE64.encode([nonce.as_slice(), &text].concat()))))
     }
 
-    /// Opens what was sealed with the same key.
-    pub(crate) fn unseal(&self, sealed: Option<&str>) -> Result<Secrets> {
+    /// Opens what was sealed for this subscription with the same key.
+    pub(crate) fn unseal(&self, subscription: Uuid, sealed: Option<&str>) -> Result<Secrets> {
         let Some(sealed) = sealed else { return Ok(Secrets::default()) };
-        let key = self.key()?;
-        let opened = || {
-            let mut bytes = BASE64.decode(sealed).ok()?;
-            let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
-            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-            let text = key.open_in_place(nonce, Aad::empty(), text).ok()?;
-            serde_json::from_slice(text).ok()
+        let keys = self.keys()?;
+        let opened = match sealed.strip_prefix(VERSION_PREFIX) {
+            Some(text) => open(&keys.current, &bound_to(subscription), text),
+            None => open(&keys.old, &[], sealed),
         };
-        opened().ok_or_else(|| {
+        opened.ok_or_else(|| {
             let detail = "The subscription's secrets were sealed with another key than the broker has now.";
             Error::new(Kind::Unavailable, detail)
         })
     }
+}
+
+/// What a sealed value is good for, and nothing else.
+fn bound_to(subscription: Uuid) -> Vec<u8> {
+    [PURPOSE.as_bytes(), subscription.as_bytes()].concat()
+}
+
+fn open(key: &LessSafeKey, bound: &[u8], sealed: &str) -> Option<Secrets> {
+    let mut bytes = BASE64.decode(sealed).ok()?;
+    let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let text = key.open_in_place(nonce, Aad::from(bound), text).ok()?;
+    serde_json::from_slice(text).ok()
+}
+
+/// The current key and the old one, from what the operator gave.
+fn given_keys(text: &str) -> [[u8; KEY_BYTES]; 2] {
+    let current = random_bytes(text).map_or_else(|| stretched(text), |bytes| blake3::derive_key(PURPOSE, &bytes));
+    [current, blake3::derive_key(OLD_PURPOSE, text.as_bytes())]
+}
+
+/// The same from a key that was made here.
+fn made_keys(key: [u8; KEY_BYTES]) -> [[u8; KEY_BYTES]; 2] {
+    [blake3::derive_key(PURPOSE, &key), key]
+}
+
+/// The bytes of a key that nobody guesses: at least 32, in hex or base64.
+fn random_bytes(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim();
+    let bytes = hex_bytes(text)
+        .or_else(|| BASE64.decode(text).ok())
+        .or_else(|| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok())?;
+    let distinct = bytes.iter().collect::<BTreeSet<_>>().len();
+    (bytes.len() >= KEY_BYTES && distinct >= DISTINCT_BYTES_MIN).then_some(bytes)
+}
+
+fn hex_bytes(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<_>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let pairs = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(pairs.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect())
+}
+
+/// A key from a text that may be guessed: every guess costs as much as this does.
+fn stretched(text: &str) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    // Brokers that share a database must come to the same key, so the salt is the purpose.
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, PURPOSE.as_bytes(), text.as_bytes(), &mut key);
+    key
 }
 
 /// The key in a folder, made at first. It is there whole or not at all: it gets its name when it is durable.
@@ -145,11 +229,7 @@ fn key_of_folder(folder: &Path) -> std::io::Result<[u8; KEY_BYTES]> {
 
 fn make_key(folder: &Path, path: &Path) -> std::io::Result<()> {
     let draft = path.with_extension("part");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
+    let mut file = private_file().write(true).create(true).truncate(true).open(&draft)?;
     file.write_all(&random_key()?)?;
     file.sync_all()?;
     std::fs::rename(&draft, path)?;
@@ -176,6 +256,8 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
+    const ID: Uuid = Uuid::from_u128(7);
+
     fn secrets() -> Secrets {
         let signing = vec![SigningSecret { text: "whsec_abc".to_owned(), until: Some(5) }];
         Secrets { signing, auth: Some(DeliveryAuth::Bearer { token: "t0ken".to_owned() }) }
@@ -185,22 +267,69 @@ mod tests {
     fn what_is_sealed_opens_with_the_same_key_and_with_no_other() {
         let folder = TempDir::new().unwrap();
         let config = Config::folder(folder.path());
-        let sealed = Vault::of(&config).seal(&secrets()).unwrap().unwrap();
-        assert!(!sealed.contains("whsec") && !BASE64.decode(&sealed).unwrap().windows(5).any(|it| it == b"t0ken"));
-        let opened = Vault::of(&config).unseal(Some(&sealed)).unwrap();
+        let sealed = Vault::of(&config).seal(ID, &secrets()).unwrap().unwrap();
+        let bytes = sealed.strip_prefix(VERSION_PREFIX).unwrap();
+        assert!(!sealed.contains("whsec") && !BASE64.decode(bytes).unwrap().windows(5).any(|it| it == b"t0ken"));
+        let opened = Vault::of(&config).unseal(ID, Some(&sealed)).unwrap();
         assert_eq!((opened.signing[0].text.as_str(), opened.auth), ("whsec_abc", secrets().auth));
-        assert!(Vault::of(&Config::default()).unseal(Some(&sealed)).is_err());
-        let mut bent = BASE64.decode(&sealed).unwrap();
+        assert!(Vault::of(&Config::default()).unseal(ID, Some(&sealed)).is_err());
+        let mut bent = BASE64.decode(bytes).unwrap();
         *bent.last_mut().unwrap() ^= 1;
-        assert!(Vault::of(&config).unseal(Some(&BASE64.encode(bent))).is_err());
+        let bent = format!("{VERSION_PREFIX}{}", BASE64.encode(bent));
+        assert!(Vault::of(&config).unseal(ID, Some(&bent)).is_err());
+    }
+
+    #[test]
+    fn a_sealed_value_that_was_moved_to_another_subscription_does_not_open_there() {
+        let vault = Vault::of(&Config::default());
+        let sealed = vault.seal(ID, &secrets()).unwrap();
+        assert!(vault.unseal(ID, sealed.as_deref()).is_ok());
+        assert!(vault.unseal(Uuid::from_u128(8), sealed.as_deref()).is_err());
+        // Nor does it pass for one of the old form.
+        let bare = sealed.as_deref().and_then(|sealed| sealed.strip_prefix(VERSION_PREFIX));
+        assert!(vault.unseal(ID, bare).is_err());
+    }
+
+    #[test]
+    fn what_older_versions_sealed_still_opens() {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join(KEY_FILE), [9; KEY_BYTES]).unwrap();
+        let mut given = Config::default();
+        given.dispatch.secret_key = Some(SecretKey("correct horse".to_owned()));
+        let of_text = blake3::derive_key(OLD_PURPOSE, b"correct horse");
+        for (config, key) in [(Config::folder(folder.path()), [9; KEY_BYTES]), (given, of_text)] {
+            let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).unwrap());
+            let mut text = serde_json::to_vec(&secrets()).unwrap();
+            let nonce = Nonce::assume_unique_for_key([3; NONCE_LEN]);
+            key.seal_in_place_append_tag(nonce, Aad::empty(), &mut text).unwrap();
+            let sealed = BASE64.encode([&[3; NONCE_LEN], text.as_slice()].concat());
+            let opened = Vault::of(&config).unseal(ID, Some(&sealed)).unwrap();
+            assert_eq!(opened.auth, secrets().auth);
+        }
+    }
+
+    #[test]
+    fn a_key_that_may_be_guessed_is_stretched_and_random_bytes_are_taken_as_they_are() {
+        let bytes: Vec<u8> = (0..32).map(|byte| byte * 7 + 1).collect();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        for text in [hex, BASE64.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)] {
+            assert_eq!(random_bytes(&text).as_deref(), Some(bytes.as_slice()), "{text}");
+            assert_eq!(given_keys(&text)[0], blake3::derive_key(PURPOSE, &bytes));
+        }
+        for weak in ["correct horse", "hunter2", &"a".repeat(64), &BASE64.encode([5; 40]), &BASE64.encode(&bytes[1..])]
+        {
+            assert_eq!(random_bytes(weak), None, "{weak}");
+        }
+        assert_eq!(given_keys("correct horse")[0], stretched("correct horse"));
+        assert_ne!(stretched("correct horse"), stretched("correct horsf"));
     }
 
     #[test]
     fn a_key_that_was_half_written_when_the_broker_died_is_made_anew() {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("secret.part"), [7; 3]).unwrap();
-        let sealed = Vault::of(&Config::folder(folder.path())).seal(&secrets()).unwrap();
-        assert!(Vault::of(&Config::folder(folder.path())).unseal(sealed.as_deref()).is_ok());
+        let sealed = Vault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
+        assert!(Vault::of(&Config::folder(folder.path())).unseal(ID, sealed.as_deref()).is_ok());
         assert!(!folder.path().join("secret.part").exists());
     }
 
@@ -211,11 +340,11 @@ mod tests {
             let config = Config::folder(folder.path());
             let vault = Vault::of(&config);
             let sealed = std::thread::scope(|scope| {
-                let sealing: Vec<_> = (0..8).map(|_| scope.spawn(|| vault.seal(&secrets()).unwrap())).collect();
+                let sealing: Vec<_> = (0..8).map(|_| scope.spawn(|| vault.seal(ID, &secrets()).unwrap())).collect();
                 sealing.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
             });
             let later = Vault::of(&config);
-            assert!(sealed.iter().all(|sealed| later.unseal(sealed.as_deref()).is_ok()));
+            assert!(sealed.iter().all(|sealed| later.unseal(ID, sealed.as_deref()).is_ok()));
         }
     }
 
@@ -224,7 +353,7 @@ mod tests {
     fn the_key_file_is_for_its_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
         let folder = TempDir::new().unwrap();
-        Vault::of(&Config::folder(folder.path())).seal(&secrets()).unwrap();
+        Vault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
         let mode = std::fs::metadata(folder.path().join(KEY_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -234,10 +363,10 @@ mod tests {
         let mut config = Config::default();
         config.storage.engine = Engine::Database;
         let vault = Vault::of(&config);
-        assert!(!vault.has_key() && vault.seal(&secrets()).is_err());
-        assert_eq!(vault.seal(&Secrets::default()).unwrap(), None);
+        assert!(!vault.has_key() && vault.seal(ID, &secrets()).is_err());
+        assert_eq!(vault.seal(ID, &Secrets::default()).unwrap(), None);
         config.dispatch.secret_key = Some(crate::config::SecretKey("correct horse".to_owned()));
         let (one, other) = (Vault::of(&config), Vault::of(&config));
-        assert!(other.unseal(one.seal(&secrets()).unwrap().as_deref()).is_ok());
+        assert!(other.unseal(ID, one.seal(ID, &secrets()).unwrap().as_deref()).is_ok());
     }
 }

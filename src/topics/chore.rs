@@ -58,6 +58,11 @@ impl RetentionFailures {
             .collect()
     }
 
+    /// Forgets a topic that is gone.
+    pub(crate) fn forget(&self, topic: &TopicId) {
+        self.lock().remove(&Some(topic.clone()));
+    }
+
     /// Forgets how long to wait: whoever asks by hand wants it tried.
     pub(crate) fn try_all(&self) {
         self.lock().values_mut().for_each(|failing| failing.left = 0);

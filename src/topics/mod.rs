@@ -6,17 +6,20 @@
 
 mod chore;
 mod compaction;
+mod deletion;
 mod placing;
 mod republish;
 mod retention;
 
 pub(crate) use chore::{RetentionFailures, keep_expiring};
+pub(crate) use deletion::{delete, dry_run, finish_removals};
 pub(crate) use placing::find_again;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
-pub(crate) use retention::{Expiring, compact_now, expire, tombstones, trim, trim_as_told};
+pub(crate) use retention::{Expiring, compact_now, erase, expire, may_erase, tombstones, trim, trim_as_told};
 
 use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};
 use crate::logs::Logs;
+use crate::types::differing_members;
 use contract::{
     Cursor, DeduplicateBy, Error, IdPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
     TopicChange, TopicId, Violation, limits,
@@ -42,6 +45,7 @@ pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()
 
 /// Changes what may change about a topic. One that is written to two logs keeps no answer: it may be asked for again.
 pub(crate) async fn change(logs: &Arc<Logs>, id: &TopicId, change: TopicChange, keep: Keep<Topic>) -> Result<Topic> {
+    id.check_unreserved("/id")?;
     let change = Change { id: id.clone(), change };
     match logs.default_ledger().registry().topic(id) {
         Some(_) => logs.default_ledger().submit_keeping(change, keep).await,
@@ -80,12 +84,15 @@ pub(crate) async fn segments(logs: &Logs, id: &TopicId) -> Result<Segments> {
 }
 
 /// Holds a topic against the rules; answers which log it asks for.
-fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
+pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
     let mut violations = Vec::new();
     let home = logs.home_of(&topic.streaming).unwrap_or_else(|violation| {
         violations.push(violation);
         None
     });
+    if let Err(error) = topic.id.check_unreserved("/id") {
+        violations.extend(error.violations().iter().cloned());
+    }
     check_words(topic.description.as_deref(), topic.idempotent_retention.as_ref(), &mut violations);
     let rules = &topic.aggregate_normalisation;
     if rules.iter().enumerate().any(|(index, rule)| rules.iter().take(index).any(|earlier| earlier == rule)) {
@@ -109,7 +116,12 @@ fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a T
             Err(Error::new(Kind::AlreadyExists, detail))
         }
         Some(known) if known.definition != *topic => {
-            Err(Error::new(Kind::AlreadyExists, "A topic of this name has another definition."))
+            let members = differing_members(&known.definition, topic);
+            let detail = format!(
+                "A topic of this name is registered with another {members}. Change what may change with PATCH \
+                /v1/topics/{{id}}, or register another name."
+            );
+            Err(Error::new(Kind::AlreadyExists, detail))
         }
         None if registry.topic_count() >= limits::TOPICS_MAX => {
             Err(Error::new(Kind::Overloaded, "This broker holds as many topics as it may."))

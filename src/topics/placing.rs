@@ -12,8 +12,8 @@
 //! - What a memory log held is gone with the process. Its topics go on behind every sequence they can have given, so
 //!   that a reader from before is told, and no number means two events.
 
-use super::{Change, Register, known_as};
-use crate::ledger::{Command, Decision, Entry, Home, Ledger, Placed, PlacedTopic};
+use super::{Change, Register, deletion, known_as};
+use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, PlacedTopic};
 use crate::logs::{LogFailure, Logs, Place, Side};
 use contract::{Error, Kind, NewTopic, Registered, Result, Sequence, Timestamp, Topic, TopicId};
 use std::collections::BTreeMap;
@@ -62,6 +62,12 @@ pub(crate) async fn find_again(logs: &Logs) -> Result<(), LogFailure> {
     }
     let mut homes: BTreeMap<Home, Vec<Placed>> = BTreeMap::new();
     for known in default.registry().placed_topics() {
+        if known.placed.deleting && in_memory(known) {
+            // Nothing else is left of it.
+            let id = &known.placed.topic.definition.id;
+            default.submit(deletion::Forget(id.clone())).await.map_err(|error| named(&known.placed.home, error))?;
+            continue;
+        }
         homes.entry(known.placed.home.clone()).or_default().push(known.placed.clone());
     }
     for (home, topics) in homes {
@@ -75,12 +81,16 @@ async fn find_home_again(logs: &Logs, home: &Home, topics: Vec<Placed>) -> Resul
     // In memory topics are numbered as they come here: in order of their ids.
     let side = logs.reopen(home, topics.iter().map(|placed| placed.floor).collect()).await?;
     let registry = side.ledger.registry();
+    let (deleting, topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|placed| placed.deleting);
     let lost = |placed: &Placed| placed.numbered && registry.topic(&placed.topic.definition.id).is_none();
     if !matches!(home, Home::Memory(_)) && topics.iter().any(lost) {
         return Err(Error::new(
             Kind::Unavailable,
             "It does not know a topic that lives in it: is its disk mounted? Mount it, or restore its folder.",
         ));
+    }
+    for Placed { topic, .. } in deleting {
+        deletion::finish(logs, &side, &topic.definition.id, Keep::nothing()).await?;
     }
     settle(logs.default_ledger(), &side, topics).await
 }
@@ -107,7 +117,7 @@ fn in_memory(known: &PlacedTopic) -> bool {
 }
 
 /// Runs work that must not stop half way because its caller hung up.
-async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|failed| Err(Error::new(Kind::Unavailable, "The broker is closing.").with_source(failed)))
 }
@@ -129,7 +139,13 @@ impl Command for Assign {
         }
         let created_at = self.found_since.unwrap_or_else(|| Timestamp::from_millis(decision.now()));
         let topic = Topic { definition: self.topic.clone(), created_at };
-        let placed = Placed { topic: topic.clone(), home: self.home.clone(), floor: Sequence::ZERO, numbered: false };
+        let placed = Placed {
+            topic: topic.clone(),
+            home: self.home.clone(),
+            floor: Sequence::ZERO,
+            numbered: false,
+            deleting: false,
+        };
         decision.add_entry(Entry::TopicPlaced { placed })?;
         Ok(Registered::Created(topic))
     }

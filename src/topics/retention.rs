@@ -13,7 +13,7 @@ use super::chore::RetentionFailures;
 use super::compaction::{Compacting, compact};
 use crate::ledger::{Carried, Command, Decision, Entry, Ledger, Registry, TopicEntry, read_failed};
 use contract::{Cleanup, Counted, Error, Kind, Result, Sequence, Span, Streaming, Trim};
-use log::{Find, Header, Limit, LogError, Range};
+use log::{Find, Header, Limit, LogError, Range, TopicNumber};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ pub(crate) struct Expiring<'a> {
 /// Removes what is past its age by the log's time from every topic; answers how many sequences went. A topic that fails keeps
 /// no other from being looked at; the first failure is answered.
 pub(crate) async fn expire(ledger: &Ledger, expiring: &Expiring<'_>) -> Result<u64> {
+    super::deletion::remove_deleted(ledger).await?;
     let registry = ledger.registry();
     let aged: Vec<_> =
         registry.topics().filter_map(|topic| Some((topic, age_millis(topic).or(expiring.default_age)?))).collect();
@@ -134,7 +135,7 @@ pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<TopicEntry>, throu
         after = last;
     }
     if trimmed < through {
-        ledger.submit(Trimmed { topic: Arc::clone(topic), through }).await?;
+        ledger.submit(Trimmed { number, through }).await?;
     }
     ledger.log().remove(number, through).await.map_err(not_removed)?;
     Ok(through.0 + 1 - earliest.0)
@@ -155,13 +156,31 @@ pub(crate) async fn trim_as_told(ledger: &Ledger, topic: &Arc<TopicEntry>, told:
     Ok(Counted { count: trim(ledger, topic, through).await? })
 }
 
+/// Refuses an order to erase, before anything is removed, where the engine cannot say when bytes are gone.
+pub(crate) fn may_erase(ledger: &Ledger, erase: bool) -> Result<()> {
+    if !erase || ledger.log().erases() {
+        return Ok(());
+    }
+    let detail = "The topic's log is in a database, which frees the space of deleted rows by itself (vacuum), at a time the \
+                  broker does not know. Trim without `erase`.";
+    Err(Error::new(Kind::InvalidState, detail))
+}
+
+/// Erases everything that was removed from the topic's log, if that was ordered; answers when the bytes are gone.
+pub(crate) async fn erase(ledger: &Ledger, erase: bool) -> Result<()> {
+    if erase {
+        ledger.log().erase().await.map_err(not_removed)?;
+    }
+    Ok(())
+}
+
 /// Refuses where the engine may not remove; answers the time of its server, if it has one.
-async fn may_remove(ledger: &Ledger) -> Result<Option<i64>> {
+pub(super) async fn may_remove(ledger: &Ledger) -> Result<Option<i64>> {
     ledger.log().may_remove().await.map_err(not_removed)
 }
 
 /// A removal that is not allowed will not be allowed later either: somebody has to change that.
-fn not_removed(error: LogError) -> Error {
+pub(super) fn not_removed(error: LogError) -> Error {
     match error {
         LogError::Forbidden(what) => Error::new(Kind::InvalidState, format!("Events cannot be removed: {what}")),
         other => read_failed(other),
@@ -271,16 +290,16 @@ impl Command for Carry {
 }
 
 /// Writes down that a topic's beginning goes.
-struct Trimmed {
-    topic: Arc<TopicEntry>,
-    through: Sequence,
+pub(super) struct Trimmed {
+    pub(super) number: TopicNumber,
+    pub(super) through: Sequence,
 }
 
 impl Command for Trimmed {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        decision.add_entry(Entry::TopicTrimmed { number: self.topic.number.0, through: self.through })?;
+        decision.add_entry(Entry::TopicTrimmed { number: self.number.0, through: self.through })?;
         Ok(())
     }
 

@@ -3,14 +3,15 @@
 //! - They are finalised at once: of each major the highest minor is CURRENT, the others are DEPRECATED.
 //! - They are held to the same rules as versions that come one by one: each minor takes what the one before takes.
 
-use super::schema::{self, Schema};
+use super::Schemas;
+use super::schema::{self, SchemaSource};
 use contract::{
     Error, Kind, NewEventType, NewVersion, Result, SchemaTarget, SchemaType, Timestamp, Version, VersionStatus,
     Violation, limits,
 };
 
 /// The versions an event type declares, checked, lowest first.
-pub(super) fn versions(event_type: &NewEventType) -> Result<Vec<NewVersion>> {
+pub(super) fn versions(schemas: &Schemas, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     let declared = &event_type.versions;
     if event_type.data_schema.is_some() && !declared.is_empty() {
         return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
@@ -24,7 +25,7 @@ pub(super) fn versions(event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     let mut placed = Vec::new();
     for (index, version) in declared.iter().enumerate() {
         let at = format!("/versions/{index}");
-        placed.push((checked(&at, version.clone(), event_type.schema_target)?, at));
+        placed.push((checked(schemas, &at, version.clone(), event_type.schema_target)?, at));
     }
     placed.sort_by_key(|(version, _)| version.version);
     let mut broken = Vec::new();
@@ -42,8 +43,13 @@ pub(super) fn versions(event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     Ok(placed.into_iter().map(|(version, _)| version).collect())
 }
 
-/// A version that a request carries `at`, as it is kept, with a schema that can be used.
-pub(super) fn checked(at: &str, version: NewVersion, target: Option<SchemaTarget>) -> Result<NewVersion> {
+/// A version that a request carries `at`, as it is kept, with a schema that can be used. Compiles the schema.
+pub(super) fn checked(
+    schemas: &Schemas,
+    at: &str,
+    version: NewVersion,
+    target: Option<SchemaTarget>,
+) -> Result<NewVersion> {
     let version = schema::settled(at, version)?;
     for (name, text) in [("mimeType", &version.mime_type), ("message", &version.message)] {
         if text.as_ref().is_some_and(|text| text.is_empty() || text.len() > limits::LABEL_BYTES_MAX) {
@@ -57,7 +63,9 @@ pub(super) fn checked(at: &str, version: NewVersion, target: Option<SchemaTarget
         let detail = "describes `data` alone, and the event type's `schemaTarget` is the event";
         return Err(Error::invalid(format!("{at}/schemaType"), detail));
     }
-    Schema::compile(at, &version, target)?;
+    let source = SchemaSource::of_version(at, &version, target);
+    source.check_cost()?;
+    schemas.compile(&source)?;
     Ok(version)
 }
 

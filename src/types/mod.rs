@@ -2,58 +2,30 @@
 //!
 //! - A definition is registered once; the same again changes nothing, another one is refused. What it declares of
 //!   versions must be known; there may be others since.
-//! - A schema is compiled once per version, however many events are held against it.
+//! - A schema is compiled once, however many events are validated against it ([`compiled`]).
 //! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
 
+mod compiled;
 mod declared;
 pub(crate) mod schema;
 pub(crate) mod versions;
 
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger, Registry, TypeEntry};
 use contract::{
-    Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, Position, Registered,
-    Result, SchemaVersion, Timestamp, Version, Violation, limits,
+    Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, Registered, Result,
+    Timestamp, Violation, limits,
 };
-use schema::Schema;
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use schema::SchemaSource;
 
-/// Compiled schemas by type (its tag) and version.
-#[derive(Default)]
-pub(crate) struct Schemas(RwLock<HashMap<(u64, SchemaVersion), Compiled>>);
-
-#[derive(Clone)]
-struct Compiled {
-    /// The entry that gave the version this schema.
-    defined_at: Position,
-    schema: Arc<Schema>,
-}
-
-impl Schemas {
-    /// The schema of one of a type's versions. One that was replaced since is forgotten.
-    pub(crate) fn of(&self, known: &TypeEntry, version: &Version) -> Result<Arc<Schema>> {
-        let number = version.definition.version;
-        let (key, defined_at) = ((known.tag, number), known.schema_at(number));
-        let compiled = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(compiled) = compiled.filter(|compiled| compiled.defined_at == defined_at) {
-            return Ok(compiled.schema);
-        }
-        let target = known.event_type.definition.schema_target;
-        let schema = Arc::new(Schema::compile("", &version.definition, target)?);
-        let mut compiled = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        compiled.insert(key, Compiled { defined_at, schema: Arc::clone(&schema) });
-        Ok(schema)
-    }
-}
+pub(crate) use compiled::Schemas;
 
 /// Registers an event type.
 pub(crate) async fn register(
-    ledger: &Ledger,
+    (ledger, schemas): (&Ledger, &Schemas),
     event_type: NewEventType,
     keep: Keep<Registered<EventType>>,
 ) -> Result<Registered<EventType>> {
-    check(&event_type)?;
-    let declared = declared::versions(&event_type)?;
+    let (event_type, declared) = check_off_thread(schemas, event_type).await?;
     let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
         + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
     // The declared versions are kept as what becomes of them.
@@ -62,17 +34,42 @@ pub(crate) async fn register(
 }
 
 /// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
-pub(crate) async fn declare(ledger: &Ledger, event_type: NewEventType) -> Result<()> {
+pub(crate) async fn declare((ledger, schemas): (&Ledger, &Schemas), event_type: NewEventType) -> Result<()> {
     if let Some(known) = ledger.registry().event_type(&event_type.id) {
-        for version in declared::versions(&event_type)? {
+        let (_, declared) = check_off_thread(schemas, event_type.clone()).await?;
+        for version in declared {
             if known.version(version.version).is_none() {
                 let number = version.version;
-                versions::add(ledger, &event_type.id, version, Keep::nothing()).await?;
-                versions::finalise(ledger, &event_type.id, number, Keep::nothing()).await?;
+                versions::add((ledger, schemas), &event_type.id, version, Keep::nothing()).await?;
+                versions::finalise((ledger, schemas), &event_type.id, number, Keep::nothing()).await?;
             }
         }
     }
-    register(ledger, event_type, Keep::nothing()).await.map(drop)
+    register((ledger, schemas), event_type, Keep::nothing()).await.map(drop)
+}
+
+/// Checks a definition and compiles its schemas; answers the versions that it declares, too.
+async fn check_off_thread(schemas: &Schemas, event_type: NewEventType) -> Result<(NewEventType, Vec<NewVersion>)> {
+    let compiler = schemas.clone();
+    schemas
+        .run(move || {
+            check(&compiler, &event_type)?;
+            let declared = declared::versions(&compiler, &event_type)?;
+            Ok((event_type, declared))
+        })
+        .await
+}
+
+/// The members in which two definitions differ, as `retention`, `description`.
+pub(crate) fn differing_members<T: serde::Serialize>(known: &T, new: &T) -> String {
+    let members = |it: &T| match serde_json::to_value(it) {
+        Ok(serde_json::Value::Object(members)) => members,
+        _ => serde_json::Map::new(),
+    };
+    let (known, new) = (members(known), members(new));
+    let names: std::collections::BTreeSet<_> = known.keys().chain(new.keys()).collect();
+    let differing = names.into_iter().filter(|name| known.get(*name) != new.get(*name));
+    differing.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// One event type.
@@ -96,7 +93,7 @@ pub(crate) fn list(
     Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
 }
 
-fn check(event_type: &NewEventType) -> Result<()> {
+fn check(schemas: &Schemas, event_type: &NewEventType) -> Result<()> {
     let mut violations = Vec::new();
     let description = event_type.description.as_deref().unwrap_or_default();
     if description.chars().count() > limits::DESCRIPTION_CHARS_MAX {
@@ -116,7 +113,11 @@ fn check(event_type: &NewEventType) -> Result<()> {
         );
     }
     match &event_type.data_schema {
-        Some(schema) => schema::check_json("/dataSchema", schema, event_type.schema_target),
+        Some(schema) => {
+            let source = SchemaSource::json("/dataSchema", schema, event_type.schema_target);
+            source.check_cost()?;
+            schemas.compile(&source).map(drop)
+        }
         None => Ok(()),
     }
 }
@@ -134,6 +135,19 @@ impl Register {
         };
         known.event_type.definition == self.definition && self.declared.iter().all(has)
     }
+
+    /// What differs from the type that is known, and what to do about it.
+    fn differs(&self, known: &TypeEntry) -> Error {
+        let members = match differing_members(&known.event_type.definition, &self.definition) {
+            members if members.is_empty() => "`versions`".to_owned(),
+            members => members,
+        };
+        let detail = format!(
+            "An event type of this name is registered with another {members}. A registered type does not change: register \
+            another name, or add a schema as a new version (POST /v1/event-types/{{id}}/versions)."
+        );
+        Error::new(Kind::AlreadyExists, detail)
+    }
 }
 
 impl Command for Register {
@@ -145,7 +159,10 @@ impl Command for Register {
             if self.is_known(known) {
                 return Ok(Registered::Unchanged(known.event_type.clone()));
             }
-            return Err(Error::new(Kind::AlreadyExists, "An event type of this name has another definition."));
+            return Err(self.differs(known));
+        }
+        if let Some(topic) = &self.definition.topic {
+            topic.check_unreserved("/topic")?;
         }
         if self.definition.topic.as_ref().is_some_and(|topic| registry.definition(topic).is_none()) {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));

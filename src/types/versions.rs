@@ -7,7 +7,7 @@
 //!   in between, it is done again.
 //! - An archived type takes no events and no versions; what is stored stays.
 
-use super::{declared, schema};
+use super::{Schemas, declared, schema};
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger, TypeEntry};
 use contract::{
     Error, EventType, EventTypeId, Kind, NewVersion, Position, Registered, Result, SchemaVersion, Timestamp, Version,
@@ -65,18 +65,23 @@ fn text_of(version: SchemaVersion) -> Cow<'static, str> {
 
 /// Adds a version, or replaces one that is still being finalised.
 pub(crate) async fn add(
-    ledger: &Ledger,
+    (ledger, schemas): (&Ledger, &Schemas),
     id: &EventTypeId,
     version: NewVersion,
     keep: Keep<Registered<Version>>,
 ) -> Result<Registered<Version>> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
-        let target = known.event_type.definition.schema_target;
-        let definition = declared::checked("", version.clone(), target)?;
-        if known.version(definition.version).is_none_or(|known| known.definition != definition) {
-            refuse_if_broken(&known, &definition)?;
-        }
+        let (compiler, seen, version) = (schemas.clone(), Arc::clone(&known), version.clone());
+        let check = move || {
+            let target = seen.event_type.definition.schema_target;
+            let definition = declared::checked(&compiler, "", version, target)?;
+            if seen.version(definition.version).is_none_or(|known| known.definition != definition) {
+                refuse_if_broken(&seen, &definition)?;
+            }
+            Ok(definition)
+        };
+        let definition = schemas.run(check).await?;
         let bytes = definition.schema.to_string().len();
         let command = Add { id: id.clone(), definition, seen: known.defined_at, bytes };
         if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
@@ -88,17 +93,22 @@ pub(crate) async fn add(
 
 /// Makes a version CURRENT.
 pub(crate) async fn finalise(
-    ledger: &Ledger,
+    (ledger, schemas): (&Ledger, &Schemas),
     id: &EventTypeId,
     version: SchemaVersion,
     keep: Keep<Version>,
 ) -> Result<Version> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
-        let draft = known.version(version).filter(|version| version.status == VersionStatus::Finalising);
-        if let Some(draft) = draft.filter(|draft| is_above(&known, draft.definition.version)) {
-            refuse_if_broken(&known, &draft.definition)?;
-        }
+        let seen = Arc::clone(&known);
+        let check = move || {
+            let draft = seen.version(version).filter(|version| version.status == VersionStatus::Finalising);
+            match draft.filter(|draft| is_above(&seen, draft.definition.version)) {
+                Some(draft) => refuse_if_broken(&seen, &draft.definition),
+                None => Ok(()),
+            }
+        };
+        schemas.run(check).await?;
         let command = Finalise { id: id.clone(), version, seen: known.defined_at };
         if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
             return Ok(answer);

@@ -97,7 +97,7 @@ impl Log for Server {
         false
     }
 
-    forward_rest!();
+    log::forward_rest!();
 }
 
 async fn broker() -> (Broker, Arc<Server>) {

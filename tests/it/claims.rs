@@ -423,7 +423,7 @@ fn what_was_finished_goes_with_its_events_and_stays_finished() {
         {how}
         letters                                     -> mailing orders/2 X attempts 1 open event gone
         open billing                                -> orders/4 claimed
-        redrive mailing orders/2                    -> TRIMMED
+        redrive mailing orders/2                    -> TRIMMED earliest 4
         redrive-all name=mailing                    -> 0 skipped 1
         redrive-all name=mailing dry                -> 0 skipped 1
         discard mailing orders/2 reason=gone        -> discarded

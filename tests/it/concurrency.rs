@@ -1,7 +1,9 @@
 //! Many callers at once: one decision each, in one order.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType, Offset, Outcome, Read, StoredEvent};
+use contract::{
+    EventBroker, Filter, Kind, NewEvent, NewEventType, Offset, Outcome, Read, ReadOffset, Sequence, StoredEvent,
+};
 use event_broker::{Broker, Config, SystemClock};
 use log::{Log, MemoryLog};
 use serde_json::value::RawValue;
@@ -23,6 +25,43 @@ async fn with_type(config: Config) -> Arc<Broker> {
     let broker = Arc::new(Broker::open(config).await.unwrap());
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
     broker
+}
+
+/// Pages of one event, and a filter that takes none, meet retention at every moment of a read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_from_the_earliest_event_is_never_refused_while_retention_runs() {
+    let folder = TempDir::new().unwrap();
+    for config in [Config::default(), Config::folder(folder.path())] {
+        let broker = with_type(config).await;
+        for number in 0..300 {
+            broker.publish(event(&number.to_string()), None).await.unwrap();
+        }
+        let trimming = tokio::spawn({
+            let broker = Arc::clone(&broker);
+            async move {
+                for through in 1..=300 {
+                    broker.trim(&topic_id("default"), Sequence(through)).await.unwrap();
+                }
+            }
+        });
+        let nobody = Filter { subjects: vec!["nobody".to_owned()], ..Filter::default() };
+        let earliest = Read::all(topic_id("default")).after(ReadOffset::Earliest);
+        let reads = [Read { limit: 1, ..earliest.clone() }, Read { filter: nobody, ..earliest }];
+        let mut last = 0;
+        while !trimming.is_finished() {
+            for read in &reads {
+                let page = broker.read(read.clone()).await.unwrap();
+                assert_eq!(page.tail, Offset(300));
+                let first = page.items.first().map_or(last, |event| event.sequence.get());
+                assert!(first >= last, "{first} after {last}");
+                last = first;
+                broker.wait(read.clone(), Duration::ZERO).await.unwrap();
+            }
+        }
+        trimming.await.unwrap();
+        let page = broker.read(reads[0].clone()).await.unwrap();
+        assert_eq!((page.items.len(), page.next_offset), (0, Offset(300)));
+    }
 }
 
 async fn all_events(broker: &Broker) -> Vec<StoredEvent> {

@@ -276,6 +276,9 @@ fn a_group_can_be_moved_anywhere_in_its_topic() {
         trim orders 2                          -> removed 2
         group g                                -> orders 1 of 3 lag 1 by c
         poll c after=1                         -> TRIMMED earliest 3
+        poll c after=earliest                  -> 3 next 3 tail 3
+        poll c after=earliest wait=1           -> 3 next 3 tail 3
+        poll c after=latest                    -> next 3 tail 3
         reset g orders earliest                -> orders 2 of 3 lag 1 by c
         reset g orders time=-99999             -> orders 2 of 3 lag 1 by c
         trim orders 3                          -> removed 1
@@ -316,7 +319,8 @@ impl Scene {
     /// A poll that waits, once it does.
     async fn waiting_poll(&self, id: Uuid) -> tokio::task::JoinHandle<Result<EventPage>> {
         let broker = self.broker.clone();
-        let poll = tokio::spawn(async move { broker.wait_as(id, Offset::ZERO, 100, Duration::from_secs(30)).await });
+        let poll =
+            tokio::spawn(async move { broker.wait_as(id, Offset::ZERO.into(), 100, Duration::from_secs(30)).await });
         // Only a poll that waits moves with the clock.
         let waits = async {
             loop {
@@ -362,13 +366,13 @@ async fn a_thousand_polls_write_once_in_a_third_of_a_session() {
     let id = scene.consumer("PT30S").await;
     for _ in 0..1000 {
         scene.clock.advance(30);
-        scene.broker.read_as(id, Offset::ZERO, 1).await.unwrap();
+        scene.broker.read_as(id, Offset::ZERO.into(), 1).await.unwrap();
     }
     assert_eq!(scene.count("consumerSeen").await, 2);
     scene.clock.advance(60);
     let polls = (0..64).map(|_| {
         let broker = scene.broker.clone();
-        tokio::spawn(async move { broker.read_as(id, Offset::ZERO, 1).await })
+        tokio::spawn(async move { broker.read_as(id, Offset::ZERO.into(), 1).await })
     });
     for poll in polls.collect::<Vec<_>>() {
         poll.await.unwrap().unwrap();
@@ -445,10 +449,10 @@ async fn consumers_read_on_when_nothing_can_be_written() {
     let id = broker.create_consumer(NewConsumer::new("g", topic_id("default"))).await.unwrap().id;
     disk.fail(Operation::Sync, 1, Fault::Error(std::io::ErrorKind::Other));
     clock.advance(29_999);
-    broker.read_as(id, Offset::ZERO, 1).await.unwrap();
+    broker.read_as(id, Offset::ZERO.into(), 1).await.unwrap();
     assert_eq!(broker.failure().unwrap().kind(), Kind::Unavailable);
     clock.advance(29_999);
-    broker.read_as(id, Offset::ZERO, 1).await.unwrap();
+    broker.read_as(id, Offset::ZERO.into(), 1).await.unwrap();
     assert_eq!(broker.commit_offset(id, Offset(0)).await.unwrap_err().kind(), Kind::Unavailable);
     assert_eq!(broker.delete_consumer(id).await.unwrap_err().kind(), Kind::Unavailable);
     broker.consumer(id).await.unwrap();
@@ -524,7 +528,7 @@ async fn another_broker_on_the_log_knows_the_same_consumers_and_offsets() {
     let id = scene.consumer("PT30S").await;
     scene.publish().await;
     let other = Broker::on_log(Config::default(), scene.log.clone(), None, scene.clock.clone()).await.unwrap();
-    assert_eq!(other.read_as(id, Offset::ZERO, 100).await.unwrap().items.len(), 1);
+    assert_eq!(other.read_as(id, Offset::ZERO.into(), 100).await.unwrap().items.len(), 1);
     assert_eq!(other.commit_offset(id, Offset(1)).await.unwrap().lag, 0);
     let follows = async {
         while scene.broker.consumer_group("g").await.unwrap().topics[0].committed_offset != Offset(1) {

@@ -1,5 +1,7 @@
 //! Flipped bits under the whole broker: what is intact is served, what is not is named, and nothing else suffers.
 
+mod salvage;
+
 use crate::cli::run;
 use crate::scenario::{copy_folder, subject_type_id, topic_id, type_id};
 use contract::{EventBroker, Filter, Kind, LogRead, NewEvent, NewEventType, NewTopic, Offset, Outcome, Position, Read};
@@ -115,7 +117,7 @@ async fn sequences(broker: &Broker) -> Vec<u128> {
         if page.items.is_empty() {
             return found;
         }
-        read.offset = page.next_offset;
+        read.offset = page.next_offset.into();
     }
 }
 
@@ -160,14 +162,14 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
         (24, Offset(24), Offset(60)),
         "what is intact is given"
     );
-    read.offset = page.next_offset;
+    read.offset = page.next_offset.into();
     for told in [broker.read(read.clone()).await, broker.wait(read.clone(), std::time::Duration::from_secs(9)).await] {
         let error = told.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.detail().contains("sequence 25") && error.detail().contains("offset=25"), "{}", error.detail());
         assert!(error.detail().contains("event-broker repair"), "{}", error.detail());
     }
-    read.offset = Offset(25);
+    read.offset = Offset(25).into();
     assert_eq!(broker.read(read).await.unwrap().items.len(), 35, "it can be passed over");
 
     let mut log = LogRead { after: Position::ZERO, limit: 100, filter: Filter::default() };
@@ -224,7 +226,7 @@ async fn a_repaired_log_keeps_the_numbers_of_what_it_lost_even_when_the_tables_a
     assert_eq!(sequences(&broker).await, (1..=EVENTS - 2).collect::<Vec<_>>());
     // Nothing comes behind them; a poll waits instead of looking again and again.
     let mut read = Read::all(topic_id("default"));
-    read.offset = Offset(58);
+    read.offset = Offset(58).into();
     assert!(broker.wait(read, std::time::Duration::from_millis(50)).await.unwrap().items.is_empty());
     let again = broker.publish(event(EVENTS), None).await.unwrap_err();
     assert_eq!(again.kind(), Kind::Trimmed, "it was acknowledged once and is not stored twice");

@@ -202,7 +202,7 @@ async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
     assert!(refused.kind() == Kind::Unavailable && refused.detail().contains("disk is full"), "{}", refused.detail());
     assert!(broker.failure().is_none());
     for topic in ["a", "b"] {
-        let trim = Trim { through: Some(Sequence(3)), before: None };
+        let trim = Trim { through: Some(Sequence(3)), ..Trim::default() };
         assert_eq!(broker.trim_topic(&topic_id(topic), trim).await.unwrap().count, 3);
     }
     // The keeper looks for room, and makes the reserve anew.

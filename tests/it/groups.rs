@@ -171,6 +171,23 @@ fn what_the_filter_does_not_take_is_passed_over_and_counts_as_seen() {
 }
 
 #[test]
+fn a_group_begins_at_either_end_of_what_is_there() {
+    with_events(
+        "
+        trim orders 2                               -> removed 2
+        consumer e group=e topic=orders shared      -> created
+        poll e after=earliest                       -> 3 4 6 next 2 tail 6
+        group e                                     -> orders 2 of 6 lag 4 by e(3)
+        consumer l group=l topic=orders shared      -> created
+        poll l after=latest                         -> next 6 tail 6
+        poll l after=earliest wait=1                -> next 6 tail 6
+        publish placed c                            -> created 7 aggregate 1
+        poll l after=latest                         -> 7 next 6 tail 7
+    ",
+    );
+}
+
+#[test]
 fn a_group_begins_where_it_has_committed_or_where_its_first_poll_says() {
     with_events(
         "

@@ -57,7 +57,7 @@ impl Promises {
 
     /// Opens the folder and holds what is there against what was promised.
     pub(crate) async fn hold_against(&self, folder: &Path) -> usize {
-        let report = log::file::verify(folder, event_broker::known_of(folder).acknowledged, |_| ()).unwrap();
+        let report = log::file::verify(folder, event_broker::known_of(folder).unwrap().acknowledged, |_| ()).unwrap();
         assert!(report.damages.is_empty(), "{:?}", report.damages);
         let broker = Broker::open(Config::folder(folder)).await.unwrap();
         let events = read_everything(&broker).await;
@@ -155,7 +155,7 @@ pub(crate) fn publisher(folder: &Path, run: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_event-broker"));
     command
         .args(["bench", "--acks", "--callers", "8", "--events", "100000000", "--segment-bytes", SEGMENT_BYTES])
-        .args(["--topics", &TOPICS.to_string(), "--run", &run.to_string(), "--data"])
+        .args(["--topics", &TOPICS.to_string(), "--run", &run.to_string(), "--append", "--data"])
         .arg(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());

@@ -8,8 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[macro_use]
-mod forward;
 mod scenario;
 
 mod away;
@@ -40,6 +38,7 @@ mod power_cut_real;
 mod projections;
 mod publishing;
 mod reading;
+mod reclaiming;
 mod registry;
 mod republishing;
 mod retention;

@@ -201,7 +201,7 @@ impl Model {
         let event = &self.events[index];
         match new {
             true => format!("created {} aggregate {}", event.sequence, event.aggregate),
-            false if self.is_gone(event) => "TRIMMED".to_owned(),
+            false if self.is_gone(event) => format!("TRIMMED earliest {}", self.trimmed[event.topic] + 1),
             false => format!("duplicate {}", event.sequence),
         }
     }

@@ -35,8 +35,8 @@ impl Log for Gated {
         })
     }
 
-    forward_read!();
-    forward_rest!();
+    log::forward_read!();
+    log::forward_rest!();
 }
 
 fn event(filling: &str) -> NewEvent {

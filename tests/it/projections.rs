@@ -112,7 +112,37 @@ fn a_reset_begins_a_generation_and_the_one_before_counts_no_more() {
         end p                                       -> deleted
         end p                                       -> NOT_FOUND
         projection p                                -> NOT_FOUND
-        projection p topic=parcels                  -> created parcels 0 of generation 1
+        projection p topic=parcels                  -> created parcels 0 of generation 6
+    ",
+    );
+}
+
+#[test]
+fn a_worker_of_a_deleted_projection_is_refused_by_the_next_one_of_its_name() {
+    with_events(
+        "
+        projection p topic=orders                   -> created orders 0 of generation 1
+        checkpoint p 2 generation=1                 -> orders 2 of generation 1
+        end p                                       -> deleted
+        checkpoint p 3 generation=1                 -> NOT_FOUND
+        projection p topic=orders                   -> created orders 0 of generation 2
+        projection p topic=orders                   -> known orders 0 of generation 2
+        projection q topic=orders                   -> created orders 0 of generation 1
+        checkpoint p 3 generation=1                 -> INVALID_STATE actual 0
+        checkpoint p 3 generation=2                 -> orders 3 of generation 2
+        begin p 0                                   -> orders 0 of generation 3
+        end p                                       -> deleted
+        crash
+        projection p topic=orders                   -> created orders 0 of generation 4
+        checkpoint p 3 generation=1                 -> INVALID_STATE actual 0
+        end p                                       -> deleted
+        trim orders 3                               -> removed 3
+        reopen
+        projection p log                            -> created log 0 of generation 5
+        end p                                       -> deleted
+        rebuild
+        projection p topic=parcels                  -> created parcels 0 of generation 6
+        projection fresh topic=parcels              -> created parcels 0 of generation 1
     ",
     );
 }
@@ -250,7 +280,9 @@ fn a_projection_lives_in_the_log_of_its_topic() {
         projections                                 -> p q end
         projection p                                -> beside 1 of generation 1
         end p                                       -> deleted
-        projection p topic=here                     -> created here 0 of generation 1
+        projection p topic=here                     -> created here 0 of generation 2
+        end p                                       -> deleted
+        projection p topic=beside                   -> created beside 0 of generation 3
     "
     ));
 }

@@ -34,6 +34,38 @@ fn reading_starts_behind_the_offset_and_stops_at_the_limit() {
 }
 
 #[test]
+fn reading_starts_at_either_end_of_what_is_there() {
+    with_events(
+        "
+        topic empty                                  -> created
+        read empty after=earliest                    -> next 0 tail 0
+        read empty after=latest                      -> next 0 tail 0
+        read default after=earliest                  -> 1 2 3 4 next 4 tail 4
+        read default after=earliest limit=2          -> 1 2 next 2 tail 4
+        read default after=latest                    -> next 4 tail 4
+        read default after=latest wait=1             -> next 4 tail 4
+        trim default 2                               -> removed 2
+        read default                                 -> TRIMMED earliest 3
+        read default after=2                         -> 3 4 next 4 tail 4
+        read default after=earliest                  -> 3 4 next 4 tail 4
+        read default after=earliest wait=1           -> 3 4 next 4 tail 4
+        read default after=earliest limit=1          -> 3 next 3 tail 4
+        read default after=earliest subject=b        -> 3 next 4 tail 4
+        read default after=earliest subject=nobody   -> next 4 tail 4
+        trim default 4                               -> removed 2
+        read default after=earliest                  -> next 4 tail 4
+        read default after=earliest wait=1           -> next 4 tail 4
+        crash
+        read default after=earliest                  -> next 4 tail 4
+        publish placed z                             -> created 5 aggregate 1
+        read default after=earliest                  -> 5 next 5 tail 5
+        read default after=latest                    -> next 5 tail 5
+        read nowhere after=earliest                  -> NOT_FOUND
+    ",
+    );
+}
+
+#[test]
 fn filters_widen_within_a_member_and_narrow_across_members() {
     with_events(
         "

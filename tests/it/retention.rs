@@ -55,7 +55,7 @@ fn numbers_are_never_used_again_even_when_everything_is_gone() {
         aggregate brief a                           -> 2 at 2 gone
         rebuild
         aggregate brief a                           -> 2 at 2 gone
-        publish placed a id=1                       -> TRIMMED
+        publish placed a id=1                       -> TRIMMED earliest 4
         publish placed a expected=2                 -> created 4 aggregate 3
         publish placed b                            -> created 5 aggregate 2
         crash

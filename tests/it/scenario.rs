@@ -20,8 +20,8 @@ mod projections;
 
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, Cleanup, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType,
-    NewTopic, Offset, Outcome, Position, ProducerId, Published, Read, Registered, Republish, RepublishTarget, Result,
-    Sequence, SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
+    NewTopic, Offset, Outcome, Position, ProducerId, Published, Read, ReadOffset, Registered, Republish,
+    RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
 };
 use event_broker::{Broker, Clock, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
@@ -53,7 +53,7 @@ fn check_on(engines: &[Engine], config: &Config, text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for engine in engines.iter().copied() {
         runtime.block_on(async {
-            let mut world = World::new(engine, config.clone()).await;
+            let mut world = Box::pin(World::new(engine, config.clone())).await;
             for (number, line) in text.lines().enumerate() {
                 world.run(number + 1, line).await;
             }
@@ -139,6 +139,11 @@ impl<'a> Words<'a> {
 
     fn number(&self, name: &str) -> Option<u64> {
         self.get(name).map(|value| value.parse().unwrap())
+    }
+
+    /// Where a read starts: `after=2`, `after=earliest`; from the beginning without.
+    fn read_offset(&self) -> ReadOffset {
+        self.get("after").map_or(ReadOffset::Behind(Offset::ZERO), |text| text.parse().unwrap())
     }
 }
 
@@ -228,6 +233,11 @@ impl World {
             "types" => self.types(&words).await,
             "segments" => self.segments(&words).await,
             "expire" => Ok(format!("removed {}", self.broker().expire().await?)),
+            "reclaim" => {
+                let reclaimed = self.broker().reclaim_now().await?;
+                Ok(if reclaimed.iter().any(|log| log.removed_through.get() > 0) { "removed" } else { "nothing" }
+                    .to_owned())
+            }
             "forget-unused" => self.broker().forget_unused().await.map(|()| String::new()),
             "trim" => {
                 let through = Sequence(words.plain[1].parse().unwrap());
@@ -241,7 +251,12 @@ impl World {
                 let cause = page.items[0].event()?.causation_id.unwrap_or_default();
                 Ok(cause.parse::<Uuid>().unwrap().as_u128().to_string())
             }
-            "compact" => Ok(self.broker().compact_topic(&topic_id(words.plain[0])).await?.count.to_string()),
+            "compact" => Ok(self
+                .broker()
+                .compact_topic(&topic_id(words.plain[0]), contract::Compact::default())
+                .await?
+                .count
+                .to_string()),
             _ => {
                 let mut answer = self.ask_about_consumers(verb, &words, rest).await;
                 if answer.is_none() {
@@ -273,7 +288,11 @@ impl World {
     /// `let-go orders through=3`, or `before=-1000`, in milliseconds from now.
     async fn let_go(&self, words: &Words<'_>) -> Result<String> {
         let before = words.get("before").map(|millis| self.clock.now() + millis.parse::<i64>().unwrap());
-        let trim = Trim { through: words.number("through").map(Sequence), before: before.map(Timestamp::from_millis) };
+        let trim = Trim {
+            through: words.number("through").map(Sequence),
+            before: before.map(Timestamp::from_millis),
+            erase: false,
+        };
         Ok(self.broker().trim_topic(&topic_id(words.plain[0]), trim).await?.count.to_string())
     }
 
@@ -359,7 +378,7 @@ impl World {
     async fn read(&self, words: &Words<'_>, rest: &str) -> Result<String> {
         let read = Read {
             topic: topic_id(words.plain[0]),
-            offset: Offset(words.number("after").unwrap_or(0)),
+            offset: words.read_offset(),
             limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
             filter: filter(words, rest)?,
         };

@@ -14,7 +14,7 @@ const FUNCTION_LINES_MAX: usize = 80;
 
 /// The rooms of `src`, floor by floor. A room mentions its own floor and those below, never one above.
 const FLOORS: [&[&str]; 8] = [
-    &["clock"],
+    &["clock", "memory"],
     &["ledger"],
     &["config"],
     &["logs"],
@@ -239,6 +239,28 @@ fn crash_points_are_listed_where_they_are_met_and_met_where_they_are_listed() {
     let mut found: Vec<_> = listed.difference(&met).map(|name| format!("{name}: listed, never met")).collect();
     found.extend(met.difference(&listed).map(|name| format!("{name}: met, not listed")));
     refuse(&found, "CRASH_POINTS in log/src/crash.rs and the calls `crash_point(\"<name>\")` name the same points.");
+}
+
+#[test]
+fn every_fact_of_the_log_is_named_in_the_description_of_its_format() {
+    let files = repository();
+    let format = &named(&files, "docs/format.md").text;
+    let mut found = Vec::new();
+    for (path, head) in
+        [("src/ledger/entry.rs", "pub enum Entry {"), ("src/ledger/dispatch/fact.rs", "pub enum DispatchFact {")]
+    {
+        let facts = between(&named(&files, path).text, head, "\n}\n").next().unwrap_or_default();
+        let is_name = |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
+        let names: Vec<_> = facts.lines().filter(is_name).filter_map(|line| line.trim().split(' ').next()).collect();
+        assert!(!names.is_empty(), "{path}: has `{head}` changed its form?");
+        for name in names {
+            let fact = format!("`{}{}`", name[..1].to_lowercase(), &name[1..]);
+            if !format.contains(&fact) {
+                found.push(format!("{path}: {fact}"));
+            }
+        }
+    }
+    refuse(&found, "docs/format.md lists every fact: add it to the table of its kind, with what it says.");
 }
 
 #[test]

@@ -187,6 +187,21 @@ async fn a_jump_of_the_clock_that_passes_is_not_written() {
 }
 
 #[tokio::test]
+async fn a_log_that_is_made_while_the_clock_is_in_doubt_does_not_believe_it_either() {
+    let clock = Arc::new(ManualClock::at(START));
+    let broker = Broker::open_at(Config::default(), clock.clone()).await.unwrap();
+    clock.step(200 * DAY);
+    let mut topic = NewTopic::new(topic_id("orders"));
+    topic.streaming = serde_json::from_str(r#"{"location": "memory://x"}"#).unwrap();
+    broker.register_topic(topic).await.unwrap();
+    let mut placed = NewEventType::new(type_id("placed").parse().unwrap());
+    placed.topic = Some(topic_id("orders"));
+    broker.register_event_type(placed).await.unwrap();
+    let created = broker.publish(event(None), None).await.unwrap().event.created_at.millis();
+    assert_eq!(created, START);
+}
+
+#[tokio::test]
 async fn a_checkpoint_written_while_the_clock_was_ahead_forgets_no_key() {
     let (folder, clock) = (TempDir::new().unwrap(), Arc::new(ManualClock::at(START)));
     let broker = Broker::open_at(Config::folder(folder.path()), clock.clone()).await.unwrap();

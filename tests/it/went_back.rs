@@ -20,6 +20,8 @@ struct FallibleLog {
     tail: watch::Sender<Position>,
     appends: AtomicU64,
     reads: AtomicU64,
+    /// Reading finds nothing behind this.
+    reads_end: AtomicU64,
     /// The next call of this name panics.
     panics: Mutex<Option<&'static str>>,
 }
@@ -27,7 +29,8 @@ struct FallibleLog {
 impl FallibleLog {
     fn new() -> Arc<Self> {
         let (log, tail) = (RwLock::new(Arc::new(MemoryLog::shared())), watch::Sender::new(Position::ZERO));
-        Arc::new(Self { log, tail, appends: AtomicU64::new(0), reads: AtomicU64::new(0), panics: Mutex::default() })
+        let (appends, reads, reads_end) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Arc::new(Self { log, tail, appends, reads, reads_end, panics: Mutex::default() })
     }
 
     fn panic_if_told(&self, call: &'static str) {
@@ -72,7 +75,9 @@ impl Log for FallibleLog {
         Box::pin(async move {
             self.reads.fetch_add(1, Ordering::SeqCst);
             self.panic_if_told("read");
-            self.now().read(range, limit).await
+            let mut page = self.now().read(range, limit).await?;
+            page.retain(|record| record.header.position.0 <= self.reads_end.load(Ordering::SeqCst));
+            Ok(page)
         })
     }
 
@@ -166,6 +171,27 @@ async fn a_busy_broker_does_not_append_again_and_again_to_a_log_that_went_back()
 }
 
 #[tokio::test]
+async fn a_broker_that_cannot_read_what_others_wrote_does_not_append_again_and_again() {
+    let log = FallibleLog::new();
+    let broker = open(&log).await;
+    let end = publish(&broker, &log, 1..=3).await;
+    // A connection for reading that still leads to the server from before.
+    log.reads_end.store(end.0, Ordering::SeqCst);
+    let other = open(&log).await;
+    publish(&other, &log, 4..=4).await;
+    let before = log.appends.load(Ordering::SeqCst);
+    let refusal = in_time(broker.publish(event(5), None)).await.unwrap_err();
+    assert_eq!(refusal.kind(), Kind::Unavailable, "{refusal}");
+    let appends = log.appends.load(Ordering::SeqCst) - before;
+    assert!(appends < 200, "{appends} appends");
+    log.reads_end.store(u64::MAX, Ordering::SeqCst);
+    while broker.publish(event(5), None).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(broker.incident().is_none());
+}
+
+#[tokio::test]
 async fn an_idle_broker_does_not_answer_a_repetition_from_a_record_that_is_gone() {
     for more in [1, 2, 5] {
         let log = FallibleLog::new();
@@ -211,7 +237,7 @@ async fn a_poll_beyond_the_new_end_does_not_spin() {
     publish(&broker, &log, 3..=9).await;
     log.go_back(end).await;
     let before = log.reads.load(Ordering::SeqCst);
-    let read = Read { offset: Offset(5), ..Read::all(topic_id("default")) };
+    let read = Read::all(topic_id("default")).after(Offset(5));
     let ended = in_time(broker.wait(read, Duration::from_secs(25))).await.unwrap_err();
     assert_eq!(ended.kind(), Kind::Unavailable);
     assert!(log.reads.load(Ordering::SeqCst) - before < 10);

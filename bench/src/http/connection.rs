@@ -11,7 +11,7 @@ const ROOM: usize = 4096;
 /// Connections that are opened at the same time; fewer than a listener keeps waiting.
 const OPENING_MAX: u64 = 64;
 /// A request that any server answers somehow.
-const ANYTHING: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: bench\r\n\r\n";
+const ANYTHING: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// Room for the next read of a stream that does not end.
 const STREAM_ROOM: usize = 64 * 1024;
 

@@ -95,14 +95,14 @@ pub(crate) fn write_post(out: &mut Vec<u8>, path: &str, body: &[u8]) {
     let length = body.len();
     let _ = write!(
         out,
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     out.extend_from_slice(body);
 }
 
 /// Writes a whole GET.
 pub(crate) fn write_get(out: &mut Vec<u8>, path: std::fmt::Arguments<'_>) {
-    let _ = write!(out, "GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n");
+    let _ = write!(out, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
 }
 
 /// Calls `each` with every stamp; answers how many bytes need not be looked at again.

@@ -8,7 +8,7 @@ use super::options::{Options, Start};
 use super::work::Taken;
 use crate::client::Client;
 use contract::{
-    BoxFuture, Error, EventBroker, EventPage, GroupTopic, Kind, NewConsumer, Offset, Result, Sequence, Span,
+    BoxFuture, Error, EventBroker, EventPage, GroupTopic, Kind, NewConsumer, Offset, ReadOffset, Result, Span,
     StoredEvent, TopicId,
 };
 use std::time::Duration;
@@ -108,15 +108,9 @@ impl Polling {
 
     /// A page of events, as a member.
     pub(super) async fn page(&self, after: Offset, limit: usize) -> Result<EventPage> {
-        let page = self.as_member(|id| self.client.wait_as(id, after, limit, POLL)).await;
-        match page {
-            // From the beginning means from the first event there is.
-            Err(error) if error.kind() == Kind::Trimmed && after == Offset::ZERO => {
-                let first = error.earliest().map_or(0, Sequence::get);
-                self.as_member(|id| self.client.wait_as(id, Offset(first.saturating_sub(1)), limit, POLL)).await
-            }
-            page => page,
-        }
+        // From the beginning means from the first event there is.
+        let after = if after == Offset::ZERO { ReadOffset::Earliest } else { after.into() };
+        self.as_member(|id| self.client.wait_as(id, after, limit, POLL)).await
     }
 
     async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {

@@ -10,7 +10,7 @@ use crate::retry::jitter;
 use crate::stop::{First, Stop};
 use contract::{
     Error, EventBroker, Filter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, Read,
-    Registered, Result as Answered, StoredEvent,
+    ReadOffset, Registered, Result as Answered, StoredEvent,
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -49,12 +49,14 @@ impl Reading {
         self.client.put_projection(&self.name, self.definition.clone()).await.map(Registered::into_inner)
     }
 
-    /// What comes behind `offset`, waited for where there is nothing yet.
+    /// What comes behind `offset`, waited for where there is nothing yet. Behind nothing comes the first event there is,
+    /// whatever retention has removed before it.
     pub(super) async fn next_page(&self, offset: Offset) -> Answered<Page> {
         let filter = Filter { cel: self.definition.filter.clone(), ..Filter::default() };
         let (limit, wait) = (self.options.page_events, self.options.idle.max(Duration::from_secs(1)));
         match self.definition.topic.clone() {
             Some(topic) => {
+                let offset = if offset == Offset::ZERO { ReadOffset::Earliest } else { offset.into() };
                 let page = self.client.wait(Read { topic, offset, limit, filter }, wait).await?;
                 Ok(Page { items: page.items, next: page.next_offset })
             }

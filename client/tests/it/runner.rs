@@ -214,6 +214,42 @@ async fn a_view_that_keeps_its_checkpoint_notices_a_reset_that_came_while_it_did
 }
 
 #[tokio::test]
+async fn a_view_is_made_of_the_events_that_retention_has_left() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 4).await;
+    stage.broker.trim(&bank(), Sequence(2)).await.unwrap();
+    let view = View::keeping();
+    stage.client().put_projection("p", NewProjection::of_topic(bank())).await.unwrap();
+    let running = Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view));
+    reached(&stage, "p", 4).await;
+    assert_eq!(view.rows(), numbers(3..=4));
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_view_of_a_projection_that_was_deleted_and_registered_again_is_made_anew() {
+    let stage = Stage::set(Vec::new()).await;
+    publish(&stage, 4).await;
+    let view = View::keeping();
+    let client = stage.client();
+    let start = async || {
+        client.put_projection("p", NewProjection::of_topic(bank())).await.unwrap();
+        Running::start(runner(&stage, "p", NewProjection::of_topic(bank()), &view))
+    };
+    let running = start().await;
+    reached(&stage, "p", 4).await;
+    running.stop().await;
+    let before = view.cleared();
+    client.delete_projection("p").await.unwrap();
+    let running = start().await;
+    reached(&stage, "p", 4).await;
+    assert_eq!((view.rows(), view.cleared()), (numbers(1..=4), before + 1));
+    running.stop().await;
+    stage.close().await;
+}
+
+#[tokio::test]
 async fn a_poison_event_stops_its_own_projection_and_is_named() {
     let stage = Stage::set(Vec::new()).await;
     publish(&stage, 5).await;

@@ -5,8 +5,8 @@ use contract::{
     AggregateRead, AggregateSequence, Atomicity, ClaimCompletion, ClaimError, Completion, Cursor, Error, EventBroker,
     EventTypeId, Failure, GroupReset, IdPattern, LetterFilter, LetterOrder, LetterSource, LogRead, NewCheckpoint,
     NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page,
-    Position, ProducerId, Published, Read, Redrive, Registered, ResetTo, Result, SchemaVersion, Sequence, Timestamp,
-    TopicChange, TopicId,
+    Position, ProducerId, Published, Read, ReadOffset, Redrive, Registered, ResetTo, Result, SchemaVersion, Sequence,
+    Timestamp, TopicChange, TopicId,
 };
 use serde_json::json;
 use std::fmt::Debug;
@@ -52,7 +52,7 @@ impl Said {
 
 /// Everything a refusal says; what only a server can know is left out.
 fn refusal(error: &Error) -> String {
-    let extras = (error.actual(), error.earliest(), error.stored());
+    let extras = (error.actual(), error.earliest(), error.resume_offset(), error.stored());
     format!("{:?} {} {:?} {extras:?}", error.kind(), error.detail(), error.violations())
 }
 
@@ -147,8 +147,17 @@ async fn consumers(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.add((&made.consumer_group, &made.topic, &made.session_timeout, made.distribution));
     said.add(broker.consumer(made.id).await?.id == made.id);
     said.page(&broker.consumers(Some("a group"), None, 10).await?, |it| it.consumer_group.clone());
-    said.add(broker.read_as(made.id, Offset(1), 2).await?.next_offset);
-    said.add(broker.wait_as(made.id, Offset(2), 1, NOW).await?.next_offset);
+    said.add(broker.read_as(made.id, Offset(1).into(), 2).await?.next_offset);
+    said.add(broker.wait_as(made.id, Offset(2).into(), 1, NOW).await?.next_offset);
+    for offset in [ReadOffset::Earliest, ReadOffset::Latest] {
+        for page in [
+            broker.read_as(made.id, offset, 1).await?,
+            broker.wait_as(made.id, offset, 1, NOW).await?,
+            broker.read(Read { limit: 1, ..Read::all(bank()).after(offset) }).await?,
+        ] {
+            said.add((offset, page.items.len(), page.next_offset, page.tail));
+        }
+    }
     let committed = broker.commit_offset(made.id, Offset(2)).await?;
     said.add((committed.committed_offset, committed.lag, committed.members.len()));
     said.page(&broker.consumer_groups(None, 10).await?, |it| it.consumer_group.clone());

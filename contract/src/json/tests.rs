@@ -38,6 +38,9 @@ fn what_breaks_a_rule_is_told_by_its_place() {
         (r#""\u0000""#, "", "Text must not contain NUL."),
         (r#"{"a": ["ok", "no\u0000pe"]}"#, "/a/1", "Text must not contain NUL."),
         (r#"{"a": {"b\u0000": 1}}"#, "/a", "Text must not contain NUL."),
+        ("1e400", "", NUMBER_TOO_LARGE),
+        ("[0, -1e400]", "/1", NUMBER_TOO_LARGE),
+        (r#"{"a": 1e308, "b/c": [{"d": 1e309}]}"#, "/b~1c/0/d", NUMBER_TOO_LARGE),
     ] {
         assert_eq!(refused(text), (Kind::Validation, pointer.to_owned(), detail.to_owned()), "{text}");
     }
@@ -55,8 +58,6 @@ fn what_is_not_json_is_told_by_line_and_column_and_not_quoted() {
         ("{\"a\": 1,}", "line 1 column 9"),
         ("01", "line 1 column 2"),
         ("NaN", "line 1 column 1"),
-        ("[1e400]", "line 1 column 6"),
-        ("[-1e400]", "line 1 column 7"),
         (r#""secret \ud800""#, "line 1 column 15"),
         (r#""secret \udc00 ""#, "line 1 column 14"),
         ("\"secret\u{0}\"", "line 1 column 8"),

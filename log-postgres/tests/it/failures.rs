@@ -248,7 +248,8 @@ async fn a_refusal_that_passes_does_not_fail_the_log() {
 async fn a_server_that_stands_still_is_given_up_in_time() {
     let server = spawn_blocking(Server::start).await.unwrap();
     let url = server.create_database();
-    let log = open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await;
+    // Long enough for a server that is only slow.
+    let log = open_with(&url, |options| options.answer_timeout = Duration::from_secs(5)).await;
     let mut ledger = Ledger::default();
     ledger.put(&log, 1, SIZE).await.unwrap();
     server.stand_still();

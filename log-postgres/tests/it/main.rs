@@ -10,6 +10,7 @@
 
 mod conformance;
 mod encryption;
+mod failover;
 mod failures;
 mod fencing;
 mod replication;

@@ -145,6 +145,9 @@ async fn an_append_that_waits_for_a_standby_longer_than_the_broker_is_neither_ac
     for _ in 0..3 {
         let unknown = in_time(log.read(Range::All(Position::ZERO), NO_LIMIT)).await;
         assert!(matches!(unknown, Err(LogError::Unavailable(_))), "{unknown:?}");
+        // Who does not ask for the end of the log gets what the standby has.
+        let known = in_time(log.read_committed(Range::All(Position::ZERO), NO_LIMIT)).await.unwrap();
+        assert_eq!(known.len(), 1);
     }
     let url = pair.url.clone();
     let visible = pair.with(move |primary, _| primary.sql(&url, "SELECT count(*) FROM event_broker.events")).await;

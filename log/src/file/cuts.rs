@@ -8,7 +8,7 @@ use super::disk::discard;
 use super::names::SegmentName;
 use super::{Disk, FolderDisk};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The folder inside a data folder that holds what was cut off.
@@ -36,6 +36,14 @@ impl Cuts<'_> {
         }
     }
 
+    /// The data folder they are in, if there is one.
+    pub(crate) fn data_folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::In(data) => Some(data.to_path_buf()),
+            Self::On(_) => None,
+        }
+    }
+
     /// Keeps what stands in a segment's file from `offset` on, and lets go of the oldest torn tails; the name it has now.
     pub(crate) fn keep_torn(&self, from: &dyn Disk, segment: SegmentName, offset: u64) -> io::Result<String> {
         let disk = self.disk()?;
@@ -59,6 +67,18 @@ impl Cuts<'_> {
         disk.sync(None)?;
         Ok(name)
     }
+}
+
+/// Lets go of all torn tails: of the data folder, or beside the log's own files where there is none.
+pub(crate) fn discard_torn(data_folder: Option<&Path>, log_disk: &Arc<dyn Disk>) -> io::Result<()> {
+    let disk: Arc<dyn Disk> = match data_folder.map(|data| data.join(CUT_FOLDER)) {
+        Some(folder) if !folder.try_exists()? => return Ok(()),
+        Some(folder) => Arc::new(FolderDisk::open(&folder)?),
+        None => Arc::clone(log_disk),
+    };
+    let torn: Vec<_> = disk.list()?.into_iter().map(|(name, _)| name).filter(|name| is_torn(name)).collect();
+    torn.iter().try_for_each(|name| discard(&*disk, name))?;
+    if torn.is_empty() { Ok(()) } else { disk.sync(None) }
 }
 
 /// Names sort as the tails they are of do.

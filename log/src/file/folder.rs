@@ -2,46 +2,69 @@
 //!
 //! - Small appends write zeros ahead of themselves, so that the next ones change no file length and their sync needs no
 //!   journal commit (measured in `docs/format.md`). Trailing zeros mean nothing.
-//! - Handles stay open between calls; `remove` lets go of one.
+//! - Handles stay open between calls, within the bound of their [`OpenFiles`]; `remove` lets go of one.
+//! - What is created here is for its owner alone: files 0600, folders 0700.
 
 use super::Disk;
+use super::open_files::{Handle, Handles, OPEN_FILES_DEFAULT, OpenFiles};
 use crate::LogError;
 #[cfg(target_os = "linux")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// Appends shorter than this write zeros ahead; longer ones are bound by bandwidth, which zeros would waste.
 const SMALL_APPEND_BYTES: usize = 32 * 1024;
 /// Files grow to multiples of this when zeros are written ahead.
 const AHEAD_BYTES: u64 = 1024 * 1024;
-/// Open handles kept; beyond it all are closed and opened again as needed.
-const HANDLES_MAX: usize = 512;
+/// Who may use a file that is created here, and a folder.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// Options that create a file for its owner alone, whatever the umask allows others.
+#[must_use]
+pub fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE);
+    options
+}
+
+/// Creates folders for their owner alone, with those above them.
+#[must_use]
+pub fn private_folder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(FOLDER_MODE);
+    builder
+}
 
 /// A [`Disk`] in a folder of the file system.
 #[derive(Debug)]
 pub struct FolderDisk {
     folder: PathBuf,
-    handles: RwLock<HashMap<String, Arc<Handle>>>,
-}
-
-#[derive(Debug)]
-struct Handle {
-    file: File,
-    /// Length of the file, zeros ahead included.
-    length: AtomicU64,
+    /// The folder itself, open: making names durable needs no further descriptor.
+    opened: File,
+    handles: Arc<Handles>,
+    files: Arc<OpenFiles>,
 }
 
 impl FolderDisk {
     /// Opens a folder, creating it (durably) if it is missing.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        Self::open_with(folder, OpenFiles::new(OPEN_FILES_DEFAULT))
+    }
+
+    /// The same, with open files counted among others'.
+    pub fn open_with(folder: &Path, files: Arc<OpenFiles>) -> io::Result<Self> {
         create_durably(folder)?;
-        Ok(Self { folder: folder.canonicalize()?, handles: RwLock::default() })
+        let folder = folder.canonicalize()?;
+        let opened = files.with_room(|| File::open(&folder))?;
+        let handles = Arc::default();
+        files.register(&handles);
+        Ok(Self { folder, opened, handles, files })
     }
 
     /// The folder, absolute.
@@ -51,24 +74,40 @@ impl FolderDisk {
     }
 
     fn handle(&self, name: &str, create: bool) -> io::Result<Arc<Handle>> {
-        if let Some(handle) = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Ok(Arc::clone(handle));
+        if let Some(handle) = self.open_handle(name) {
+            handle.touch();
+            return Ok(handle);
         }
-        // The write lock is held while opening: a `remove` of the same name comes before or after, never in between.
-        let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
-        let file =
-            OpenOptions::new().read(true).write(true).create(create).truncate(false).open(self.folder.join(name))?;
-        let length = AtomicU64::new(file.metadata()?.len());
-        if handles.len() >= HANDLES_MAX {
-            handles.clear();
-        }
-        let handle = Arc::clone(handles.entry(name.to_owned()).or_insert_with(|| Arc::new(Handle { file, length })));
+        self.files.make_room();
+        let handle = self.files.with_room(|| {
+            // The write lock is held while opening: a `remove` of the same name comes before or after, never in between.
+            let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(handle) = handles.get(name) {
+                return Ok(Arc::clone(handle));
+            }
+            let mut options = private_file();
+            options.read(true).write(true).create(create).truncate(false);
+            let handle = Arc::new(self.files.handle(options.open(self.folder.join(name))?)?);
+            handles.insert(name.to_owned(), Arc::clone(&handle));
+            Ok(handle)
+        })?;
+        self.files.refill();
         Ok(handle)
+    }
+
+    fn open_handle(&self, name: &str) -> Option<Arc<Handle>> {
+        self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_open(&self, name: &str) -> bool {
+        self.open_handle(name).is_some()
     }
 }
 
 impl Handle {
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.will_write();
         let length = self.length.load(Ordering::Acquire);
         let end = offset + bytes.len() as u64;
         let appends = offset > 0 && offset <= length && end > length;
@@ -110,7 +149,7 @@ fn fill(
 impl Disk for FolderDisk {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in self.files.with_room(|| fs::read_dir(&self.folder))? {
             let entry = entry?;
             let metadata = entry.metadata()?;
             if metadata.is_file()
@@ -129,8 +168,8 @@ impl Disk for FolderDisk {
 
     #[cfg(target_os = "linux")]
     fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let open = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone);
-        let handle = open.ok_or(io::ErrorKind::WouldBlock)?;
+        let handle = self.open_handle(name).ok_or(io::ErrorKind::WouldBlock)?;
+        handle.touch();
         fill(buffer, offset, |rest, offset| {
             let read = preadv2(&handle.file, &mut [io::IoSliceMut::new(rest)], offset, ReadWriteFlags::NOWAIT);
             // A file system that does not know the question answers it with something else.
@@ -154,8 +193,8 @@ impl Disk for FolderDisk {
 
     fn sync(&self, name: Option<&str>) -> io::Result<()> {
         match name {
-            Some(name) => self.handle(name, false)?.file.sync_data(),
-            None => File::open(&self.folder)?.sync_all(),
+            Some(name) => self.handle(name, false)?.sync(),
+            None => self.opened.sync_all(),
         }
     }
 
@@ -166,14 +205,14 @@ impl Disk for FolderDisk {
     }
 }
 
-/// Creates a folder and those above it; what is written into it must not vanish with its name.
+/// Creates a folder and those above it, for their owner alone; what is written into it must not vanish with its name.
 fn create_durably(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
     let parent = folder.parent().unwrap_or(Path::new(""));
     create_durably(parent)?;
-    match fs::create_dir(folder) {
+    match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
         _ => {}
     }
@@ -194,7 +233,7 @@ impl FolderLock {
     pub fn acquire(folder: &Path) -> Result<Self, LogError> {
         create_durably(folder)?;
         let path = folder.join(Self::FILE);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        let file = private_file().write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(LogError::Locked(folder.to_path_buf())),

@@ -2,20 +2,31 @@
 //!
 //! - Everything it does can be done again: a chore that fails is tried anew with the next one, and nothing depends on it.
 //! - It alone replaces and drops sealed segments, one at a time.
+//! - Between chores it looks now and then whether something removed is to be erased ([`super::erase`]).
 
 use super::disk::discard;
+use super::erase::{IDLE_AFTER, Urgency, urgency};
 use super::index::{Index, LiveIndex, PagedIndex, encode_index};
 use super::retention::{Choice, choose};
 use super::rewrite;
 use super::segment::SegmentHead;
 use super::state::{Sealed, Shared};
+use super::writer::Writer;
 use super::{Disk, index::Miss};
-use crate::crash_point;
+use crate::{LogError, crash_point};
 use contract::Position;
 use std::collections::HashSet;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, PoisonError};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often the keeper looks whether something is to be erased.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the keeper waits after it failed to erase.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// What the keeper is asked to do.
 pub(crate) enum Chore {
@@ -23,18 +34,46 @@ pub(crate) enum Chore {
     Tidy,
     /// Look whether there is room again.
     FillReserve,
+    /// Erase everything that was removed, and say when it is done.
+    Erase(oneshot::Sender<Result<(), LogError>>),
+    /// Look whether something removed is to be erased.
+    Look,
     /// Say when everything asked before is done.
     Settle(Sender<()>),
     /// Finish.
     Stop,
 }
 
-/// Does chores until told to stop.
-pub(crate) fn run(shared: Arc<Shared>, chores: &Receiver<Chore>) {
-    let mut keeper = Keeper { shared, damaged: HashSet::new() };
-    while let Ok(chore) = chores.recv() {
-        match chore {
-            Chore::Tidy => keeper.tidy(),
+/// Does chores until told to stop. `data_folder` is where torn appends are kept, if not beside the log's files.
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    writer: Arc<Mutex<Writer>>,
+    data_folder: Option<PathBuf>,
+    chores: &Receiver<Chore>,
+) {
+    let last_append = (shared.state().tail, (shared.options.now)());
+    let mut keeper = Keeper {
+        shared,
+        writer,
+        data_folder,
+        damaged: HashSet::new(),
+        waiting: Vec::new(),
+        last_append,
+        failed_at: None,
+        has_more: false,
+    };
+    loop {
+        match keeper.next_chore(chores) {
+            Chore::Look => keeper.look(),
+            Chore::Erase(done) => {
+                keeper.waiting.push(done);
+                keeper.has_more = true;
+            }
+            Chore::Tidy => {
+                keeper.tidy();
+                // Chores that follow each other must not put erasing off.
+                keeper.look();
+            }
             Chore::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
             Chore::Settle(done) => {
                 // Who asked may have left.
@@ -68,18 +107,103 @@ fn told(outcome: Result<(), Miss>, what: &str, segment: &Sealed) {
     }
 }
 
-struct Keeper {
-    shared: Arc<Shared>,
+pub(super) struct Keeper {
+    pub(super) shared: Arc<Shared>,
+    /// Asked to seal the growing segment; its lock is held for no longer than a roll takes.
+    pub(super) writer: Arc<Mutex<Writer>>,
+    /// Where torn appends are kept in `cut/`.
+    pub(super) data_folder: Option<PathBuf>,
     /// Segments that cannot be rewritten because a record to keep is damaged.
-    damaged: HashSet<Position>,
+    pub(super) damaged: HashSet<Position>,
+    /// Who waits until everything removed is erased.
+    waiting: Vec<oneshot::Sender<Result<(), LogError>>>,
+    /// The tail when it was last seen to move, and when that was, in milliseconds.
+    last_append: (Position, i64),
+    /// When erasing last failed, in milliseconds.
+    failed_at: Option<i64>,
+    /// Whether there is more to erase at once. Chores that were asked for come first all the same.
+    has_more: bool,
 }
 
 impl Keeper {
+    /// What was asked for next, or to look where nothing was.
+    fn next_chore(&self, chores: &Receiver<Chore>) -> Chore {
+        if self.shared.options.erase_within.is_none() && self.waiting.is_empty() {
+            return chores.recv().unwrap_or(Chore::Stop);
+        }
+        let wait = if self.has_more { Duration::ZERO } else { LOOK_EVERY };
+        chores.recv_timeout(wait).unwrap_or_else(|nothing| match nothing {
+            RecvTimeoutError::Timeout => Chore::Look,
+            RecvTimeoutError::Disconnected => Chore::Stop,
+        })
+    }
+
+    /// Erases from one segment, if that is urgent.
+    fn look(&mut self) {
+        let urgent = self.urgency();
+        self.has_more = false;
+        if urgent == Urgency::Wait {
+            return;
+        }
+        let outcome = self.erase_next(urgent == Urgency::Due);
+        self.has_more = urgent == Urgency::Due && matches!(outcome, Ok(true));
+        self.failed_at = outcome.is_err().then(self.shared.options.now);
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "removed events were not erased; it is tried again");
+        }
+        if !self.has_more && urgent == Urgency::Due {
+            for waiting in self.waiting.drain(..) {
+                // Who asked may have left.
+                let _ = waiting.send(outcome.as_ref().map(|_| ()).map_err(LogError::clone));
+            }
+        }
+    }
+
+    fn urgency(&mut self) -> Urgency {
+        let (tail, since) = {
+            let state = self.shared.state();
+            (state.tail, state.marks.unerased_since())
+        };
+        let options = &self.shared.options;
+        let now = (options.now)();
+        if tail != self.last_append.0 {
+            self.last_append = (tail, now);
+        }
+        if !self.waiting.is_empty() {
+            return Urgency::Due;
+        }
+        // A clock that is set back or ahead costs one wait at most.
+        let has_passed = |time: i64, wait: Duration| u128::from(now.abs_diff(time)) >= wait.as_millis();
+        if self.failed_at.is_some_and(|failed| !has_passed(failed, RETRY_AFTER)) {
+            return Urgency::Wait;
+        }
+        let is_idle = has_passed(self.last_append.1, IDLE_AFTER);
+        // A clock that was ahead when something was removed must not put its erasure off.
+        if since.is_some_and(|since| since > now) {
+            let _held = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.shared.state_mut();
+            state.marks = Arc::new(state.marks.as_ref().clone().with_unerased(now));
+        }
+        urgency(since, now, options.erase_within, is_idle)
+    }
+
+    /// Writes a segment's index. On failure it stays in RAM, and the next chore tries again.
+    pub(super) fn seal_or_warn(&self, segment: &Arc<Sealed>) {
+        told(self.seal(segment), "the index of a segment was not written", segment);
+    }
+
+    /// Notes that a segment cannot be rewritten.
+    pub(super) fn note_damaged(&mut self, segment: &Sealed) {
+        let base = segment.name().base;
+        tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
+        self.damaged.insert(base);
+    }
+
     fn tidy(&mut self) {
         let segments = self.shared.state().sealed.clone();
         for segment in &segments {
             // On failure the index stays in RAM, which serves as well; the next chore tries again.
-            told(self.seal(segment), "the index of a segment was not written", segment);
+            self.seal_or_warn(segment);
         }
         self.reclaim();
         self.shared.reserve.fill(&*self.shared.disk);
@@ -111,13 +235,8 @@ impl Keeper {
                 }
                 Choice::Rewrite if self.damaged.contains(&base) => {}
                 Choice::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
-                    Ok(Some(rewritten)) => {
-                        told(self.seal(&rewritten), "the index of a segment was not written", &rewritten);
-                    }
-                    Ok(None) => {
-                        tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
-                        self.damaged.insert(base);
-                    }
+                    Ok(Some(rewritten)) => self.seal_or_warn(&rewritten),
+                    Ok(None) => self.note_damaged(segment),
                     Err(Miss::BadIndex) => _ = self.shared.heal(segment),
                     missed => told(missed.map(drop), "a segment was not rewritten", segment),
                 },
@@ -126,7 +245,7 @@ impl Keeper {
     }
 
     /// Notes durably that the segment is meant to be missing, then takes it away.
-    fn drop_segment(&self, segment: &Sealed) -> io::Result<()> {
+    pub(super) fn drop_segment(&self, segment: &Sealed) -> io::Result<()> {
         let name = segment.name();
         {
             let mut file = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@
 //! - What was lost to damage and cut out by `repair`: positions count as dropped, and each topic's sequences are listed,
 //!   so that their absence can be told from damage that nobody has seen yet. Only a log that was repaired has such a list,
 //!   and only then does the file have version 2.
+//! - When the oldest removal was made whose bytes may still lie in a file. A file that says so has version 3.
 //! - Written whole under the next number, synced, and only then the one before is taken away: the highest valid one
 //!   counts. The first one may be torn; a later one may be too, and then the one before it is still there.
 //! - Records are hidden by it from the moment it is durable; the space comes back later.
@@ -21,6 +22,8 @@ const MAGIC: &[u8; 8] = b"EVTRM\r\n\x1A";
 const VERSION: u32 = 1;
 /// With a list of lost sequences.
 const VERSION_LOST: u32 = 2;
+/// With the time of the oldest removal that is not erased.
+const VERSION_UNERASED: u32 = 3;
 
 /// Sequences of one topic, first and last.
 pub type LostRun = (TopicNumber, Sequence, Sequence);
@@ -34,9 +37,28 @@ pub(crate) struct Marks {
     dropped: Vec<(Position, Position)>,
     /// Runs of sequences that were lost to damage, ascending.
     lost: Vec<LostRun>,
+    /// When the oldest removal was made that may not be erased yet, in milliseconds since 1970. `None`: all are erased, or
+    /// it was not noted.
+    unerased_since: Option<i64>,
 }
 
 impl Marks {
+    /// When the oldest removal was made that may not be erased yet.
+    pub(crate) fn unerased_since(&self) -> Option<i64> {
+        self.unerased_since
+    }
+
+    /// Notes that something was removed at this time and is not erased; the oldest such time is kept.
+    pub(crate) fn with_unerased(mut self, now: i64) -> Self {
+        self.unerased_since = Some(self.unerased_since.map_or(now, |since| since.min(now)));
+        self
+    }
+
+    /// The same marks once everything they hide is erased.
+    pub(crate) fn with_all_erased(&self) -> Self {
+        Self { unerased_since: None, ..self.clone() }
+    }
+
     /// The last sequence removed of a topic; 0 where none was.
     pub(crate) fn removed_through(&self, topic: TopicNumber) -> Sequence {
         self.trimmed.get(&topic).copied().unwrap_or_default()
@@ -105,11 +127,19 @@ impl Marks {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_slice(MAGIC);
-        out.put_u32_le(if self.lost.is_empty() { VERSION } else { VERSION_LOST });
+        let version = match (self.unerased_since, self.lost.is_empty()) {
+            (Some(_), _) => VERSION_UNERASED,
+            (None, false) => VERSION_LOST,
+            (None, true) => VERSION,
+        };
+        out.put_u32_le(version);
         out.put_u32_le(self.trimmed.len() as u32);
         out.put_u32_le(self.dropped.len() as u32);
-        if !self.lost.is_empty() {
+        if version != VERSION {
             out.put_u32_le(self.lost.len() as u32);
+        }
+        if let Some(since) = self.unerased_since {
+            out.put_i64_le(since);
         }
         for (topic, through) in &self.trimmed {
             out.put_u32_le(topic.0);
@@ -133,8 +163,11 @@ impl Marks {
         let version = fields.try_get_u32_le().ok()?;
         let topics = fields.try_get_u32_le().ok()?;
         let runs = fields.try_get_u32_le().ok()?;
-        let lost = if version == VERSION_LOST { fields.try_get_u32_le().ok()? } else { 0 };
+        let lost = if version >= VERSION_LOST { fields.try_get_u32_le().ok()? } else { 0 };
         let mut marks = Self::default();
+        if version == VERSION_UNERASED {
+            marks.unerased_since = Some(fields.try_get_i64_le().ok()?);
+        }
         for _ in 0..topics {
             let topic = TopicNumber(fields.try_get_u32_le().ok()?);
             marks.trimmed.insert(topic, Sequence(fields.try_get_u64_le().ok()?));
@@ -150,7 +183,7 @@ impl Marks {
         }
         let content = bytes.get(..bytes.len() - fields.len())?;
         let intact = fields.try_get_u32_le().ok()? == crc32c::crc32c(content);
-        (intact && (version == VERSION || version == VERSION_LOST)).then_some(marks)
+        (intact && (VERSION..=VERSION_UNERASED).contains(&version)).then_some(marks)
     }
 }
 
@@ -239,11 +272,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_survive_the_trip_to_disk_and_only_lost_sequences_need_the_second_version() {
+    fn marks_survive_the_trip_to_disk_in_the_oldest_version_that_can_hold_them() {
         let topic = TopicNumber(3);
         let removed = Marks::default().with_removed(topic, Sequence(5)).unwrap().with_dropped(Position(2), Position(9));
         let lost = removed.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(11), Sequence(11))]);
-        for (marks, version) in [(&removed, 1), (&lost, 2)] {
+        let unerased = removed.clone().with_unerased(1_700_000_000_000);
+        let both = lost.clone().with_unerased(-5);
+        for (marks, version) in [(&removed, 1), (&lost, 2), (&unerased, 3), (&both, 3)] {
             let bytes = marks.encode();
             assert_eq!(bytes[8], version);
             assert_eq!(Marks::decode(&bytes).as_ref(), Some(marks));
@@ -253,6 +288,14 @@ mod tests {
                 assert_eq!(Marks::decode(&flipped), None, "bit {bit}");
             }
         }
+    }
+
+    #[test]
+    fn the_oldest_removal_that_is_not_erased_is_the_one_that_counts() {
+        let marks = Marks::default().with_unerased(20).with_unerased(30);
+        assert_eq!(marks.unerased_since(), Some(20));
+        assert_eq!(marks.with_all_erased().with_unerased(30).unerased_since(), Some(30));
+        assert_eq!(marks.with_unerased(10).unerased_since(), Some(10), "a clock that was set back");
     }
 
     #[test]

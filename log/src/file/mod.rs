@@ -18,6 +18,7 @@
 mod backup;
 mod cuts;
 mod disk;
+mod erase;
 mod fetch;
 mod find;
 mod folder;
@@ -26,6 +27,7 @@ mod index;
 mod keeper;
 mod marks;
 mod names;
+mod open_files;
 mod read;
 mod recover;
 mod repair;
@@ -44,8 +46,9 @@ mod writer;
 pub use backup::{Copied, backup};
 pub use cuts::CUT_FOLDER;
 pub use disk::Disk;
-pub use folder::{FolderDisk, FolderLock};
+pub use folder::{FolderDisk, FolderLock, private_file, private_folder};
 pub use marks::LostRun;
+pub use open_files::{OPEN_FILES_DEFAULT, OpenFiles, is_out_of_files};
 pub use repair::{Finding, Known, Repair, repair, repair_disk};
 pub use reserve::RESERVE_BYTES;
 pub use verify::{Progress, Report, verify, verify_disk};
@@ -55,14 +58,16 @@ use contract::{BoxFuture, Position, Segment, Sequence};
 use cuts::Cuts;
 use keeper::Chore;
 use recover::{Recovered, recover};
+use retention::holds_removed;
 use state::Shared;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use writer::Writer;
 
 /// The folder of the log inside a data folder.
@@ -84,6 +89,12 @@ pub struct Options {
     pub acknowledged: Position,
     /// Bytes kept on the disk for freeing space when it is full; 0: none.
     pub reserve_bytes: u64,
+    /// How long the bytes of removed records may stay in the files; `None`: until half of a segment is removed.
+    pub erase_within: Option<Duration>,
+    /// The wall clock, in milliseconds since 1970. Needed with `erase_within`; it stands still unless one is given.
+    pub now: fn() -> i64,
+    /// Bounds the files it keeps open, together with whoever else has this value.
+    pub open_files: Arc<OpenFiles>,
 }
 
 impl Default for Options {
@@ -93,6 +104,9 @@ impl Default for Options {
             tail_cache_bytes: 8 * 1024 * 1024,
             acknowledged: Position::ZERO,
             reserve_bytes: 0,
+            erase_within: None,
+            now: || 0,
+            open_files: OpenFiles::new(OPEN_FILES_DEFAULT),
         }
     }
 }
@@ -106,8 +120,8 @@ impl Options {
 /// A log in files. Dropping it finishes what was begun and lets go of the folder.
 pub struct FileLog {
     shared: Arc<Shared>,
-    /// One append at a time.
-    writer: Mutex<Writer>,
+    /// One append at a time. The keeper has it too, to seal the growing segment.
+    writer: Arc<Mutex<Writer>>,
     /// The keeper's.
     thread: Option<JoinHandle<()>>,
     cuts: Vec<Damage>,
@@ -121,7 +135,7 @@ impl FileLog {
     /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged: nothing was changed then.
     pub fn open_folder(folder: &Path, options: Options) -> Result<Self, LogError> {
         let lock = FolderLock::acquire(folder)?;
-        let disk = FolderDisk::open(&folder.join(LOG_FOLDER))?;
+        let disk = FolderDisk::open_with(&folder.join(LOG_FOLDER), Arc::clone(&options.open_files))?;
         let path = disk.folder().to_path_buf();
         Self::start(Arc::new(disk), path, options, &Cuts::In(folder), Some(lock))
     }
@@ -150,10 +164,10 @@ impl FileLog {
         disk: Arc<dyn Disk>,
         folder: PathBuf,
         options: Options,
-        cuts: &Cuts<'_>,
+        cuts_in: &Cuts<'_>,
         lock: Option<FolderLock>,
     ) -> Result<Self, LogError> {
-        let Recovered { state, marks_file, cuts, bad_bodies } = recover(&*disk, &folder, &options, cuts)?;
+        let Recovered { state, marks_file, cuts, bad_bodies } = recover(&*disk, &folder, &options, cuts_in)?;
         for cut in &cuts {
             tracing::warn!(file = %cut.file.display(), offset = cut.offset, reason = cut.reason, "cut off a torn tail");
         }
@@ -162,16 +176,17 @@ impl FileLog {
         }
         let (chores, keepers) = mpsc::channel();
         let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
-        let keeping = Arc::clone(&shared);
+        let writer = Arc::new(Mutex::new(Writer::new(Arc::clone(&shared))));
+        let (keeping, sealing, data_folder) = (Arc::clone(&shared), Arc::clone(&writer), cuts_in.data_folder());
         let keeper = thread::Builder::new().name("log-keeper".to_owned());
-        let thread = Some(keeper.spawn(move || keeper::run(keeping, &keepers))?);
+        let thread = Some(keeper.spawn(move || keeper::run(keeping, sealing, data_folder, &keepers))?);
         shared.reserve.fill(&*shared.disk);
         if shared.reserve.is_missing() {
             tracing::error!("the disk is full: there is no room for the reserve, and no events are stored");
         }
         // Indexes and removals that the last run did not get to.
         let _ = shared.chores.send(Chore::Tidy);
-        let writer = Mutex::new(Writer::new(Arc::clone(&shared)));
+        shared.note_unerased();
         Ok(Self { shared, writer, thread, cuts, _lock: lock })
     }
 }
@@ -229,6 +244,13 @@ impl Log for FileLog {
         Box::pin(blocking(move || shared.remove(topic, through)))
     }
 
+    fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
+        let (done, is_done) = oneshot::channel();
+        let _ = self.shared.chores.send(Chore::Erase(done));
+        let closing = || LogError::Unavailable(Arc::new(io::Error::other("the log is being closed")));
+        Box::pin(async move { is_done.await.unwrap_or_else(|_| Err(closing())) })
+    }
+
     fn is_full(&self) -> bool {
         let is_full = self.shared.reserve.is_missing();
         if is_full && self.shared.reserve.is_worth_a_look() {
@@ -247,11 +269,35 @@ impl Shared {
             // What is appended later is not meant.
             state.marks.with_removed(topic, through.min(state.last_sequence(topic)))
         };
-        let Some(marks) = marks else { return Ok(()) };
+        let Some(mut marks) = marks else { return Ok(()) };
+        if self.options.erase_within.is_some() {
+            marks = marks.with_unerased((self.options.now)());
+        }
         self.reserve.spend_if_full(&*self.disk, || file.store(&*self.disk, &marks))?;
         self.state_mut().marks = Arc::new(marks);
         let _ = self.chores.send(Chore::Tidy);
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Notes since when something is to be erased, where the marks do not say so: they are of an older version.
+    fn note_unerased(&self) {
+        let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = {
+            let state = self.state();
+            let growing = state.active.as_ref().and_then(|active| active.index.summary());
+            let mut summaries = state.sealed.iter().map(|segment| &segment.summary).chain(&growing);
+            let holds_removed = summaries.any(|summary| holds_removed(&summary.topics, &state.marks));
+            if !holds_removed || state.marks.unerased_since().is_some() || self.options.erase_within.is_none() {
+                return;
+            }
+            state.marks.as_ref().clone().with_unerased((self.options.now)())
+        };
+        if let Err(error) = file.store(&*self.disk, &marks) {
+            tracing::warn!(%error, "the time of a removal was not noted; the next removal, or start, notes it");
+        }
+        self.state_mut().marks = Arc::new(marks);
     }
 }
 

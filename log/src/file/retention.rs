@@ -27,6 +27,11 @@ pub(crate) fn choose(summary: &Summary, marks: &Marks) -> Choice {
     }
 }
 
+/// Whether any record of a segment was removed: its bytes are still in the file.
+pub(crate) fn holds_removed(topics: &[TopicSummary], marks: &Marks) -> bool {
+    topics.iter().any(|topic| topic.first <= marks.removed_through(topic.topic))
+}
+
 /// Bytes of a topic's removed records, taking them to be of equal size.
 fn removed_bytes(topic: &TopicSummary, marks: &Marks) -> u64 {
     let through = marks.removed_through(topic.topic).min(topic.last);
@@ -81,6 +86,8 @@ mod tests {
                 marks = marks.with_removed(TopicNumber(*topic), Sequence(*through)).unwrap();
             }
             assert_eq!(choose(&summary, &marks), choice, "{removed:?}");
+            let is_touched = removed.iter().any(|(topic, through)| *topic < 3 && (*topic, *through) != (1, 10));
+            assert_eq!(holds_removed(&summary.topics, &marks), is_touched, "{removed:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which segments hold a topic's records, as people and tools see them.
 
+use super::LOG_FOLDER;
 use super::index::{Miss, TopicSummary};
 use super::segment::SegmentHead;
 use super::state::Shared;
@@ -36,7 +37,7 @@ impl Shared {
                 summary.count = summary.count.min((summary.last.get() - first.sequence.get() + 1) as u32);
                 (summary.first, summary.first_time) = (first.sequence, first.time);
             }
-            segments.push(self.segment(&head, &summary));
+            segments.push(Self::segment(&head, &summary));
         }
         Ok(segments)
     }
@@ -50,9 +51,9 @@ impl Shared {
         }
     }
 
-    fn segment(&self, head: &SegmentHead, summary: &TopicSummary) -> Segment {
+    fn segment(head: &SegmentHead, summary: &TopicSummary) -> Segment {
         Segment {
-            location: self.location(&head.name.file()),
+            location: location(&head.name.file()),
             start_sequence: summary.first,
             start_time: Timestamp::from_millis(summary.first_time),
             end_sequence: summary.last,
@@ -61,18 +62,9 @@ impl Shared {
             created_at: Timestamp::from_millis(head.created),
         }
     }
+}
 
-    /// Where a file lies, as a URL.
-    fn location(&self, file: &str) -> String {
-        let path = self.folder.join(file);
-        let mut url = String::from("file://");
-        for byte in path.as_os_str().as_encoded_bytes() {
-            if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
-                url.push(char::from(*byte));
-            } else {
-                url.push_str(&format!("%{byte:02X}"));
-            }
-        }
-        url
-    }
+/// Where a file lies within its data folder, as a URL. Where that folder is concerns nobody who asks for events.
+fn location(file: &str) -> String {
+    format!("file://{LOG_FOLDER}/{file}")
 }

@@ -3,12 +3,16 @@
 //! - Checked first, then written, synced, shown, answered; nothing is shown before it is durable.
 //! - A failed write, sync or roll poisons: what is on disk is no longer known, so nothing more is appended until the log
 //!   is opened again. Reading goes on, up to the last durable position.
+//! - A file that cannot be opened for want of descriptors is none of these: nothing was written, and the caller may try
+//!   the same again.
 //! - Work per record is kept small: encode, checksum, push.
 
+use super::disk::discard;
 use super::frame::{self, BODY_BYTES_MAX, Slot};
 use super::index::Index;
 use super::keeper::Chore;
 use super::names::SegmentName;
+use super::open_files::is_out_of_files;
 use super::segment::SegmentHead;
 use super::state::{Active, Sealed, Shared, State};
 use crate::{Header, LogError, Record, TopicNumber, crash_point};
@@ -34,6 +38,27 @@ pub(crate) struct Writer {
     poison: Option<Arc<io::Error>>,
 }
 
+/// Why a batch was not stored.
+enum StoreError {
+    /// There was no descriptor for its file, before anything of it was written.
+    NotOpened(io::Error),
+    /// A write or sync failed.
+    Failed(io::Error),
+}
+
+impl StoreError {
+    /// Of the first write to a file, which opens it. Writing itself does not ask for descriptors.
+    fn of_first_write(cause: io::Error) -> Self {
+        if is_out_of_files(&cause) { Self::NotOpened(cause) } else { Self::Failed(cause) }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(cause: io::Error) -> Self {
+        Self::Failed(cause)
+    }
+}
+
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, buffer: Vec::new(), frames: Vec::new(), poison: None }
@@ -48,11 +73,37 @@ impl Writer {
         if batch.is_empty() {
             return Ok(());
         }
-        self.store(batch).map_err(|cause| {
-            let cause = Arc::new(cause);
-            self.poison = Some(Arc::clone(&cause));
-            LogError::Poisoned(cause)
+        self.store(batch).map_err(|failure| match failure {
+            StoreError::NotOpened(cause) => LogError::Unavailable(Arc::new(cause)),
+            StoreError::Failed(cause) => {
+                let cause = Arc::new(cause);
+                self.poison = Some(Arc::clone(&cause));
+                LogError::Poisoned(cause)
+            }
         })
+    }
+
+    /// Seals the growing segment and begins the next one, so that the sealed one can be rewritten; whether there was one to
+    /// seal. A next one that cannot be begun is taken away again: nothing of the log is in it, so nothing is poisoned.
+    pub(crate) fn seal(&mut self) -> Result<bool, LogError> {
+        if let Some(cause) = &self.poison {
+            return Err(LogError::Poisoned(Arc::clone(cause)));
+        }
+        let (tail, tail_time) = {
+            let state = self.shared.state();
+            if state.active.as_ref().is_none_or(|active| active.index.count() == 0) {
+                return Ok(false);
+            }
+            (state.tail, state.tail_time)
+        };
+        let head = head_behind(tail, tail_time, tail_time);
+        if let Err(StoreError::NotOpened(cause) | StoreError::Failed(cause)) = self.create(&head) {
+            if let Err(left) = discard(&*self.shared.disk, &head.name.file()) {
+                self.poison = Some(Arc::new(left));
+            }
+            return Err(cause.into());
+        }
+        Ok(self.install(head))
     }
 
     /// Everything that can be refused without writing.
@@ -71,7 +122,7 @@ impl Writer {
         Ok(())
     }
 
-    fn store(&mut self, batch: Vec<Record>) -> io::Result<()> {
+    fn store(&mut self, batch: Vec<Record>) -> Result<(), StoreError> {
         let (head, sealed) = self.segment_for(&batch)?;
         self.encode(&batch, head.salt);
         let offset = self.shared.state().active.as_ref().map_or(0, |active| active.index.bytes());
@@ -91,10 +142,11 @@ impl Writer {
     }
 
     /// The one place where records become durable.
-    fn write(&self, file: &str, offset: u64) -> io::Result<()> {
+    fn write(&self, file: &str, offset: u64) -> Result<(), StoreError> {
         crash_point("append.before_write");
         let disk = &*self.shared.disk;
-        self.shared.reserve.spend_if_full(disk, || disk.write(file, offset, &self.buffer))?;
+        let written = self.shared.reserve.spend_if_full(disk, || disk.write(file, offset, &self.buffer));
+        written.map_err(StoreError::of_first_write)?;
         crash_point("append.after_write");
         self.shared.disk.sync(Some(file))?;
         crash_point("append.after_sync");
@@ -113,7 +165,7 @@ impl Writer {
     }
 
     /// The segment the batch goes to; a new one where there is none or the last is full, and whether that was sealed.
-    fn segment_for(&self, batch: &[Record]) -> io::Result<(SegmentHead, bool)> {
+    fn segment_for(&self, batch: &[Record]) -> Result<(SegmentHead, bool), StoreError> {
         let (tail, time_floor) = {
             let state = self.shared.state();
             let has_room = |active: &&Active| {
@@ -126,17 +178,17 @@ impl Writer {
             }
             (state.tail, state.tail_time)
         };
-        let name = SegmentName { base: tail.next(), generation: 1 };
         let created = batch.first().map_or(time_floor, |record| record.header.time);
-        let head = SegmentHead { name, created, time_floor, salt: random(), rewritten: None };
+        let head = head_behind(tail, created, time_floor);
         self.create(&head)?;
         Ok((head, self.install(head)))
     }
 
-    fn create(&self, head: &SegmentHead) -> io::Result<()> {
+    fn create(&self, head: &SegmentHead) -> Result<(), StoreError> {
         let (disk, file) = (&self.shared.disk, head.name.file());
         crash_point("roll.before_create");
-        self.shared.reserve.spend_if_full(&**disk, || disk.write(&file, 0, &head.encode()))?;
+        let written = self.shared.reserve.spend_if_full(&**disk, || disk.write(&file, 0, &head.encode()));
+        written.map_err(StoreError::of_first_write)?;
         crash_point("roll.after_create");
         disk.sync(Some(&file))?;
         crash_point("roll.after_header_sync");
@@ -157,6 +209,12 @@ impl Writer {
         state.push_sealed(Arc::new(Sealed { head: full.head, summary, index: Index::Live(full.index) }));
         true
     }
+}
+
+/// The head of a new segment behind `tail`.
+fn head_behind(tail: Position, created: i64, time_floor: i64) -> SegmentHead {
+    let name = SegmentName { base: tail.next(), generation: 1 };
+    SegmentHead { name, created, time_floor, salt: random(), rewritten: None }
 }
 
 fn check_numbers(after: Position, mut time: i64, batch: &[Record]) -> Result<(), LogError> {

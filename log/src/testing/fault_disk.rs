@@ -38,6 +38,8 @@ pub enum Fault {
     Error(io::ErrorKind),
     /// It fails because the disk is full, and does nothing.
     Full,
+    /// It fails because there is no file descriptor left, and does nothing.
+    OutOfFiles,
     /// A write puts down this many bytes, then fails.
     Short(usize),
 }
@@ -170,6 +172,7 @@ impl Inner {
         match fault {
             Some(Fault::Error(kind)) if operation != Operation::Sync => Err(kind.into()),
             Some(Fault::Full) if operation != Operation::Sync => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::OutOfFiles) if operation != Operation::Sync => Err(rustix::io::Errno::MFILE.into()),
             other => Ok(other),
         }
     }

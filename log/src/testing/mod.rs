@@ -3,6 +3,7 @@
 //! - [`conformance`]: one test per promise of [`Log`]; [`conformance!`](crate::conformance) makes them an engine's own.
 //! - [`model`]: a naive log, and random commands under which an engine must answer as the model does.
 //! - [`fault_disk`]: a disk that fails on command.
+//! - `forward_append!`, `forward_read!`, `forward_rest!`: what a log that wraps another one passes on to it.
 //! - [`record`], [`Numbering`], [`Probe`]: records for tests, the three numberings, and an opened engine to question.
 //!
 //! Everything here fails by panicking, with what was asked and what was answered.
@@ -17,6 +18,7 @@
 
 pub mod conformance;
 pub mod fault_disk;
+mod forward;
 pub mod model;
 mod probe;
 mod random;

@@ -8,6 +8,7 @@
 )]
 
 mod damage;
+mod erasing;
 mod faults;
 mod index;
 mod power_cut;

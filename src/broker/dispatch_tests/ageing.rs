@@ -199,3 +199,22 @@ fn an_expired_task_holds_its_group() {
     ",
     );
 }
+
+/// Its status was EXPIRED, and there was no letter until a place of the pool was free.
+#[test]
+fn a_job_expires_though_its_pool_is_full() {
+    check(
+        "
+        pool one concurrency=1
+        subscribe mail pool=one age=10
+        publish a b
+        answer mail/1 hang
+        run                         ->
+        advance 10000
+        run                         ->
+        letters                     -> mail/2 Expired tried 0
+        release mail/1              -> mail/1:200
+        letters                     -> mail/2 Expired tried 0
+    ",
+    );
+}

@@ -38,6 +38,39 @@ fn no_more_jobs_are_open_than_may_be_and_the_others_wait() {
     }
 }
 
+/// One receiver that refused everything stopped all subscriptions of the log when it had filled the limit.
+#[test]
+fn a_subscription_whose_jobs_all_fail_leaves_room_to_the_others() {
+    for restart in ["", "reopen"] {
+        let fail: String = (1..=9).map(|number| format!("answer bad/{number} 500\n")).collect();
+        check(&format!(
+            "
+            limit 8
+            pool slow concurrency=1
+            subscribe bad attempts=1 pool=slow
+            subscribe good
+            {fail}
+            publish a b c d e f g h i
+            run-sorted                  -> {} {}
+            status bad                  -> Active through 6 open 6 held
+            status good                 -> Active through 9 open 0
+            {restart}
+            answer good/10 500
+            publish j k
+            run                         -> good/10:500 good/11:200
+            status good                 -> Active through 11 open 1
+            discard bad/1
+            discard bad/2
+            answer bad/7 200
+            answer bad/8 200
+            run                         -> bad/7:200 bad/8:200 bad/9:500 bad/10:200 bad/11:200
+        ",
+            (1..=6).map(|number| format!("bad/{number}:500")).collect::<Vec<_>>().join(" "),
+            (1..=9).map(|number| format!("good/{number}:200")).collect::<Vec<_>>().join(" "),
+        ));
+    }
+}
+
 #[test]
 fn a_job_that_failed_is_tried_again_though_no_more_may_be_open() {
     check(

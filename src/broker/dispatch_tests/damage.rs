@@ -1,12 +1,13 @@
 //! A damaged event under dispatch: its own lanes wait for a repair, nobody else notices.
 
 use super::{TYPE, World};
-use contract::{BoxFuture, EventBroker, NewEvent, NewEventType, NewTopic, Position, Segment, Sequence};
-use log::{Damage, Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use crate::clock::Clock;
+use crate::dispatch::worker::Turn;
+use contract::{BoxFuture, EventBroker, NewEvent, NewEventType, NewTopic, Position};
+use log::{Damage, Limit, Log, LogError, MemoryLog, Range, Record};
 use serde_json::value::RawValue;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Memory in which one event of a topic cannot be read; number 0: all can.
 #[derive(Default)]
@@ -14,10 +15,18 @@ struct Spoilt {
     log: MemoryLog,
     topic: AtomicU32,
     sequence: AtomicU64,
+    /// Whether writing fails.
+    is_full: AtomicBool,
 }
 
 impl Log for Spoilt {
+    log::forward_rest!();
+
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Box::pin(async { Err(LogError::Poisoned(Arc::new(full))) });
+        }
         self.log.append(after, batch)
     }
 
@@ -35,35 +44,20 @@ impl Log for Spoilt {
         }
         self.log.read(range, limit)
     }
-
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.log.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.log.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.log.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.remove(topic, through)
-    }
 }
 
-#[tokio::test]
-async fn a_damaged_event_holds_up_its_own_topic_alone() {
-    let log = Arc::new(Spoilt::default());
-    let mut world = World::new(Arc::clone(&log) as Arc<dyn Log>).await;
-    let spoilt = "gts.hx.core.events.topic.v1~vendor.spoilt.v1";
+const SPOILT: &str = "gts.hx.core.events.topic.v1~vendor.spoilt.v1";
+
+/// A world with subscription `first` to a topic that can be damaged, and events 1 to 3 in it; and `mail` to another.
+async fn world(log: &Arc<Spoilt>, options: &str) -> World {
+    let mut world = World::new(Arc::clone(log) as Arc<dyn Log>).await;
+    let spoilt = SPOILT;
     log.topic.store(world.broker.default_ledger().registry().next_topic_number(), Ordering::Relaxed);
     world.broker.register_topic(NewTopic::new(spoilt.parse().unwrap())).await.unwrap();
     let mut made = NewEventType::new(format!("{TYPE}.made_there.v1").parse().unwrap());
     made.topic = Some(spoilt.parse().unwrap());
     world.broker.register_event_type(made).await.unwrap();
-    world.ask(&format!("subscribe first topic={spoilt}")).await.unwrap();
+    world.ask(&format!("subscribe first topic={spoilt} {options}")).await.unwrap();
     world.ask("subscribe mail").await.unwrap();
     for subject in ["a", "b", "c"] {
         let data = RawValue::from_string("{}".to_owned()).unwrap();
@@ -71,6 +65,13 @@ async fn a_damaged_event_holds_up_its_own_topic_alone() {
         event.subject = Some(subject.to_owned());
         world.broker.publish(event, None).await.unwrap();
     }
+    world
+}
+
+#[tokio::test]
+async fn a_damaged_event_holds_up_its_own_topic_alone() {
+    let log = Arc::new(Spoilt::default());
+    let mut world = world(&log, "").await;
     world.ask("publish a b").await.unwrap();
     log.sequence.store(2, Ordering::Relaxed);
     let mut sent: Vec<_> = world.run().await.split(' ').map(str::to_owned).collect();
@@ -80,4 +81,66 @@ async fn a_damaged_event_holds_up_its_own_topic_alone() {
     log.sequence.store(0, Ordering::Relaxed);
     world.clock.advance(1000);
     assert_eq!(world.run().await, "first/2:200 first/3:200");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_tried_again_after_a_while_and_nothing_is_sent_meanwhile() {
+    let log = Arc::new(Spoilt::default());
+    let mut world = World::new(Arc::clone(&log) as Arc<dyn Log>).await;
+    world.run_line(1, "subscribe mail").await;
+    world.run_line(2, "publish a").await;
+    assert_eq!(world.land().await, "mail/1:200");
+    world.run_line(3, "publish b").await;
+    log.is_full.store(true, Ordering::Relaxed);
+    world.worker.turn().await;
+    let written = world.worker.writing.join_next().await.unwrap();
+    world.worker.wrote(written);
+    for _ in 0..3 {
+        let Turn::Wait(Some(until)) = world.worker.turn().await else { panic!("it waits") };
+        assert_eq!(until - world.clock.now(), 1000);
+        assert!(world.worker.writing.is_empty());
+    }
+    let sent = world.worker.flights.len();
+    world.clock.advance(1000);
+    world.worker.turn().await;
+    assert_eq!((world.worker.writing.len(), world.worker.flights.len()), (1, sent));
+}
+
+/// Whoever builds a lane reads the events of its open jobs. One that could not be read stopped every lane of the log.
+#[tokio::test]
+async fn a_damaged_event_of_a_failed_job_holds_up_its_own_lane_alone() {
+    let log = Arc::new(Spoilt::default());
+    let mut world = world(&log, "mode=BLOCK_ON_ERROR").await;
+    world.ask("answer first/1 500").await.unwrap();
+    assert_eq!(world.ask("run-sorted").await.unwrap(), "first/1:500 first/2:200 first/3:200");
+    log.sequence.store(1, Ordering::Relaxed);
+    world.ask("restart").await.unwrap();
+    world.ask("publish a b").await.unwrap();
+    assert_eq!(world.ask("run-sorted").await.unwrap(), "mail/1:200 mail/2:200");
+    world.clock.advance(60_000);
+    assert_eq!(world.run().await, "", "it cannot be read yet");
+    // Repaired.
+    log.sequence.store(0, Ordering::Relaxed);
+    world.clock.advance(60_000);
+    assert_eq!(world.run().await, "first/1:200");
+}
+
+/// Each try to learn which event it is about was written and made again at once.
+#[tokio::test]
+async fn a_job_that_expires_and_whose_event_cannot_be_read_fills_no_log() {
+    let log = Arc::new(Spoilt::default());
+    let mut world = world(&log, "age=10").await;
+    world.ask("pause first").await.unwrap();
+    world.run().await;
+    log.sequence.store(2, Ordering::Relaxed);
+    world.clock.advance(10_000);
+    let before = world.broker.default_ledger().position().borrow().get();
+    for _ in 0..200 {
+        world.ask("land").await.unwrap();
+        while let Some(written) = world.worker.writing.join_next().await {
+            world.worker.wrote(written);
+        }
+    }
+    let written = world.broker.default_ledger().position().borrow().get() - before;
+    assert!(written < 20, "{written} entries");
 }

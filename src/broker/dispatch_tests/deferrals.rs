@@ -79,3 +79,33 @@ fn an_open_breaker_is_shown_and_closed_by_hand() {
     "
     ));
 }
+
+/// Whoever had repaired a receiver and redrove its letters waited for its breaker, half a minute or more; a job with a
+/// short age expired again meanwhile.
+#[test]
+fn a_redrive_or_a_retry_does_not_wait_for_an_open_breaker() {
+    let fail: String = (1..=10).map(|number| format!("answer mail/{number} 500\n")).collect();
+    let failed: Vec<_> = (1..=10).map(|number| format!("mail/{number}:500")).collect();
+    for verb in ["redrive", "retry"] {
+        check(&format!(
+            "
+            subscribe mail attempts=1 age=20
+            {fail}
+            publish a b c d e f g h i j
+            run                         -> {}
+            publish k
+            run                         ->
+            advance 1000
+            answer mail/1 500
+            {verb} mail/1
+            run                         -> mail/1:500
+            change mail timeoutSeconds=10
+            run                         ->
+            advance 1000
+            {verb} mail/2
+            run                         -> mail/2:200 mail/11:200
+        ",
+            failed.join(" ")
+        ));
+    }
+}

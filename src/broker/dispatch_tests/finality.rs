@@ -33,3 +33,20 @@ fn an_event_that_a_correction_replaced_is_not_delivered_to_its_subscription_agai
     ",
     );
 }
+
+/// The replay had come to the event, and waited behind the letter for its group; then it delivered what was replaced.
+#[test]
+fn a_replay_that_waits_for_a_letter_does_not_deliver_what_a_correction_replaced() {
+    check(
+        "
+        subscribe mail mode=BLOCK_ON_ERROR attempts=1
+        publish a a
+        answer mail/1 500
+        run                         -> mail/1:500
+        replay mail 1 2             -> 2
+        run                         ->
+        correct mail/1
+        run                         -> mail/2:200 mail/2:200 mail/3:200
+    ",
+    );
+}

@@ -3,14 +3,13 @@
 use super::{TOPIC, TYPE, World};
 use crate::ledger::Keep;
 use contract::{
-    BoxFuture, Cursor, EventBroker, JobFilter, JobStatus, LetterFilter, LetterOrder, NewEvent, NewReplay, Position,
-    Read, ReplayEdge, Segment, Sequence,
+    BoxFuture, Cursor, EventBroker, JobFilter, JobStatus, LetterFilter, LetterOrder, NewEvent, NewReplay, Read,
+    ReplayEdge, Sequence,
 };
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Limit, Log, LogError, MemoryLog, Range, Record};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::watch;
 
 /// Memory that counts the records read from it.
 #[derive(Default)]
@@ -27,9 +26,8 @@ impl Counting {
 }
 
 impl Log for Counting {
-    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.append(after, batch)
-    }
+    log::forward_append!();
+    log::forward_rest!();
 
     fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
@@ -37,22 +35,6 @@ impl Log for Counting {
             self.read.fetch_add(page.len(), Ordering::SeqCst);
             Ok(page)
         })
-    }
-
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.log.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.log.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.log.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.log.remove(topic, through)
     }
 }
 

@@ -14,6 +14,7 @@
 //! advance 5000                                           milliseconds pass
 //! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
 //! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
+//! turn                                                   what can be sent now is begun, and nothing of it is over
 //! remembered         -> 2                                lanes the worker keeps a number for
 //! flying             -> 2                                deliveries under way
 //! run-until mail 24  -> soon                             no more than that was sent before the first one of `mail`
@@ -31,7 +32,10 @@ mod lists;
 mod modes;
 mod more;
 mod news;
+mod panics;
+mod pausing;
 mod pools;
+mod races;
 mod receiver;
 mod replays;
 mod several;
@@ -175,6 +179,7 @@ impl World {
                 *self = Self::limited(log, clock, Arc::clone(&self.receiver), self.max_open_jobs).await;
             }
             "land" => return Ok(self.land().await),
+            "turn" => drop(self.worker.turn().await),
             "trim" => drop(self.broker.trim(&TOPIC.parse()?, Sequence(rest[0].parse().unwrap())).await?),
             "news" => return self.news().await,
             "advance" => self.clock.advance(rest[0].parse().unwrap()),

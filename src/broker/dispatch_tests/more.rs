@@ -10,6 +10,7 @@
 //! deferred mail/1          -> 2 in 1000: The receiver answered 503 with Retry-After.
 //! breaker mail             -> Open after 10 next in 30000
 //! close-breaker mail
+//! pause-dispatch    resume-dispatch                   of the whole log
 //! ```
 
 use super::World;
@@ -46,6 +47,15 @@ impl World {
                 let resolved = self.broker.redrive_all(order, None).await?;
                 format!("{} skipped {}", resolved.count, resolved.skipped)
             }
+            "pause-dispatch" => {
+                crate::dispatch::pause_dispatch(self.broker.default_ledger(), "restore", "restored").await?;
+                String::new()
+            }
+            "resume-dispatch" => {
+                self.broker.resume_dispatch("ops").await?;
+                String::new()
+            }
+            "degraded" => self.broker.degradations().join(" | "),
             "letters-all" => {
                 let letters = self.all_letters().await?;
                 let shown = letters.iter().map(|it| format!("{}/{} {:?}", it.name, it.sequence, it.status));

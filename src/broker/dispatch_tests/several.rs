@@ -1,38 +1,18 @@
 //! Several brokers on one log: each job is worked by one at a time, and another takes over when that one falls silent.
 
 use super::World;
-use contract::{BoxFuture, Position, Segment};
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Log, MemoryLog};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// Memory that several brokers append to.
-struct Shared(MemoryLog);
+struct Shared {
+    log: MemoryLog,
+}
 
 impl Log for Shared {
-    fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
-        self.0.append(after, batch)
-    }
-
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
-        self.0.read(range, limit)
-    }
-
-    fn tail(&self) -> watch::Receiver<Position> {
-        self.0.tail()
-    }
-
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
-        self.0.find(what)
-    }
-
-    fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
-        self.0.segments(topic)
-    }
-
-    fn remove(&self, topic: TopicNumber, through: contract::Sequence) -> BoxFuture<'_, Result<(), LogError>> {
-        self.0.remove(topic, through)
-    }
+    log::forward_append!();
+    log::forward_read!();
+    log::forward_rest!();
 
     fn is_shared(&self) -> bool {
         true
@@ -41,7 +21,7 @@ impl Log for Shared {
 
 #[tokio::test]
 async fn one_broker_delivers_and_another_takes_over_when_it_falls_silent() {
-    let log: Arc<dyn Log> = Arc::new(Shared(MemoryLog::new()));
+    let log: Arc<dyn Log> = Arc::new(Shared { log: MemoryLog::new() });
     let mut one = World::new(Arc::clone(&log)).await;
     let mut two = World::beside(log, Arc::clone(&one.clock), Arc::clone(&one.receiver)).await;
     one.ask("subscribe mail mode=BLOCK_ON_ERROR").await.unwrap();

@@ -4,7 +4,8 @@
 //! - Going on, a last line that was cut short is taken away first, so that every line is whole.
 
 use crate::cli::failure::{Failure, Outcome};
-use std::fs::{File, OpenOptions};
+use log::file::private_file;
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -24,8 +25,7 @@ impl Sink {
             return Ok(Self { name: "standard output".to_owned(), writer, file: None });
         };
         let name = path.display().to_string();
-        let opened =
-            if goes_on { open_at_end(path) } else { OpenOptions::new().write(true).create_new(true).open(path) };
+        let opened = if goes_on { open_at_end(path) } else { private_file().write(true).create_new(true).open(path) };
         let file = opened.map_err(|cause| match cause.kind() {
             io::ErrorKind::AlreadyExists => {
                 Failure::Misused(format!("{name} is there already; name another, or go on with it by --after"))
@@ -61,7 +61,7 @@ impl Sink {
 
 /// The file behind its last whole line.
 fn open_at_end(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut file = private_file().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut end = file.metadata()?.len();
     let mut chunk = vec![0; 64 * 1024];
     // Backwards, chunk by chunk, to the last line break.

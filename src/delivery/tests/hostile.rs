@@ -160,6 +160,41 @@ async fn a_name_nobody_knows_is_a_failure_of_dns() {
 }
 
 #[tokio::test]
+async fn where_inner_networks_are_not_called_nobody_learns_which_names_they_have() {
+    let names = Names::of(&[("inner.test", &[&["10.0.0.1"]]), ("empty.test", &[&[]])]);
+    let deliverer = Deliverer::with_resolver(DeliveryPolicy::default(), names);
+    let mut told = Vec::new();
+    for host in ["nowhere.test", "empty.test", "inner.test"] {
+        let attempt = Case::to(&format!("http://{host}/")).deliver(&deliverer).await;
+        expect_failure(&attempt, ErrorClass::TargetRefused, true);
+        told.push(attempt.error);
+    }
+    assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+}
+
+#[tokio::test]
+async fn only_hosts_of_the_list_are_called() {
+    let receiver = Receiver::answering(200, "").await;
+    let port = receiver.address.port();
+    let policy = |hosts: &[&str]| DeliveryPolicy {
+        allowed_hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        ..local()
+    };
+    for (hosts, host, is_called) in [
+        (vec![], "127.0.0.1", true),
+        (vec!["127.0.0.1"], "127.0.0.1", true),
+        (vec!["LOCALHOST"], "localhost", true),
+        (vec!["hooks.test"], "127.0.0.1", false),
+        (vec!["*.localhost"], "localhost", false),
+    ] {
+        let attempt = Case::to(&format!("http://{host}:{port}/")).deliver(&Deliverer::new(policy(&hosts))).await;
+        assert_eq!(attempt.outcome == Outcome::Done, is_called, "{hosts:?} {host}: {attempt:?}");
+    }
+    let target = Target::parse("", "https://a.hooks.test/").unwrap();
+    assert!(target.is_among(&["*.hooks.test".to_owned()]) && !target.is_among(&["*.ooks.test".to_owned()]));
+}
+
+#[tokio::test]
 async fn the_machines_resolver_is_asked_for_names() {
     let receiver = Receiver::answering(200, "").await;
     let url = format!("http://localhost:{}/", receiver.address.port());

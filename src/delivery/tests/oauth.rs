@@ -125,13 +125,16 @@ async fn a_token_endpoint_inside_is_refused_as_a_target_would_be() {
     let names = Names::of(&[("id.test", &[&["127.0.0.1"]])]);
     let deliverer = Deliverer::with_resolver(DeliveryPolicy::default(), names);
     let grant = OAuthGrant {
-        token_url: &format!("http://id.test:{}/token", endpoint.address.port()),
+        token_url: &format!("https://id.test:{}/token", endpoint.address.port()),
         client_id: "me",
         client_secret: "s3cret",
         scope: None,
         audience: None,
         secret_in_form: true,
     };
+    let in_the_clear = OAuthGrant { token_url: "http://id.example.com/token", ..grant };
+    let refused = Auth::oauth2("/auth", in_the_clear, false).unwrap_err();
+    assert_eq!(refused.violations()[0].detail, "must be https: the client's secret is sent there");
     let case = Case { auth: Auth::oauth2("/auth", grant, false).unwrap(), ..Case::to("https://hooks.example.com/") };
     let attempt = case.deliver(&deliverer).await;
     expect_failure(&attempt, ErrorClass::Auth, true);

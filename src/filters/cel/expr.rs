@@ -5,9 +5,10 @@ use contract::Timestamp;
 use regex::Regex;
 
 /// The members of an event an expression may name.
-pub(super) const MEMBERS: [&str; 23] = [
+pub(super) const MEMBERS: [&str; 24] = [
     "id",
     "cloudEventId",
+    "dataContentType",
     "type",
     "topic",
     "sequence",

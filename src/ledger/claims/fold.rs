@@ -16,6 +16,8 @@ pub(in crate::ledger) trait Rows {
     fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position);
     /// Nothing is known any more of a handler: in one topic, or at all.
     fn forget(&mut self, handler: &str, topic: Option<u32>);
+    /// Nothing is known any more of a topic. Only durable rows do: what is decided about a deleted topic is refused.
+    fn forget_topic(&mut self, _topic: u32) {}
     /// The log says something of a handler at `time`.
     fn touch(&mut self, handler: &str, time: i64);
 
@@ -58,6 +60,7 @@ pub(in crate::ledger) trait Rows {
             Entry::Discarded { claim: Some(claim), .. } => self.resolve(claim, Finish::Nobody),
             Entry::HandlerDeleted { name, .. } => self.forget(name, None),
             Entry::GroupDeleted { group, topics } => topics.iter().for_each(|topic| self.forget(group, Some(*topic))),
+            Entry::TopicDeleted { number, .. } => self.forget_topic(*number),
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through, time),
             Entry::GroupBegan { group, topic, offset } => {
                 self.divide(group, *topic, &Dividing::Began(*offset), header.position);
@@ -226,6 +229,14 @@ impl Rows for ClaimRows {
         for (topic, claims) in gone {
             self.open = self.open.saturating_sub(claims.open.len());
             self.feeds.note(handler, topic, None);
+        }
+    }
+
+    fn forget_topic(&mut self, topic: u32) {
+        let knows = |rows: &HandlerRows| rows.topics.contains_key(&topic);
+        let handlers = self.handlers.iter().filter(|(_, rows)| knows(rows)).map(|(name, _)| name.clone());
+        for handler in handlers.collect::<Vec<_>>() {
+            self.forget(&handler, Some(topic));
         }
     }
 

@@ -4,7 +4,7 @@ use super::fold::Rows;
 use super::lane::JobSlot;
 use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TaskRow};
 use crate::ledger::layer::Layer;
-use contract::{Error, Pool, Position, Result, Sequence, limits};
+use contract::{Error, Pause, Pool, Position, Result, Sequence, limits};
 use std::collections::BTreeSet;
 use std::sync::RwLockReadGuard;
 use uuid::Uuid;
@@ -20,6 +20,7 @@ pub(in crate::ledger) struct DispatchLayer {
     last_task: Layer<(), Sequence>,
     replays: Layer<Uuid, ReplayRow>,
     lease: Layer<(), Lease>,
+    paused: Layer<(), Pause>,
 }
 
 macro_rules! each_layer {
@@ -32,6 +33,7 @@ macro_rules! each_layer {
         $self.last_task.$verb($at);
         $self.replays.$verb($at);
         $self.lease.$verb($at);
+        $self.paused.$verb($at);
     };
 }
 
@@ -114,6 +116,10 @@ impl Rows for Layered<'_> {
     fn put_lease(&mut self, lease: Lease) {
         self.layer.lease.set(self.at, (), Some(lease));
     }
+
+    fn put_pause(&mut self, pause: Option<Pause>) {
+        self.layer.paused.set(self.at, (), pause);
+    }
 }
 
 /// Dispatch as a decision sees it: durable or decided.
@@ -135,6 +141,14 @@ impl DecidedDispatch<'_> {
             Some(decided) => decided.copied(),
             None => self.durable.coded(code).map(|row| row.id),
         }
+    }
+
+    /// The subscriptions to a topic.
+    #[must_use]
+    pub fn of_topic(&self, number: u32) -> Vec<SubscriptionRow> {
+        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
+        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
+        durable.chain(decided).filter(|row| row.number == number).cloned().collect()
     }
 
     /// What is known of a job.
@@ -193,6 +207,15 @@ impl DecidedDispatch<'_> {
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.layer.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
+    }
+
+    /// Whether nothing of this log is delivered.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        match self.layer.paused.get(&()) {
+            Some(decided) => decided.is_some(),
+            None => self.durable.paused().is_some(),
+        }
     }
 
     /// Whether there may be one more subscription. What is not durable yet may go beyond it.

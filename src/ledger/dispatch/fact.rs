@@ -156,6 +156,19 @@ pub enum DispatchFact {
         /// Who.
         by: String,
     },
+    /// Nothing of this log is delivered from here on. In a log that was restored from a backup: what the backup holds as
+    /// pending may have been delivered since.
+    DispatchPaused {
+        /// Who says so.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Deliveries go on.
+    DispatchResumed {
+        /// Who says so.
+        by: String,
+    },
     /// This process dispatches the log's jobs until then. The position of this entry fences its attempts.
     DispatchTaken {
         /// Which process.

@@ -22,6 +22,7 @@ pub(in crate::ledger) trait Rows {
     fn put_task(&mut self, row: TaskRow);
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence);
     fn put_lease(&mut self, lease: Lease);
+    fn put_pause(&mut self, pause: Option<Pause>);
     /// A lane is settled so far, by these attempts. Only durable rows have lanes.
     fn settle(&mut self, _lane: Uuid, _through: Sequence) {}
     fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
@@ -105,6 +106,11 @@ pub(in crate::ledger) trait Rows {
             DispatchFact::DispatchTaken { owner, until } => {
                 self.put_lease(Lease { owner: *owner, until: *until, token: Token(at.get()) });
             }
+            DispatchFact::DispatchPaused { by, reason } => {
+                let since = Timestamp::from_millis(time);
+                self.put_pause(Some(Pause { since, by: by.clone(), reason: reason.clone() }));
+            }
+            DispatchFact::DispatchResumed { .. } => self.put_pause(None),
             DispatchFact::BreakerClosed { id, .. } => {
                 if let Some(known) = self.known(*id) {
                     self.touch(*id, at);
@@ -285,6 +291,10 @@ impl Rows for DispatchRows {
         self.lease = Some(lease);
     }
 
+    fn put_pause(&mut self, pause: Option<Pause>) {
+        self.paused = pause;
+    }
+
     fn settle(&mut self, lane: Uuid, through: Sequence) {
         if let Some(known) = self.lanes.get_mut(&lane) {
             known.settle(through);
@@ -385,11 +395,8 @@ mod tests {
         rows.apply(&Entry::Dispatch { what }, &header);
     }
 
-    /// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
-    #[test]
-    fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
-        let mut rows = DispatchRows::default();
-        let task = super::super::StoredTask {
+    fn task() -> super::super::StoredTask {
+        super::super::StoredTask {
             code: "t".to_owned(),
             target: "http://tasks/".to_owned(),
             payload: "{}".to_owned(),
@@ -397,7 +404,25 @@ mod tests {
             mode: DispatchMode::Immediate,
             pool: None,
             scheduled_for: None,
-        };
+        }
+    }
+
+    /// The limit of open jobs holds after a start, too.
+    #[test]
+    fn open_jobs_are_counted_again_when_a_checkpoint_is_loaded() {
+        let (mut rows, id) = (DispatchRows::default(), Uuid::from_u128(1));
+        say(&mut rows, 1, DispatchFact::TaskCreated { id, task: Box::new(task()) });
+        let job = JobKey { lane: TASKS, sequence: Sequence(1) };
+        say(&mut rows, 2, DispatchFact::JobRetried { job, event: id, by: "ops".to_owned() });
+        let text = serde_json::to_string(&rows.snapshot()).unwrap();
+        let again = serde_json::from_str::<DispatchRows>(&text).unwrap().counted();
+        assert_eq!((rows.open_jobs(), again.open_jobs()), (1, 1));
+    }
+
+    /// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
+    #[test]
+    fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
+        let (mut rows, task) = (DispatchRows::default(), task());
         let job = |number| JobKey { lane: TASKS, sequence: Sequence(number) };
         let (all, by) = (limits::TASKS_KEPT as u64 + 2, || "ops".to_owned());
         for number in 1..=all {

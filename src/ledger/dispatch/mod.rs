@@ -22,7 +22,7 @@ pub use lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
 
 use contract::{DispatchMode, NewSubscription, Pause, Pool, Position, Sequence, Token};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -138,6 +138,9 @@ pub struct DispatchRows {
     tasks_over: VecDeque<Uuid>,
     last_task: Sequence,
     lease: Option<Lease>,
+    /// Why nothing of this log is delivered, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused: Option<Pause>,
     /// The last entry that changed something else than progress: by lane, and over all.
     touched: BTreeMap<Uuid, Position>,
     version: Position,
@@ -220,6 +223,25 @@ impl DispatchRows {
         self.open_jobs
     }
 
+    /// Lanes that have as many open jobs as they may, where at most `most` may be open altogether.
+    #[must_use]
+    pub fn lanes_over_share(&self, most: usize) -> HashSet<Uuid> {
+        // Below its share of all of them no lane has too many, so thousands need not be looked at.
+        if self.open_jobs < three_quarters(most) {
+            return HashSet::new();
+        }
+        self.lanes.keys().filter(|lane| self.is_over_share(**lane, most)).copied().collect()
+    }
+
+    /// Whether a lane has as many open jobs as it may: three quarters of what the others leave it, unless it is the only
+    /// one. So whoever fails for ever does not keep the others from delivering.
+    #[must_use]
+    pub fn is_over_share(&self, lane: Uuid, most: usize) -> bool {
+        let open = self.lanes.get(&lane).map_or(0, Lane::open_count);
+        let left_by_others = most.saturating_sub(self.open_jobs.saturating_sub(open));
+        self.lanes.len() > 1 && open > 0 && open >= three_quarters(left_by_others)
+    }
+
     /// The rows of a checkpoint.
     pub(super) fn counted(mut self) -> Self {
         self.open_jobs = self.lanes.values().map(Lane::open_count).sum();
@@ -230,6 +252,12 @@ impl DispatchRows {
     #[must_use]
     pub const fn lease(&self) -> Option<Lease> {
         self.lease
+    }
+
+    /// Why nothing of this log is delivered, if so.
+    #[must_use]
+    pub const fn paused(&self) -> Option<&Pause> {
+        self.paused.as_ref()
     }
 
     /// The last entry that changed something else than progress.
@@ -257,3 +285,8 @@ impl DispatchRows {
 
 /// Dispatch in a checkpoint.
 pub(super) type DispatchSnapshot = DispatchRows;
+
+/// Three quarters, rounded up.
+const fn three_quarters(count: usize) -> usize {
+    count - count / 4
+}

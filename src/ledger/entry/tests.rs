@@ -52,8 +52,10 @@ fn entries_survive_the_trip_to_disk() {
                 home: Home::DataFolder("var/lib/events".to_owned()),
                 floor: Sequence(1 << 40),
                 numbered: true,
+                deleting: true,
             },
         },
+        Entry::TopicDeleted { topic: topic_id.clone(), number: 2, through: Sequence(7) },
         Entry::EventTypeRegistered { event_type },
         Entry::VersionsChanged { event_type: type_id.clone(), versions },
         Entry::EventTypeArchived { event_type: type_id },
@@ -68,7 +70,18 @@ fn entries_survive_the_trip_to_disk() {
         Entry::ProjectionDeleted { name: name() },
         Entry::CheckpointMoved { name: name(), offset },
         Entry::ProjectionReset { name: name(), offset, generation: Generation(2) },
-        Entry::AnswerKept { key: u128::MAX - 1, digest: u64::MAX, answer: kept() },
+        Entry::AnswerKept { key: u128::MAX - 1, digest: u64::MAX, answer: kept(), kept_at: None },
+        Entry::AnswerKept { key: 1, digest: 2, answer: kept(), kept_at: Some(-5) },
+        Entry::SnapshotBegan {},
+        Entry::SnapshotPart { snapshot: Position(7), part: 1, is_last: false, text: "{\"a\u{e4}".to_owned() },
+        Entry::SnapshotTaken {
+            snapshot: Position(7),
+            through: Sequence(3),
+            at: 5,
+            reclaimed_bytes: 1,
+            reclaimed_answer_bytes: 2,
+            live_bytes: 3,
+        },
     ]
     .into_iter()
     .chain(about_claims(created_at))

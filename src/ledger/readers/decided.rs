@@ -114,6 +114,16 @@ impl Decided<'_> {
         known.filter(|entry| entry.consumer.consumer_group == group).collect()
     }
 
+    /// The consumers of a topic that are still there, before their deadlines or not.
+    #[must_use]
+    pub fn of_topic(&self, topic: &TopicId) -> Vec<ConsumerEntry> {
+        let durable = self.durable.consumers().map(|entry| entry.consumer.id);
+        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
+        let ids: BTreeSet<_> = durable.chain(decided).collect();
+        let known = ids.into_iter().filter_map(|id| self.known(id).ok());
+        known.filter(|entry| entry.consumer.topic == *topic).collect()
+    }
+
     /// Whether a group was silent since `before`, in milliseconds: it has no consumer, and nothing about it is being
     /// decided.
     #[must_use]

@@ -6,6 +6,7 @@
 //! heads-7.run    the run of table `heads` that checkpoint 7 wrote
 //! ```
 
+use log::file::{private_file, private_folder};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder if it is missing and becomes its owner.
     pub(super) fn lock(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path).map_err(at(path))?;
-        let lock = File::create(path.join("lock")).map_err(at(path))?;
+        private_folder().create(path).map_err(at(path))?;
+        let lock = private_file().write(true).create(true).truncate(true).open(path.join("lock")).map_err(at(path))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), lock }),
             Err(TryLockError::WouldBlock) => {

@@ -10,9 +10,10 @@
 //! - Written beside the old one and renamed over it: a reader finds one or the other, whole.
 
 use super::folder::{Folder, MANIFEST, at, damaged};
+use log::file::private_file;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -98,7 +99,8 @@ impl Manifest<&RawValue> {
         let body = serde_json::value::to_raw_value(self)?;
         let crc32c = crc32c::crc32c(body.get().as_bytes());
         let path = folder.next_manifest();
-        let mut file = BufWriter::new(File::create(&path).map_err(at(&path))?);
+        let created = private_file().write(true).create(true).truncate(true).open(&path);
+        let mut file = BufWriter::new(created.map_err(at(&path))?);
         serde_json::to_writer(&mut file, &Sealed { version: VERSION, crc32c, body: &body })?;
         file.flush().and_then(|()| file.get_ref().sync_all()).map_err(at(&path))
     }

@@ -195,6 +195,12 @@ impl Tables {
 }
 
 impl<const V: usize> Table<V> {
+    /// All rows of a table in memory, for tests that compare two.
+    #[cfg(test)]
+    pub(crate) fn rows(&self) -> std::collections::BTreeMap<u128, [u8; V]> {
+        self.active.iter().map(|(key, row)| (*key, *row)).collect()
+    }
+
     /// The value last put for `key`. A damaged run is an `InvalidData` error that names the file.
     pub fn get(&self, key: u128) -> io::Result<Option<[u8; V]>> {
         let in_ram = self.active.get(&key).or_else(|| self.frozen.get(&key)).or_else(|| self.recent.get(key));

@@ -9,7 +9,8 @@ use super::folder::at;
 use super::format::{self, Footer};
 use super::manifest::Entry;
 use super::run::Run;
-use std::fs::{File, OpenOptions};
+use log::file::private_file;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ pub(super) struct Writer<const V: usize> {
 impl<const V: usize> Writer<V> {
     /// Begins run `number` in the file `path`, for at most `rows_max` rows.
     pub(super) fn create(path: PathBuf, number: u64, rows_max: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = private_file().read(true).write(true).create(true).truncate(true).open(&path);
         let mut file = BufWriter::with_capacity(1 << 18, file.map_err(at(&path))?);
         let header = format::header::<V>(number);
         file.write_all(&header).map_err(at(&path))?;

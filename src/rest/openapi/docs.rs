@@ -1,16 +1,18 @@
 //! Swagger UI: the page to read the document on, and to try it.
 //!
 //! - Its files come out of the binary; the browser fetches nothing from anywhere else, and is told so.
+//! - A file has an `ETag`: a browser that has it already is answered 304.
 
-use super::App;
+use super::{App, Served};
 use crate::rest::problem::Answer;
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Path;
-use axum::response::{Redirect, Response};
+use axum::response::Redirect;
 use axum::routing::get;
+use bytes::Bytes;
 use contract::{Error, Kind};
-use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 use utoipa_swagger_ui::Config;
 
@@ -25,21 +27,23 @@ pub(super) fn routes() -> Router<App> {
     let files = Arc::clone(&config);
     Router::new()
         .route("/docs", get(|| async { Redirect::to("/docs/") }))
-        .route("/docs/", get(move || async move { file("", config) }))
-        .route("/docs/{file}", get(move |Path(name): Path<String>| async move { file(&name, files) }))
+        .route("/docs/", get(move |headers: HeaderMap| async move { file("", config, &headers) }))
+        .route(
+            "/docs/{file}",
+            get(move |Path(name): Path<String>, headers: HeaderMap| async move { file(&name, files, &headers) }),
+        )
 }
 
-fn file(name: &str, config: Arc<Config<'static>>) -> Answer {
+fn file(name: &str, config: Arc<Config<'static>>, asked: &HeaderMap) -> Answer {
     let found = utoipa_swagger_ui::serve(name, config).map_err(|error| {
         tracing::error!(%error, "a page of the documentation cannot be made");
         Error::new(Kind::Unavailable, "The page cannot be made; the server's log says why.")
     })?;
     let file = found.ok_or_else(|| Error::not_found("page"))?;
-    let mut response = Response::new(Body::from(file.bytes.into_owned()));
+    let media = HeaderValue::from_str(&file.content_type);
+    let media = media.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let mut response = Served::new(Bytes::from(file.bytes.into_owned()), media).answer(asked);
     let headers = response.headers_mut();
-    if let Ok(media) = HeaderValue::from_str(&file.content_type) {
-        headers.insert(CONTENT_TYPE, media);
-    }
     if file.gzpipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }

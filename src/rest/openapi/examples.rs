@@ -24,7 +24,8 @@ pub(super) const OCCURRED_AT: &str = "2025-12-03T12:01:59.829Z";
 pub(super) const REGISTERED_AT: &str = "2025-12-03T12:00:00.000Z";
 pub(super) const CEL: &str = "has(data) && data.userId == 'user-12345'";
 pub(super) const CURSOR: &str = "n6774732e612e622e7631";
-const LOCATION: &str = "file://var/lib/hyperspot/events";
+const LOCATION: &str = "hyperspot/events";
+const SEGMENTS: &str = "file:///var/lib/hyperspot/events";
 
 /// `POST /v1/events`.
 pub(super) fn new_event() -> Value {
@@ -191,7 +192,7 @@ pub(super) fn new_topic() -> Value {
     json!({
         "id": USERS_TOPIC,
         "description": "User-related events",
-        "streaming": {"type": "file", "location": LOCATION, "retention": "PT30D"},
+        "streaming": {"type": "file", "location": LOCATION, "retention": "P30D"},
         "idempotentRetention": "PT24H",
         "cleanup": "compact",
     })
@@ -215,7 +216,7 @@ pub(super) fn page_info() -> Value {
 /// A segment.
 pub(super) fn segment() -> Value {
     json!({
-        "location": format!("{LOCATION}/vendor.users.v1/segment-00002"),
+        "location": format!("{SEGMENTS}/vendor.users.v1/segment-00002"),
         "startSequence": 100_001,
         "startTime": "2025-12-04T00:00:00.000Z",
         "endSequence": 200_000,
@@ -228,7 +229,7 @@ pub(super) fn segment() -> Value {
 /// `GET /v1/topics/segments`. Sequences begin at 1.
 pub(super) fn segments() -> Value {
     let first = json!({
-        "location": format!("{LOCATION}/vendor.users.v1/segment-00001"),
+        "location": format!("{SEGMENTS}/vendor.users.v1/segment-00001"),
         "startSequence": 1,
         "startTime": "2025-12-03T00:00:00.000Z",
         "endSequence": 100_000,

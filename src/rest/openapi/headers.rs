@@ -44,7 +44,7 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
         header("Allow", "The methods the path takes.", json!("GET, HEAD"), text),
         header("Next-Offset", "Where the next read goes on.", json!(12_345), |it| number(0..=MAX, it)),
         header("Tail", "The last number there is.", json!(12_345), |it| number(0..=MAX, it)),
-        header("ETag", "Changes with the document.", json!("\"5f1c2a9be0d34c77\""), text),
+        header("ETag", "Changes with the document.", json!("W/\"5f1c2a9be0d34c77\""), text),
         header("Cache-Control", "Whether the answer may be kept.", json!("no-cache"), text),
         header("Content-Security-Policy", "What the page may load: nothing from elsewhere.", json!(POLICY), text),
     ]

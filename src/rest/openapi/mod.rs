@@ -12,6 +12,7 @@ mod operation;
 mod operations;
 mod parameters;
 mod problems;
+mod rules;
 mod schemas;
 mod shape;
 
@@ -24,6 +25,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 use problems::Shared;
+use tower_http::compression::CompressionLayer;
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, Info, InfoBuilder, License, OpenApi, OpenApiBuilder, Paths, Server};
 
@@ -56,32 +58,40 @@ impl Bounds {
     }
 }
 
-/// The document as it is served.
+/// A file as it is served: with a tag, by which a browser asks whether its copy is still good.
 #[derive(Clone)]
 struct Served {
     bytes: Bytes,
+    media: HeaderValue,
+    /// Weak, since the file may be compressed on its way.
     tag: HeaderValue,
 }
 
 pub(super) fn routes(app: &App) -> Router<App> {
-    let served = Served::of(&document(&Bounds::of(app)));
-    Router::new()
+    let document = serde_json::to_vec(&document(&Bounds::of(app))).unwrap_or_default();
+    let served = Served::new(Bytes::from(document), super::negotiate::JSON);
+    let routes = Router::new()
         .route("/v1/openapi.json", get(move |headers: HeaderMap| async move { served.answer(&headers) }))
-        .merge(docs::routes())
+        .merge(docs::routes());
+    match app.options.compression {
+        true => routes.layer(CompressionLayer::new()),
+        false => routes,
+    }
 }
 
 impl Served {
-    fn of(document: &OpenApi) -> Self {
-        let bytes = Bytes::from(serde_json::to_vec(document).unwrap_or_default());
+    fn new(bytes: Bytes, media: HeaderValue) -> Self {
         let digest = blake3::hash(&bytes).to_hex();
-        let tag = format!("\"{}\"", digest.get(..16).unwrap_or_default());
-        Self { bytes, tag: HeaderValue::from_str(&tag).unwrap_or_else(|_| HeaderValue::from_static("\"\"")) }
+        let tag = format!("W/\"{}\"", digest.get(..16).unwrap_or_default());
+        let tag = HeaderValue::from_str(&tag).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
+        Self { bytes, media, tag }
     }
 
     fn answer(&self, headers: &HeaderMap) -> Response {
         let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
-        let mut known = known.flat_map(|tags| tags.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
-        let is_known = known.any(|tag| tag == "*" || self.tag == tag);
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let own = opaque(self.tag.to_str().unwrap_or_default());
+        let is_known = known.flat_map(|tags| tags.split(',')).map(opaque).any(|tag| tag == "*" || tag == own);
         let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.bytes.clone()) });
         let headers = response.headers_mut();
         headers.insert(ETAG, self.tag.clone());
@@ -89,7 +99,7 @@ impl Served {
         match is_known {
             true => *response.status_mut() = StatusCode::NOT_MODIFIED,
             false => {
-                headers.insert(CONTENT_TYPE, super::negotiate::JSON);
+                headers.insert(CONTENT_TYPE, self.media.clone());
             }
         }
         response

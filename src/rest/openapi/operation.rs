@@ -7,7 +7,7 @@
 
 use super::headers;
 use super::parameters;
-use super::problems::{EVERYWHERE, Shared, UNDER_A_KEY, WITH_A_BODY};
+use super::problems::{EVERYWHERE, Shared, UNDER_A_KEY, WHEN_CHANGING, WITH_A_BODY};
 use super::shape::{Shape, named};
 use contract::Kind;
 use serde_json::Value;
@@ -40,6 +40,7 @@ pub(super) fn op(method: HttpMethod, path: &'static str, id: &'static str, summa
     if method != HttpMethod::Get {
         shared_parameters.push("Idempotency-Key");
         refusals.extend(UNDER_A_KEY);
+        refusals.extend(WHEN_CHANGING);
     }
     Op {
         method,

@@ -4,7 +4,7 @@ use super::Bounds;
 use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJECT, SUBJECT_TYPE, TENANT, TOPIC};
 use super::schemas::NUMBER_MAX;
 use super::schemas::ids;
-use super::shape::{Shape, any_text, list, number, patterned, text, time, uuid, word};
+use super::shape::{Shape, any_text, either, list, number, patterned, text, time, uuid, word};
 use contract::limits::{CEL_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
@@ -56,6 +56,13 @@ pub(super) fn timeout(bounds: &Bounds, wait_default: u64, description: &str) -> 
     query("timeout", seconds, &description, wait_default)
 }
 
+/// Where a read starts: a number, or either end.
+pub(super) fn read_offset() -> Shape {
+    let number = number(0..=NUMBER_MAX, "The last number seen, or 0.").like(12_345);
+    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
+    either([number, end.like("earliest")], "A number, or one of the two ends.")
+}
+
 /// A parameter of the query that may be repeated.
 fn repeated(name: &str, shape: Shape, description: &str, example: &str) -> Parameter {
     let description = format!("{description} Repeated, it widens.");
@@ -95,9 +102,9 @@ const WAIT_FOR: &str = "Answer only once these projections, by their names with 
 fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
     let Bounds { limit_max, limit_default, .. } = *bounds;
     let limit = format!("Most rows or events in the answer; {limit_default} when absent.");
-    let forms = ["application/json", "application/cloudevents-batch+json", "*/*"];
-    let offset = || number(0..=NUMBER_MAX, "A sequence, or 0.");
-    let seen = "The last sequence seen; the answer starts behind it. 0: from the beginning.";
+    let forms = ["application/json", "application/cloudevents-batch+json"];
+    let seen = "Where the answer starts: behind the last sequence seen (0: none), before the first event that is still \
+        there (`earliest`, which is never refused as removed), or behind the last one (`latest`).";
     let reader = "Reads as this consumer: its topic and filters take the place of those of the query.";
     let key = patterned("^[!-~]+$", KEY).up_to(KEY_BYTES_MAX);
     let producer = patterned("^[!-~]([ -~]*[!-~])?$", PRODUCER).up_to(LABEL_BYTES_MAX);
@@ -116,9 +123,9 @@ fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
                 CURSOR,
             ),
         ),
-        ("offset", must("offset", offset(), seen, 12_345)),
+        ("offset", must("offset", read_offset(), seen, 12_345)),
         (
-            "topic",
+            "read.topic",
             query("topic", ids::topic_id("The topic."), "The topic to read; needed without `consumer_id`.", TOPIC),
         ),
         ("consumer_id", query("consumer_id", uuid("A consumer."), reader, CONSUMER_ID)),

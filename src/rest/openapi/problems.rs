@@ -19,8 +19,19 @@ pub(super) const TYPE_BASE: &str = "https://errors.hyperspot.com/";
 pub(super) const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// What every request can be refused with.
-pub(super) const EVERYWHERE: [Kind; 5] =
-    [Kind::Malformed, Kind::MethodNotAllowed, Kind::Unavailable, Kind::UriTooLong, Kind::HeadersTooLarge];
+pub(super) const EVERYWHERE: [Kind; 7] = [
+    Kind::Malformed,
+    Kind::MethodNotAllowed,
+    Kind::Misdirected,
+    // Connections, waiting requests and large answers have their limits.
+    Kind::Overloaded,
+    Kind::Unavailable,
+    Kind::UriTooLong,
+    Kind::HeadersTooLarge,
+];
+
+/// What every request that changes something can be refused with.
+pub(super) const WHEN_CHANGING: [Kind; 1] = [Kind::Forbidden];
 
 /// What every request with a body can be refused with.
 pub(super) const WITH_A_BODY: [Kind; 4] =
@@ -47,6 +58,9 @@ fn document(kind: Kind, instance: &str) -> Value {
     };
     if let Some(members) = problem.as_object_mut() {
         members.insert(more.0.to_owned(), more.1);
+        if kind == Kind::Trimmed {
+            members.insert("resumeOffset".to_owned(), json!(10_000));
+        }
     }
     problem
 }
@@ -122,12 +136,17 @@ pub(super) fn table() -> String {
 const fn meaning(kind: Kind) -> &'static str {
     match kind {
         Kind::InvalidType => "An identifier is neither a code nor a GTS identifier (or, for a filter, not a pattern).",
-        Kind::InvalidOffset => "`offset` is missing, negative or not a whole number.",
+        Kind::InvalidOffset => "`offset` is missing, negative, or neither a whole number nor `earliest` or `latest`.",
         Kind::InvalidSequence => "An event's own `sequence` is not a positive integer, or would leave a gap.",
         Kind::BatchTooLarge => "A batch has more events or more bytes than it may.",
         Kind::Malformed => "The request is not HTTP, JSON or UTF-8 that can be read.",
-        Kind::Unauthenticated => "There are no credentials, or unknown ones.",
-        Kind::Forbidden => "The caller is known, but not allowed to do this.",
+        Kind::Unauthenticated => {
+            "There are no credentials, or unknown ones. This version does not authenticate callers."
+        }
+        Kind::Forbidden => {
+            "A web page of another origin, which is not in `server.cors.allowed_origins`, tries to change something; or \
+            the caller is not allowed to do this, which does not occur while this version does not authenticate callers."
+        }
         Kind::NotFound => {
             "There is no such event, topic, type, version, consumer (or it expired), group, claim, handler, \
             dead letter, projection or path."
@@ -136,7 +155,9 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::NotAcceptable => "None of the accepted media types can be produced.",
         Kind::RequestTimeout => "The request did not arrive in time; send it again.",
         Kind::SequenceExists => "An event's own `sequence` is taken.",
-        Kind::ExpectedSequence => "`expectedAggregateSequence` is not where the aggregate stands; `actual` is.",
+        Kind::ExpectedSequence => {
+            "Conflict: the aggregate's last sequence is `actual`, not `expectedAggregateSequence`."
+        }
         Kind::EventIdReuse => "The idempotency key came before with other `data`, and the topic says `reject`.",
         Kind::AlreadyExists => "Something else is registered under that name.",
         Kind::ClaimLost => "The token no longer holds the claim.",
@@ -144,11 +165,16 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::IdempotencyKeyReuse => "The `Idempotency-Key` came before with another request.",
         Kind::IdempotencyKeyInFlight => "The first request with that `Idempotency-Key` is still running.",
         Kind::Trimmed => {
-            "What was asked for was removed by retention; where there is `earliest`, reading starts there."
+            "What was asked for was removed by retention; go on with `resumeOffset` as the offset. `earliest` is the first \
+            sequence that can be read."
         }
         Kind::PayloadTooLarge => "The body, or one event of it, is too large.",
         Kind::UriTooLong => "The path and the query together are too long; shorten the query.",
         Kind::UnsupportedMediaType => "The body's media type or encoding is not one this path takes.",
+        Kind::Misdirected => {
+            "The request names a host (`Host`, `:authority`) that this server does not answer for: neither a loopback name, \
+            nor the address it listens on, nor in `server.allowed_hosts`."
+        }
         Kind::Validation => "The request does not fit the rules; `errors` says where and why.",
         Kind::BatchAborted => "Another event of the same atomic unit was refused, so this one was not written.",
         Kind::Overloaded => "A limit is reached; come back after `Retry-After` seconds.",
@@ -164,24 +190,34 @@ const fn detail(kind: Kind) -> &'static str {
     match kind {
         Kind::InvalidType => "Every GTS segment ends in a version, `v1` or `v1.2`, without leading zeros.",
         Kind::InvalidOffset => {
-            "`offset` must be a whole number, 0 or more: the last sequence you have seen, 0 for none."
+            "`offset` must be a whole number, 0 or more (the last sequence you have seen, 0 for none), or `earliest` or \
+            `latest`."
         }
         Kind::InvalidSequence => "That sequence would leave a gap in the topic.",
         Kind::BatchTooLarge => "A batch may hold 100 events; split it.",
-        Kind::Malformed => "The body is not JSON: look at line 1, column 17.",
+        Kind::Malformed => "The body is not JSON: look at column 17.",
         Kind::NotFound => "No such event.",
         Kind::NotAcceptable => "Accept application/json.",
         Kind::ExpectedSequence => {
             "The aggregate has moved on; read it again and decide anew. `actual` is its last aggregateSequence."
         }
-        Kind::AlreadyExists => "An event type of this name has another definition.",
+        Kind::AlreadyExists => {
+            "An event type of this name is registered with another `dataSchema`. A registered type does not change: register \
+            another name, or add a schema as a new version (POST /v1/event-types/{id}/versions)."
+        }
         Kind::InvalidState => "This version is finalised and never changes; add a higher one.",
-        Kind::Trimmed => "That part of the topic has been removed by retention; start at `earliest` or later.",
+        Kind::Trimmed => {
+            "That part of the topic has been removed by retention; go on with `resumeOffset` as the offset. `earliest` is \
+            the first sequence that can be read."
+        }
         Kind::PayloadTooLarge => "The body may have at most 1114112 bytes.",
         Kind::UnsupportedMediaType => "Send application/json.",
         Kind::Validation => "The event does not match its type's schema; see `errors`.",
         Kind::Overloaded => "The server holds as many request bodies as it may; come back shortly.",
-        Kind::Unavailable => "A write to the log failed, so nothing is promised until the broker is opened again.",
+        Kind::Unavailable => {
+            "The disk is full (no space left on device). Free space on the volume of the data folder; the broker opens the \
+            log again by itself."
+        }
         kind => meaning(kind),
     }
 }

@@ -4,6 +4,7 @@
 //! - `text` and its kin never take NUL: nothing stored does.
 //! - A member that is optional in a request may also be null (`or_null`); in an answer it is there or it is not (`may`).
 
+use super::rules::Rule;
 use serde_json::Value;
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, ArrayItems, SchemaType};
 use utoipa::openapi::{KnownFormat, Object, Ref, RefOr, Schema, SchemaFormat, Type};
@@ -81,17 +82,13 @@ pub(super) fn object(description: &str) -> Shape {
     Shape(Schema::Object(scalar(Type::Object, description)))
 }
 
-/// Anything of these types.
-pub(super) fn any_of_types(types: &[Type], description: &str) -> Shape {
-    let mut any = scalar(Type::Object, description);
-    any.schema_type = SchemaType::Array(types.to_vec());
-    // Said aloud, because generators of clients take an object without it for one without members.
-    let is_object = types.contains(&Type::Object);
-    any.additional_properties = is_object.then(|| Box::new(AdditionalProperties::FreeForm(true)));
-    Shape(Schema::Object(any))
+/// Nothing but null. Said without `type`: some generators of clients have no type for it.
+pub(super) fn only_null(description: &str) -> Shape {
+    anything(description).exactly([Value::Null]).like(Value::Null)
 }
 
-/// Any JSON value.
+/// Any JSON value, or one of several types, which the description names. Generators of clients stumble over a list of types
+/// that is not one type and null.
 pub(super) fn anything(description: &str) -> Shape {
     let mut any = scalar(Type::Object, description);
     any.schema_type = SchemaType::AnyValue;
@@ -198,6 +195,14 @@ impl Shape {
         self
     }
 
+    /// No item twice.
+    pub(super) fn once_each(mut self) -> Self {
+        if let Schema::Array(array) = &mut self.0 {
+            array.unique_items = true;
+        }
+        self
+    }
+
     /// The same, or null.
     fn nullable(mut self) -> Self {
         let null = |schema_type: &mut SchemaType| {
@@ -256,6 +261,25 @@ impl Shape {
     pub(super) fn others(self, shape: impl Into<RefOr<Schema>>) -> Self {
         let shape = shape.into();
         self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::RefOr(shape))))
+    }
+
+    /// One of these rules holds besides.
+    pub(super) fn ruled(self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        let rules: Value = rules.into_iter().map(Rule::schema).collect();
+        self.edit(|object| object.extensions = Some([("anyOf", rules)].into_iter().collect()))
+    }
+
+    /// Numbers in it are integers of 32 bits.
+    pub(super) fn of_32_bits(self) -> Self {
+        self.edit(|object| {
+            object.minimum = Some(utoipa::Number::Int(i32::MIN as isize));
+            object.maximum = Some(utoipa::Number::Int(i32::MAX as isize));
+        })
+    }
+
+    /// Members have names of this shape.
+    pub(super) fn names(self, names: Shape) -> Self {
+        self.edit(|object| object.property_names = Some(Box::new(names.0)))
     }
 
     /// At most so many members, with names of this shape.

@@ -19,9 +19,11 @@ mod reach;
 mod tests;
 mod words;
 
+use super::patterns::PatternBudget;
 use contract::{CloudEvent, Error, Identifier, Result, SchemaTarget, Span, Violation, limits, parse_strict};
 use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use uuid::Uuid;
 
 /// A compiled schema.
@@ -93,6 +95,45 @@ impl JsonSchema {
     }
 }
 
+/// Why the patterns of a schema take too much to compile.
+pub(super) fn check_patterns(schema: &Value) -> Result<(), String> {
+    let mut budget = PatternBudget::default();
+    patterns(schema).into_iter().try_for_each(|pattern| budget.spend(&in_rust_syntax(pattern)))
+}
+
+/// About what its patterns take once they are compiled, in bytes.
+pub(super) fn pattern_bytes(schema: &Value) -> usize {
+    PatternBudget::sum(patterns(schema).into_iter().map(in_rust_syntax))
+}
+
+/// What the validator makes of a pattern before it is compiled.
+fn in_rust_syntax(pattern: &str) -> Cow<'_, str> {
+    jsonschema_regex::to_rust_regex(pattern).unwrap_or(Cow::Borrowed(pattern))
+}
+
+/// Every regular expression of a schema.
+fn patterns(schema: &Value) -> Vec<&str> {
+    let (mut found, mut rest) = (Vec::new(), vec![schema]);
+    while let Some(part) = rest.pop() {
+        match part {
+            Value::Object(members) => {
+                found.extend(members.get("pattern").and_then(Value::as_str));
+                let named = members.get("patternProperties").and_then(Value::as_object);
+                found.extend(named.into_iter().flat_map(Map::keys).map(String::as_str));
+                rest.extend(members.iter().filter(|(name, _)| holds_schemas(name)).map(|(_, member)| member));
+            }
+            Value::Array(items) => rest.extend(items),
+            _ => (),
+        }
+    }
+    found
+}
+
+/// Whether a keyword's value may hold schemas; these hold values.
+fn holds_schemas(keyword: &str) -> bool {
+    !matches!(keyword, "const" | "enum" | "default" | "examples")
+}
+
 /// Reads the text of a schema that a request carries `at`.
 pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
     parse_strict(text, limits::DATA_DEPTH_MAX).map_err(|error| match error.violations() {
@@ -109,9 +150,8 @@ fn encode_codes(schema: &mut Value) {
             for (keyword, value) in members {
                 match (keyword.as_str(), value) {
                     ("$id" | "$ref", Value::String(address)) => *address = with_encoded_code(address),
-                    // What stands there is data.
-                    ("const" | "enum" | "default" | "examples", _) => (),
-                    (_, value) => encode_codes(value),
+                    (keyword, value) if holds_schemas(keyword) => encode_codes(value),
+                    _ => (),
                 }
             }
         }
@@ -162,9 +202,7 @@ fn unknown_draft_within(schema: &Value) -> Option<String> {
                 if is_resource && members.get("$schema").is_some_and(Value::is_string) && draft_of(part).is_none() {
                     return Some(format!("{at}/$schema"));
                 }
-                // These hold values, not schemas.
-                let is_schema = |name: &str| !matches!(name, "const" | "enum" | "default" | "examples");
-                let members = members.iter().filter(|(name, _)| is_schema(name));
+                let members = members.iter().filter(|(name, _)| holds_schemas(name));
                 rest.extend(members.map(|(name, member)| (format!("{at}/{}", keywords::escaped(name)), member)));
             }
             Value::Array(items) => {

@@ -13,12 +13,14 @@ mod tests;
 mod tree;
 mod words;
 
+use super::patterns::PatternBudget;
 use super::refused;
 use contract::{Result, Violation, limits};
 use serde_json::Value;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
+use xsd_schema::regex_convert::{ConvertOptions, convert_xml_pattern};
 use xsd_schema::validation::{
     DoctypeView, DriveWithError, SchemaValidator, SchemaValidity, ValidationError, ValidationEventHandler,
     ValidationFlags, ValidationSink, ValidationWarning, drive_quick_xml_with,
@@ -83,6 +85,34 @@ impl XsdSchema {
             idle.push(lent);
         }
     }
+}
+
+/// Why the patterns of a schema take too much to compile.
+pub(super) fn check_patterns(text: &str) -> Result<(), String> {
+    let mut budget = PatternBudget::default();
+    patterns(text).iter().try_for_each(|pattern| budget.spend(pattern))
+}
+
+/// About what its patterns take once they are compiled, in bytes, for one copy.
+pub(super) fn pattern_bytes(text: &str) -> usize {
+    PatternBudget::sum(patterns(text).iter())
+}
+
+/// The `pattern` facets of a schema in the syntax of the `regex` crate, as the library converts them.
+fn patterns(text: &str) -> Vec<String> {
+    // A schema that cannot be read is refused by the compiler, which says why.
+    let Ok(schema) = tree::Element::parse(text) else { return Vec::new() };
+    let (mut found, mut rest) = (Vec::new(), vec![&schema]);
+    while let Some(element) = rest.pop() {
+        if element.name == "pattern" {
+            let value = element.attribute("value").unwrap_or_default();
+            // The library panics at some expressions that are none.
+            let converted = catch_unwind(|| convert_xml_pattern(value, ConvertOptions::xsd_v1_0()));
+            found.push(converted.unwrap_or_else(|_| value.to_owned()));
+        }
+        rest.extend(&element.children);
+    }
+    found
 }
 
 impl fmt::Debug for XsdSchema {

@@ -113,6 +113,23 @@ fn a_handler_is_deleted_in_every_log_that_knows_it() {
     );
 }
 
+/// The first thousand silent groups were looked at each time. Where all of those had to stay, no other was ever forgotten.
+#[test]
+fn an_unused_group_is_forgotten_however_many_silent_groups_must_stay() {
+    let stay: String = (0..1001).map(|number| format!("reset a{number} orders 4 -> orders 4 of 4 lag 0\n")).collect();
+    with_events(&format!(
+        "
+        {stay}
+        reset zz orders 1                           -> orders 1 of 4 lag 3
+        trim orders 1                               -> removed 1
+        advance 2592000000
+        forget-unused
+        group zz                                    -> NOT_FOUND
+        group a0                                    -> orders 4 of 4 lag 0
+    "
+    ));
+}
+
 /// Ten thousand names, each used once, kept every new one away for ever.
 #[test]
 fn unused_names_are_forgotten_once_all_they_have_done_is_gone_and_never_before() {

@@ -176,6 +176,15 @@ fn shells_get_their_completions() {
 }
 
 #[test]
+fn tail_ends_when_its_reader_leaves_even_if_no_event_follows() {
+    let server = server();
+    super::feed(&server, &["publish", "-"], &super::lines(20)).expect(0);
+    let (lines, run) = super::first_lines(&server, &["tail", "--from", "earliest"], 20);
+    run.expect(0);
+    assert_eq!(lines.len(), 20);
+}
+
+#[test]
 fn a_closed_pipe_ends_everything_quietly() {
     let server = server();
     for number in 0..3 {

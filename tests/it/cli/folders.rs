@@ -244,3 +244,23 @@ fn verify_says_what_is_there_and_what_is_wrong() {
     assert!(refused.err.contains(".log"), "{}", refused.err);
     assert!(!folder.path().with_extension("copy").exists());
 }
+
+#[test]
+fn bench_leaves_nothing_behind_and_does_not_write_into_a_log() {
+    let (here, temporary) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let bench = |arguments: &[&str]| {
+        let arguments: Vec<_> =
+            ["bench", "--events", "200", "--callers", "4"].iter().chain(arguments).copied().collect();
+        super::finish(super::program(&arguments).current_dir(&here).env("TMPDIR", temporary.path()).spawn().unwrap())
+    };
+    bench(&[]).expect(0);
+    assert_eq!((files(here.path()), files(temporary.path())), (vec![], vec![]));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    bench(&["--data", "data"]).expect(0);
+    let before = files(here.path());
+    assert!(!before.is_empty(), "a folder that was named stays");
+    let refused = bench(&["--data", "data"]).expect(2);
+    assert!(refused.err.contains("already holds a log"), "{}", refused.err);
+    assert_eq!(files(here.path()), before);
+    bench(&["--data", "data", "--run", "1", "--append"]).expect(0);
+}

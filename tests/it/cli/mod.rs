@@ -9,11 +9,17 @@ mod registry;
 mod tailing;
 
 use crate::http::{CREATED, Server, TENANT};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// A command that takes longer than this hangs.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How a run ended, and what it said.
 pub(super) struct Run {
@@ -69,17 +75,32 @@ pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> Run {
 }
 
 fn finish(child: Child) -> Run {
+    let process = Pid::from_child(&child);
+    let (ended, has_ended) = mpsc::channel::<()>();
+    // A command that does not end is killed, so that its test fails instead of hanging.
+    let guard = thread::spawn(move || {
+        if has_ended.recv_timeout(COMMAND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            kill_process(process, Signal::KILL).unwrap();
+        }
+    });
     let output = child.wait_with_output().unwrap();
+    drop(ended);
+    guard.join().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
+/// Runs it, takes so many lines of its output and closes the pipe, as `| head -n` does.
+pub(super) fn first_lines(server: &Server, arguments: &[&str], count: usize) -> (Vec<String>, Run) {
+    let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(count).map(Result::unwrap).collect();
+    (lines, finish(child))
+}
+
 /// Runs it, takes one line of its output and closes the pipe, as `| head -1` does.
 pub(super) fn first_line(server: &Server, arguments: &[&str]) -> (String, Run) {
-    let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (line, finish(child))
+    let (lines, run) = first_lines(server, arguments, 1);
+    (lines.concat(), run)
 }
 
 /// A server with a type to publish.

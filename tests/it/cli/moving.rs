@@ -1,9 +1,11 @@
 //! `export` and `import`: everything leaves, and comes back the same.
 
-use super::{ask, feed, lines, run, server};
-use crate::http::{CREATED, TENANT, TOPIC};
+use super::{ask, feed, finish, lines, program, run, server};
+use crate::http::{CREATED, Server, TENANT, TOPIC};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
 use tempfile::TempDir;
 
 const ORDERS: &str = "gts.hx.core.events.topic.v1~vendor.orders.v1";
@@ -14,7 +16,7 @@ fn type_of(topic: &str) -> String {
 }
 
 /// A broker with three topics, one of them in a log of its own.
-fn with_topics() -> super::Server {
+fn with_topics() -> Server {
     let server = server();
     ask(&server, &["topics", "create", ORDERS]).expect(0);
     ask(&server, &["topics", "create", APART, "--storage", "file", "--location", "apart"]).expect(0);
@@ -141,13 +143,32 @@ fn run_missing() -> String {
 }
 
 #[test]
-fn an_import_that_breaks_off_says_so() {
+fn a_line_that_is_too_long_is_refused_alone() {
     let server = server();
-    let mut input = lines(10);
-    input.push_str(&"x".repeat(3 * 1024 * 1024));
+    let input = [lines(10), "x".repeat(3 * 1024 * 1024), "\n".to_owned(), lines(11)].concat();
     let run = feed(&server, &["import"], &input).expect(1);
-    assert!(run.err.contains("EVENT_BROKER_PAYLOAD_TOO_LARGE") || run.err.contains("broke off"), "{}", run.err);
-    assert!(run.err.contains("repeat the import") || run.err.contains("broke off"), "{}", run.err);
+    assert_eq!(run.out, "imported 21, duplicates 0, failed 1\n");
+    assert!(
+        run.err.contains("line 11 was refused") && run.err.contains("EVENT_BROKER_PAYLOAD_TOO_LARGE"),
+        "{}",
+        run.err
+    );
+    assert_eq!(super::subjects(&server).len(), 21);
+}
+
+#[test]
+fn an_import_that_breaks_off_says_so() {
+    let server = Server::start_with(&[("EVENT_BROKER__SERVER__BODY_TIMEOUT_SECS", "1")], &[]);
+    feed(&server, &["types", "register"], &json!({"id": CREATED}).to_string()).expect(0);
+    let mut child = program(&["import"]).env("EVENT_BROKER_URL", &server.url).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(lines(10).as_bytes()).unwrap();
+    // The rest of the file does not come; standard input stays open until the program has given up.
+    let run = finish(child);
+    drop(stdin);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert!(run.err.contains("EVENT_BROKER_REQUEST_TIMEOUT"), "{}", run.err);
+    assert!(run.err.contains("imported 10, duplicates 0, failed 0; repeat the import"), "{}", run.err);
 }
 
 #[test]

@@ -53,6 +53,22 @@ fn what_is_there_is_printed_from_where_it_is_asked_for() {
 }
 
 #[test]
+fn earliest_is_the_first_event_that_retention_has_left() {
+    let server = server();
+    feed(&server, &["publish", "-"], &lines(6)).expect(0);
+    ask(&server, &["topics", "trim", TOPIC, "--through", "4"]).expect(0);
+    for arguments in
+        [&["--no-follow"][..], &["--no-follow", "--from", "earliest"], &["--from", "earliest", "--limit", "2"]]
+    {
+        let events = ask(&server, &[&["tail", "--json"], arguments].concat()).expect(0).json();
+        let sequences: Vec<_> = events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+        assert_eq!(sequences, [5, 6], "{arguments:?}");
+    }
+    let refused = ask(&server, &["tail", "--no-follow", "--from", "2"]).expect(1);
+    assert!(refused.err.contains("earliest: 5\n  resumeOffset: 4"), "{}", refused.err);
+}
+
+#[test]
 fn people_get_a_line_for_each_event() {
     let server = server();
     let pretty = event_with("first", &json!({"n": 1})).replace(r#"{"n":1}"#, "{\n  \"n\": 1\n}");

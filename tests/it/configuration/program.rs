@@ -41,7 +41,11 @@ fn it_shows_what_is_in_force_and_where_that_came_from() {
 
 #[test]
 fn programs_get_json() {
-    let output = run(&["--json", "--data", "some-where", "--insecure"], &[("EVENT_BROKER__TOPICS", "[]")]);
+    let output = run(
+        &["--json", "--data", "some-where", "--insecure"],
+        // As many connections as there can be everywhere: fewer are a note.
+        &[("EVENT_BROKER__TOPICS", "[]"), ("EVENT_BROKER__SERVER__MAX_CONNECTIONS", "64")],
+    );
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["config"]["storage"]["path"], "some-where");
     assert_eq!(answer["config"]["server"]["insecure"], true);
@@ -78,13 +82,42 @@ fn a_database_that_is_named_is_the_log_and_its_password_is_not_shown() {
     {
         let output = run(&arguments, &environment);
         assert_eq!(row(said(&output.stdout), "storage.type")[0], "database");
-        assert_eq!(
-            row(said(&output.stdout), "storage.url")[0],
-            "postgres://broker:***@localhost:5432/events?sslmode=disable"
-        );
+        assert_eq!(row(said(&output.stdout), "storage.url")[0], "postgres://broker:***@localhost/events");
         let whole = run(&[&["--json"], &arguments[..]].concat(), &environment);
         assert!(!said(&whole.stdout).contains("s3cret"));
     }
+}
+
+#[test]
+fn a_password_that_the_driver_takes_is_never_printed_however_it_is_written() {
+    for url in [
+        "postgres://u:s3cr/et@h/db",
+        "postgres://h/db?%70assword=s3cret&user=u",
+        "postgres://u:s3cr%2Fet@h/db?application_name=password=s3cret",
+        "postgres://u:s3cret@h:no-port/db",
+    ] {
+        for arguments in [vec!["--storage", url], vec!["--json", "--storage", url]] {
+            let output = run(&arguments, &[]);
+            let said = format!("{}{}", said(&output.stdout), said(&output.stderr));
+            assert!(!said.contains("s3cr") && !said.contains("et@"), "{url}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_password_on_the_command_line_is_warned_of_and_a_file_is_taken_instead() {
+    let warned = run(&["--storage", "postgres://u:s3cret@localhost/db"], &[]);
+    assert!(said(&warned.stdout).contains("note: --storage: the password of the database is on the command line"));
+    let file = "tests/it/configuration/database.url";
+    let quiet = run(&[], &[("EVENT_BROKER__STORAGE__URL_FILE", file)]);
+    let table = said(&quiet.stdout);
+    assert_eq!(row(table, "storage.url")[0], "postgres://broker:***@localhost/events");
+    assert_eq!(row(table, "storage.type")[0], "database");
+    assert!(!table.contains("s3cret") && !table.contains("command line"), "{table}");
+    let both = run(&["--storage", "postgres://localhost/db"], &[("EVENT_BROKER__STORAGE__URL_FILE", file)]);
+    assert!(said(&both.stderr).contains("storage.url_file: stands beside `storage.url`"), "{}", said(&both.stderr));
+    let none = run(&[], &[("EVENT_BROKER__STORAGE__URL_FILE", "tests/none")]);
+    assert!(said(&none.stderr).contains("storage.url_file: the file cannot be read"), "{}", said(&none.stderr));
 }
 
 #[test]
@@ -107,4 +140,29 @@ fn a_configuration_that_is_refused_ends_with_2_and_every_reason() {
 fn it_lists_every_key() {
     let output = run(&["--keys"], &[]);
     assert_eq!(said(&output.stdout), event_broker::config::keys::table());
+}
+
+#[test]
+fn what_serve_would_refuse_of_declared_topics_and_types_is_refused_with_its_line() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("c.yaml");
+    let check = |declared: &str| {
+        std::fs::write(&file, format!("modules:\n  event_broker:\n{declared}")).unwrap();
+        let output =
+            run(&["--config", file.to_str().unwrap(), "--data", folder.path().join("data").to_str().unwrap()], &[]);
+        assert!(!folder.path().join("data").exists(), "a check writes nothing");
+        (output.status.code(), said(&output.stderr).replace(file.to_str().unwrap(), "c.yaml"))
+    };
+    let types = "    event_types:\n      - id: order.created\n";
+    let (code, told) = check(&format!("{types}        dataSchema:\n          type: 7\n"));
+    assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:6: event_types[0]: "), "{code:?} {told}");
+    assert!(told.contains("/dataSchema/type"), "{told}");
+    let (code, told) = check(&format!("{types}        topic: shop.orders\n"));
+    assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:5: event_types[0]: "), "{code:?} {told}");
+    assert!(told.contains("/topic: is not registered"), "{told}");
+    let topics = "    topics:\n      - id: shop.orders\n        streaming: {type: file, location: deep/orders}\n";
+    let (code, told) = check(&format!("{topics}        description: {}\n", "x".repeat(2049)));
+    assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:6: topics[0]: "), "{code:?} {told}");
+    let (code, told) = check(&format!("{topics}{types}        topic: shop.orders\n"));
+    assert_eq!((code, told.as_str()), (Some(0), ""));
 }

@@ -38,7 +38,8 @@ fn sample(key: &Key) -> Value {
         ("topics", _) => json!([{"id": "gts.a.b.v1~", "streaming": true}]),
         ("event_types", _) => json!([{"id": "gts.a.b.v1~", "dataSchema": {"type": "object", "minProperties": 1}}]),
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
-        ("server.insecure" | "dispatch.allow_private_targets", _) => json!(true),
+        ("server.insecure" | "dispatch.allow_private_targets" | "storage.require_tls", _) => json!(true),
+        ("storage.url_file", _) => json!("tests/it/configuration/database.url"),
         ("claims.backoff_secs", _) => json!(7),
         ("storage.type", _) => json!("memory"),
         (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
@@ -159,8 +160,16 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "FILE:7: server.cors.allowed_origins[1]: expected a scheme and a host",
         ),
         (
-            "server: {cors: {allowed_origins: [https://a.example, '*']}}",
-            "FILE:3: server.cors.allowed_origins[1]: `*` lets all origins, so it stands alone",
+            "server: {cors: {allowed_origins: ['*']}}",
+            "FILE:3: server.cors.allowed_origins[0]: `*` would let every web page read and write everything, because no auth",
+        ),
+        (
+            "server: {allowed_hosts: [broker.example, '*.example', '*']}",
+            "FILE:3: server.allowed_hosts[2]: `*` would let every web page read and write everything by DNS rebinding",
+        ),
+        (
+            "server: {allowed_hosts: ['broker.example:8087']}",
+            "FILE:3: server.allowed_hosts[0]: expected a host without scheme and port",
         ),
         ("storage:\n  path: Cargo.toml", "FILE:4: storage.path: is not a folder"),
         ("storage:\n  path: Cargo.toml/data", "FILE:4: storage.path: cannot be used: "),
@@ -169,6 +178,13 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "FILE:5: storage.locations[1]: must lie outside `storage.path`",
         ),
         ("storage: {locations: [b, ./b]}", "FILE:3: storage.locations[1]: stands in the list twice"),
+        (
+            "default_topic: gts.hx.core.events.topic.v1~hx.broker.mine.v1",
+            "FILE:3: default_topic: belongs to the broker: ids that contain `hx.broker.` are reserved",
+        ),
+        ("routes:\n  - type: gts.a.*\n    topic: a.hx.broker.b", "FILE:5: routes[0].topic: belongs to the broker"),
+        ("topics:\n  - {id: hx.broker.b, streaming: true}", "FILE:4: topics[0].id: belongs to the broker"),
+        ("event_types:\n  - id: a.b\n    topic: hx.broker.b", "FILE:5: event_types[0].topic: belongs to the broker"),
         ("storage: {locations: [Cargo.toml]}", "FILE:3: storage.locations[0]: is not a folder"),
     ] {
         let refusal = load_file(keys).unwrap_err();

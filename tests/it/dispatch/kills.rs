@@ -34,7 +34,7 @@ const IN_A_SOCKET: Duration = Duration::from_secs(1);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 const VARIABLES: [(&str, &str); 3] = [
     ("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true"),
-    ("EVENT_BROKER__DISPATCH__SECRET_KEY", "correct horse battery staple"),
+    ("EVENT_BROKER__DISPATCH__SECRET_KEY", "c2VjcmV0IGZvciB0aGUgdGVzdHM6IG5vdCByYW5kb20gYXQgYWxsLCBidXQgbG9uZw=="),
     ("EVENT_BROKER__DISPATCH__LEASE_SECS", "1"),
 ];
 

@@ -113,7 +113,7 @@ async fn work(broker: Arc<Broker>, world: Arc<Mutex<World>>, member: usize, coun
     let mut dice = Dice(member as u64 + 1);
     let mut id = join(&broker).await;
     while (world.lock().unwrap().effects.len() as u64) < count {
-        let poll = broker.wait_as(id, Offset::ZERO, 10, Duration::from_secs(2));
+        let poll = broker.wait_as(id, Offset::ZERO.into(), 10, Duration::from_secs(2));
         let page = match dice.roll(50) {
             // Killed while it polls: perhaps something was on its way to it.
             0 => tokio::time::timeout(Duration::from_micros(dice.roll(3000)), poll).await.ok(),

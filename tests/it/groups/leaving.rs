@@ -26,6 +26,20 @@ fn what_a_deleted_member_held_goes_to_the_others_at_once() {
     }
 }
 
+/// One member left and another came within a second: it was given half, as if there were still two.
+#[test]
+fn a_member_that_replaces_another_is_given_all_of_its_work_at_once() {
+    with_events(
+        "
+        consumer m group=g topic=orders shared      -> created
+        poll m                                      -> 1 3 4 next 0 tail 6
+        delete m                                    -> deleted
+        consumer n group=g topic=orders shared      -> created
+        poll n                                      -> 1 3 4 next 0 tail 6
+    ",
+    );
+}
+
 #[test]
 fn what_a_member_held_goes_to_the_others_when_its_session_ends_and_the_attempt_counts() {
     for how in ["reopen", "rebuild"] {

@@ -29,7 +29,7 @@ async fn waiting(broker: &Arc<Broker>, members: &[Uuid], polls: &mut JoinSet<(Uu
     for id in members.iter().copied() {
         let broker = Arc::clone(broker);
         polls.spawn(async move {
-            let page = broker.wait_as(id, Offset::ZERO, 10, LONG).await.unwrap();
+            let page = broker.wait_as(id, Offset::ZERO.into(), 10, LONG).await.unwrap();
             if let Some(claim) = page.claims.first() {
                 let done = contract::Completion::of(claim.token);
                 broker.complete_claim(&claim.id, done, None).await.unwrap();

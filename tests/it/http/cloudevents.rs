@@ -117,6 +117,112 @@ async fn a_binary_event_comes_out_as_its_headers_and_body_said() {
     same(&out, &sent);
 }
 
+/// A binary CloudEvent with this id and these headers besides.
+async fn send_binary(server: &Server, id: &str, media: &str, headers: &[(&str, &str)]) -> (reqwest::StatusCode, Value) {
+    let mut request = server.request(Method::POST, "/v1/events").header("content-type", media);
+    let required = [("ce-specversion", "1.0"), ("ce-id", id), ("ce-source", "/shop"), ("ce-type", CREATED)];
+    for (name, value) in required.iter().chain(&[("ce-subject", "s"), ("ce-tenant", TENANT)]).chain(headers) {
+        if !value.is_empty() {
+            request = request.header(*name, *value);
+        }
+    }
+    answer(request.body(r#"{"n":1}"#)).await
+}
+
+#[tokio::test]
+async fn header_values_are_unquoted_and_percent_decoded() {
+    let server = server().await;
+    for (value, text) in [
+        (r#""Euro %E2%82%AC""#, "Euro €"),
+        (r#""a \"b\"""#, "a \"b\""),
+        ("Euro%20%E2%82%AC", "Euro €"),
+        (r#"a "b""#, r#"a "b""#),
+        ("%22a%22", "\"a\""),
+    ] {
+        let id = uuid::Uuid::new_v4().to_string();
+        let (status, stored) = send_binary(&server, &id, "application/json", &[("ce-correlationid", value)]).await;
+        assert_eq!((status.as_u16(), &stored["correlationId"]), (201, &json!(text)), "{value}");
+    }
+}
+
+#[tokio::test]
+async fn the_content_type_of_data_is_given_back_in_both_modes() {
+    let server = server().await;
+    for (number, media) in
+        ["application/vnd.acme+json", "application/json; charset=utf-8", "Text/JSON;x=\"a b\""].iter().enumerate()
+    {
+        let ids = [0, 1].map(|mode| format!("550e8400-e29b-41d4-a716-4466554400{number}{mode}"));
+        let mut structured = cloud_event(&ids[0]);
+        structured["datacontenttype"] = json!(media);
+        assert_eq!(send(&server, "/v1/events", ONE, &structured).await.status(), 201, "{media}");
+        let (status, stored) = send_binary(&server, &ids[1], media, &[]).await;
+        assert_eq!((status.as_u16(), &stored["dataContentType"]), (201, &json!(media)), "{stored}");
+        for id in ids {
+            let out: Value = read(&server, &format!("/v1/events/{id}"), ONE).await.json().await.unwrap();
+            assert_eq!(out["datacontenttype"], *media);
+        }
+    }
+    // An export keeps it, and an import takes it only as what it may be.
+    let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&limit=1")).await;
+    let line = page["items"][0].to_string();
+    for (line, word) in [
+        (line.clone(), r#""duplicates":1"#),
+        (line.replace("application/vnd.acme+json", "text/plain"), "/dataContentType"),
+    ] {
+        let response = server.request(Method::POST, "/v1/events:import").body(line).send().await.unwrap();
+        let report = response.text().await.unwrap();
+        assert!(report.contains(word), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_binary_event_that_is_none_is_refused() {
+    let server = server().await;
+    let id = "550e8400-e29b-41d4-a716-446655440000";
+    for (name, value, pointer) in [
+        ("ce-data", "x", "/data"),
+        ("ce-datacontenttype", "application/json", "/datacontenttype"),
+        ("ce-my-ext", "x", "/my-ext"),
+        ("ce-ext", "%FF", "/ext"),
+    ] {
+        let problem = send_binary(&server, id, "application/json", &[(name, value)]).await;
+        let problem = expect_problem(problem, 422, "EVENT_BROKER_VALIDATION_ERROR");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+    let problem = send_binary(&server, "", "application/json", &[]).await;
+    assert_eq!(expect_problem(problem, 422, "EVENT_BROKER_VALIDATION_ERROR")["errors"][0]["pointer"], "/id");
+    for media in ["text/plain", "notjson", "application/json; charset=iso-8859-1"] {
+        let problem = send_binary(&server, id, media, &[]).await;
+        expect_problem(problem, 415, "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE");
+    }
+    let response = send(&server, "/v1/events", &format!("{ONE}; charset=iso-8859-1"), &cloud_event(id)).await;
+    assert_eq!(response.status(), 415);
+    assert_eq!(server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"], 0);
+}
+
+#[tokio::test]
+async fn a_producers_own_sequence_is_a_label() {
+    let server = server().await;
+    for (number, sequence) in ["0000001", "0000001", "order-7"].iter().enumerate() {
+        let mut sent = cloud_event(&format!("550e8400-e29b-41d4-a716-44665544000{number}"));
+        sent["sequence"] = json!(sequence);
+        let response = send(&server, "/v1/events", ONE, &sent).await;
+        assert_eq!(response.status(), 201, "{sequence}");
+        let ours: Value = response.json().await.unwrap();
+        assert_eq!((&ours["sequence"], &ours["context"]["sequence"]), (&json!(number + 1), &json!(sequence)));
+        let path = format!("/v1/events/{}", ours["id"].as_str().unwrap());
+        let out: Value = read(&server, &path, ONE).await.json().await.unwrap();
+        assert_eq!(out["sequence"], (number + 1).to_string());
+        assert_eq!(out["context"], json!({"sequence": sequence}).to_string());
+    }
+    // A number as the broker spells them is the sequence the event must become.
+    let mut sent = cloud_event("550e8400-e29b-41d4-a716-446655440009");
+    for (sequence, status) in [("1", 409), ("9", 400), ("4", 201)] {
+        sent["sequence"] = json!(sequence);
+        assert_eq!(send(&server, "/v1/events", ONE, &sent).await.status(), status, "{sequence}");
+    }
+}
+
 #[tokio::test]
 async fn an_event_of_ours_survives_the_way_through_cloud_events() {
     let (from, to) = (server().await, server().await);
@@ -173,6 +279,17 @@ async fn what_is_no_cloud_event_is_refused_by_pointer_and_alone() {
         (with("source", Value::Null), "/source"),
         (with("type", Value::Null), "/type"),
         (with("id", json!("")), "/id"),
+        (with("id", Value::Null), "/id"),
+        (with("id", json!(5)), "/id"),
+        (with("specversion", json!(1.0)), "/specversion"),
+        (with("Ext", json!("x")), "/Ext"),
+        (with("my-ext", json!("x")), "/my-ext"),
+        (with("ext", json!(1.5)), "/ext"),
+        (with("ext", json!(4_294_967_296_u64)), "/ext"),
+        (with("datacontenttype", json!("notjson")), "/datacontenttype"),
+        (with("datacontenttype", json!("text/x-json-but-not")), "/datacontenttype"),
+        (with("datacontenttype", json!("application/json; charset=iso-8859-1")), "/datacontenttype"),
+        (with("dataschema", json!("gts://gts.other.type.v1~#1.0")), "/dataschema"),
         (with("id", json!("x".repeat(513))), "/id"),
         (with("id", json!("a\u{0}b")), "/id"),
         (with("time", json!("yesterday")), "/time"),

@@ -42,7 +42,7 @@ fn a_body_in_another_transfer_coding_is_not_taken_for_something_else() {
     ] {
         let body = "2\r\n{}\r\n0\r\n\r\n";
         let head = format!(
-            "POST /v1/events HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: {codings}\r\n\r\n{body}"
+            "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: {codings}\r\n\r\n{body}"
         );
         assert_eq!(refusal(&server, &head), (status, code.into()), "{codings}");
     }
@@ -52,7 +52,7 @@ fn a_body_in_another_transfer_coding_is_not_taken_for_something_else() {
 fn a_refused_body_that_drips_does_not_hold_its_connection() {
     let server = Server::start_with(&[("EVENT_BROKER__SERVER__BODY_TIMEOUT_SECS", "1")], &[]);
     let mut wire = Wire::to(&server);
-    wire.send(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n");
+    wire.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n");
     assert_eq!(wire.reply(false).status, 404);
     // A read that finds nothing yet is what paces the bytes.
     wire.stream().set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -127,6 +127,12 @@ async fn an_integer_may_be_written_with_a_fraction_of_zero() {
     numbered["data"] = json!({"kept": 5.0});
     let (status, stored) = server.post("/v1/events", &numbered).await;
     assert_eq!((status.as_u16(), &stored["sequence"], &stored["data"]), (201, &json!(1), &json!({"kept": 5.0})));
+    let (_, consumer) = server.post("/v1/consumers", &json!({"consumerGroup": "g", "topic": TOPIC})).await;
+    let commit = format!("/v1/consumers/{}:commit", consumer["data"]["id"].as_str().unwrap());
+    assert_eq!(server.post(&commit, &json!({"offset": 1.0})).await.0, 200);
+    let reset = json!({"topic": TOPIC, "offset": 0.0});
+    assert_eq!(server.post("/v1/consumer-groups/g:reset", &reset).await.0, 200);
+    assert_eq!(server.post(&commit, &json!({"offset": 1.5})).await.0, 400);
     let (_, refused) = server.post("/v1/pools", &json!({"code": "q", "concurrency": 5.5})).await;
     assert_eq!(
         refused["errors"][0],

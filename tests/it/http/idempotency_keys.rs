@@ -287,7 +287,7 @@ async fn cloud_events_are_told_by_their_bytes_and_their_attributes() {
     let binary = |source: &'static str, body: &'static str| {
         let request = server.request(Method::POST, "/v1/events").header(KEY, "binary");
         let request = request.header("ce-specversion", "1.0").header("ce-type", CREATED).header("ce-source", source);
-        let request = request.header("ce-subject", "s").header("ce-tenant", TENANT);
+        let request = request.header("ce-id", "a-1").header("ce-subject", "s").header("ce-tenant", TENANT);
         super::answer(request.header("content-type", "application/json").body(body))
     };
     let (status, first) = binary("here", "{}").await;
@@ -295,8 +295,9 @@ async fn cloud_events_are_told_by_their_bytes_and_their_attributes() {
     assert_eq!(binary("here", "{}").await, (status, first));
     expect_problem(binary("there", "{}").await, 409, "idempotency_key_reuse");
     expect_problem(binary("here", r#"{"n":1}"#).await, 409, "idempotency_key_reuse");
-    let structured =
-        json!({"specversion": "1.0", "type": CREATED, "source": "s", "subject": "s", "tenant": TENANT, "data": {}});
+    let structured = json!({
+        "specversion": "1.0", "id": "a-2", "type": CREATED, "source": "s", "subject": "s", "tenant": TENANT, "data": {},
+    });
     let several = |media: &'static str, body: String| {
         let request = server.request(Method::POST, "/v1/events").header(KEY, "structured");
         super::answer(request.header("content-type", media).body(body))

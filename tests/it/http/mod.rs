@@ -1,18 +1,27 @@
 //! The real program over HTTP, as a user runs it.
 
+mod advice;
+mod attacks;
+mod browsers;
 mod claims;
 mod cloudevents;
 mod dead_letters;
+mod descriptors;
 mod edges;
+mod erasing;
 mod foreign;
 mod forgetting;
 pub(crate) mod groups;
 mod idempotency_keys;
 mod identifiers;
+mod importing;
 mod limits;
 mod manners;
+mod names;
+mod offsets;
 mod openapi;
 mod parked;
+mod privacy;
 mod projections;
 mod readme;
 mod reopening;
@@ -20,6 +29,7 @@ mod restart;
 mod seed000;
 mod seed003;
 mod subscriptions;
+mod topic_deletion;
 mod waiting;
 mod wire;
 
@@ -65,21 +75,48 @@ impl Server {
         Self::launch(folder, "127.0.0.1:0", variables, &[])
     }
 
+    /// On a folder there is, with environment variables and arguments.
+    pub(crate) fn start_in_with(folder: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::launch(folder, "127.0.0.1:0", variables, arguments)
+    }
+
     /// On a folder there is, at an address of the caller's.
     pub(crate) fn start_at(folder: TempDir, listen: &str, arguments: &[&str]) -> Self {
         Self::launch(folder, listen, &[], arguments)
     }
 
+    /// On a folder there is, by a shell that has run `setup` first (`ulimit -n 256`).
+    pub(crate) fn start_after(setup: &str, folder: TempDir, variables: &[(&str, &str)]) -> Self {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("{setup}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_event-broker")]);
+        Self::run(shell, folder, "127.0.0.1:0", variables, &[])
+    }
+
     fn launch(folder: TempDir, listen: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_event-broker")), folder, listen, variables, arguments)
+    }
+
+    fn run(
+        mut program: Command,
+        folder: TempDir,
+        listen: &str,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Self {
         let client = client();
         let storage = storage(folder.path(), arguments);
-        let child = Command::new(env!("CARGO_BIN_EXE_event-broker"))
+        let child = program
             .args(["serve", "--listen", listen, "--data"])
             .arg(folder.path())
             .args(storage.iter().flat_map(|url| ["--storage", url]))
             .args(arguments)
             // Brokers on a database have no folder in common that could hold a key.
-            .envs(storage.iter().map(|_| ("EVENT_BROKER__DISPATCH__SECRET_KEY", "a secret of the tests")))
+            .envs(storage.iter().map(|_| {
+                (
+                    "EVENT_BROKER__DISPATCH__SECRET_KEY",
+                    "c2VjcmV0IGZvciB0aGUgdGVzdHM6IG5vdCByYW5kb20gYXQgYWxsLCBidXQgbG9uZw==",
+                )
+            }))
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().with_extension("log")).unwrap())

@@ -4,6 +4,8 @@
 
 mod answers;
 mod contract_types;
+mod generators;
+mod pages;
 mod strict;
 
 use super::Server;

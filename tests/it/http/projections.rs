@@ -45,6 +45,44 @@ pub(super) fn check_table(server: &Server, table: &str) {
 }
 
 #[tokio::test]
+async fn a_worker_of_a_deleted_projection_cannot_move_the_checkpoint_of_the_next_one() {
+    let mut server = server().await;
+    for subject in ["a", "b", "c"] {
+        assert_eq!(server.post("/v1/events", &event(CREATED, subject)).await.0, 201);
+    }
+    let put = async |server: &Server, name: &str, body: Value| {
+        let request = server.request(Method::PUT, &format!("/v1/projections/{name}")).json(&body);
+        let (status, made) = answer(request).await;
+        assert_eq!(status, 201, "{made}");
+        made["generation"].as_u64().unwrap()
+    };
+    let of_topic = json!({"topic": TOPIC});
+    assert_eq!(put(&server, "p", of_topic.clone()).await, 1);
+    for generation in 2..=4 {
+        assert_eq!(answer(server.request(Method::DELETE, "/v1/projections/p")).await.0, 204);
+        // However it starts again: from its checkpoint, from the log alone, or not at all.
+        server = match generation {
+            2 => server,
+            _ => {
+                server.terminate();
+                let folder = server.wait().1;
+                if generation == 4 {
+                    let _ = std::fs::remove_dir_all(folder.path().join("state"));
+                }
+                Server::start_in(folder, &[])
+            }
+        };
+        assert_eq!(put(&server, "p", of_topic.clone()).await, generation);
+        let old = json!({"offset": 3, "generation": generation - 1});
+        let refused = server.post("/v1/projections/p:checkpoint", &old).await;
+        expect_problem(refused, 409, "EVENT_BROKER_INVALID_STATE");
+        let new = json!({"offset": 3, "generation": generation});
+        assert_eq!(server.post("/v1/projections/p:checkpoint", &new).await.0, 200);
+    }
+    assert_eq!(put(&server, "another", of_topic).await, 1, "a name that was never deleted begins at 1");
+}
+
+#[tokio::test]
 async fn every_verb_answers_and_refuses_as_the_table_says() {
     let server = server().await;
     for subject in ["a", "b", "c"] {

@@ -126,6 +126,31 @@ async fn when_a_full_disk_has_room_again_publishing_goes_on_without_a_restart() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_write_leaves_can_be_read_until_the_wait_for_the_next_opening_is_over() {
+    let disk = FaultDisk::new();
+    let open = opener(&disk, &Arc::default());
+    let slot = Arc::new(BrokerSlot::new(Arc::new(open().await.unwrap())));
+    let supervisor = Supervisor::new(Arc::clone(&slot), open);
+    let supervising = tokio::spawn(async move { supervisor.run().await.to_string() });
+    let mut states = slot.watch();
+    disk.fail(Operation::Write, 1, Fault::Full);
+    let broker = slot.broker().unwrap();
+    let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
+    contract::EventBroker::register_topic(broker.as_ref(), failing).await.unwrap_err();
+    // The supervisor has heard of it; no time passes while somebody is busy.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(slot.broker().is_some_and(|now| Arc::ptr_eq(&now, &broker)), "it is still there");
+    let page = contract::EventBroker::read(broker.as_ref(), contract::Read::all(TOPIC.parse().unwrap())).await;
+    assert!(page.unwrap().items.is_empty());
+    drop(broker);
+    drop(states.wait_for(|state| matches!(state, SlotState::Closed(_))).await.unwrap());
+    drop(states.wait_for(|state| matches!(state, SlotState::Open(_))).await.unwrap());
+    supervising.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_openings_in_vain_a_restart_is_asked_for_and_the_next_that_works_ends_the_outage() {
     let (disk, refuses) = (FaultDisk::new(), Arc::new(AtomicBool::new(false)));
     let open = opener(&disk, &refuses);

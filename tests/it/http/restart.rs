@@ -82,3 +82,16 @@ async fn a_waiting_poll_is_answered_when_the_server_drains() {
     assert!(rest.starts_with(": from 0"), "{rest}");
     assert!(server.wait().0.success());
 }
+
+#[tokio::test]
+async fn a_log_line_that_cannot_be_written_ends_nothing() {
+    let folder = tempfile::TempDir::new().unwrap();
+    // A disk that is full, to which standard error goes.
+    std::os::unix::fs::symlink("/dev/full", folder.path().with_extension("log")).unwrap();
+    let server = Server::start_in(folder, &[]);
+    server.register(CREATED).await;
+    let (status, _) = server.post("/v1/events", &event(CREATED, "a")).await;
+    assert_eq!(status, 201);
+    server.terminate();
+    assert!(server.wait().0.success());
+}

@@ -67,7 +67,7 @@ async fn a_poll_waits_on_past_events_that_do_not_match() {
 }
 
 /// The next event of a stream, past its comments.
-async fn next_event(
+pub(super) async fn next_event(
     stream: &mut (impl StreamExt<Item = reqwest::Result<bytes::Bytes>> + Unpin),
     seen: &mut String,
 ) -> (u64, Value) {

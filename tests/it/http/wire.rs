@@ -40,7 +40,7 @@ impl Wire {
 
     /// A request as it stands, with a body if there is one.
     pub(super) fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
-        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: broker\r\n");
+        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }

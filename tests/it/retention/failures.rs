@@ -56,7 +56,7 @@ impl Log for Stubborn {
         })
     }
 
-    forward_read!();
+    log::forward_read!();
 }
 
 struct Scene {
@@ -159,4 +159,20 @@ async fn a_flipped_bit_in_what_goes_does_not_stop_trimming() {
     assert_eq!(page.items.len(), 20);
     let next = broker.publish(damage::event(61), None).await.unwrap().event;
     assert_eq!((next.sequence.0, next.aggregate_sequence.0), (61, 9), "numbers stay taken");
+}
+
+#[tokio::test]
+async fn no_snapshot_is_written_where_entries_may_not_be_removed() {
+    let scene = Scene::new().await;
+    scene.log.forbids.store(true, Ordering::Relaxed);
+    let tail = *scene.log.tail().borrow();
+    for _ in 0..2 {
+        let refused = scene.broker.reclaim_now().await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::InvalidState, "{refused}");
+    }
+    assert_eq!(*scene.log.tail().borrow(), tail, "something was written");
+    let degraded = scene.broker.degradations();
+    let told = "The log default: Reclaiming the broker's own entries fails, so the log grows: Entries cannot be removed: the \
+        role app may not delete.";
+    assert!(degraded.iter().any(|line| line == told), "{degraded:?}");
 }

@@ -97,7 +97,7 @@ impl World {
     }
 
     async fn poll(&self, words: &Words<'_>) -> Result<String> {
-        let offset = Offset(words.number("after").unwrap_or(0));
+        let offset = words.read_offset();
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let page = match words.number("wait") {
             Some(millis) => self.broker().wait_as(self.id(words), offset, limit, Duration::from_millis(millis)).await?,

@@ -25,6 +25,8 @@ async fn shown_without(server: &Server, id: &str) -> usize {
     assert_ne!(status, 200, "{found}");
     let items = page["items"].as_array().unwrap();
     assert!(items.iter().all(|event| event["id"] != id), "{page}");
+    let (status, log) = server.get("/v1/log?after=0").await;
+    assert_eq!((status.as_u16(), &log["items"]), (200, &page["items"]), "{log}");
     items.len()
 }
 

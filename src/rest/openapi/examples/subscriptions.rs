@@ -96,7 +96,7 @@ pub(in crate::rest::openapi) fn group() -> Value {
         "waiting": 3,
         "verbs": {
             "retry": "It is tried again now, with all its attempts before it; the 3 behind it wait until it is delivered.",
-            "cancel": "It is called off and never delivered; the 3 behind it go on in order.",
+            "cancel": "It is cancelled and never delivered; the 3 behind it go on in order.",
             "complete": "It counts as delivered without being sent again; the 3 behind it go on in order.",
         },
     })

@@ -110,8 +110,9 @@ fn remove_group() -> Op {
 fn reset() -> Op {
     let example = json!({"topic": examples::TOPIC, "offset": "earliest"});
     op(Post, "/v1/consumer-groups/{name}:reset", "resetConsumerGroup", "Move a group's offset")
-        .about("Moves a group's offset, back or forth: to an offset, to either end, to a time. Makes the group if need \
-            be. Where the members divide the events and it goes back, those behind it are handed out again, finished or not.")
+        .about("Moves a group's offset: to an offset, to either end, to a time. Creates the group if it does not exist. \
+            To an earlier offset: a shared group delivers the events after it again, finished or not. To a later one: the \
+            events between are skipped.")
         .takes(name())
         .body(Body::about("Where to.").of(JSON, "GroupReset", example))
         .answers(200, Answer::json("The group as it is now.", "ConsumerGroup", examples::group()))

@@ -52,11 +52,12 @@ fn show() -> Op {
 }
 
 fn redrive() -> Op {
-    op(Post, "/v1/dead-letters/{id}:redrive", "redriveDeadLetter", "Try again")
+    op(Post, "/v1/dead-letters/{id}:redrive", "redriveDeadLetter", "Redrive a dead letter")
         .about(
             "Lets the event be claimed again, its attempts begun anew, also where later events of its aggregate are \
-            finished. It keeps its identity. With `override` a corrected event is published in its place instead, under a new \
-            id and caused by the old one, in the same append; the old one needs no more work then. With `dryRun` nothing is \
+            finished. It keeps its identity. With `override` a corrected event is appended at the end of the topic, under a new \
+            id and with the old one as its cause, in the same append: every reader receives it. The original stays, and counts as \
+            done for the handler or subscription whose letter it was. With `dryRun` nothing is \
             changed, and the answer says whether it could be.",
         )
         .takes(id())
@@ -74,7 +75,7 @@ fn redrive() -> Op {
 }
 
 fn discard() -> Op {
-    op(Post, "/v1/dead-letters/{id}:discard", "discardDeadLetter", "Let be")
+    op(Post, "/v1/dead-letters/{id}:discard", "discardDeadLetter", "Discard a dead letter")
         .about("Decides that the work need not be done: the event counts as done from then on.")
         .takes(id())
         .takes_shared(&["Producer-Id"])
@@ -84,7 +85,7 @@ fn discard() -> Op {
 }
 
 fn redrive_all() -> Op {
-    op(Post, "/v1/dead-letters:redrive", "redriveDeadLetters", "Try many again")
+    op(Post, "/v1/dead-letters:redrive", "redriveDeadLetters", "Redrive many dead letters")
         .about(
             "Redrives every open dead letter that is meant. Those whose events retention has removed, or whose subscription \
             was deleted, stay open and are counted in `skipped`. With `dryRun` it only counts.",
@@ -99,7 +100,7 @@ fn discard_all() -> Op {
     op(Post, "/v1/dead-letters:discard", "discardDeadLetters", "Let many be")
         .about("Discards every open dead letter that is meant; needs a `reason`. With `dryRun` it only counts them.")
         .takes_shared(&["Producer-Id"])
-        .body(Body::about("Which, and why.").of(JSON, "LetterOrder", examples::letter_order()))
+        .body(Body::about("Which, and why.").of(JSON, "LetterDiscard", examples::letter_order()))
         .answers(200, Answer::json("How many.", "LettersDealtWith", json!({"count": 2})))
         .refuses(&[Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
 }

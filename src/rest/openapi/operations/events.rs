@@ -20,9 +20,13 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
 
 const PUBLISH: &str = "Stores one event. An answer of 201 or 200 means that it is on disk.
 
-The same submission again is answered with the stored event (200, `Idempotent-Replayed`). Two submissions are the same \
-when their `id`, topic, `type`, `tenant`, `subject`, `occurredAt` and `Producer-Id` are, or, where there is one, their \
-`deduplicationId`, topic and `tenant`; for as long as the topic remembers (`idempotentRetention`).
+A duplicate is answered with the stored event (200, `Idempotent-Replayed`). Two submissions are duplicates if these are equal:
+
+- with a `deduplicationId`: `deduplicationId`, topic and `tenant`;
+- without: `id`, topic, `type`, `tenant`, `subject`, `occurredAt` and `Producer-Id`;
+- in a topic with `deduplicateBy: id`: the `id` alone.
+
+A topic remembers them for its `idempotentRetention`, 24 hours by default.
 
 CloudEvents are taken in all three modes. In binary mode the attributes are `ce-` headers (`ce-specversion: 1.0`, \
 `ce-type`, `ce-source`, …), percent-encoded, and the body is `data`. Several CloudEvents in one body are a batch, and are \
@@ -87,7 +91,9 @@ fn import() -> Op {
         "Loads history: events one per line, of any number, in the order they come, as they are published or as they were \
         read from a broker. `occurredAt` and ids are kept. Each event stands by itself; one that is refused is reported by \
         its line, and the rest goes on. The answer begins before the body ends and tells how far it has come, line by \
-        line; its last line says `done`. An import that broke off is repeated whole. A line may have at most {} bytes.",
+        line; its last line says `done` and has the totals. A client may send everything before it reads: refusals that \
+        find no room by then are counted in `unreported` instead of reported. An import that broke off is repeated whole. \
+        A line may have at most {} bytes; a longer one is refused like any other bad line.",
         limits::EVENT_BYTES_MAX + 64 * 1024
     );
     let lines = || any_text("Events as JSON, one per line.").like(examples::import_lines());

@@ -22,7 +22,7 @@ pub(super) const TAGS: [(&str, &str); 10] = [
     (event_types::TAG, "Event types: what events of a name may look like, version by version."),
     (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
     (claims::TAG, "Claims and handlers: who works on which event, so that its effect happens once."),
-    (dead_letters::TAG, "Dead letters: work given up, to be tried again or let be."),
+    (dead_letters::TAG, "Dead letters: work that was given up, to be redriven or discarded."),
     (subscriptions::TAG, "Subscriptions, jobs and pools: events pushed to URLs, in order, signed, retried."),
     (projections::TAG, "Projections: how far views have come, and waiting for them."),
     (pages::TAG, "Health, this document, and the pages for people."),

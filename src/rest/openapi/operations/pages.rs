@@ -6,6 +6,7 @@ use crate::rest::openapi::shape::any_text;
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Get;
+use utoipa::openapi::path::Parameter;
 
 pub(super) const TAG: &str = "Server";
 const PAGE: &str = "<!DOCTYPE html><html lang=\"en\"><head><title>Swagger UI</title></head><body></body></html>";
@@ -26,20 +27,19 @@ fn ready() -> Op {
     op(Get, "/readyz", "isReady", "Can it be asked for work?")
         .about(
             "Ready while every log can be written and the server is not on its way out; otherwise the problem says what is \
-            wrong and what helps. What does not work though requests are served stands in `degraded`: retention or \
-            checkpoints that fail, a wall clock that jumped.",
+            wrong and what helps. What does not work though requests are served is listed in `degraded`: retention, \
+            checkpoints or reclaiming that fail, a wall clock that jumped, dispatch that is paused after a restore.",
         )
         .answers(200, Answer::json("It is ready.", "Health", json!({"status": "ready"})))
 }
 
 fn document() -> Op {
-    let known = "An `ETag` of an answer before: the document is sent only if it is another by now.";
     let example = json!({"openapi": "3.1.0", "info": {"title": "Event Broker", "version": "0.1.0"}, "paths": {}});
     op(Get, "/v1/openapi.json", "getDocument", "This document")
         .about("The OpenAPI document of this server, with the limits that are in force.")
-        .takes(header("If-None-Match", any_text(known), known, "\"5f1c2a9be0d34c77\""))
+        .takes(if_none_match())
         .answers(200, Answer::json("The document.", "Document", example).with(&["ETag", "Cache-Control"]))
-        .answers(304, Answer::about("It is the one the caller has.").with(&["ETag", "Cache-Control"]))
+        .answers(304, unchanged())
 }
 
 fn root() -> Op {
@@ -57,7 +57,9 @@ fn docs() -> Op {
 fn docs_page() -> Op {
     op(Get, "/docs/", "getDocsPage", "Swagger UI")
         .about("This document to read and to try. Nothing of the page is fetched from elsewhere.")
+        .takes(if_none_match())
         .answers(200, page("text/html", PAGE))
+        .answers(304, unchanged().with(&["Content-Security-Policy"]))
 }
 
 fn docs_file() -> Op {
@@ -72,6 +74,8 @@ fn docs_file() -> Op {
                 .shaped("text/javascript", content("window.onload = () => {};"), json!("window.onload = () => {};"))
                 .shaped("image/png", content("PNG"), json!("PNG")),
         )
+        .takes(if_none_match())
+        .answers(304, unchanged().with(&["Content-Security-Policy"]))
         .refuses(&[Kind::NotFound])
 }
 
@@ -80,5 +84,15 @@ fn content(example: &str) -> crate::rest::openapi::shape::Shape {
 }
 
 fn page(media: &str, example: &str) -> Answer {
-    Answer::about("The file.").shaped(media, content(example), json!(example)).with(&["Content-Security-Policy"])
+    let headers = ["Content-Security-Policy", "ETag", "Cache-Control"];
+    Answer::about("The file.").shaped(media, content(example), json!(example)).with(&headers)
+}
+
+fn if_none_match() -> Parameter {
+    let known = "An `ETag` of an answer before: the content is sent only if it is another by now.";
+    header("If-None-Match", any_text(known), known, "W/\"5f1c2a9be0d34c77\"")
+}
+
+fn unchanged() -> Answer {
+    Answer::about("It is what the caller has.").with(&["ETag", "Cache-Control"])
 }

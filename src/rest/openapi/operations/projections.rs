@@ -26,7 +26,7 @@ fn put() -> Op {
     op(Put, "/v1/projections/{name}", "putProjection", "Register a projection")
         .about(
             "Registers a reader that keeps a view: of one topic, or of the whole default log. A new one stands at 0, in \
-            generation 1. The same again changes nothing, and another `filter` takes the place of the one before (reset the \
+            generation 1; one whose name was deleted before, in the generation after its last. The same again changes nothing, and another `filter` takes the place of the one before (reset the \
             projection to rebuild its view); another `topic` is refused.",
         )
         .takes(named())

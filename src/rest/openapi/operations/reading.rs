@@ -3,9 +3,9 @@
 use crate::rest::openapi::Bounds;
 use crate::rest::openapi::examples::{self, EVENT_ID, SUBJECT, SUBJECT_TYPE, TOPIC};
 use crate::rest::openapi::operation::{Answer, JSON, Op, op};
-use crate::rest::openapi::parameters::{FILTERS, header, must, path, query, timeout};
+use crate::rest::openapi::parameters::{FILTERS, header, must, path, query, read_offset, timeout};
 use crate::rest::openapi::schemas::{NUMBER_MAX, ids};
-use crate::rest::openapi::shape::{any_text, number, uuid, word};
+use crate::rest::openapi::shape::{Shape, any_text, either, number, object, patterned, uuid, word};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Get;
@@ -20,8 +20,16 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
 }
 
 /// What reading a topic can be refused with.
-const REFUSED: [Kind; 6] =
-    [Kind::InvalidOffset, Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Trimmed, Kind::Validation];
+const REFUSED: [Kind; 7] = [
+    // A read by `consumer_id` extends a session and may take claims, so pages of other origins may not ask for it.
+    Kind::Forbidden,
+    Kind::InvalidOffset,
+    Kind::InvalidType,
+    Kind::NotFound,
+    Kind::NotAcceptable,
+    Kind::Trimmed,
+    Kind::Validation,
+];
 
 const FILTERED: &str = "Filters narrow it: a repeated one widens, different ones narrow. With `consumer_id` the consumer's \
     topic and filters take the place of those of the query, which are then passed over.";
@@ -38,7 +46,7 @@ fn list() -> Op {
             "What is there now behind `offset`, in the topic's order. Go on at `nextOffset`, which moves also where nothing \
             matched. {FILTERED} As CloudEvents the body is a bare list, and the headers say where to go on."
         ))
-        .takes_shared(&["Accept", "topic", "consumer_id", "offset", "limit"])
+        .takes_shared(&["Accept", "read.topic", "consumer_id", "offset", "limit"])
         .takes_shared(&FILTERS)
         .answers(200, page())
         .refuses(&REFUSED)
@@ -51,29 +59,42 @@ fn poll(bounds: &Bounds) -> Op {
             most) is up. The append wakes it, not a timer. Polling as a consumer begins its session anew. {FILTERED}",
             bounds.wait_max
         ))
-        .takes_shared(&["Accept", "topic", "consumer_id", "offset", "limit"])
+        .takes_shared(&["Accept", "read.topic", "consumer_id", "offset", "limit"])
         .takes(timeout(bounds, bounds.wait_default, "How long to wait for events."))
         .takes_shared(&FILTERS)
         .answers(200, page())
         .refuses(&REFUSED)
 }
 
+/// One event of a stream, taken apart.
+fn server_sent_event() -> Shape {
+    let event = examples::event().to_string();
+    object("One of the events.")
+        .may("id", patterned("^[1-9][0-9]*$", "The sequence; a `problem` has none.").like("12345"))
+        .may("event", word(&["message", "problem"], "`problem` where the stream cannot go on.").like("message"))
+        .must("data", any_text("The event as JSON, or the problem.").like(event.clone()))
+        .like(json!({"id": "12345", "event": "message", "data": event}))
+}
+
 fn stream() -> Op {
     let last = "The `id` of the last event seen: the stream goes on behind it. Beats `offset`.";
     let form = "Which form of answer the caller takes.";
-    let start = "The last sequence seen. With neither it nor `Last-Event-ID` the stream begins at the tail.";
+    let start = "Where the stream begins: behind the last sequence seen, or at `earliest` or `latest`. With neither it nor \
+        `Last-Event-ID` it begins at the tail.";
     let sequence = || number(0..=NUMBER_MAX, "A sequence, or 0.");
-    let text = any_text("Server-Sent Events.").like(examples::event_stream());
+    let whole = any_text("The stream as it comes.").like(examples::event_stream());
+    let shape = "Server-Sent Events: text, or, for tools that take the text apart, these.";
+    let text = either([whole, server_sent_event()], shape).like(examples::event_stream());
     op(Get, "/v1/events:stream", "streamEvents", "Follow a topic")
         .about(format!(
             "Server-Sent Events without end: `id` is the sequence, `data` the event. A comment comes every 15 seconds while \
             nothing happens. The stream ends when the server shuts down, and with an event `problem` where it cannot go on. \
             {FILTERED}"
         ))
-        .takes(header("Accept", word(&["text/event-stream", "*/*"], form), form, "text/event-stream"))
+        .takes(header("Accept", word(&["text/event-stream"], form), form, "text/event-stream"))
         .takes(header("Last-Event-ID", sequence(), last, 12_345))
-        .takes(query("offset", sequence(), start, 12_345))
-        .takes_shared(&["topic", "consumer_id", "limit"])
+        .takes(query("offset", read_offset(), start, "earliest"))
+        .takes_shared(&["read.topic", "consumer_id", "limit"])
         .takes_shared(&FILTERS)
         .answers(
             200,
@@ -101,13 +122,14 @@ fn show() -> Op {
 }
 
 fn log(bounds: &Bounds) -> Op {
-    let after = "The last position seen; the answer starts behind it.";
+    let after = "The last position seen; the answer starts behind it. `earliest`: from the beginning; `latest`: only what \
+        is stored from now on.";
     op(Get, "/v1/log", "readLog", "Read all topics in one order")
         .about(
             "The events of all topics of the default log, in order of `position`. Positions may have holes: the broker's own \
             entries have numbers too."
         )
-        .takes(query("after", number(0..=NUMBER_MAX, after).or_else(0), after, 20_000))
+        .takes(query("after", read_offset().or_else(0), after, 20_000))
         .takes_shared(&["Accept", "limit"])
         .takes(timeout(bounds, 0, "How long to wait for events."))
         .takes_shared(&FILTERS)
@@ -133,8 +155,9 @@ fn about_aggregate(operation: Op) -> Op {
 }
 
 fn aggregate() -> Op {
-    let operation = op(Get, "/v1/aggregates/{subject_type}/{subject}", "getAggregate", "Where an aggregate stands")
-        .about("The aggregate's last number, and its last event. What to give as `expectedAggregateSequence`.");
+    let operation =
+        op(Get, "/v1/aggregates/{subject_type}/{subject}", "getAggregate", "Read an aggregate's last sequence")
+            .about("The aggregate's last number, and its last event. What to give as `expectedAggregateSequence`.");
     let answer = Answer::json("Where it stands.", "Aggregate", examples::aggregate());
     about_aggregate(operation).answers(200, answer)
 }

@@ -39,6 +39,7 @@ pub(super) fn all() -> Vec<Op> {
         show_pool(),
         change_pool(),
         remove_pool(),
+        resume_dispatch(),
     ]
 }
 
@@ -119,6 +120,19 @@ fn resume() -> Op {
         .refuses(&[Kind::NotFound, Kind::Validation])
 }
 
+fn resume_dispatch() -> Op {
+    op(Post, "/v1/server/dispatch:resume", "resumeDispatch", "Resume dispatch after a restore")
+        .about(
+            "Delivers again. `event-broker restore` pauses dispatch as a whole, because a delivery that the backup holds as \
+            pending may have been made since: subscriptions, tasks and replays are not delivered until this verb is called \
+            or the broker is started with `serve --resume-dispatch`. Meanwhile `/readyz` lists the pause under `degraded`. \
+            `:test` works all the same. Where dispatch is not paused, nothing changes.",
+        )
+        .takes_shared(&["Producer-Id"])
+        .answers(200, Answer::json("Dispatch is active.", "DispatchState", json!({"status": "ACTIVE"})))
+        .refuses(&[Kind::Validation])
+}
+
 fn close_breaker() -> Op {
     op(Post, "/v1/subscriptions/{id}:close-breaker", "closeBreaker", "Close a breaker")
         .about(
@@ -153,12 +167,13 @@ fn test() -> Op {
 
 fn replay() -> Op {
     let example = json!({"from": 1, "to": 100, "dryRun": true});
-    op(Post, "/v1/subscriptions/{id}:replay", "replaySubscription", "Deliver again")
+    op(Post, "/v1/subscriptions/{id}:replay", "replaySubscription", "Replay a part of the topic")
         .about(
-            "Delivers a part of the topic once more, with the same ids and in the order of groups, which it shares with live \
+            "Delivers a part of the topic again, with the same ids and in the order of groups, which it shares with live \
             traffic. Deliveries carry `Event-Broker-Replay`. All replays of a pool take a quarter of it at most. With \
             `dryRun` it is only counted. Of a longer part only the first million events are counted: it is ordered all \
-            the same, and `countIsLowerBound` says so.",
+            the same, and `countIsLowerBound` says so. Events that a correction has replaced are skipped. `maxAgeSeconds` \
+            starts when the replay is requested.",
         )
         .takes(id())
         .takes_shared(&["Producer-Id"])
@@ -231,21 +246,21 @@ fn verb(path: &'static str, id: &'static str, summary: &'static str, about: &'st
 }
 
 fn retry() -> Op {
-    let about = "Tries a job again now, its attempts begun anew: one that was given up, called off, expired or waits. Its \
+    let about = "Tries a job again now, its attempts begun anew: one that was given up, cancelled, expired or waits. Its \
         dead letter is closed.";
-    verb("/v1/dispatch-jobs/{id}:retry", "retryJob", "Try again", about)
+    verb("/v1/dispatch-jobs/{id}:retry", "retryJob", "Retry a job", about)
 }
 
 fn cancel() -> Op {
     let about =
-        "Calls a job off that is not over and not under way. Its group goes on without it; its dead letter is closed.";
-    verb("/v1/dispatch-jobs/{id}:cancel", "cancelJob", "Call off", about)
+        "Cancels a job that is neither over nor under way. Its group goes on without it; its dead letter is closed.";
+    verb("/v1/dispatch-jobs/{id}:cancel", "cancelJob", "Cancel a job", about)
 }
 
 fn complete() -> Op {
     let about = "Says that a job that failed need not be delivered any more, because somebody has seen to it. Its dead letter \
         is closed.";
-    verb("/v1/dispatch-jobs/{id}:complete", "completeJob", "Complete", about)
+    verb("/v1/dispatch-jobs/{id}:complete", "completeJob", "Complete a job", about)
 }
 
 fn create_pool() -> Op {

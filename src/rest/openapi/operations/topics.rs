@@ -8,13 +8,13 @@ use crate::rest::openapi::shape::patterned;
 use contract::Kind;
 use contract::limits::REPUBLISH_EVENTS_MAX;
 use serde_json::json;
-use utoipa::openapi::HttpMethod::{Get, Patch, Post};
+use utoipa::openapi::HttpMethod::{Delete, Get, Patch, Post};
 use utoipa::openapi::path::Parameter;
 
 pub(super) const TAG: &str = "Topics";
 
 pub(super) fn all() -> Vec<Op> {
-    vec![list(), register(), segments(), show(), change(), republish(), compact(), trim()]
+    vec![list(), register(), segments(), show(), change(), remove(), republish(), compact(), trim()]
 }
 
 fn id() -> Parameter {
@@ -73,11 +73,30 @@ fn change() -> Op {
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 
+fn remove() -> Op {
+    let force = "Delete subscriptions, consumers and projections of the topic, too.";
+    let dry_run = "Do nothing, and say what would be done.";
+    let planned = json!({"count": 120, "effects": ["1 subscription(s) (mail) would be deleted."]});
+    op(Delete, "/v1/topics/{id}", "deleteTopic", "Delete a topic")
+        .about(
+            "Deletes a topic with its events, the offsets of groups and what handlers have done there; open dead letters of it \
+            are closed, and event types stay. Refused while subscriptions, consumers or projections use it, unless `force` has \
+            them deleted. Open polls and streams of the topic end with 404. Its name may be registered again: that is a new \
+            topic, whose sequences begin at 1. The broker's default topic cannot be deleted.",
+        )
+        .takes(id())
+        .takes(query("force", patterned("^(true|false)$", force), force, "true"))
+        .takes(query("dryRun", patterned("^(true|false)$", dry_run), dry_run, "true"))
+        .answers(204, Answer::about("It is gone."))
+        .answers(200, Answer::json("What would be done (`dryRun`).", "DryRun", planned))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation])
+}
+
 fn republish() -> Op {
     let example = json!({"from": 1, "to": 100, "target": "topic", "dryRun": true});
     op(Post, "/v1/topics/{id}:republish", "republishTopic", "Publish events again")
         .about(format!(
-            "Has events of the topic once more, from one sequence to another, both included. For `topic` they are appended \
+            "Republishes events of the topic, from one sequence to another, both included. For `topic` they are appended \
             again with the same ids and `republishOf`; deduplication does not swallow them, and a handler that has done one \
             is told `done`. For `group` the shared group called `name` is handed again what it has finished of them. For `subscriptions` they are replayed to the one called `name`, or to \
             every one of the topic, and the deliveries are counted. What \
@@ -95,21 +114,26 @@ fn compact() -> Op {
     op(Post, "/v1/topics/{id}:compact", "compactTopic", "Compact a topic")
         .about(
             "Removes now what retention would remove later from a topic with `cleanup` `compact`: events that are not the \
-            latest of their aggregates, up to the first one that is. Tombstones stay for the topic's retention.",
+            latest of their aggregates, up to the first one that is. Tombstones stay for the topic's retention. With \
+            `erase` the bytes of what was removed are gone from the log's files when this is answered.",
         )
         .takes(id())
+        .body(Body::about("How; may be left out.").of(JSON, "Compact", json!({"erase": false})).or_none())
         .answers(200, Answer::json("How many sequences went.", "Counted", json!({"count": 0})))
         .refuses(&[Kind::InvalidState, Kind::InvalidType, Kind::NotFound, Kind::Validation])
 }
 
 fn trim() -> Op {
-    op(Post, "/v1/topics/{id}:trim", "trimTopic", "Let go of a topic's beginning")
+    op(Post, "/v1/topics/{id}:trim", "trimTopic", "Remove a topic's oldest events")
         .about(
             "Removes events now as retention would later: through a sequence, or those stored before a time. Where the broker \
-            has no right to delete from its database, the refusal says what is missing.",
+            has no right to delete from its database, the refusal says what is missing. With `erase` the bytes of what was \
+            removed are gone from the log's files when this is answered, which takes as long as writing what is left of \
+            them; one that does not wait for that long goes on, and can be repeated. A log in a database cannot say when \
+            bytes are gone and refuses `erase`.",
         )
         .takes(id())
-        .body(Body::about("What goes.").of(JSON, "Trim", json!({"before": REGISTERED_AT})))
+        .body(Body::about("What goes.").of(JSON, "Trim", json!({"before": REGISTERED_AT, "erase": false})))
         .answers(200, Answer::json("How many sequences went.", "Counted", json!({"count": 0})))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])
 }

@@ -4,6 +4,7 @@ use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER, LETTER_ID, OWNER};
 use crate::rest::openapi::examples::{EVENT_ID, new_event, page_of, part};
+use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
     Shape, any_text, flag, list, named, named_as, named_or_null, number, object, patterned, text, time, uuid, word,
 };
@@ -61,8 +62,8 @@ fn owner() -> Shape {
 }
 
 fn order() -> Shape {
-    let description = "`latest`: an event behind which another one of its aggregate is finished is stale. `gapless`: an \
-        event waits until the one before it is finished.";
+    let description = "`latest`: if a later event of the same aggregate is already done, this event is skipped (`stale`). \
+        `gapless`: an event waits until the one before it is done.";
     word(&["latest", "gapless"], description).like("latest")
 }
 
@@ -80,15 +81,17 @@ fn count(description: &str, example: u64) -> Shape {
 }
 
 fn new_claim() -> Shape {
+    let by_place = rule().with("topic").with("sequence").without("eventId");
     object("A claim as one asks for it: of an event by its id, or by its topic and sequence.")
         .must("handler", handler_name("Whose work it is."))
         .or_null("eventId", uuid("Which event; or `topic` and `sequence`.").like(EVENT_ID))
         .or_null("topic", topic_id("The event's topic, beside `sequence`."))
-        .or_null("sequence", number(0..=u64::MAX, "The event's number there, from 1.").like(12_345))
+        .or_null("sequence", number(1..=u64::MAX, "The event's number there, from 1.").like(12_345))
         .or_null("owner", owner())
         .or_null("lease", lease())
         .or_null("order", order())
         .closed()
+        .ruled([rule().with("eventId").without("topic").without("sequence"), by_place])
         .like(examples::new_claim())
 }
 

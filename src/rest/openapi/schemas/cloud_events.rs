@@ -3,11 +3,11 @@
 use super::ids::{ID, id, subject_type_id, topic_id};
 use crate::rest::openapi::examples::{self, CREATED, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT};
 use crate::rest::openapi::shape::{
-    Shape, any_of_types, list, named, object, patterned, text, text_up_to, time, uuid, word,
+    Shape, any_text, either, flag, list, named, number, object, only_null, patterned, text, text_up_to, time, uuid,
+    word,
 };
 use contract::limits::{BATCH_EVENTS_MAX, LABEL_BYTES_MAX, SUBJECT_BYTES_MAX};
 use serde_json::json;
-use utoipa::openapi::Type;
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
@@ -18,27 +18,38 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
     ]
 }
 
-const OWN_ID: &str = "Its id; the broker makes one when it is absent. Where it is not a UUID, the broker's `id` is the UUID, \
+const OWN_ID: &str = "Its id. Where it is not a UUID, the broker's `id` is the UUID, \
     version 5, of `source`, a NUL byte and this, and `cloudEventId` keeps it.";
+const CONTENT_TYPE: &str = "The media type of `data`: JSON, in UTF-8. It is kept with its parameters and given back.";
+const JSON_MEDIA: &str = r#"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+\+)?[jJ][sS][oO][nN]( *;[ -~]*)?$"#;
+const SEQUENCE: &str = "A positive integer without leading zeros, and without `sequencetype` beside it: the event must become \
+    exactly this sequence. Any other text is CloudEvents' extension of that name, the producer's own order, and a label.";
 const COUNTED: &str = "^[1-9][0-9]{0,17}$";
 
 fn cloud_event() -> Shape {
     let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).like(example);
-    let other = "Another attribute: a label of the event's `context`.";
-    let other = any_of_types(&[Type::String, Type::Number, Type::Boolean, Type::Null], other).like("console");
+    let other = "Another attribute: a label of the event's `context`; a text, a number, a boolean or null.";
+    let forms = [
+        any_text("A text.").like("console"),
+        number(0..=0, "An integer of 32 bits.").of_32_bits().like(7),
+        flag("A boolean.").like(true),
+        only_null("As if it were absent."),
+    ];
+    let other = either(forms, other);
+    let name = patterned("^[a-z0-9]+$", "Lower-case letters and digits.").like("appid");
     object("An event as a structured CloudEvent 1.0. Our own members are extension attributes in lower case.")
         .must("specversion", word(&["1.0"], "The version of CloudEvents.").like("1.0"))
-        .or_null("id", text_up_to(LABEL_BYTES_MAX, OWN_ID).not_empty().like(EVENT_ID))
+        .must("id", text_up_to(LABEL_BYTES_MAX, OWN_ID).not_empty().like(EVENT_ID))
         .must("source", text_up_to(SUBJECT_BYTES_MAX, "Which program speaks.").not_empty().like("example-service"))
         .must("type", id("A registered event type."))
         .or_null("subject", text_up_to(SUBJECT_BYTES_MAX, "What it speaks of.").not_empty().like(SUBJECT))
         .or_null("time", time("`occurredAt`.").like(OCCURRED_AT))
-        .or_null("datacontenttype", patterned("[jJ][sS][oO][nN]", "JSON and nothing else.").like("application/json"))
+        .or_null("datacontenttype", patterned(JSON_MEDIA, CONTENT_TYPE).up_to(LABEL_BYTES_MAX).like("application/json"))
         .or_null("dataschema", data_schema("`dataVersion`, behind the type's id: `gts://{type}#{dataVersion}`."))
         .or_null("topic", topic_id("Where it goes; optional."))
         .or_null("subjecttype", subject_type_id("`subjectType`."))
         .or_null("tenant", uuid("Whose event it is.").like(TENANT))
-        .or_null("sequence", patterned(COUNTED, "The event must become exactly this sequence.").like("12345"))
+        .or_null("sequence", text(SEQUENCE).like("12345"))
         .or_null("expectedaggregatesequence", patterned("^[0-9]{1,18}$", "`expectedAggregateSequence`.").like("0"))
         .or_null("traceparent", label(TRACE_PARENT, "`traceParent`."))
         .or_null("correlationid", label("signup-7f3a", "`correlationId`."))
@@ -50,7 +61,8 @@ fn cloud_event() -> Shape {
         .or_null("actorid", label("user-12345", "`actor.id`; goes with `actortype`."))
         .or_null("context", text("Labels whose keys cannot be attributes, as JSON.").like(r#"{"Region":"eu"}"#))
         .must("data", data())
-        .others(other)
+        .others(other.like("console"))
+        .names(name)
         .like(examples::cloud_event())
 }
 
@@ -67,7 +79,10 @@ fn stored_cloud_event() -> Shape {
         .must("source", text("Which program spoke.").like("example-service"))
         .must("type", id("Its type."))
         .must("time", time("`occurredAt`.").like(OCCURRED_AT))
-        .must("datacontenttype", word(&["application/json"], "The media type of `data`.").like("application/json"))
+        .must(
+            "datacontenttype",
+            patterned(JSON_MEDIA, "The media type of `data`, as it came.").like("application/json"),
+        )
         .may("dataschema", data_schema("`gts://{type}#{dataVersion}`."))
         .must("topic", topic_id("The topic it was stored in."))
         .must("sequence", patterned(COUNTED, "Its number in the topic.").like("12345"))

@@ -3,15 +3,15 @@
 use super::ids::{duration, pattern, topic_id};
 use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT, part};
+use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
-    Shape, any_of_types, either, list, named, number, object, patterned, text, time, uuid, word,
+    Shape, either, list, named, number, object, only_null, patterned, text, time, uuid, word,
 };
 use contract::limits::{
     CEL_BYTES_MAX, CONSUMER_TYPES_MAX, IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX, LABEL_BYTES_MAX, SESSION_SECONDS_MAX,
     SESSION_SECONDS_MIN,
 };
 use serde_json::json;
-use utoipa::openapi::Type;
 
 const LAG: &str = "Events that are still to be done, of those the group wants: dead letters that are open count, stale and \
     discarded events do not. The same as the lag of the handler of its name.";
@@ -80,6 +80,7 @@ fn new_consumer() -> Shape {
         .or_null("distribution", distribution())
         .or_null("maxInFlight", max_in_flight())
         .closed()
+        .ruled([rule().with_word("distribution", &["shared"]), rule().without("maxInFlight")])
         .like(examples::new_consumer())
 }
 
@@ -145,20 +146,19 @@ fn group() -> Shape {
 
 fn reset() -> Shape {
     let topic = || topic_id("In which topic.");
-    let nothing = |description: &str| any_of_types(&[Type::Null], description).like(json!(null));
     let number = number(0..=u64::MAX, "Behind this sequence.").like(12_000);
     let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
     let offset = either([number, end.like("earliest")], "Where to: a sequence, or one of the two ends.").like(12_000);
     let by_offset = object("To an offset.")
         .must("topic", topic())
         .must("offset", offset)
-        .may("time", nothing("Not beside `offset`."))
+        .may("time", only_null("Not beside `offset`."))
         .closed()
         .like(json!({"topic": examples::TOPIC, "offset": "earliest"}));
     let by_time = object("To a time.")
         .must("topic", topic())
         .must("time", time("Before the first event created at this time or later.").like(OCCURRED_AT))
-        .may("offset", nothing("Not beside `time`."))
+        .may("offset", only_null("Not beside `time`."))
         .closed()
         .like(json!({"topic": examples::TOPIC, "time": OCCURRED_AT}));
     either([by_offset, by_time], "Where a group's offset is moved.")

@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("RedriveOverride", changes()),
         ("Discard", discard()),
         ("LetterOrder", order()),
+        ("LetterDiscard", discard_order()),
         ("LettersDealtWith", dealt_with()),
     ]
 }
@@ -113,15 +114,24 @@ fn discard() -> Shape {
         .like(json!({"reason": "the tenant is gone"}))
 }
 
-fn order() -> Shape {
-    object("Which dead letters are meant, and why; what is absent does not narrow.")
+fn which(description: &str) -> Shape {
+    object(description)
         .or_null("source", source())
         .or_null("name", any_text("Of this handler or subscription.").like("billing"))
         .or_null("topic", topic_id("Of this topic's events."))
-        .or_null("reason", reason(REASON_BYTES_MAX))
         .may("dryRun", dry_run("Only count."))
         .closed()
         .like(examples::letter_order())
+}
+
+fn order() -> Shape {
+    which("Which dead letters are meant, and why; what is absent does not narrow.")
+        .or_null("reason", reason(REASON_BYTES_MAX))
+}
+
+fn discard_order() -> Shape {
+    which("Which dead letters are let be, and why; what is absent does not narrow.")
+        .must("reason", reason(REASON_BYTES_MAX).not_empty())
 }
 
 fn dealt_with() -> Shape {

@@ -3,10 +3,10 @@
 use super::ids::{id, subject_type_id, topic_id, version as version_number};
 use super::{for_people, rows};
 use crate::rest::openapi::examples::{self, OCCURRED_AT, REGISTERED_AT};
-use crate::rest::openapi::shape::{Shape, any_of_types, any_text, flag, list, named, object, time, word};
+use crate::rest::openapi::rules::rule;
+use crate::rest::openapi::shape::{Shape, any_text, anything, flag, list, named, object, time, word};
 use contract::limits::{LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SUBJECT_BYTES_MAX, SUBJECT_TYPES_MAX, VERSIONS_MAX};
 use serde_json::json;
-use utoipa::openapi::Type;
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
@@ -30,14 +30,13 @@ fn subject_ref_template() -> Shape {
     any_text(&description).up_to(SUBJECT_BYTES_MAX).like("/tenants/{tenantId}")
 }
 
-/// A JSON Schema, or null where a request may say so.
-fn data_schema(types: &[Type]) -> Shape {
+fn data_schema() -> Shape {
     let description = format!(
-        "JSON Schema (draft-07 or 2020-12) of the payload, version 1.0 of the type; absent, and no `versions`: any object. \
+        "JSON Schema (draft-07 or 2020-12) of the payload, an object or a boolean: version 1.0 of the type; absent, and no `versions`: any object. \
         A schema whose root declares a property `data` describes `subject`, `subjectType` and `data`, any other `data` \
         alone. At most {SCHEMA_BYTES_MAX} bytes."
     );
-    any_of_types(types, &description).like(examples::data_schema())
+    anything(&description).like(examples::data_schema())
 }
 
 fn schema_target() -> Shape {
@@ -63,7 +62,7 @@ fn new_event_type() -> Shape {
         .or_null("description", for_people().like("Event emitted when a new tenant is created"))
         .may("allowedSubjectTypes", allowed_subject_types())
         .or_null("subjectRefTemplate", subject_ref_template())
-        .may("dataSchema", data_schema(&[Type::Object, Type::Boolean, Type::Null]))
+        .may("dataSchema", data_schema())
         .may(
             "versions",
             list(named("NewVersion"), versions).items(0, VERSIONS_MAX).like(json!([examples::new_version()])),
@@ -72,6 +71,7 @@ fn new_event_type() -> Shape {
         .may("subjectOptional", subject_optional())
         .may("tombstone", tombstone())
         .closed()
+        .ruled([rule().without("dataSchema"), rule().with_empty("versions")])
         .like(examples::new_event_type())
 }
 
@@ -83,7 +83,7 @@ fn event_type() -> Shape {
         .may("description", for_people().like("Event emitted when a new tenant is created"))
         .may("allowedSubjectTypes", allowed_subject_types())
         .may("subjectRefTemplate", subject_ref_template())
-        .may("dataSchema", data_schema(&[Type::Object, Type::Boolean]))
+        .may("dataSchema", data_schema())
         .may("versions", versions.like(json!([examples::version()])))
         .may("schemaTarget", schema_target())
         .may("subjectOptional", subject_optional())
@@ -104,7 +104,7 @@ fn schema() -> Shape {
         "The schema: for `JSON_SCHEMA` an object or a boolean (or its JSON as text), else its text. At most \
         {SCHEMA_BYTES_MAX} bytes."
     );
-    any_of_types(&[Type::Object, Type::Boolean, Type::String], &description).like(examples::data_schema())
+    anything(&description).like(examples::data_schema())
 }
 
 /// A short text that is not empty.
@@ -122,6 +122,10 @@ fn message() -> Shape {
         .like("TenantCreated")
 }
 
+fn schema_text() -> Shape {
+    any_text("Its text.").like("syntax = \"proto3\"; message TenantCreated {}")
+}
+
 fn new_version() -> Shape {
     object("A schema version as one asks for it.")
         .must("version", version_number("Which version.").like("1.1"))
@@ -130,6 +134,11 @@ fn new_version() -> Shape {
         .or_null("mimeType", mime_type())
         .or_null("message", message())
         .closed()
+        .ruled([
+            rule().with_word("schemaType", &["JSON_SCHEMA"]).without("message"),
+            rule().with_word("schemaType", &["XSD"]).shaped("schema", schema_text()).without("message"),
+            rule().with_word("schemaType", &["PROTO"]).shaped("schema", schema_text()),
+        ])
         .like(examples::new_version())
 }
 

@@ -4,6 +4,7 @@ use super::NUMBER_MAX;
 use super::ids::{id, subject_type_id, topic_id, version};
 use crate::rest::openapi::Bounds;
 use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, part};
+use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
     Shape, flag, list, named, named_as, named_or_null, number, object, text, text_up_to, time, uuid, word,
 };
@@ -33,6 +34,8 @@ const DEDUPLICATION: &str = "Takes the place of the whole idempotency key, withi
     `deduplicateBy: id`.";
 const CLOUD_EVENT_ID: &str = "The `id` of the CloudEvent it came as, where that is not a UUID in its usual spelling. `id` is \
     then the UUID, version 5, of `source`, a NUL byte and this.";
+const DATA_CONTENT_TYPE: &str = "The media type of `data`, where it came as a CloudEvent with another `datacontenttype` than \
+    `application/json`.";
 
 fn new_event() -> Shape {
     let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).like(example);
@@ -59,6 +62,7 @@ fn new_event() -> Shape {
         .may("contextData", context_data())
         .must("data", data())
         .closed()
+        .ruled([rule().without("contextData"), rule().without("context")])
         .like(examples::new_event())
 }
 
@@ -68,6 +72,7 @@ fn event() -> Shape {
     object("A stored event. It never changes.")
         .must("id", uuid("Its id.").like(EVENT_ID))
         .may("cloudEventId", text(CLOUD_EVENT_ID).like("A234-1234-1234"))
+        .may("dataContentType", text(DATA_CONTENT_TYPE).like("application/vnd.acme+json"))
         .must("type", id("Its type, spelt as the producer did."))
         .must("topic", topic_id("The topic it was stored in."))
         .must("sequence", own("Its number in the topic, without gaps.").like(12_345))
@@ -217,7 +222,7 @@ fn log_page() -> Shape {
 }
 
 fn aggregate() -> Shape {
-    object("Where an aggregate stands.")
+    object("An aggregate: its last sequence and its last event.")
         .must("aggregateSequence", number(1..=NUMBER_MAX, "Its last number.").like(1))
         .must("sequence", number(1..=NUMBER_MAX, "That event's number in the topic.").like(12_345))
         .must(

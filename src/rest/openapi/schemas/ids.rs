@@ -157,7 +157,8 @@ pub(in crate::rest::openapi) fn pattern(description: &str) -> Shape {
 
 /// A duration.
 pub(in crate::rest::openapi) fn duration(description: &str) -> Shape {
-    let description = format!("{description} An ISO 8601 duration; days may stand behind the `T`, months never.");
+    let description =
+        format!("{description} An ISO 8601 duration, such as `P30D` or `PT12H`; months and years are not allowed.");
     patterned(DURATION, &description).up_to(64).like("PT24H")
 }
 

@@ -7,6 +7,7 @@
 pub(super) mod claims;
 mod cloud_events;
 mod consumers;
+mod credentials;
 pub(super) mod dead_letters;
 mod event_types;
 mod events;
@@ -65,10 +66,11 @@ fn problem() -> Shape {
                 {"pointer": "/data/email", "detail": "must have the format 'email'"},
             ])),
         )
-        .may("actual", number(0..=NUMBER_MAX, "Where the aggregate stands (EVENT_BROKER_EXPECTED_SEQUENCE), or the checkpoint (EVENT_BROKER_INVALID_STATE).").like(4))
+        .may("actual", number(0..=NUMBER_MAX, "The aggregate's last sequence (EVENT_BROKER_EXPECTED_SEQUENCE), or the checkpoint (EVENT_BROKER_INVALID_STATE).").like(4))
         .may("eventId", uuid("The event that is stored all the same (EVENT_BROKER_PROJECTION_TIMEOUT).").like(examples::EVENT_ID))
         .may("sequence", number(1..=NUMBER_MAX, "Its number in its topic (EVENT_BROKER_PROJECTION_TIMEOUT).").like(12_346))
-        .may("earliest", number(1..=NUMBER_MAX, "Where reading can start (EVENT_BROKER_TRIMMED).").like(10_001))
+        .may("earliest", number(1..=NUMBER_MAX, "The first sequence that can be read (EVENT_BROKER_TRIMMED).").like(10_001))
+        .may("resumeOffset", number(0..=NUMBER_MAX, "The offset to go on with: `earliest` less one (EVENT_BROKER_TRIMMED).").like(10_000))
         .like(sample)
 }
 

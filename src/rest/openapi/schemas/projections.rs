@@ -3,10 +3,9 @@
 use super::ids::topic_id;
 use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::{self, CEL, PROJECTION, part};
-use crate::rest::openapi::shape::{Shape, any_of_types, either, flag, named, number, object, patterned, text, time};
+use crate::rest::openapi::shape::{Shape, either, flag, named, number, object, only_null, patterned, text, time};
 use contract::limits::{CEL_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::json;
-use utoipa::openapi::Type;
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
@@ -35,7 +34,6 @@ fn of_log() -> Shape {
 }
 
 fn new_projection() -> Shape {
-    let nothing = |description: &str| any_of_types(&[Type::Null], description).like(json!(null));
     let no_log = flag("Not beside `topic`.").exactly([json!(false)]).like(json!(false));
     let of_topic = object("Of one topic.")
         .must("topic", topic_id("What it reads."))
@@ -45,7 +43,7 @@ fn new_projection() -> Shape {
         .like(examples::new_projection());
     let of_log = object("Of the whole log.")
         .must("log", of_log().exactly([json!(true)]).like(json!(true)))
-        .may("topic", nothing("Not beside `log`."))
+        .may("topic", only_null("Not beside `log`."))
         .or_null("filter", filter())
         .closed()
         .like(json!({"log": true}));
@@ -62,7 +60,14 @@ fn projection() -> Shape {
         .may("log", of_log().like(json!(true)))
         .may("filter", filter())
         .must("checkpoint", offset("What its view has applied; 0: nothing so far.").like(12_300))
-        .must("generation", number(1..=NUMBER_MAX, "1 at first, one more with every reset.").like(2))
+        .must(
+            "generation",
+            number(
+                1..=NUMBER_MAX,
+                "1 at first, one more with every reset. One that is deleted and registered again goes on counting.",
+            )
+            .like(2),
+        )
         .must("start", offset("Where this generation begins.").like(0))
         .must("lag", named("Lag"))
         .must("createdAt", timed("createdAt", "When it was registered."))

@@ -1,7 +1,7 @@
 //! Subscriptions, dispatch jobs and pools.
 
 use super::ids::{duration, pattern, topic_id, version};
-use super::{NUMBER_MAX, rows};
+use super::{NUMBER_MAX, credentials, rows};
 use crate::rest::openapi::examples::subscriptions::{self as examples, CODE, JOB_ID, POOL, SUBSCRIPTION_ID};
 use crate::rest::openapi::examples::{EVENT_ID, page_of, part};
 use crate::rest::openapi::shape::{
@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("Subscriptions", rows("Subscription", "A page of subscriptions.", page_of(&examples::subscription()))),
         ("TypeBinding", binding()),
         ("Signing", signing()),
-        ("DeliveryAuth", auth()),
+        ("DeliveryAuth", credentials::auth()),
         ("StartFrom", start_from()),
         ("Pause", pause()),
         ("PauseOrder", pause_order()),
@@ -40,7 +40,14 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("TargetBreaker", breaker()),
         ("AttemptError", attempt_error()),
         ("NewTask", new_task()),
+        ("DispatchState", dispatch_state()),
     ]
+}
+
+fn dispatch_state() -> Shape {
+    object("Whether anything is delivered.")
+        .must("status", word(&["ACTIVE", "PAUSED"], "`PAUSED`: nothing is delivered.").like("ACTIVE"))
+        .like(json!({"status": "ACTIVE"}))
 }
 
 /// The code of a subscription or a pool.
@@ -154,7 +161,7 @@ fn standing(shape: Shape) -> Shape {
         .must("topic", topic_id("The topic whose events are pushed."))
         .must("target", target());
     with_terms(shape)
-        .may("authType", word(&["bearer", "basic", "oauth2", "mtls"], "How it is authorised.").like("bearer"))
+        .may("authType", word(&["bearer", "basic", "apikey", "oauth2", "mtls"], "How it is authorised.").like("bearer"))
         .must("startFrom", named_as("StartFrom", "Where it began."))
         .must("status", word(&["ACTIVE", "PAUSED"], "Whether it delivers.").like("ACTIVE"))
         .may("pause", named_as("Pause", "Why it does not."))
@@ -216,25 +223,6 @@ fn signing() -> Shape {
                 .items(0, limits::SIGNING_SECRETS_MAX)
                 .like(part(&example, "/secrets")),
         )
-        .closed()
-        .like(example)
-}
-
-fn auth() -> Shape {
-    let example = json!({"type": "bearer", "token": "t0ken"});
-    let member = |description: &str| any_text(description).like("…");
-    object("How deliveries are authorised: the members that go with `type`.")
-        .must("type", word(&["bearer", "basic", "oauth2", "mtls"], "Which kind.").like("bearer"))
-        .may("token", any_text("bearer: the token.").like("t0ken"))
-        .may("username", member("basic: the user."))
-        .may("password", member("basic: the password."))
-        .may("tokenUrl", any_text("oauth2: where tokens come from.").like("https://login.invalid/token"))
-        .may("clientId", member("oauth2: the client."))
-        .may("clientSecret", member("oauth2: its secret."))
-        .or_null("scope", member("oauth2: what for."))
-        .or_null("audience", member("oauth2: for whom."))
-        .may("certificate", member("mtls: the chain, PEM."))
-        .may("key", member("mtls: its key, PEM."))
         .closed()
         .like(example)
 }

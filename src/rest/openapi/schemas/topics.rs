@@ -3,6 +3,7 @@
 use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, for_people};
 use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC, part};
+use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
     Shape, any_text, either, flag, list, named, named_as, number, object, text, text_up_to, time, word,
 };
@@ -19,7 +20,9 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ("Topics", topics()),
         ("Republish", republish()),
         ("Trim", trim()),
+        ("Compact", compact()),
         ("Counted", counted()),
+        ("DryRun", dry_run()),
         ("Segment", segment()),
         ("Segments", segments()),
     ]
@@ -54,7 +57,7 @@ fn normalisation() -> Shape {
     let rule = word(&["trim", "caseFold", "nfc"], "White space at either end; upper and lower case; Unicode form C.");
     let description = "Which differences between two subjects do not make them two aggregates; none when absent: their \
         bytes are compared. An event keeps its own spelling. Said once, when the topic is registered.";
-    list(rule.like("trim"), description).items(0, 3).like(json!(["trim", "caseFold"]))
+    list(rule.like("trim"), description).items(0, 3).once_each().like(json!(["trim", "caseFold"]))
 }
 
 fn cleanup() -> Shape {
@@ -92,7 +95,7 @@ fn options_example() -> Value {
 }
 
 fn streaming_type() -> Shape {
-    let description = "What keeps the log; the default log's own when absent. `database` is not available yet (422).";
+    let description = "What keeps the log; the default log's own when absent. `database` only where the broker's default log is in a database (422 otherwise).";
     word(&["memory", "file", "database"], description).like("file")
 }
 
@@ -102,7 +105,7 @@ fn new_streaming() -> Shape {
     let options = object("With options of its own.")
         .or_null("type", streaming_type())
         .or_null("location", text_up_to(LOCATION_BYTES_MAX, AT).like(part(&options_example(), "/location")))
-        .or_null("retention", retention().like("PT30D"))
+        .or_null("retention", retention().like("P30D"))
         .closed()
         .like(options_example());
     either([enabled(), options], "How a topic is stored: `true`, or an object.").like(options_example())
@@ -112,7 +115,7 @@ fn streaming() -> Shape {
     let options = object("With options of its own.")
         .may("type", streaming_type())
         .may("location", any_text(AT).like(part(&options_example(), "/location")))
-        .may("retention", retention().like("PT30D"))
+        .may("retention", retention().like("P30D"))
         .like(options_example());
     either([enabled(), options], "How a topic is stored: `true`, or an object.").like(options_example())
 }
@@ -160,19 +163,43 @@ fn republish() -> Shape {
         .or_null("name", text("Which group, or which subscription (all of the topic's where it is absent); not beside the target `topic`.").not_empty().like("billing"))
         .may("dryRun", flag("Only count them.").like(true))
         .closed()
+        .ruled([
+            rule().with_word("target", &["topic"]).without("name"),
+            rule().with_word("target", &["group"]).with("name"),
+            rule().with_word("target", &["subscriptions"]),
+        ])
         .like(example)
 }
 
 fn trim() -> Shape {
-    object("What is let go of a topic's beginning; one of the two.")
+    object("What is removed of a topic's beginning: `through` or `before`.")
         .or_null("through", number(0..=u64::MAX, "The last sequence to go.").like(12_000))
         .or_null("before", time("What was stored before this goes.").like(REGISTERED_AT))
+        .may("erase", flag(ERASE).like(false))
         .closed()
+        .ruled([rule().with("through").without("before"), rule().with("before").without("through")])
         .like(json!({"before": REGISTERED_AT}))
 }
 
+fn compact() -> Shape {
+    object("How a topic is compacted.").may("erase", flag(ERASE).like(false)).closed().like(json!({"erase": false}))
+}
+
+/// What `erase` means, for `:trim` and `:compact`.
+const ERASE: &str = "Whether the bytes of everything removed from the topic's log are erased from its files before the \
+    answer. Without it that is done within `maintenance.erase_within_secs`.";
+
 fn counted() -> Shape {
     object("How many it was.").must("count", number(0..=NUMBER_MAX, "That many.").like(100)).like(json!({"count": 100}))
+}
+
+fn dry_run() -> Shape {
+    let effects = json!(["1 subscription(s) (mail) would be deleted."]);
+    let effect = any_text("One effect.").like("1 subscription(s) (mail) would be deleted.");
+    object("What would be done; nothing is done.")
+        .must("count", number(0..=NUMBER_MAX, "How many events would go.").like(120))
+        .must("effects", list(effect, "What else would happen, one sentence each.").like(effects.clone()))
+        .like(json!({"count": 120, "effects": effects}))
 }
 
 fn segment() -> Shape {

@@ -186,7 +186,7 @@ fn every_failure_is_told_by_pointer_in_our_words() {
         /data/closed/d~0e is not a member the schema knows
         /data/const must be the one value the schema allows
         /data/contains has no item, too few or too many of the kind the schema asks for
-        /data/enum must be one of the values the schema lists
+        /data/enum must be one of \"a\", \"b\"
         /data/few must have at least 2 items
         /data/least must have at least 1 members
         /data/less must be less than 3

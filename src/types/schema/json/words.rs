@@ -66,7 +66,7 @@ fn detail(kind: &Kind) -> String {
         Kind::AdditionalItems { limit } => return format!("must have at most {limit} items"),
         Kind::MinProperties { limit } => return format!("must have at least {limit} members"),
         Kind::MaxProperties { limit } => return format!("must have at most {limit} members"),
-        Kind::Enum { .. } => "must be one of the values the schema lists",
+        Kind::Enum { options } => return listed(options),
         Kind::Constant { .. } => "must be the one value the schema allows",
         Kind::Pattern { .. } => "does not match the schema's pattern",
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "fits none of the schema's alternatives",
@@ -83,6 +83,25 @@ fn detail(kind: &Kind) -> String {
         _ => "does not fit the schema",
     };
     told.to_owned()
+}
+
+/// Longest list of values in an answer, in bytes.
+const LIST_BYTES_MAX: usize = 300;
+
+/// The values of an `enum`; of many, or of long ones, the first. They are the schema's, not the event's.
+fn listed(options: &serde_json::Value) -> String {
+    let options: Vec<String> = options.as_array().into_iter().flatten().map(ToString::to_string).collect();
+    let mut bytes = 0;
+    let fits = |option: &&String| {
+        bytes += option.len() + 2;
+        bytes <= LIST_BYTES_MAX
+    };
+    let shown: Vec<_> = options.iter().take_while(fits).map(String::as_str).collect();
+    match (shown.is_empty(), options.len() - shown.len()) {
+        (true, _) => "must be one of the values the schema lists".to_owned(),
+        (false, 0) => format!("must be one of {}", shown.join(", ")),
+        (false, more) => format!("must be one of {} and {more} more", shown.join(", ")),
+    }
 }
 
 fn types(kind: &TypeKind) -> String {

@@ -63,6 +63,7 @@ const READ: &str = "
     GET {path}?topic={T}&offset=0&tenant={tenant}{timeout} -> 200
     GET {path}?topic={T}&offset=0&tenant={timeout} -> 422 VALIDATION_ERROR /tenant
     GET {path}?topic={T}&offset=0&tenant=canary{timeout} -> 422 VALIDATION_ERROR /tenant
+    GET {path}?topic={T}&offset=0&tenant=00000000-0000-0000-0000-000000000000{timeout} -> 422 VALIDATION_ERROR /tenant
     GET {path}?topic={T}&offset=0&type=gts.*&type={E}{timeout} -> 200
     GET {path}?topic={T}&offset=0&type={timeout} -> 400 INVALID_TYPE
     GET {path}?topic={T}&offset=0&type=canary{timeout} -> 400 INVALID_TYPE
@@ -248,8 +249,7 @@ async fn methods_media_types_and_encodings_have_their_edges() {
         ("OPTIONS", "/v1/topics", "GET,HEAD,POST"),
         ("POST", "/healthz", "GET,HEAD"),
         ("POST", "/v1/consumer-groups/g", "GET, HEAD, DELETE"),
-        ("POST", "/v1/topics/{T}", "GET,HEAD,PATCH"),
-        ("DELETE", "/v1/topics/{T}", "GET,HEAD,PATCH"),
+        ("POST", "/v1/topics/{T}", "GET,HEAD,PATCH,DELETE"),
         ("PATCH", "/v1/consumers/{consumer}", "GET,HEAD,DELETE"),
         ("PATCH", "/v1/consumers/{consumer}:commit", "POST"),
         ("GET", "/v1/consumers/{consumer}:commit", "POST"),
@@ -273,7 +273,6 @@ const METHODS: &str = "
     PUT /v1/events/{event} -> 405 METHOD_NOT_ALLOWED
     POST /v1/log -> 405 METHOD_NOT_ALLOWED
     PUT /v1/topics -> 405 METHOD_NOT_ALLOWED
-    DELETE /v1/topics/{T} -> 405 METHOD_NOT_ALLOWED
     POST /v1/topics/{T} -> 405 METHOD_NOT_ALLOWED
     POST /v1/topics/segments -> 405 METHOD_NOT_ALLOWED
     DELETE /v1/event-types/{E} -> 405 METHOD_NOT_ALLOWED

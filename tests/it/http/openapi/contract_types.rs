@@ -6,8 +6,8 @@ use contract::{
     Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Counted, Cursor, DeduplicateBy,
     Distribution, Event, EventType, Generation, IdPattern, Identifier, Kind, NewCheckpoint, NewConsumer, NewEvent,
     NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection, Republish,
-    SchemaTarget, SchemaVersion, Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic, TopicChange,
-    Trim, Version, VersionStatus,
+    SchemaTarget, SchemaType, SchemaVersion, Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic,
+    TopicChange, Trim, Version, VersionStatus,
 };
 use contract::{
     Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
@@ -75,6 +75,7 @@ fn stored(event: NewEvent) -> Event {
         actor: event.actor,
         republish_of: Some(Sequence(1)),
         cloud_event_id: Some("A234".to_owned()),
+        data_content_type: Some("application/vnd.acme+json".into()),
         context: event.context,
         data: event.data,
     }
@@ -116,8 +117,10 @@ fn all_members_of_an_event_type() -> NewEventType {
 }
 
 fn all_members_of_a_version() -> NewVersion {
-    let version = NewVersion::json_schema(text("1.1"), json!({"type": "object"}));
-    NewVersion { mime_type: Some("application/json".to_owned()), message: Some("M".to_owned()), ..version }
+    // Only PROTO has a message, and its schema is text.
+    let version = NewVersion::json_schema(text("1.1"), json!("message M {}"));
+    let schema_type = SchemaType::Proto;
+    NewVersion { schema_type, mime_type: Some("application/json".to_owned()), message: Some("M".to_owned()), ..version }
 }
 
 fn version() -> Version {
@@ -178,7 +181,8 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.request("TopicChange", &change());
     let republish = Republish { dry_run: true, ..Republish::to_group("g", Sequence(1), Sequence(2)) };
     check.request("Republish", &republish);
-    check.request("Trim", &Trim { through: Some(Sequence(1)), before: Some(created_at) });
+    check.request("Trim", &Trim { through: Some(Sequence(1)), before: Some(created_at), erase: true });
+    check.request("Compact", &contract::Compact { erase: true });
     check.answer("Counted", &Counted { count: 1 });
     check.request("NewEventType", &all_members_of_an_event_type());
     check.request("NewVersion", &all_members_of_a_version());
@@ -317,7 +321,10 @@ impl Check<'_> {
     fn answer<T: Serialize>(&self, name: &str, full: &T) -> Value {
         let full = serde_json::to_value(full).unwrap();
         let schema = self.0.schema(name);
-        expect_valid(&self.0.strict_validator(schema), &full, name);
+        // All members at once may be more than the rules between them let through.
+        let mut without_rules = schema.clone();
+        without_rules.as_object_mut().unwrap().remove("anyOf");
+        expect_valid(&self.0.strict_validator(&without_rules), &full, name);
         // `contextData` is read and never written: it becomes `context`.
         for member in schema["properties"].as_object().unwrap().keys().filter(|member| *member != "contextData") {
             assert!(full.get(member).is_some(), "{name} has no {member}");

@@ -1,0 +1,166 @@
+//! Erasing: the bytes of removed records leave the files, at the latest a given time after the removal.
+//!
+//! - A sealed segment that holds removed records is rewritten without them, or dropped; one segment at a time, by the
+//!   keeper. The growing segment is sealed first, and only when that is urgent.
+//! - How urgent it is follows from the time of the oldest removal that is not erased, which the marks keep.
+//! - Beside segments only torn appends in `cut/` hold bodies; they go with the next erasure that is completed. What
+//!   `repair` puts there was asked for by a person, who has to delete it.
+
+use super::cuts::discard_torn;
+use super::disk::discard;
+use super::index::Miss;
+use super::keeper::Keeper;
+use super::marks::Marks;
+use super::names::FileName;
+use super::retention::{Choice, choose, holds_removed};
+use super::rewrite::rewrite;
+use super::state::Sealed;
+use crate::{Damage, LogError};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Without an append for this long the disk counts as idle.
+pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// While the disk is idle, a removal is erased once it is this part of the allowed time old. Retention removes a little at
+/// every check; a segment must not be copied for each of them.
+const IDLE_PARTS: i64 = 24;
+
+/// How urgently removed records are erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Not now.
+    Wait,
+    /// One sealed segment, since the disk is idle.
+    Idle,
+    /// Everything, the growing segment included.
+    Due,
+}
+
+/// How urgent it is at `now` to erase what was removed `since`, both in milliseconds, where it is allowed to stay for
+/// `within`.
+pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is_idle: bool) -> Urgency {
+    let (Some(since), Some(within)) = (since, within) else { return Urgency::Wait };
+    let (age, within) = (now.saturating_sub(since), i64::try_from(within.as_millis()).unwrap_or(i64::MAX));
+    if age >= within {
+        Urgency::Due
+    } else if is_idle && age >= within / IDLE_PARTS {
+        Urgency::Idle
+    } else {
+        Urgency::Wait
+    }
+}
+
+impl Keeper {
+    /// Erases from one segment; whether there may be more to do. The growing segment is sealed if `seals`.
+    pub(super) fn erase_next(&mut self, seals: bool) -> Result<bool, LogError> {
+        let (next, grows, marks) = {
+            let state = self.shared.state();
+            let mut touched =
+                state.sealed.iter().filter(|segment| holds_removed(&segment.summary.topics, &state.marks));
+            let next = touched.find(|segment| !self.damaged.contains(&segment.name().base)).cloned();
+            let growing = state.active.as_ref().and_then(|active| active.index.summary());
+            let grows = growing.is_some_and(|growing| holds_removed(&growing.topics, &state.marks));
+            (next, grows, Arc::clone(&state.marks))
+        };
+        if let Some(segment) = next {
+            self.erase_segment(&segment, &marks)?;
+            return Ok(true);
+        }
+        if grows {
+            // Without sealing it there is nothing more to do here.
+            return if seals { self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() } else { Ok(false) };
+        }
+        self.discard_replaced()?;
+        discard_torn(self.data_folder.as_deref(), &self.shared.disk)?;
+        self.conclude(&marks)
+    }
+
+    fn erase_segment(&mut self, segment: &Arc<Sealed>, marks: &Marks) -> Result<(), LogError> {
+        let outcome = match choose(&segment.summary, marks) {
+            Choice::Drop => self.drop_segment(segment).map_err(Miss::from),
+            Choice::Keep | Choice::Rewrite => match rewrite(&self.shared, segment, marks) {
+                Ok(Some(rewritten)) => {
+                    self.seal_or_warn(&rewritten);
+                    Ok(())
+                }
+                Ok(None) => {
+                    self.note_damaged(segment);
+                    Ok(())
+                }
+                Err(missed) => Err(missed),
+            },
+        };
+        match outcome {
+            // Replaced or dropped meanwhile.
+            Ok(()) | Err(Miss::Gone) => Ok(()),
+            Err(Miss::BadIndex) => match self.shared.heal(segment) {
+                Err(Miss::Failed(error)) => Err(error),
+                _ => Ok(()),
+            },
+            Err(Miss::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Removes files of earlier generations that a failed rewrite or drop left behind.
+    fn discard_replaced(&self) -> Result<(), LogError> {
+        let disk = &*self.shared.disk;
+        let mut found = false;
+        for (file, _) in disk.list()? {
+            let Some(FileName::Segment(name) | FileName::Index(name)) = FileName::parse(&file) else { continue };
+            let is_replaced = {
+                let state = self.shared.state();
+                let replaced = state.sealed(name.base).map(|segment| segment.name().generation > name.generation);
+                // A segment that is being begun lies behind the tail, and in no dropped run.
+                replaced.unwrap_or_else(|| state.marks.dropped_through(name.base).is_some())
+            };
+            if is_replaced {
+                discard(disk, &file)?;
+                found = true;
+            }
+        }
+        if found { Ok(disk.sync(None)?) } else { Ok(()) }
+    }
+
+    /// Notes that everything `marks` hide is erased, unless more was removed meanwhile; whether that is so. The note goes to
+    /// disk with the next marks: until then a broker that starts finds nothing to erase, and notes it again.
+    fn conclude(&self, marks: &Arc<Marks>) -> Result<bool, LogError> {
+        if let Some(segment) =
+            self.shared.state().sealed.iter().find(|segment| self.damaged.contains(&segment.name().base))
+            && holds_removed(&segment.summary.topics, marks)
+        {
+            let file = self.shared.folder.join(segment.name().file());
+            let reason = "a damaged record keeps removed ones from being erased; repair the log".to_owned();
+            return Err(LogError::Damaged(Damage { file, offset: 0, reason }));
+        }
+        let _unchanged = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state_mut();
+        let is_more = !Arc::ptr_eq(&state.marks, marks);
+        if !is_more {
+            state.marks = Arc::new(marks.with_all_erased());
+        }
+        Ok(is_more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_is_erased_early_while_the_disk_is_idle_and_in_time_whatever_it_does() {
+        let day = Some(Duration::from_secs(86_400));
+        let hour = 3_600_000;
+        for (since, within, age, is_idle, urgent) in [
+            (None, day, 100 * hour, true, Urgency::Wait),
+            (Some(7), None, 100 * hour, true, Urgency::Wait),
+            (Some(7), day, hour - 1, true, Urgency::Wait),
+            (Some(7), day, hour, true, Urgency::Idle),
+            (Some(7), day, 24 * hour - 1, false, Urgency::Wait),
+            (Some(7), day, 24 * hour, false, Urgency::Due),
+            (Some(7), day, -hour, true, Urgency::Wait),
+            (Some(7), Some(Duration::ZERO), 0, false, Urgency::Due),
+        ] {
+            assert_eq!(urgency(since, 7 + age, within, is_idle), urgent, "{since:?} {within:?} {age} {is_idle}");
+        }
+    }
+}

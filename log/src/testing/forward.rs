@@ -1,0 +1,61 @@
+//! What a log that wraps another one, its field `log`, passes on to it: a test implements the one method it is about.
+
+/// Appends to the wrapped log.
+#[macro_export]
+macro_rules! forward_append {
+    () => {
+        fn append(
+            &self,
+            after: contract::Position,
+            batch: Vec<$crate::Record>,
+        ) -> contract::BoxFuture<'_, Result<(), $crate::LogError>> {
+            self.log.append(after, batch)
+        }
+    };
+}
+
+/// Reads from the wrapped log.
+#[macro_export]
+macro_rules! forward_read {
+    () => {
+        fn read(
+            &self,
+            range: $crate::Range,
+            limit: $crate::Limit,
+        ) -> contract::BoxFuture<'_, Result<Vec<$crate::Record>, $crate::LogError>> {
+            self.log.read(range, limit)
+        }
+    };
+}
+
+/// All but appending and reading.
+#[macro_export]
+macro_rules! forward_rest {
+    () => {
+        fn tail(&self) -> tokio::sync::watch::Receiver<contract::Position> {
+            self.log.tail()
+        }
+
+        fn find(
+            &self,
+            what: $crate::Find,
+        ) -> contract::BoxFuture<'_, Result<Option<$crate::Header>, $crate::LogError>> {
+            self.log.find(what)
+        }
+
+        fn segments(
+            &self,
+            topic: $crate::TopicNumber,
+        ) -> contract::BoxFuture<'_, Result<Vec<contract::Segment>, $crate::LogError>> {
+            self.log.segments(topic)
+        }
+
+        fn remove(
+            &self,
+            topic: $crate::TopicNumber,
+            through: contract::Sequence,
+        ) -> contract::BoxFuture<'_, Result<(), $crate::LogError>> {
+            self.log.remove(topic, through)
+        }
+    };
+}

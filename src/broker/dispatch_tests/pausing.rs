@@ -1,0 +1,50 @@
+//! Dispatch as a whole, paused and resumed: as a restored log is until somebody says otherwise.
+
+use super::{World, check};
+use crate::dispatch::worker::Turn;
+use log::MemoryLog;
+use std::sync::Arc;
+
+#[test]
+fn a_paused_log_delivers_no_events_tasks_or_replays_until_it_is_resumed() {
+    check(
+        "
+        subscribe mail
+        publish a
+        run                         -> mail/1:200
+        pause-dispatch
+        publish b
+        task t
+        replay mail 1 1             -> 1
+        run                         ->
+        job mail/2                  -> QUEUED tried 0
+        reopen
+        run                         ->
+        resume-dispatch
+        run-sorted                  -> mail/1:200 mail/2:200 task:t:200
+        resume-dispatch
+        publish c
+        run                         -> mail/3:200
+    ",
+    );
+}
+
+#[tokio::test]
+async fn pausing_and_resuming_twice_changes_nothing_and_a_pause_says_how_to_resume() {
+    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    world.ask("subscribe mail").await.unwrap();
+    world.ask("resume-dispatch").await.unwrap();
+    let position = || *world.broker.default_ledger().position().borrow();
+    let before = position();
+    world.broker.resume_dispatch("ops").await.unwrap();
+    assert_eq!(position(), before);
+    world.ask("pause-dispatch").await.unwrap();
+    assert_eq!(world.worker.turn().await, Turn::Paused);
+    let paused = *world.broker.default_ledger().position().borrow();
+    world.ask("pause-dispatch").await.unwrap();
+    assert_eq!(*world.broker.default_ledger().position().borrow(), paused);
+    let told = world.ask("degraded").await.unwrap();
+    assert!(told.contains("(by restore)") && told.contains("POST /v1/server/dispatch:resume"), "{told}");
+    world.ask("resume-dispatch").await.unwrap();
+    assert_eq!(world.ask("degraded").await.unwrap(), "");
+}

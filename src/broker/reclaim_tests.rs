@@ -1,0 +1,230 @@
+//! Random histories whose entries are reclaimed: whatever is left, a fold of it comes to the state of a fold of everything.
+
+mod facts;
+
+use crate::clock::{BelievedClock, Clock, LogClock, ManualClock};
+use crate::ledger::testing::{Folded, fold_on, fold_records, folded, follow_on, take_snapshot};
+use crate::ledger::{Command, Decision, Entry, EventDraft, KeptAnswer, Ledger, Piece, Ticket};
+use crate::topics;
+use contract::{Position, Result, Sequence};
+use facts::{TOPICS, registered};
+use log::testing::Random;
+use log::{Find, IdempotencyMark, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long keys and kept answers live.
+const WINDOW_MILLIS: i64 = 3_600_000;
+const ALL: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
+
+/// A ledger, and everything that was ever in its log.
+struct World {
+    log: Arc<MemoryLog>,
+    ledger: Ledger,
+    clock: Arc<ManualClock>,
+    archive: Vec<Record>,
+    random: Random,
+    letter_count: u64,
+    /// What the last snapshot stands for.
+    reclaimable: Sequence,
+}
+
+impl World {
+    async fn new(seed: u64, log: MemoryLog) -> Self {
+        let (log, clock) = (Arc::new(log), Arc::new(ManualClock::at(1_764_763_200_000)));
+        let ledger = open(&log, &clock).await;
+        let (archive, random) = (Vec::new(), Random::new(seed));
+        let mut world = Self { log, ledger, clock, archive, random, letter_count: 0, reclaimable: Sequence::ZERO };
+        world.say((1..=TOPICS).map(registered).collect()).await;
+        world
+    }
+
+    /// Has these facts written, and notes what is new in the log.
+    async fn say(&mut self, facts: Vec<Entry>) {
+        self.ledger.submit(Say(facts)).await.unwrap();
+        self.note().await;
+    }
+
+    async fn note(&mut self) {
+        let after = self.archive.last().map(|record| record.header.position).unwrap_or_default();
+        self.archive.extend(self.log.read(Range::All(after), ALL).await.unwrap());
+    }
+
+    async fn step(&mut self) {
+        self.clock.advance(i64::try_from(self.random.through(20_000)).unwrap());
+        match self.random.through(19) {
+            0 => self.clock.advance(WINDOW_MILLIS / 4),
+            1..=5 => self.publish().await,
+            6 | 7 => self.keep_answer().await,
+            8 => self.trim().await,
+            9 => self.reclaim().await,
+            _ => {
+                let count = self.random.through(4);
+                let facts = (0..=count).map(|_| facts::any(&mut self.random, &mut self.letter_count)).collect();
+                self.say(facts).await;
+            }
+        }
+        self.note().await;
+    }
+
+    async fn publish(&mut self) {
+        let random = &mut self.random;
+        let draft = EventDraft {
+            topic: TopicNumber(u32::try_from(random.through(u64::from(TOPICS) - 1)).unwrap() + 1),
+            id: random.wide(),
+            type_tag: 1,
+            subject_type_tag: 2,
+            tenant: 0,
+            aggregate: random.once_in(2).then(|| u128::from(random.through(5))),
+            idempotency: random
+                .once_in(2)
+                .then(|| IdempotencyMark { key: u128::from(100 + random.through(9)), digest: random.number() }),
+            text: "{}".into(),
+            splice: 1,
+        };
+        // An aggregate lies in one topic.
+        let aggregate = draft.aggregate.map(|key| key * 10 + u128::from(draft.topic.0));
+        self.ledger.submit(Store(EventDraft { aggregate, ..draft })).await.unwrap();
+    }
+
+    async fn keep_answer(&mut self) {
+        let (key, digest) = (u128::from(1000 + self.random.through(9)), self.random.through(1));
+        let body = vec![Piece::Text("told".to_owned())];
+        let answer = KeptAnswer { status: 200, headers: Vec::new(), body };
+        // Refused where the key has its answer already.
+        let _ = self.ledger.keep(Arc::new(Ticket::new(key, digest, WINDOW_MILLIS)), answer, None).await;
+    }
+
+    async fn trim(&mut self) {
+        let number = u32::try_from(self.random.through(u64::from(TOPICS) - 1)).unwrap() + 1;
+        let Some(topic) = self.ledger.registry().topic_numbered(TopicNumber(number)).cloned() else { return };
+        let through = Sequence(self.random.through(topic.tail().get()));
+        if self.random.once_in(2) {
+            topics::trim(&self.ledger, &topic, through).await.unwrap();
+        } else {
+            // Refused where the topic is not one that is compacted.
+            let _ = topics::compact_now(&self.ledger, &topic, None, &topics::tombstones(&self.ledger.registry())).await;
+        }
+    }
+
+    /// Takes a snapshot, or removes what the last one stands for, or some of it.
+    async fn reclaim(&mut self) {
+        if self.random.once_in(2) {
+            let part_bytes = usize::try_from(self.random.through(2000)).unwrap();
+            self.reclaimable = take_snapshot(&self.ledger, part_bytes).await.unwrap();
+            self.note().await;
+        }
+        if self.random.once_in(2) {
+            let through = Sequence(self.random.through(self.reclaimable.get()));
+            let through = if self.random.once_in(2) { self.reclaimable } else { through };
+            self.log.remove(TopicNumber::LEDGER, through).await.unwrap();
+        }
+    }
+
+    /// Every fold there is.
+    async fn compare(&mut self, at: &str) {
+        let everything = fold_records(&self.archive, WINDOW_MILLIS);
+        assert_same(&folded(&self.ledger).await, &everything, &format!("{at}: the running ledger"));
+        let left = fold_on(&[], self.log.as_ref(), WINDOW_MILLIS).await.unwrap();
+        assert_same(&left, &everything, &format!("{at}: what is left"));
+        let through = usize::try_from(self.random.through(self.archive.len() as u64)).unwrap();
+        let before = &self.archive[..through];
+        let on = fold_on(before, self.log.as_ref(), WINDOW_MILLIS).await.unwrap();
+        assert_same(&on, &everything, &format!("{at}: a checkpoint of {through} of {} records", self.archive.len()));
+        match follow_on(before, self.log.as_ref(), WINDOW_MILLIS).await {
+            Ok(followed) if self.log.is_shared() => {
+                assert_same(&followed, &everything, &format!("{at}: a broker that was behind"));
+            }
+            Err(LogError::Reclaimed(_)) if self.log.is_shared() => (),
+            outcome => assert!(!self.log.is_shared(), "{outcome:?}"),
+        }
+    }
+}
+
+async fn open(log: &Arc<MemoryLog>, clock: &Arc<ManualClock>) -> Ledger {
+    let believed = BelievedClock::new(Arc::clone(clock) as Arc<dyn Clock>, Duration::from_secs(31_536_000));
+    let clock = LogClock::new(Arc::new(believed));
+    let log = Arc::clone(log) as Arc<dyn Log>;
+    Ledger::open(log, clock, None, usize::MAX, WINDOW_MILLIS, Arc::default()).await.unwrap()
+}
+
+fn assert_same(one: &Folded, other: &Folded, what: &str) {
+    assert_eq!(one.checkpoint, other.checkpoint, "{what}");
+    assert_eq!(one, other, "{what}");
+}
+
+struct Say(Vec<Entry>);
+
+impl Command for Say {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        self.0.iter().try_for_each(|fact| decision.add_entry(fact.clone()).map(drop))
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+struct Store(EventDraft);
+
+impl Command for Store {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        decision.add_event(&self.0).map(drop)
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// How many histories: `EVENT_BROKER_HISTORIES=1000` for the long test.
+fn histories() -> u64 {
+    std::env::var("EVENT_BROKER_HISTORIES").map_or(24, |text| text.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_fold_of_what_is_left_comes_to_the_state_of_a_fold_of_everything() {
+    let mut reclaimed = 0;
+    for seed in 0..histories() {
+        let log = if seed % 2 == 0 { MemoryLog::new() } else { MemoryLog::shared() };
+        let mut world = World::new(seed, log).await;
+        for step in 0..120 {
+            world.step().await;
+            if step % 10 == 9 {
+                world.compare(&format!("seed {seed} step {step}")).await;
+            }
+        }
+        let first = world.log.find(Find::Time(Some(TopicNumber::LEDGER), 0)).await.unwrap();
+        reclaimed += u64::from(first.is_some_and(|first| first.sequence > Sequence(1)));
+        world.ledger.close().await;
+    }
+    assert!(reclaimed * 2 > histories(), "only {reclaimed} histories lost entries");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_written_again_lives_no_longer_for_that_and_then_goes() {
+    let mut world = World::new(1, MemoryLog::new()).await;
+    let answer = KeptAnswer { status: 200, headers: Vec::new(), body: vec![Piece::Text("secret".to_owned())] };
+    let keep = async |world: &World, digest| {
+        let ticket = Arc::new(Ticket::new(1, digest, WINDOW_MILLIS));
+        world.ledger.keep(ticket, KeptAnswer { body: Vec::new(), ..answer.clone() }, None).await.is_ok()
+    };
+    let ticket = Arc::new(Ticket::new(1, 5, WINDOW_MILLIS));
+    world.ledger.keep(ticket, answer.clone(), None).await.unwrap();
+    let holds_secret = async |world: &World| {
+        let left = world.log.read(Range::All(Position::ZERO), ALL).await.unwrap();
+        left.iter().any(|record| String::from_utf8_lossy(&record.body).contains("secret"))
+    };
+    for (passed, lives) in [(WINDOW_MILLIS / 2, true), (WINDOW_MILLIS / 2 - 1, true), (1, false)] {
+        world.clock.advance(passed);
+        world.reclaimable = take_snapshot(&world.ledger, 1000).await.unwrap();
+        world.log.remove(TopicNumber::LEDGER, world.reclaimable).await.unwrap();
+        assert_eq!(holds_secret(&world).await, lives, "{passed}");
+        // Another request under the key is refused while the answer lives.
+        assert_eq!(keep(&world, 6).await, !lives, "{passed}");
+    }
+}

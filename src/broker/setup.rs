@@ -1,0 +1,80 @@
+//! The parts of a broker, made as the configuration has them.
+
+use super::OpenError;
+use crate::clock::Clock;
+use crate::config::{Config, Engine, FileBudget, Storage};
+use crate::delivery::{Deliverer, DeliveryPolicy, roots};
+use crate::dispatch::Context;
+use crate::ledger::Incidents;
+use crate::logs::{FolderSettings, Logs, Roots, Settings};
+use crate::subscriptions::Vault;
+use contract::Result;
+use log::file::OpenFiles;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What pushes events, as the configuration has it.
+pub(super) fn dispatching(
+    config: &Config,
+    logs: &Logs,
+    clock: &Arc<dyn Clock>,
+    vault: &Arc<Vault>,
+) -> Result<Context, OpenError> {
+    let allow_private_targets = config.dispatch.allow_private_targets;
+    let extra_roots = match &config.dispatch.ca_file {
+        Some(path) => roots(path).map_err(|error| OpenError::declared("dispatch.ca_file".to_owned(), error))?,
+        None => Vec::new(),
+    };
+    let sockets_max = FileBudget::of_process().deliveries;
+    let policy = DeliveryPolicy::default();
+    let connections_max = policy.connections_max.min(sockets_max / 2);
+    let deliverer = Deliverer::new(DeliveryPolicy {
+        allow_private_targets,
+        allowed_hosts: config.dispatch.allowed_hosts.clone(),
+        extra_roots,
+        connections_max,
+        sockets_max,
+        ..policy
+    });
+    let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
+    Ok(Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
+}
+
+/// How far the clock may step ahead at once.
+pub(super) const fn max_clock_jump(config: &Config) -> Duration {
+    Duration::from_secs(config.maintenance.max_clock_jump_secs)
+}
+
+/// Bounds the open files of all logs by the share they have of the process's.
+pub(super) fn open_files() -> Arc<OpenFiles> {
+    OpenFiles::new(FileBudget::of_process().log_files)
+}
+
+/// What logs in folders are opened with.
+pub(super) fn folder_settings(config: &Config, open_files: Arc<OpenFiles>) -> FolderSettings {
+    FolderSettings {
+        segment_bytes: config.storage.segment_bytes,
+        open_files,
+        erase_within: Some(Duration::from_secs(config.maintenance.erase_within_secs)),
+    }
+}
+
+/// What every log of a broker is opened with.
+pub(super) fn log_settings(config: &Config, incidents: Arc<Incidents>, open_files: Arc<OpenFiles>) -> Settings {
+    let Storage { engine, path, locations, side_logs, .. } = &config.storage;
+    let default_log = (*engine == Engine::File).then(|| path.clone());
+    // A broker in memory has a folder for its topics' files too, if it was given one.
+    let data = (!path.as_os_str().is_empty()).then(|| path.clone());
+    let roots = Roots { default_log, data, locations: locations.clone() };
+    let checkpoint_rows = config.maintenance.checkpoint_rows;
+    let answers_millis = config.idempotency.key_retention_millis();
+    Settings {
+        default_type: engine.name(),
+        roots,
+        side_logs: *side_logs,
+        folders: folder_settings(config, open_files),
+        checkpoint_rows,
+        answers_millis,
+        incidents,
+    }
+}

@@ -1,0 +1,107 @@
+//! The file budget: how the process's limit of open files (`RLIMIT_NOFILE`) is divided.
+//!
+//! - What the log needs comes first; connections of clients get what is left. A client can use up its own share and nobody
+//!   else's.
+//! - The shares grow with the limit up to what is ever useful.
+
+use rustix::process::{Resource, getrlimit};
+
+/// Fewer connections than this make no server.
+pub const CONNECTIONS_MIN: usize = 64;
+/// Standard streams, the runtime, the listener, lock files, tables of the default log, look-ups of names, connections on their
+/// way out, sessions of a database.
+const BASE: u64 = 64;
+/// Sealed segments and their indexes, over all logs.
+const LOG_FILES: (u64, u64) = (32, 512);
+/// Lock files, folders and tables of side logs.
+const SIDE_LOGS_MAX: u64 = 512;
+/// Connections to receivers of events.
+const DELIVERIES: (u64, u64) = (16, 4096);
+/// No limit is as good as this one.
+const LIMIT_MAX: u64 = 1 << 30;
+
+/// The shares of one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileBudget {
+    /// What is divided.
+    pub limit: u64,
+    /// Open files of logs.
+    pub log_files: usize,
+    /// What side logs hold besides.
+    pub side_logs: usize,
+    /// Connections to receivers of events.
+    pub deliveries: usize,
+    /// Connections of clients.
+    pub connections: usize,
+}
+
+impl FileBudget {
+    /// Divides `limit`; `None` is no limit.
+    #[must_use]
+    pub fn of(limit: Option<u64>) -> Self {
+        let limit = limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+        let log_files = (limit / 8).clamp(LOG_FILES.0, LOG_FILES.1);
+        let side_logs = (limit / 16).min(SIDE_LOGS_MAX);
+        let deliveries = (limit / 8).clamp(DELIVERIES.0, DELIVERIES.1);
+        let connections = limit.saturating_sub(BASE + log_files + side_logs + deliveries);
+        let [log_files, side_logs, deliveries, connections] =
+            [log_files, side_logs, deliveries, connections].map(|share| usize::try_from(share).unwrap_or(usize::MAX));
+        Self { limit, log_files, side_logs, deliveries, connections }
+    }
+
+    /// Divides the limit that the process has now.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::of(getrlimit(Resource::Nofile).current)
+    }
+
+    /// Divides the limit that the process may raise its own to.
+    #[must_use]
+    pub fn of_process_at_most() -> Self {
+        Self::of(getrlimit(Resource::Nofile).maximum)
+    }
+
+    /// Connections taken where `configured` are wanted. `Err` where the limit leaves too few to serve anybody.
+    pub fn connections_of(&self, configured: usize) -> Result<usize, String> {
+        if self.connections >= configured.min(CONNECTIONS_MIN) {
+            return Ok(self.connections.min(configured));
+        }
+        let Self { limit, log_files, side_logs, deliveries, connections } = self;
+        Err(format!(
+            "the limit of open files is {limit}, too low: the log takes {log_files}, side logs {side_logs}, deliveries \
+            {deliveries}, the broker itself {BASE}, which leaves {connections} for connections, and at least \
+            {CONNECTIONS_MIN} are needed; raise it (`ulimit -n 1024`, `LimitNOFILE=` of systemd)"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_get_what_the_log_and_deliveries_leave() {
+        for (limit, log_files, side_logs, deliveries, connections) in [
+            (256, 32, 16, 32, 112),
+            (1024, 128, 64, 128, 640),
+            (20_000, 512, 512, 2500, 16_412),
+            (1_048_576, 512, 512, 4096, 1_043_392),
+        ] {
+            let expected = FileBudget { limit, log_files, side_logs, deliveries, connections };
+            assert_eq!(FileBudget::of(Some(limit)), expected);
+        }
+        assert_eq!(FileBudget::of(None).connections_of(25_000), Ok(25_000));
+        assert_eq!(FileBudget::of(Some(1024)).connections_of(25_000), Ok(640));
+        assert_eq!(FileBudget::of(Some(1024)).connections_of(10), Ok(10));
+    }
+
+    #[test]
+    fn a_limit_that_leaves_too_few_connections_is_refused_with_its_numbers() {
+        let refusal = FileBudget::of(Some(128)).connections_of(25_000).unwrap_err();
+        for part in ["limit of open files is 128", "the log takes 32", "leaves 8", "at least 64"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        // Who asks for few gets them.
+        assert_eq!(FileBudget::of(Some(128)).connections_of(8), Ok(8));
+    }
+}

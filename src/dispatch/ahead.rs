@@ -1,0 +1,36 @@
+//! How far lanes are read ahead: whether more of their jobs may wait in memory.
+
+use super::lane::LaneKey;
+use super::planner::Planner;
+
+/// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
+const AHEAD: usize = 1024;
+const AHEAD_OF_POOL: usize = 4;
+
+impl Planner {
+    /// Whether one more of a lane may be offered.
+    pub(crate) fn has_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 1, now)
+    }
+
+    /// Whether so much of a lane was sent that it is worth reading on for it alone.
+    pub(crate) fn has_much_room(&self, key: LaneKey, now: i64) -> bool {
+        self.has_room_of(key, 2, now)
+    }
+
+    fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
+        let Some(lane) = self.lanes.get(&key).filter(|_| self.may_read(key)) else { return false };
+        // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
+        let again = self.breakers.asks_again(&lane.rules.target, now);
+        if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
+            return false;
+        }
+        let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);
+        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, now)
+    }
+
+    /// Whether more of a lane may be read: where its jobs cannot go, they need not wait in memory.
+    fn may_read(&self, key: LaneKey) -> bool {
+        self.rows_left > 0 && !self.full.contains(&key.lane)
+    }
+}

@@ -1,0 +1,91 @@
+//! Dispatch as a whole, paused and resumed.
+//!
+//! - The pause is an entry of the log, so it survives restarts and every broker of a shared log knows it.
+//! - `event-broker restore` pauses every log it restores. While the default log is paused no log delivers anything; a side
+//!   log can also be paused alone.
+//! - Resuming writes to every log that is paused, the default one last: a resume that fails in between leaves dispatch
+//!   paused and can be repeated.
+
+use super::worker::Worker;
+use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep, Ledger};
+use crate::logs::Logs;
+use contract::{Pause, Result};
+use std::sync::Arc;
+
+/// Pauses the dispatch of a log: nothing of it is delivered until somebody resumes it.
+pub async fn pause_dispatch(ledger: &Ledger, by: &str, reason: &str) -> Result<()> {
+    ledger.submit(PauseDispatch { by: by.to_owned(), reason: reason.to_owned() }).await
+}
+
+/// Resumes the dispatch of all logs; changes nothing where none is paused.
+pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: Keep<()>) -> Result<()> {
+    let default = logs.default_ledger();
+    let resume = || ResumeDispatch { by: by.to_owned() };
+    let mut was_paused = false;
+    for ledger in logs.ledgers() {
+        if !Arc::ptr_eq(&ledger, default) && ledger.dispatch().paused().is_some() {
+            was_paused |= ledger.submit(resume()).await?;
+        }
+    }
+    was_paused |= default.submit_keeping(resume(), keep.seen_through(|_: &bool| Some(Ok(())))).await?;
+    if was_paused {
+        tracing::info!(by, "dispatch was resumed");
+    }
+    Ok(())
+}
+
+/// Why nothing is delivered, or nothing of a side log, if so.
+pub(crate) fn pause_of(logs: &Logs) -> Option<Pause> {
+    logs.ledgers().iter().find_map(|ledger| ledger.dispatch().paused().cloned())
+}
+
+impl Worker {
+    /// Whether nothing of this log is delivered: it is paused itself, or the default log is.
+    pub(super) fn is_paused(&self, ledger: &Ledger) -> bool {
+        // One after the other: the two may be one ledger, and its lock must not be taken twice.
+        let is_paused = ledger.dispatch().paused().is_some();
+        is_paused || self.context.default.upgrade().is_some_and(|default| default.dispatch().paused().is_some())
+    }
+}
+
+struct PauseDispatch {
+    by: String,
+    reason: String,
+}
+
+impl Command for PauseDispatch {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        if !decision.dispatch().is_paused() {
+            let what = DispatchFact::DispatchPaused { by: self.by.clone(), reason: Some(self.reason.clone()) };
+            decision.add_entry(Entry::Dispatch { what })?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.by.len() + self.reason.len()
+    }
+}
+
+struct ResumeDispatch {
+    by: String,
+}
+
+impl Command for ResumeDispatch {
+    /// Whether it was paused.
+    type Answer = bool;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool> {
+        let is_paused = decision.dispatch().is_paused();
+        if is_paused {
+            decision.add_entry(Entry::Dispatch { what: DispatchFact::DispatchResumed { by: self.by.clone() } })?;
+        }
+        Ok(is_paused)
+    }
+
+    fn bytes(&self) -> usize {
+        self.by.len()
+    }
+}

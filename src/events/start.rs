@@ -1,0 +1,40 @@
+//! Where a read of a topic starts, by number or by either end of what is there.
+
+use crate::ledger::{Ledger, read_failed};
+use contract::{Offset, ReadOffset, Result, Sequence};
+use log::{Limit, LogError, Range, TopicNumber};
+
+/// Where a scan of a topic starts, and what it does where retention is ahead of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScanStart {
+    /// Behind this.
+    pub(super) after: Offset,
+    /// Whether it goes on with the first event that is left, instead of refusing what is removed. For the whole request:
+    /// retention may run while it waits or scans.
+    pub(super) skips_removed: bool,
+}
+
+impl ScanStart {
+    /// The start that `offset` asks for in a topic whose last sequence is `tail`.
+    pub(super) fn new(offset: ReadOffset, tail: Sequence) -> Self {
+        match offset {
+            ReadOffset::Behind(after) => Self { after, skips_removed: false },
+            ReadOffset::Earliest => Self { after: Offset::ZERO, skips_removed: true },
+            ReadOffset::Latest => Self { after: tail.into(), skips_removed: false },
+        }
+    }
+}
+
+/// The offset before the first event that is still there; the tail where none is.
+pub(crate) async fn before_earliest(ledger: &Ledger, topic: TopicNumber) -> Result<Offset> {
+    match ledger.log().read(Range::Topic(topic, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+        Ok(_) => Ok(Offset::ZERO),
+        Err(LogError::Trimmed(earliest)) => Ok(before(earliest)),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+/// The offset behind which `sequence` is read.
+pub(super) fn before(sequence: Sequence) -> Offset {
+    Offset(sequence.get().saturating_sub(1))
+}

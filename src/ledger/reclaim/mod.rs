@@ -1,0 +1,368 @@
+//! Reclaiming the broker's own entries: what they amount to is written down, then they go.
+//!
+//! ```text
+//!  topic 0   1 … … … … … … through │ …  part 1  …  part 2  …  answers, rows  …  taken
+//!            └───── go at last ────┘ └─ stay ─────────────────────────────────────┘
+//!                                  ▲ the state that the parts describe
+//! ```
+//!
+//! 1. `snapshotBegan` keeps other brokers on the log from doing the same.
+//! 2. The small state is copied at one moment and written as parts, in between whatever else is decided.
+//! 3. What is left of it is in the tables: answers that still live, rows of events that are gone. It is written again.
+//! 4. `snapshotTaken` says that the entries may go; when they are old enough, the engine removes them.
+//!
+//! - Cut short anywhere before the fourth step, nothing has changed: the next run begins anew. After it, removing is
+//!   idempotent and done by whoever looks next.
+//! - A fold of what is left comes to the state of a fold of everything, but for rows of the tables that have expired.
+
+mod memo;
+
+pub(super) use memo::ReclaimMemo;
+
+use crate::ledger::answer::KeptAnswer;
+use crate::ledger::carried::Carried;
+use crate::ledger::command::Command;
+use crate::ledger::decision::Decision;
+use crate::ledger::entry::Entry;
+use crate::ledger::log_snapshot::PartWriter;
+use crate::ledger::snapshot::Snapshot;
+use crate::ledger::usage::{EntryUsage, ReclaimPolicy};
+use crate::ledger::{Ledger, read_failed};
+use contract::{Error, Kind, Position, Result, Sequence};
+use log::{Limit, LogError, Range, Record, TopicNumber, crash_point};
+use std::io;
+use tokio::sync::mpsc;
+
+/// Bytes of text in one part: small enough that a batch with one is not held up.
+pub(super) const PART_BYTES: usize = 256 * 1024;
+/// Parts that wait to be appended while the next one is rendered.
+const PARTS_WAITING_MAX: usize = 2;
+/// How much is read of the entries that go, and written again at once.
+const PAGE: Limit = Limit { records: 2048, bytes: 256 * 1024 };
+/// How the bodies begin of entries that speak of rows of the tables.
+const ROW_PREFIXES: [&[u8]; 2] = [br#"{"fact":"answerKept","#, br#"{"fact":"historyCarried","#];
+
+/// What a look at the entries came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Bytes of the bodies of entries that may go from now on.
+    pub bytes: u64,
+    /// Bytes that were written instead.
+    pub live_bytes: u64,
+    /// Entries up to here were removed by now.
+    pub removed_through: Sequence,
+}
+
+/// Does what is due in one log now and then, unless it failed just before. What comes of it is logged and remembered.
+pub(crate) async fn reclaim_if_due(ledger: &Ledger, policy: &ReclaimPolicy) {
+    if !ledger.reclaim_memo().is_due() {
+        return;
+    }
+    // What fails is noted, and tried again by a later tick.
+    let _ = reclaim(ledger, policy).await;
+}
+
+/// Takes a snapshot where the log needs one: entries were reclaimed before, and parts of the last one may be lost.
+pub(crate) async fn renew_snapshot(ledger: &Ledger) -> Result<()> {
+    let reclaimable = ledger.ask(|state| state.usage().reclaimable()).await?;
+    if reclaimable.through > Sequence::ZERO {
+        take(ledger, PART_BYTES).await?;
+    }
+    Ok(())
+}
+
+/// Does what is due in one log: removes entries that a snapshot stands for, once they are old enough, and takes the next
+/// snapshot. Nothing while another call does so.
+pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaimed> {
+    let Some(_turn) = ledger.reclaim_memo().turn() else { return Ok(Reclaimed::default()) };
+    let begun = ledger.now();
+    let outcome = look(ledger, policy).await;
+    ledger.reclaim_memo().note(outcome.as_ref().err());
+    if let Ok(reclaimed) = &outcome
+        && *reclaimed != Reclaimed::default()
+    {
+        let Reclaimed { bytes, live_bytes, removed_through } = reclaimed;
+        let (removed_through, took_millis) = (removed_through.get(), ledger.now().saturating_sub(begun));
+        tracing::info!(bytes, live_bytes, removed_through, took_millis, "the broker's own entries were reclaimed");
+    }
+    outcome
+}
+
+async fn look(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaimed> {
+    let mut reclaimed = Reclaimed::default();
+    let Some(usage) = remove_old(ledger, policy, &mut reclaimed).await? else { return Ok(reclaimed) };
+    let now = ledger.now();
+    if !usage.is_due(policy, now) || ledger.log().is_full() || !may_begin(ledger, &usage, now).await? {
+        return Ok(reclaimed);
+    }
+    ledger.log().may_remove().await.map_err(not_removed)?;
+    if let Some((bytes, live_bytes)) = take(ledger, PART_BYTES).await? {
+        reclaimed = Reclaimed { bytes, live_bytes, ..reclaimed };
+        remove_old(ledger, policy, &mut reclaimed).await?;
+    }
+    Ok(reclaimed)
+}
+
+/// Removes the entries that may go. `None`: there are some that are too young yet.
+async fn remove_old(ledger: &Ledger, policy: &ReclaimPolicy, reclaimed: &mut Reclaimed) -> Result<Option<EntryUsage>> {
+    let usage = ledger.ask(|state| *state.usage()).await?;
+    let (through, memo) = (usage.reclaimable().through, ledger.reclaim_memo());
+    if through <= memo.removed_through() {
+        return Ok(Some(usage));
+    }
+    if ledger.now().saturating_sub(usage.reclaimable().at) < policy.keep_millis {
+        return Ok(None);
+    }
+    crash_point("reclaim.before_remove");
+    ledger.log().remove(TopicNumber::LEDGER, through).await.map_err(not_removed)?;
+    crash_point("reclaim.after_remove");
+    memo.note_removed(through);
+    reclaimed.removed_through = through;
+    Ok(Some(usage))
+}
+
+async fn may_begin(ledger: &Ledger, usage: &EntryUsage, now: i64) -> Result<bool> {
+    // What a version skipped it cannot write down; a newer one will.
+    let has_skipped = ledger.ask(|state| state.has_skipped).await?;
+    let left = ledger.reclaim_memo().began();
+    Ok(!has_skipped && usage.may_begin(now, ledger.log().is_shared(), Some(left)))
+}
+
+/// Takes a snapshot; answers how many bytes of entries may go for it, and how many were written. `None`: another broker is
+/// at it.
+pub(super) async fn take(ledger: &Ledger, part_bytes: usize) -> Result<Option<(u64, u64)>> {
+    let memo = ledger.reclaim_memo();
+    let begin = Begin { is_shared: ledger.log().is_shared(), left: memo.began() };
+    let Some(began) = ledger.submit(begin).await? else { return Ok(None) };
+    memo.note_began(began);
+    crash_point("reclaim.after_begin");
+    let frozen = ledger.ask(|state| (Snapshot::of(state), state.usage, state.time)).await?;
+    let (snapshot, usage, at) = frozen;
+    let through = snapshot.through();
+    let parts_bytes = append_parts(ledger, began, snapshot, part_bytes).await?;
+    crash_point("reclaim.after_parts");
+    let live_bytes = parts_bytes + append_rows(ledger, through).await?;
+    crash_point("reclaim.after_rows");
+    let (reclaimed_bytes, reclaimed_answer_bytes) = (usage.bytes(), usage.answer_bytes());
+    let taken =
+        Entry::SnapshotTaken { snapshot: began, through, at, reclaimed_bytes, reclaimed_answer_bytes, live_bytes };
+    ledger.submit(Continue { began, is_first: false, entry: taken }).await?;
+    crash_point("reclaim.after_taken");
+    Ok(Some((reclaimed_bytes, live_bytes)))
+}
+
+/// Appends the small state part by part; answers the bytes of its text. It is rendered on a thread of its own, and never
+/// as a whole.
+async fn append_parts(ledger: &Ledger, began: Position, snapshot: Snapshot, part_bytes: usize) -> Result<u64> {
+    let (parts, mut rendered) = mpsc::channel(PARTS_WAITING_MAX);
+    let render = move || {
+        let mut writer = PartWriter::new(parts, part_bytes);
+        serde_json::to_writer(&mut writer, &snapshot)?;
+        writer.finish()
+    };
+    let render = tokio::task::spawn_blocking(render);
+    let (mut bytes, mut part) = (0, 0);
+    let mut next = rendered.recv().await;
+    while let Some(text) = next.take() {
+        next = rendered.recv().await;
+        part += 1;
+        bytes += text.len() as u64;
+        // Only a text that was rendered to its end has a last part.
+        let is_last = next.is_none();
+        let entry = Entry::SnapshotPart { snapshot: began, part, is_last, text };
+        if is_last {
+            break_if_failed(render).await?;
+            ledger.submit(Continue { began, is_first: part == 1, entry }).await?;
+            return Ok(bytes);
+        }
+        ledger.submit(Continue { began, is_first: part == 1, entry }).await?;
+    }
+    break_if_failed(render).await?;
+    Err(Error::new(Kind::Unavailable, "A snapshot of the broker's state is empty."))
+}
+
+async fn break_if_failed(render: tokio::task::JoinHandle<io::Result<()>>) -> Result<()> {
+    let failed = |cause| Error::new(Kind::Unavailable, "A snapshot of the broker's state failed.").with_source(cause);
+    render.await.map_err(io::Error::other).flatten().map_err(failed)
+}
+
+/// Writes again what entries up to `through` say of rows of the tables and is still so; answers about how many bytes.
+async fn append_rows(ledger: &Ledger, through: Sequence) -> Result<u64> {
+    let (mut after, mut bytes) = (Sequence::ZERO, 0);
+    while after < through {
+        let page = match ledger.log().read(Range::Topic(TopicNumber::LEDGER, after), PAGE).await {
+            Err(LogError::Trimmed(earliest)) => {
+                after = Sequence(earliest.get().saturating_sub(1));
+                continue;
+            }
+            page => page.map_err(read_failed)?,
+        };
+        let Some(last) = page.last() else { break };
+        after = last.header.sequence;
+        let rows = Rows::of(page.iter().filter(|record| record.header.sequence <= through))?;
+        if !rows.is_empty() {
+            bytes += ledger.submit(rows).await?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// A removal that is not allowed will not be allowed later either: somebody has to change that.
+fn not_removed(error: LogError) -> Error {
+    match error {
+        LogError::Forbidden(what) => Error::new(Kind::InvalidState, format!("Entries cannot be removed: {what}")),
+        other => read_failed(other),
+    }
+}
+
+fn overtaken() -> Error {
+    let detail = "Another broker on this log writes a snapshot of the broker's entries.";
+    Error::new(Kind::Unavailable, detail).with_retry_after(60)
+}
+
+/// Begins a run, unless another broker is at it.
+struct Begin {
+    is_shared: bool,
+    /// The last run that this process began, and left if it is still under way.
+    left: Position,
+}
+
+impl Command for Begin {
+    type Answer = Option<Position>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Option<Position>> {
+        match decision.durable().usage.may_begin(decision.now(), self.is_shared, Some(self.left)) {
+            true => decision.add_entry(Entry::SnapshotBegan {}).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Appends the next entry of a run, unless another broker has taken over.
+struct Continue {
+    began: Position,
+    is_first: bool,
+    entry: Entry,
+}
+
+impl Command for Continue {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        if !decision.durable().usage.is_running(self.began) {
+            return Err(overtaken());
+        }
+        if self.is_first {
+            // An older broker that finds no more than what is left must stop here and say why.
+            decision.repeat_dictionary()?;
+        }
+        decision.add_entry(self.entry.clone()).map(drop)
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.entry {
+            Entry::SnapshotPart { text, .. } => 2 * text.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What a page of entries says of rows of the tables.
+#[derive(Default)]
+struct Rows {
+    answers: Vec<OldAnswer>,
+    carried: Carried,
+    bytes: usize,
+}
+
+/// A kept answer whose entry goes.
+struct OldAnswer {
+    position: Position,
+    key: u128,
+    digest: u64,
+    answer: KeptAnswer,
+    body_bytes: u64,
+}
+
+impl Rows {
+    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Result<Self> {
+        let mut rows = Self::default();
+        let has_rows = |record: &&Record| ROW_PREFIXES.iter().any(|prefix| record.body.starts_with(prefix));
+        for record in records.filter(has_rows) {
+            rows.bytes += record.body.len();
+            match Entry::of(record).map_err(read_failed)? {
+                Some(Entry::AnswerKept { key, digest, answer, .. }) => {
+                    let body_bytes = record.body.len() as u64;
+                    let position = record.header.position;
+                    rows.answers.push(OldAnswer { position, key, digest, answer, body_bytes });
+                }
+                Some(Entry::HistoryCarried { carried }) => {
+                    rows.carried.heads.extend(carried.heads);
+                    rows.carried.keys.extend(carried.keys);
+                }
+                _ => (),
+            }
+        }
+        Ok(rows)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.carried == Carried::default()
+    }
+}
+
+impl Command for Rows {
+    /// About how many bytes are written.
+    type Answer = u64;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
+        let mut bytes = 0;
+        let answers_millis = decision.durable().answers_millis;
+        for OldAnswer { position, key, digest, answer, body_bytes } in &self.answers {
+            if let Some(row) = decision.answered(*key)?
+                && row.position == *position
+                && decision.now().saturating_sub(row.time) < answers_millis
+            {
+                let (key, digest, answer) = (*key, *digest, answer.clone());
+                decision.add_entry(Entry::AnswerKept { key, digest, answer, kept_at: Some(row.time) })?;
+                bytes += body_bytes;
+            }
+        }
+        let carried = self.still_so(decision)?;
+        if carried != Carried::default() {
+            bytes += ((carried.heads.len() + carried.keys.len()) * 96) as u64;
+            decision.add_entry(Entry::HistoryCarried { carried })?;
+        }
+        Ok(bytes)
+    }
+
+    fn bytes(&self) -> usize {
+        2 * self.bytes
+    }
+}
+
+impl Rows {
+    /// Rows of removed events that are what the tables say, and can still matter.
+    fn still_so(&self, decision: &Decision<'_>) -> Result<Carried> {
+        let mut carried = Carried::default();
+        for (key, head) in &self.carried.heads {
+            if decision.head(*key)? == Some(*head) {
+                carried.heads.push((*key, *head));
+            }
+        }
+        // Which topic a key is of is not known here; past the longest window it counts in none.
+        let window = decision.registry().longest_window_millis();
+        for (key, remembered) in &self.carried.keys {
+            if decision.now().saturating_sub(remembered.time) < window
+                && decision.remembered(*key)? == Some(*remembered)
+            {
+                carried.keys.push((*key, *remembered));
+            }
+        }
+        Ok(carried)
+    }
+}

@@ -1,0 +1,130 @@
+//! Room for a page of events, from before it is read until its answer has been sent.
+//!
+//! - How large a page becomes is known only when it has been read. So the reader first takes room for a large page, or for
+//!   less where there is less, reads no more than that, and then gives back what the page does not need.
+//! - A reader that waits holds no room: it takes some when there is something to read.
+//! - The room is found by the task that reads ([`PageRoom::scope`]); who reads outside of such a scope is not an answer to
+//!   a client and takes none.
+
+use super::{ByteBudget, Room};
+use contract::{Result, limits};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most bytes of events in one page; the first event is always given.
+pub(crate) const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What reading a page takes at least: an event of the largest size, and what is around it.
+pub(crate) const PAGE_ROOM_MIN: usize = limits::EVENT_BYTES_MAX + 128 * 1024;
+/// A page takes no more than this part of what is free, so that the first few readers do not take everything.
+const SHARE: usize = 4;
+
+tokio::task_local! {
+    static PAGE: PageRoom;
+}
+
+/// The room of one answer.
+#[derive(Clone)]
+pub(crate) struct PageRoom(Arc<Inner>);
+
+struct Inner {
+    budget: ByteBudget,
+    largest: usize,
+    room: Mutex<Option<Room>>,
+}
+
+impl PageRoom {
+    /// For pages of at most `largest` bytes.
+    pub(crate) fn new(budget: &ByteBudget, largest: usize) -> Self {
+        Self(Arc::new(Inner { budget: budget.clone(), largest, room: Mutex::default() }))
+    }
+
+    /// Runs `read`, whose pages take their room here.
+    pub(crate) async fn scope<F: Future>(&self, read: F) -> F::Output {
+        PAGE.scope(self.clone(), read).await
+    }
+
+    /// The room of the page that was read.
+    pub(crate) fn take_room(&self) -> Option<Room> {
+        self.room().take()
+    }
+
+    async fn take(&self, most: usize) -> Result<usize> {
+        let Inner { budget, largest, .. } = &*self.0;
+        drop(self.take_room());
+        let largest = most.min(*largest);
+        let fair = (budget.free() / SHARE).clamp(PAGE_ROOM_MIN, largest.max(PAGE_ROOM_MIN));
+        let room = match budget.take(fair) {
+            Ok(room) => room,
+            Err(_) => budget.take_soon(PAGE_ROOM_MIN).await?,
+        };
+        let bytes = room.bytes().min(largest);
+        *self.room() = Some(room);
+        Ok(bytes)
+    }
+
+    fn room(&self) -> MutexGuard<'_, Option<Room>> {
+        self.0.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes room for a page of at most `events` events; answers how many bytes it may have.
+pub(crate) async fn page_bytes(events: usize) -> Result<usize> {
+    let most = events.saturating_mul(PAGE_ROOM_MIN).min(PAGE_BYTES_MAX);
+    match PAGE.try_with(Clone::clone) {
+        Ok(page) => page.take(most).await,
+        Err(_) => Ok(PAGE_BYTES_MAX),
+    }
+}
+
+/// Keeps room for so many bytes, which the page has turned out to have.
+pub(crate) fn page_has(bytes: usize) {
+    let _ = PAGE.try_with(|page| {
+        let mut room = page.room();
+        match bytes {
+            0 => *room = None,
+            bytes => room.iter_mut().for_each(|room| room.shrink_to(bytes)),
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_get_smaller_as_room_gets_scarce_and_are_refused_when_there_is_none() {
+        let budget = ByteBudget::new(16 * 1024 * 1024, "full");
+        let mut pages = Vec::new();
+        let mut sizes = Vec::new();
+        let refused = loop {
+            let page = PageRoom::new(&budget, PAGE_BYTES_MAX);
+            match page.scope(page_bytes(100)).await {
+                Ok(bytes) => sizes.push(bytes),
+                Err(error) => break error,
+            }
+            pages.push(page);
+        };
+        assert_eq!(sizes.first(), Some(&(4 * 1024 * 1024)));
+        assert_eq!(sizes.last(), Some(&PAGE_ROOM_MIN));
+        assert!(sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");
+        assert_eq!(refused.retry_after_seconds(), Some(1));
+        pages.clear();
+        assert_eq!(budget.free(), 16 * 1024 * 1024);
+    }
+
+    #[tokio::test]
+    async fn a_page_keeps_what_it_has_and_an_empty_one_nothing() {
+        let budget = ByteBudget::new(64 * 1024 * 1024, "full");
+        let page = PageRoom::new(&budget, PAGE_BYTES_MAX);
+        page.scope(async {
+            assert_eq!(page_bytes(100).await.unwrap(), PAGE_BYTES_MAX);
+            page_has(0);
+            assert_eq!(budget.free(), 64 * 1024 * 1024, "who waits holds nothing");
+            assert_eq!(page_bytes(1).await.unwrap(), PAGE_ROOM_MIN);
+            page_has(1000);
+        })
+        .await;
+        assert_eq!(page.take_room().map(|room| room.bytes()), Some(1000));
+        assert_eq!(budget.free(), 64 * 1024 * 1024);
+        assert_eq!(page_bytes(1).await.unwrap(), PAGE_BYTES_MAX, "no answer, no room");
+    }
+}

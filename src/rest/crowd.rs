@@ -1,0 +1,96 @@
+//! How many of a kind there may be at a time: in all, and from one address.
+//!
+//! The counters take no more memory than what they count: an address is forgotten with the last that came from it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A limited number of things that come from addresses.
+pub(crate) struct Crowd {
+    max: usize,
+    max_per_address: usize,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One of them; it counts until it is dropped.
+pub(crate) struct Member {
+    crowd: Arc<Crowd>,
+    address: IpAddr,
+}
+
+impl Crowd {
+    pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<Self> {
+        Arc::new(Self { max, max_per_address, counted: Mutex::default() })
+    }
+
+    /// One more from this address, if there may be one.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Member> {
+        let address = network_of(address);
+        let mut counted = self.counted();
+        if counted.total >= self.max {
+            return None;
+        }
+        let here = counted.by_address.entry(address).or_default();
+        if *here >= self.max_per_address {
+            return None;
+        }
+        *here += 1;
+        counted.total += 1;
+        Some(Member { crowd: Arc::clone(self), address })
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut counted = self.crowd.counted();
+        counted.total = counted.total.saturating_sub(1);
+        if let Some(here) = counted.by_address.get_mut(&self.address) {
+            *here = here.saturating_sub(1);
+            if *here == 0 {
+                counted.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What counts as one address: of IPv6 the network of a host, which has 2^64 addresses to itself.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(crowd: &Arc<Crowd>, address: &str) -> Option<Member> {
+        crowd.enter(address.parse().unwrap())
+    }
+
+    #[test]
+    fn there_are_so_many_in_all_and_from_one_address_and_none_is_remembered() {
+        let crowd = Crowd::new(3, 2);
+        let (one, two) = (enter(&crowd, "10.0.0.1").unwrap(), enter(&crowd, "::ffff:10.0.0.1").unwrap());
+        assert!(enter(&crowd, "10.0.0.1").is_none(), "three from one address");
+        let other = enter(&crowd, "2001:db8::1").unwrap();
+        assert!(enter(&crowd, "10.0.0.2").is_none(), "four in all");
+        drop(one);
+        let again = enter(&crowd, "2001:db8::ffff").unwrap();
+        assert_eq!(crowd.counted().by_address.len(), 2, "one network is one address");
+        drop((two, other, again));
+        assert!(crowd.counted().by_address.is_empty());
+    }
+}

@@ -1,0 +1,173 @@
+//! The lines of a body, as they arrive, in bounded memory.
+//!
+//! - At most one line is held. One that is too long is thrown away while it arrives, and is still one line.
+//! - A last line needs no line feed. Half a line of a body that broke off is none.
+
+use crate::memory::{ROOM_STEP, Room};
+use crate::rest::App;
+use crate::rest::body;
+use crate::rest::problem::Problem;
+use axum::body::Body;
+use bytes::{Buf, Bytes, BytesMut};
+use contract::limits;
+
+/// Longest line: an event with all its assigned members.
+pub(super) const LINE_BYTES_MAX: usize = limits::EVENT_BYTES_MAX + 64 * 1024;
+
+/// One line of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Text(Bytes),
+    TooLong,
+}
+
+/// A body on its way in, line by line.
+pub(super) struct Lines {
+    body: Body,
+    splitter: Splitter,
+    ended: bool,
+    /// Of all bytes so far, where somebody wants to know.
+    digest: Option<blake3::Hasher>,
+    /// For the line that arrives, and for those that were handed out and are not stored yet.
+    room: Room,
+}
+
+impl Lines {
+    pub(super) fn of(body: Body, digest: Option<blake3::Hasher>, room: Room) -> Self {
+        Self { body, splitter: Splitter::default(), ended: false, digest, room }
+    }
+
+    /// The lines that were handed out are not held any more.
+    pub(super) fn are_stored(&mut self) {
+        self.room.shrink_to(self.splitter.buffer.capacity().max(ROOM_STEP));
+    }
+
+    /// The digest of what has arrived.
+    pub(super) const fn digest(&self) -> Option<&blake3::Hasher> {
+        self.digest.as_ref()
+    }
+
+    /// The next line; `None` at the end of the body. The caller still holds `held` bytes of the lines before it.
+    pub(super) async fn next(&mut self, app: &App, held: usize) -> Result<Option<Line>, Problem> {
+        loop {
+            if let Some(line) = self.splitter.line() {
+                return Ok(Some(line));
+            }
+            if self.ended {
+                return Ok(self.splitter.last());
+            }
+            match body::next_piece(app, &mut self.body).await? {
+                Some(piece) => {
+                    if let Some(digest) = &mut self.digest {
+                        digest.update(&piece);
+                    }
+                    self.room.grow_soon_to(held + self.splitter.capacity_with(&piece)).await?;
+                    self.splitter.add(&piece);
+                }
+                None => self.ended = true,
+            }
+        }
+    }
+}
+
+/// Bytes that are made lines.
+#[derive(Default)]
+struct Splitter {
+    buffer: BytesMut,
+    /// How much of the buffer has no line feed.
+    searched: usize,
+    /// The line that is arriving is too long already; nothing of it is kept.
+    too_long: bool,
+}
+
+impl Splitter {
+    /// How large the buffer becomes with these bytes: it grows by doubling.
+    fn capacity_with(&self, bytes: &[u8]) -> usize {
+        (self.buffer.len() + bytes.len()).next_power_of_two().max(self.buffer.capacity())
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next line that has wholly arrived.
+    fn line(&mut self) -> Option<Line> {
+        let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+        let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.buffer.len();
+            if self.searched > LINE_BYTES_MAX || self.too_long {
+                self.too_long = true;
+                self.buffer.clear();
+                self.searched = 0;
+            }
+            return None;
+        };
+        let text = self.buffer.split_to(self.searched + at).freeze();
+        self.buffer.advance(1);
+        Some(self.finish(text))
+    }
+
+    /// What is left when nothing more comes.
+    fn last(&mut self) -> Option<Line> {
+        let text = self.buffer.split().freeze();
+        (!text.is_empty() || self.too_long).then(|| self.finish(text))
+    }
+
+    fn finish(&mut self, text: Bytes) -> Line {
+        self.searched = 0;
+        match std::mem::take(&mut self.too_long) || text.len() > LINE_BYTES_MAX {
+            true => Line::TooLong,
+            false => Line::Text(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every line of `pieces`, and the most bytes that were held.
+    fn split(pieces: &[&[u8]]) -> (Vec<Line>, usize) {
+        let (mut splitter, mut lines, mut held) = (Splitter::default(), Vec::new(), 0);
+        for piece in pieces {
+            splitter.add(piece);
+            held = held.max(splitter.buffer.len());
+            while let Some(line) = splitter.line() {
+                lines.push(line);
+            }
+        }
+        lines.extend(splitter.last());
+        (lines, held)
+    }
+
+    fn text(text: &'static str) -> Line {
+        Line::Text(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn lines_are_the_same_wherever_the_pieces_end() {
+        let whole = b"one\n\ntwo\r\nthree";
+        let expected = [text("one"), text(""), text("two\r"), text("three")];
+        for at in 0..whole.len() {
+            let (first, second) = whole.split_at(at);
+            assert_eq!(split(&[first, second]).0, expected, "{at}");
+        }
+        assert_eq!(split(&[b"one\n"]).0, [text("one")]);
+        assert_eq!(split(&[]).0, []);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_one_line_and_is_not_held() {
+        let long = vec![b'x'; LINE_BYTES_MAX];
+        let piece = vec![b'x'; 64 * 1024];
+        let mut pieces: Vec<&[u8]> = vec![b"one\n"];
+        pieces.extend(std::iter::repeat_n(piece.as_slice(), 1000));
+        pieces.push(b"x\ntwo\n");
+        let (lines, held) = split(&pieces);
+        assert_eq!(lines, [text("one"), Line::TooLong, text("two")]);
+        assert!(held <= LINE_BYTES_MAX + piece.len(), "{held} bytes were held");
+        assert_eq!(split(&[&long, b"x"]).0, [Line::TooLong]);
+        assert_eq!(split(&[&long, b"x\n"]).0, [Line::TooLong]);
+        assert_eq!(split(&[&long]).0, [Line::Text(Bytes::from(long.clone()))]);
+    }
+}

@@ -1,0 +1,174 @@
+//! What an import says while its body still arrives, in bounded memory.
+//!
+//! Most HTTP libraries send a whole body before they read anything. If the import waited for its report to be read, both
+//! sides would wait for each other. So:
+//!
+//! - Pieces of the report wait in a bounded queue. When it is full the import waits a moment for a slow reader, once; after
+//!   that it goes on, and refusals that find no room are counted instead of reported.
+//! - As soon as the client reads again, refusals are reported again.
+//! - The last lines are not part of the queue: they always have room.
+//! - A client that reads nothing for long is told so in the last lines, and the import ends.
+
+use crate::rest::problem::Problem;
+use bytes::Bytes;
+use contract::{Error, Kind};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::{Instant, timeout};
+
+/// A piece has about this many bytes.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Pieces that wait for the client.
+const PIECES_MAX: usize = 8;
+/// How long the import waits for a slow reader.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The report of an import.
+pub(super) struct Report {
+    pieces: Sender<Bytes>,
+    /// The piece that is being written, and how many refusals are in it.
+    piece: Vec<u8>,
+    refusals: u64,
+    /// Since when the client has taken nothing, with the queue full.
+    unread_since: Option<Instant>,
+    unread_max: Duration,
+    unreported: u64,
+}
+
+impl Report {
+    /// A report, and the queue its pieces come from.
+    pub(super) fn new(unread_max: Duration) -> (Self, Receiver<Bytes>) {
+        let (pieces, queue) = mpsc::channel(PIECES_MAX);
+        let piece = Vec::new();
+        (Self { pieces, piece, refusals: 0, unread_since: None, unread_max, unreported: 0 }, queue)
+    }
+
+    /// How many refusals were counted only.
+    pub(super) const fn unreported(&self) -> u64 {
+        self.unreported
+    }
+
+    /// Reports a refused line.
+    pub(super) async fn refuse(&mut self, line: u64, problem: &Problem) {
+        write(&mut self.piece, &json!({"line": line, "error": problem.document(None, None)}));
+        self.refusals += 1;
+        if self.piece.len() >= PIECE_BYTES {
+            self.hand_on().await;
+        }
+    }
+
+    /// Reports how far the import has come; an error means that the client has not read for too long.
+    pub(super) async fn progress(&mut self, count: &Value) -> Result<(), Problem> {
+        write(&mut self.piece, count);
+        self.hand_on().await;
+        match self.unread_since {
+            Some(since) if since.elapsed() >= self.unread_max => {
+                let seconds = self.unread_max.as_secs();
+                let detail =
+                    format!("Read the report of an import while you send: none of it was taken for {seconds} s.");
+                Err(Error::new(Kind::RequestTimeout, detail).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn hand_on(&mut self) {
+        let (piece, refusals) = (std::mem::take(&mut self.piece), std::mem::take(&mut self.refusals));
+        let room = match self.unread_since {
+            None => timeout(PATIENCE, self.pieces.reserve()).await.ok().and_then(Result::ok),
+            Some(_) => self.pieces.try_reserve().ok(),
+        };
+        match room {
+            Some(room) => {
+                room.send(piece.into());
+                self.unread_since = None;
+            }
+            None => {
+                self.unreported += refusals;
+                self.unread_since.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// The last lines, with what was not handed on yet.
+    pub(super) fn last(mut self, error: Option<&Problem>, count: &Value) -> Bytes {
+        if let Some(problem) = error {
+            write(&mut self.piece, &json!({"error": problem.document(None, None)}));
+        }
+        write(&mut self.piece, count);
+        self.piece.into()
+    }
+}
+
+fn write(text: &mut Vec<u8>, line: &Value) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *text, line);
+    text.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem() -> Problem {
+        Error::new(Kind::Validation, "x".repeat(400)).into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_that_nobody_reads_are_counted_and_hold_nothing_up() {
+        let (mut report, mut queue) = Report::new(Duration::from_secs(600));
+        let began = Instant::now();
+        for line in 0..100_000 {
+            report.refuse(line, &problem()).await;
+        }
+        assert_eq!(began.elapsed(), PATIENCE);
+        assert_eq!(queue.len(), PIECES_MAX);
+        let taken = queue.recv().await.unwrap();
+        assert!(taken.len() < PIECE_BYTES + 1024);
+        report.progress(&json!({})).await.unwrap();
+        assert_eq!(queue.len(), PIECES_MAX, "it reports again when there is room again");
+        let unreported = report.unreported();
+        drop(report);
+        let mut reported = taken.iter().filter(|byte| **byte == b'\n').count();
+        while let Some(piece) = queue.recv().await {
+            reported += piece.iter().filter(|byte| **byte == b'\n').count();
+        }
+        // One line is the progress.
+        assert_eq!(reported as u64 - 1 + unreported, 100_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_is_read_is_whole_however_slowly() {
+        let (mut report, mut queue) = Report::new(Duration::from_secs(600));
+        let reader = tokio::spawn(async move {
+            let (mut lines, mut ticks) = (0, tokio::time::interval(PATIENCE / 2));
+            while let Some(piece) = queue.recv().await {
+                lines += piece.iter().filter(|byte| **byte == b'\n').count();
+                ticks.tick().await;
+            }
+            lines
+        });
+        for line in 0..10_000 {
+            report.refuse(line, &problem()).await;
+        }
+        assert_eq!(report.unreported(), 0);
+        report.progress(&json!({})).await.unwrap();
+        drop(report);
+        assert_eq!(reader.await.unwrap(), 10_001);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_for_long_is_given_up() {
+        let (mut report, _queue) = Report::new(Duration::from_secs(600));
+        let began = Instant::now();
+        let refusal = loop {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            if let Err(problem) = report.progress(&json!({})).await {
+                break problem;
+            }
+        };
+        assert_eq!(refusal.status(), 408);
+        assert!(began.elapsed() < Duration::from_secs(620), "{:?}", began.elapsed());
+    }
+}

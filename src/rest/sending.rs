@@ -1,0 +1,173 @@
+//! Answers that hold their room until they have been sent.
+//!
+//! Hyper drops a body as soon as it has taken its last piece, but the piece may wait for its client for long. So the room
+//! belongs to the pieces, and is given back with the last of them.
+
+use super::problem::{Answer, Problem};
+use super::{App, Common};
+use crate::memory::{PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, Room};
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use contract::Result;
+use http::{HeaderName, Method};
+use http_body::{Body as _, Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+/// Smaller answers fit into what a connection has anyway, and take no room.
+pub(crate) const LARGE: usize = 16 * 1024;
+/// Larger answers are not sent without room, whoever made them.
+const NEEDS_ROOM: u64 = 64 * 1024;
+
+/// Where the room of a request's body stays until the answer is made: what is answered to a large body is often as large.
+#[derive(Clone, Default)]
+pub(crate) struct BodyRoom(Arc<Mutex<Option<Room>>>);
+
+impl BodyRoom {
+    /// Leaves the room here.
+    pub(crate) fn leave(&self, room: Room) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    }
+
+    fn take(&self) -> Option<Room> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// An answer of one page: `read` takes room for it as soon as there is something to read.
+pub(crate) async fn page<T>(
+    app: &App,
+    read: impl Future<Output = Result<T>>,
+    answer: impl FnOnce(&T) -> Answer,
+) -> Answer {
+    let room = PageRoom::new(app.answers(), PAGE_BYTES_MAX);
+    let page = room.scope(read).await?;
+    let answer = answer(&page)?;
+    Ok(holding(answer, room.take_room()))
+}
+
+/// An answer of one event.
+pub(crate) async fn event<T>(
+    app: &App,
+    read: impl Future<Output = Result<T>>,
+    answer: impl FnOnce(&T) -> Answer,
+) -> Answer {
+    let mut room = app.answers().take_soon(PAGE_ROOM_MIN).await?;
+    let answer = answer(&read.await?)?;
+    room.shrink_to(answer.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX));
+    Ok(holding(answer, Some(room)))
+}
+
+/// Whatever was answered, with room if it is large. `None`: there is none, and the caller may ask again.
+pub(crate) fn with_room(
+    common: &Common,
+    method: &Method,
+    body_room: Option<BodyRoom>,
+    response: Response,
+) -> Result<Response, Problem> {
+    let size = response.body().size_hint().exact().unwrap_or_default();
+    if size < NEEDS_ROOM || response.extensions().get::<HasRoom>().is_some() {
+        return Ok(response);
+    }
+    if let Some(room) = body_room.and_then(|room| room.take()) {
+        return Ok(holding(response, Some(room)));
+    }
+    match common.answers.take(usize::try_from(size).unwrap_or(usize::MAX)) {
+        Ok(room) => Ok(holding(response, Some(room))),
+        // What was carried out just now is told in any case; it is not larger than what was sent.
+        Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Marks an answer that has its room.
+#[derive(Clone, Copy)]
+struct HasRoom;
+
+/// An answer that holds `room` until it has been sent.
+fn holding(mut answer: Response, room: Option<Room>) -> Response {
+    let Some(room) = room.filter(|room| room.bytes() >= LARGE) else { return answer };
+    answer.extensions_mut().insert(HasRoom);
+    answer.map(|body| Body::new(Holding { body, room: Arc::new(room) }))
+}
+
+/// A piece of an answer that holds `room` until it has been sent.
+pub(crate) fn piece(bytes: Bytes, room: Option<Room>) -> Bytes {
+    match room.filter(|room| room.bytes() >= LARGE) {
+        Some(room) => Bytes::from_owner(Piece { bytes, _room: Arc::new(room) }),
+        None => bytes,
+    }
+}
+
+struct Holding {
+    body: Body,
+    room: Arc<Room>,
+}
+
+struct Piece {
+    bytes: Bytes,
+    _room: Arc<Room>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl http_body::Body for Holding {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let room = &self.room;
+        let held = |bytes| Bytes::from_owner(Piece { bytes, _room: Arc::clone(room) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::ByteBudget;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn the_room_of_an_answer_is_given_back_with_its_last_piece_and_not_with_its_body() {
+        let budget = ByteBudget::new(100_000, "full");
+        let answer = Response::new(Body::from(vec![b'x'; 50_000]));
+        let mut answer = holding(answer, Some(budget.take(50_000).unwrap()));
+        assert_eq!(answer.body().size_hint().exact(), Some(50_000));
+        let sent = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(answer);
+        assert_eq!(budget.free(), 50_000);
+        let rest = sent.slice(49_999..);
+        drop(sent);
+        assert_eq!(budget.free(), 50_000);
+        drop(rest);
+        assert_eq!(budget.free(), 100_000);
+    }
+
+    #[test]
+    fn a_small_answer_holds_nothing() {
+        let budget = ByteBudget::new(100_000, "full");
+        let _answer = holding(Response::new(Body::from("small")), Some(budget.take(5).unwrap()));
+        assert_eq!(budget.free(), 100_000);
+    }
+}

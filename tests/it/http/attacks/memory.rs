@@ -1,0 +1,245 @@
+//! Clients that want the broker to hold as much as possible for them: bodies that do not come, lines without an end, answers
+//! that nobody reads, and polls by the thousand. Memory stays bounded, and the bystander is served.
+
+use super::super::{CREATED, Server, TOPIC, event, is_on_databases};
+use super::Bystander;
+use futures_util::future::join_all;
+use reqwest::Client;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What the broker may take at most, in MB.
+const RSS_MAX: usize = 400;
+/// How many events the bystander publishes while an attack goes on.
+const EVENTS: usize = 50;
+
+async fn server() -> Server {
+    let server = Server::start(&[]);
+    server.register(CREATED).await;
+    server
+}
+
+/// What the broker has in memory, in MB.
+fn rss(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1000
+}
+
+/// An append to PostgreSQL holds an event several times: as it is served, as parameters of the statement and in the
+/// connection's buffer. So the bound is a multiple there.
+fn expect_bounded(server: &Server, most: usize) {
+    let most = if super::super::is_on_databases() { 3 * most } else { most };
+    assert!(rss(server) < most, "{} MB", rss(server));
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    let address: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
+    TcpStream::connect(address).await.unwrap()
+}
+
+/// Connections that send this and read nothing.
+async fn send(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
+    join_all((0..count).map(|_| async {
+        let mut stream = connect(server).await;
+        // Who is refused in the middle of it may find the connection closed; who is not read from is done trying.
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(request)).await;
+        stream
+    }))
+    .await
+}
+
+/// Waits for the first bytes of an answer.
+async fn status(stream: &mut TcpStream) -> String {
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).await.unwrap();
+    String::from_utf8_lossy(&line[9..]).into_owned()
+}
+
+/// Publishes events of nearly a megabyte each.
+async fn publish_large(server: &Server, count: usize) {
+    for _ in 0..count {
+        let mut large = event(CREATED, "large");
+        large["data"]["text"] = "x".repeat(1_000_000).into();
+        assert_eq!(server.post("/v1/events", &large).await.0, 201);
+    }
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
+}
+
+const SILENT: &[u8] = b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+    content-length: 1000000\r\n\r\n";
+
+fn endless_line() -> Vec<u8> {
+    let mut request = b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
+        content-length: 100000000\r\n\r\n"
+        .to_vec();
+    request.extend(vec![b'x'; 1_100_000]);
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_clients_that_announce_large_bodies_do_not_keep_others_from_publishing() {
+    let server = server().await;
+    let mut bystander = Bystander::begin(&server);
+    let silent = send(&server, 600, SILENT).await;
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, 200);
+    bystander.end().await;
+    drop(silent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_of_lines_without_an_end_hold_no_more_than_their_share() {
+    let server = server().await;
+    let mut bystander = Bystander::begin(&server);
+    let line = endless_line();
+    let importing = send(&server, 300, &line).await;
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, 250);
+    bystander.end().await;
+    drop(importing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_nobody_reads_hold_no_more_than_their_share() {
+    if is_on_databases() {
+        return;
+    }
+    let server = server().await;
+    publish_large(&server, 9).await;
+    let mut bystander = Bystander::begin(&server);
+    // The system takes some megabytes for each, so one page is not enough.
+    let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
+    let mut readers = send(&server, 100, &list).await;
+    let stream = get(&format!("/v1/events:stream?topic={TOPIC}&offset=0"));
+    readers.extend(send(&server, 100, &stream).await);
+    // Every one of them has an answer, if only that there is no room for it.
+    let answers = join_all(readers.iter_mut().map(status)).await;
+    assert!(answers.iter().all(|status| matches!(status.as_str(), "200" | "429")), "{answers:?}");
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, 300);
+    bystander.end().await;
+    // The room is given back with the connections.
+    drop(readers);
+    let page = loop {
+        let (status, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&limit=9")).await;
+        if status == 200 && page["items"].as_array().unwrap().len() == 9 {
+            break page;
+        }
+    };
+    assert_eq!(page["nextOffset"], 9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_events_whose_publishers_read_nothing_hold_no_more_than_their_share() {
+    let server = server().await;
+    let mut large = event(CREATED, "large");
+    large["data"]["text"] = "x".repeat(1_000_000).into();
+    let body = large.to_string();
+    let mut request = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.extend(body.into_bytes());
+    let mut bystander = Bystander::begin(&server);
+    let mut publishers = send(&server, 200, &request).await;
+    let answers = join_all(publishers.iter_mut().map(status)).await;
+    assert!(answers.iter().all(|status| matches!(status.as_str(), "201" | "429")), "{answers:?}");
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, RSS_MAX);
+    bystander.end().await;
+}
+
+/// Clients of one HTTP/2 connection each.
+fn http2_clients(count: usize) -> Vec<Client> {
+    (0..count).map(|_| Client::builder().no_proxy().http2_prior_knowledge().build().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number_refused() {
+    let variables = [("EVENT_BROKER__SERVER__MAX_WAITS_PER_ADDRESS", "200")];
+    let server = Server::start_with(&variables, &[]);
+    server.register(CREATED).await;
+    let mut bystander = Bystander::begin(&server);
+    let url = format!("{}/v1/events:poll?topic={TOPIC}&offset=1000000&timeout=30", server.url);
+    let clients = http2_clients(4);
+    let polls = clients.iter().flat_map(|client| std::iter::repeat_n(client, 100));
+    let mut polls: Vec<_> = polls.map(|client| tokio::spawn(client.get(&url).send())).collect();
+    // Half of them find no place; the others wait.
+    let mut refused = 0;
+    while refused < 200 {
+        let (answer, _, rest) = futures_util::future::select_all(polls).await;
+        polls = rest;
+        let answer = answer.unwrap().unwrap();
+        assert_eq!(answer.status(), 429);
+        assert!(answer.headers().contains_key("retry-after"));
+        refused += 1;
+    }
+    let mut stream = connect(&server).await;
+    stream.write_all(&get(&format!("/v1/events:stream?topic={TOPIC}"))).await.unwrap();
+    assert_eq!(status(&mut stream).await, "429", "a stream waits, too");
+    bystander.goes_on(EVENTS).await;
+    polls.iter().for_each(|poll| assert!(!poll.is_finished()));
+    polls.iter().for_each(tokio::task::JoinHandle::abort);
+    // A place that is given up is free for another.
+    drop((polls, clients));
+    let url = format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=1");
+    while server.get(&url).await.0 != 200 {}
+    bystander.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_one_address_beyond_their_number_are_turned_away() {
+    let server = Server::start_with(&[("EVENT_BROKER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "20")], &[]);
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let mut stream = connect(&server).await;
+        stream.write_all(&get("/healthz")).await.unwrap();
+        assert_eq!(status(&mut stream).await, "200");
+        held.push(stream);
+    }
+    assert_eq!(status(&mut connect(&server).await).await, "429");
+    // One that ends makes room for another.
+    held.pop();
+    loop {
+        let mut stream = connect(&server).await;
+        stream.write_all(&get("/healthz")).await.unwrap();
+        if status(&mut stream).await == "200" {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_them_at_once_stay_below_the_bound() {
+    if is_on_databases() {
+        return;
+    }
+    let server = server().await;
+    publish_large(&server, 9).await;
+    let mut bystander = Bystander::begin(&server);
+    let line = endless_line();
+    let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
+    let stream = get(&format!("/v1/events:stream?topic={TOPIC}&offset=0"));
+    let clients = http2_clients(8);
+    let url = format!("{}/v1/events:poll?topic={TOPIC}&offset=1000000&timeout=30", server.url);
+    let polls = clients.iter().flat_map(|client| std::iter::repeat_n(client, 128));
+    let polls: Vec<_> = polls.map(|client| tokio::spawn(client.get(&url).send())).collect();
+    let attacks = tokio::join!(
+        send(&server, 400, SILENT),
+        send(&server, 200, &line),
+        send(&server, 100, &list),
+        send(&server, 100, &stream),
+    );
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, RSS_MAX);
+    bystander.end().await;
+    polls.iter().for_each(tokio::task::JoinHandle::abort);
+    drop((attacks, clients));
+}

@@ -1,0 +1,120 @@
+//! File descriptors: clients and segments take no more than their share, and the log has what it needs.
+
+use super::{CREATED, Server, event, is_on_databases};
+use reqwest::StatusCode;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Every batch begins a segment.
+const SMALL_SEGMENTS: (&str, &str) = ("EVENT_BROKER__STORAGE__SEGMENT_BYTES", "1024");
+
+/// Publishes until the log has so many segments.
+async fn publish_segments(server: &Server, count: usize) {
+    while segments(server.path()) < count {
+        let mut large = event(CREATED, "s");
+        large["data"]["text"] = "x".repeat(1024).into();
+        let (status, answer) = server.post("/v1/events", &large).await;
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+    }
+}
+
+fn segments(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder.join("log")).unwrap();
+    files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|it| it == "log")).count()
+}
+
+/// Connections that have sent a byte and go on saying nothing: as many as asked for, or as this process may have.
+fn idle_connections(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let address: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
+    let mut held = Vec::new();
+    for _ in 0..count {
+        match TcpStream::connect(address) {
+            Ok(mut stream) => {
+                // Who is turned away may be gone already.
+                let _ = stream.write_all(b"G");
+                held.push(stream);
+            }
+            Err(_) => break,
+        }
+    }
+    // Some for the requests that follow.
+    held.truncate(held.len().saturating_sub(200));
+    held
+}
+
+fn open_files(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_and_a_thousand_segments_do_not_keep_the_log_from_being_written() {
+    if is_on_databases() {
+        return;
+    }
+    let server = Server::start_after("ulimit -n 1024", TempDir::new().unwrap(), &[SMALL_SEGMENTS]);
+    server.register(CREATED).await;
+    publish_segments(&server, 1000).await;
+    assert!(open_files(&server) < 384, "{} files are open", open_files(&server));
+    // The client's one connection is kept; whoever comes later finds no place.
+    let held = idle_connections(&server, 20_000);
+    assert!(held.len() > 1000, "{}", held.len());
+    let before = segments(server.path());
+    publish_segments(&server, before + 50).await;
+    assert!(open_files(&server) < 1024);
+    let logged = server.logged();
+    assert!(logged.contains("connections=640") || logged.contains("\"connections\":640"), "{logged}");
+    drop(held);
+    let (status, answer) = server.get("/readyz").await;
+    assert_eq!((status, &answer["status"]), (StatusCode::OK, &"ready".into()), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_with_more_segments_than_files_it_may_open_starts_again() {
+    if is_on_databases() {
+        return;
+    }
+    let server = Server::start_with(&[SMALL_SEGMENTS], &[]);
+    server.register(CREATED).await;
+    publish_segments(&server, 121).await;
+    server.terminate();
+    let (_, folder) = server.wait();
+    let server = Server::start_after("ulimit -n 256", folder, &[SMALL_SEGMENTS]);
+    let before = segments(server.path());
+    publish_segments(&server, before + 20).await;
+    let (status, page) = server.get(&format!("/v1/events?topic={}&offset=0", super::TOPIC)).await;
+    assert_eq!((status, page["items"].as_array().map(Vec::len)), (StatusCode::OK, Some(100)));
+    assert!(open_files(&server) < 256);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_turned_away_and_the_others_are_served() {
+    let server = Server::start_after("ulimit -n 256", TempDir::new().unwrap(), &[]);
+    server.register(CREATED).await;
+    let held = idle_connections(&server, 600);
+    let mut late = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+    let mut told = String::new();
+    // Where many are turned away at once, some are closed without a word.
+    let _ = late.read_to_string(&mut told);
+    assert!(told.is_empty() || told.starts_with("HTTP/1.1 503"), "{told}");
+    assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, StatusCode::CREATED);
+    drop(held);
+}
+
+#[test]
+fn a_limit_too_low_to_serve_anybody_is_refused_with_its_numbers() {
+    let folder = TempDir::new().unwrap();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "ulimit -n 120; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\""]);
+    let output =
+        shell.arg(env!("CARGO_BIN_EXE_event-broker")).arg(folder.path()).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("the limit of open files is 120"), "{said}");
+    assert!(!folder.path().join("log").exists(), "nothing was made");
+}

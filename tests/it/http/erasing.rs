@@ -1,0 +1,106 @@
+//! What was removed is erased: no file of the data folder holds it, though claims and jobs lie between the events.
+
+use super::{CREATED, Server, TOPIC, event, is_on_databases};
+use log::testing::in_time;
+use serde_json::{Value, json};
+use std::path::Path;
+
+const MARKER: &str = "erase-this-marker";
+const EVENTS: u64 = 30;
+
+/// How many files below a folder hold the marker.
+fn marked_files(folder: &Path) -> usize {
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found += marked_files(&path);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            // A file that went meanwhile holds nothing.
+            found += usize::from(bytes.windows(MARKER.len()).any(|part| part == MARKER.as_bytes()));
+        }
+    }
+    found
+}
+
+/// A broker with events that carry the marker, each of them claimed by a handler and wanted by a subscription.
+async fn filled(variables: &[(&str, &str)]) -> Server {
+    let server = Server::start_with(variables, &[]);
+    server.register(CREATED).await;
+    let subscription = json!({"code": "s", "topic": TOPIC, "target": "https://example.com/",
+        "eventTypes": [{"type": CREATED}]});
+    let (status, answer) = server.post("/v1/subscriptions", &subscription).await;
+    assert!(status.is_success(), "{answer}");
+    for sequence in 1..=EVENTS {
+        let mut marked = event(CREATED, "s");
+        marked["data"] = json!({"note": MARKER});
+        assert_eq!(server.post("/v1/events", &marked).await.0, 201);
+        let claim = json!({"handler": "h", "topic": TOPIC, "sequence": sequence, "owner": "o"});
+        let (status, answer) = server.post("/v1/claims", &claim).await;
+        assert!(status.is_success(), "{answer}");
+    }
+    server
+}
+
+async fn trim(server: &Server, order: &Value) {
+    let (status, answer) = server.post(&format!("/v1/topics/{TOPIC}:trim"), order).await;
+    assert_eq!((status.as_u16(), &answer["count"]), (200, &json!(EVENTS)), "{answer}");
+}
+
+#[tokio::test]
+async fn a_trim_that_erases_leaves_no_byte_of_the_events_in_any_file() {
+    if is_on_databases() {
+        return;
+    }
+    for segment_bytes in ["4096", "67108864"] {
+        let server = filled(&[("EVENT_BROKER__STORAGE__SEGMENT_BYTES", segment_bytes)]).await;
+        assert!(marked_files(server.path()) > 0);
+        trim(&server, &json!({"through": EVENTS, "erase": true})).await;
+        assert_eq!(marked_files(server.path()), 0);
+        assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+        // A copy of the state is written when the broker stops.
+        server.terminate();
+        let (_, folder) = server.wait();
+        assert_eq!(marked_files(folder.path()), 0);
+        let server = Server::start_in(folder, &[]);
+        let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset={EVENTS}")).await;
+        assert_eq!(page["items"].as_array().map(Vec::len), Some(1), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_trimmed_is_erased_within_the_configured_time_though_a_restart_comes_between() {
+    if is_on_databases() {
+        return;
+    }
+    let server = filled(&[]).await;
+    trim(&server, &json!({"through": EVENTS})).await;
+    assert!(marked_files(server.path()) > 0, "it is not asked for at once");
+    server.terminate();
+    let (_, folder) = server.wait();
+    let server = Server::start_again_with(folder, &[("EVENT_BROKER__MAINTENANCE__ERASE_WITHIN_SECS", "1")]);
+    in_time(async {
+        while marked_files(server.path()) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+}
+
+#[tokio::test]
+async fn compacting_takes_an_order_to_erase_or_no_body_and_nothing_else() {
+    if is_on_databases() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let topic = "gts.hx.core.events.topic.v1~vendor.erasing.v1";
+    let (status, answer) =
+        server.post("/v1/topics", &json!({"id": topic, "streaming": true, "cleanup": "compact"})).await;
+    assert!(status.is_success(), "{answer}");
+    let path = format!("/v1/topics/{topic}:compact");
+    assert_eq!(server.post(&path, &json!({"erase": true})).await, (reqwest::StatusCode::OK, json!({"count": 0})));
+    let (status, answer) = super::answer(server.request(reqwest::Method::POST, &path)).await;
+    assert_eq!((status.as_u16(), answer), (200, json!({"count": 0})));
+    assert_eq!(server.post(&path, &json!({"eraze": true})).await.0, 422);
+}

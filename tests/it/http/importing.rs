@@ -1,0 +1,136 @@
+//! Import over HTTP: a bad line costs that line only, and a client may send everything before it reads.
+
+use super::wire::{Reply, Wire, ask};
+use super::{CREATED, Server, TOPIC, event};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const QUICK_BODY: (&str, &str) = ("EVENT_BROKER__SERVER__BODY_TIMEOUT_SECS", "1");
+const QUICK_WRITE: (&str, &str) = ("EVENT_BROKER__SERVER__WRITE_TIMEOUT_SECS", "1");
+const QUICK_UNREAD: (&str, &str) = ("EVENT_BROKER__SERVER__IMPORT_UNREAD_TIMEOUT_SECS", "1");
+const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
+
+async fn server(variables: &[(&str, &str)]) -> Server {
+    let server = Server::start_with(variables, &[]);
+    server.register(CREATED).await;
+    server
+}
+
+fn good(number: usize) -> String {
+    format!("{}\n", event(CREATED, &format!("s-{number}")))
+}
+
+/// The lines of a report.
+fn report(reply: &Reply) -> Vec<Value> {
+    assert_eq!(reply.status, 200);
+    let lines = reply.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+async fn tail(server: &Server) -> Value {
+    server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"].take()
+}
+
+#[tokio::test]
+async fn a_bad_line_costs_that_line_only() {
+    let server = server(&[]).await;
+    let mut body: Vec<u8> = (0..50).flat_map(|number| good(number).into_bytes()).collect();
+    body.extend(vec![b'x'; 2 * 1024 * 1024]);
+    body.extend(b"\nnot json\n\xff\xfe\n\n{\"type\":\"gts.vendor.none.such.v1\"}\n[]\n");
+    body.extend((50..60).flat_map(|number| good(number).into_bytes()));
+    // The last line is too long, and has no end.
+    body.extend(vec![b'x'; 3 * 1024 * 1024]);
+    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], &body));
+    let refused: Vec<_> = told.iter().filter(|row| row.get("error").is_some()).collect();
+    let lines: Vec<_> = refused.iter().map(|row| (row["line"].as_u64(), row["error"]["status"].as_u64())).collect();
+    let expected = [(51, 413), (52, 400), (53, 400), (55, 422), (56, 422), (67, 413)];
+    assert_eq!(lines, expected.map(|(line, status)| (Some(line), Some(status))), "{told:?}");
+    assert_eq!(refused[1]["error"]["detail"], "The line is not JSON: look at column 2.");
+    assert_eq!(refused[2]["error"]["detail"], "The line is not UTF-8.");
+    let total = json!({"lines": 67, "imported": 60, "duplicates": 0, "failed": 6, "done": true});
+    assert_eq!(told.last(), Some(&total));
+    assert_eq!(tail(&server).await, 60);
+}
+
+#[tokio::test]
+async fn lines_before_a_body_that_breaks_off_are_stored() {
+    let server = server(&[QUICK_BODY]).await;
+    let mut wire = Wire::to(&server);
+    let sent: String = (0..10).map(good).collect::<String>() + "{\"half\":";
+    wire.send(b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ncontent-length: 1000000\r\n\r\n");
+    wire.send(sent.as_bytes());
+    let told = report(&wire.reply(false));
+    assert_eq!(told[told.len() - 2]["error"]["status"], 408, "{told:?}");
+    let total = json!({"lines": 10, "imported": 10, "duplicates": 0, "failed": 0, "done": false});
+    assert_eq!(told.last(), Some(&total));
+    assert_eq!(tail(&server).await, 10);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_everything_before_it_reads_is_served() {
+    const REFUSED: usize = 30_000;
+    // Enough for a busy machine; a server that waited for its client to read would wait for ever.
+    let server = server(&[("EVENT_BROKER__SERVER__WRITE_TIMEOUT_SECS", "10")]).await;
+    let bad = "x".repeat(1000) + "\n";
+    let mut body = good(0);
+    for _ in 0..REFUSED {
+        body.push_str(&bad);
+    }
+    body.push_str(&good(1));
+    let mut wire = Wire::to(&server);
+    wire.request("POST", "/v1/events:import", &[NDJSON], body.as_bytes());
+    let told = report(&wire.reply(false));
+    let reported = told.iter().filter(|row| row.get("error").is_some()).count();
+    let last = told.last().unwrap();
+    assert_eq!((&last["lines"], &last["imported"]), (&json!(REFUSED + 2), &json!(2)), "{last}");
+    assert_eq!((&last["failed"], &last["done"]), (&json!(REFUSED), &json!(true)), "{last}");
+    assert_eq!(last["unreported"].as_u64().unwrap_or_default() as usize + reported, REFUSED, "{last}");
+    assert!(reported > 100, "the first ones are reported one by one");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_meanwhile_is_told_of_every_line() {
+    const REFUSED: usize = 20_000;
+    let server = server(&[]).await;
+    let body: Vec<u8> = (0..REFUSED).flat_map(|_| *b"x\n").collect();
+    let mut wire = Wire::to(&server);
+    let mut sender = wire.stream().try_clone().unwrap();
+    let head = format!("POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    let sending = std::thread::spawn(move || {
+        sender.write_all(head.as_bytes()).unwrap();
+        sender.write_all(&body).unwrap();
+    });
+    let told = report(&wire.reply(false));
+    sending.join().unwrap();
+    let lines = told.iter().filter_map(|row| row["line"].as_u64());
+    assert!(lines.eq(1..=REFUSED as u64));
+    let total = json!({"lines": REFUSED, "imported": 0, "duplicates": 0, "failed": REFUSED, "done": true});
+    assert_eq!(told.last(), Some(&total));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_for_ever_and_never_reads_is_let_go() {
+    let server = server(&[QUICK_WRITE, QUICK_UNREAD]).await;
+    let mut wire = Wire::to(&server);
+    wire.send(b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
+    let chunk = ["10000\r\n", &("x".repeat(1023) + "\n").repeat(64), "\r\n"].concat();
+    let began = Instant::now();
+    while wire.send(chunk.as_bytes()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is still listened to");
+    }
+    let peak = memory_peak(&server);
+    assert!(peak < 400 * 1024 * 1024, "{peak} bytes");
+    assert_eq!(ask(&server, "GET", "/healthz", &[], b"").status, 200);
+    // Whatever it still gets does not say that all is done.
+    let mut rest = Vec::new();
+    let _ = wire.stream().read_to_end(&mut rest);
+    assert!(!String::from_utf8_lossy(&rest).contains("\"done\":true"));
+}
+
+/// The most memory the server has had, in bytes.
+fn memory_peak(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}

@@ -1,0 +1,78 @@
+//! What generators of clients stumble over, although OpenAPI 3.1 allows it (openapi-generator, oapi-codegen).
+
+use super::Document;
+use crate::http::Server;
+use serde_json::Value;
+
+/// Calls `look` with every schema below a value, and where it stands.
+fn each_schema(value: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(members) => {
+            look(place, value);
+            for (name, member) in members.iter().filter(|(name, _)| !is_data(name)) {
+                each_schema(member, &format!("{place}/{name}"), look);
+            }
+        }
+        Value::Array(items) => {
+            let numbered = items.iter().enumerate();
+            numbered.for_each(|(index, item)| each_schema(item, &format!("{place}/{index}"), look));
+        }
+        _ => (),
+    }
+}
+
+/// Whether a member holds JSON that is no schema.
+fn is_data(name: &str) -> bool {
+    ["example", "examples", "value", "default", "enum"].contains(&name)
+}
+
+#[tokio::test]
+async fn a_type_is_one_type_or_one_type_and_null() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, schema| {
+        let Some(types) = schema["type"].as_array() else { return };
+        if types.len() != 2 || types[1] != "null" {
+            odd.push(format!("{place}: {types:?}"));
+        }
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
+#[tokio::test]
+async fn no_member_has_null_for_its_only_type() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, schema| {
+        for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+            if member["type"] == "null" {
+                odd.push(format!("{place}/{name}"));
+            }
+        }
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
+#[tokio::test]
+async fn words_have_letters_to_make_a_name_of() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, schema| {
+        let words = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        odd.extend(words.filter(|word| !word.contains(char::is_alphanumeric)).map(|word| format!("{place}: {word}")));
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
+#[tokio::test]
+async fn shared_parameters_are_not_named_like_schemas() {
+    let document = Document::of(&Server::start(&[])).await;
+    let names = |kind: &str| {
+        let all = document.0["components"][kind].as_object().unwrap().keys();
+        // As a generator makes a type's name of it.
+        all.map(|name| name.to_lowercase().replace(['-', '_', '.'], "")).collect::<Vec<_>>()
+    };
+    let (schemas, parameters) = (names("schemas"), names("parameters"));
+    let both: Vec<_> = parameters.iter().filter(|name| schemas.contains(name)).collect();
+    assert!(both.is_empty(), "{both:?}");
+}
