@@ -69,6 +69,11 @@ pub const EVENT_TYPES_MAX: usize = 10_000;
 pub const CHECKPOINT_ROWS_DEFAULT: usize = 100_000;
 /// How often events past their topic's retention are looked for, in seconds.
 pub const RETENTION_CHECK_SECONDS_DEFAULT: u64 = 60;
+/// Less free space than this on a volume of the log is warned of, in bytes. Of a small volume: a tenth.
+pub const FREE_SPACE_WARN_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// With less free space than this on its volume a log stores nothing that makes it grow, in bytes. Of a small volume: a
+/// twentieth.
+pub const FREE_SPACE_REFUSE_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
 /// So many bytes of the broker's own entries are appended before old ones are reclaimed.
 pub const RECLAIM_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// The broker's own entries stay at least this long, in seconds.

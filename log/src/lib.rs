@@ -12,6 +12,7 @@ mod error;
 pub mod file;
 mod memory;
 mod record;
+mod room;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -19,6 +20,7 @@ pub use crash::{CRASH_POINTS, crash_point};
 pub use error::{Damage, LogError};
 pub use memory::MemoryLog;
 pub use record::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+pub use room::StorageRoom;
 
 use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence};
 use tokio::sync::watch;
@@ -132,9 +134,19 @@ pub trait Log: Send + Sync {
         false
     }
 
+    /// How much room its storage has. Asked before every decision, so it must not wait for the storage.
+    fn room(&self) -> StorageRoom {
+        StorageRoom::Ample
+    }
+
     /// Whether there is room for no more than bookkeeping: what is removed, and what has to be remembered of it.
     fn is_full(&self) -> bool {
-        false
+        self.room() == StorageRoom::Full
+    }
+
+    /// What an operator should know of its room, as a sentence without paths; `None` while there is enough.
+    fn room_warning(&self) -> Option<String> {
+        None
     }
 
     /// Whether an append may hold up the thread that polls it, which then should be one of its own.

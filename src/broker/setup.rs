@@ -55,6 +55,7 @@ pub(super) fn folder_settings(config: &Config, open_files: Arc<OpenFiles>) -> Fo
     FolderSettings {
         segment_bytes: config.storage.segment_bytes,
         open_files,
+        space_limits: config.storage.space_limits(),
         erase_within: Some(Duration::from_secs(config.maintenance.erase_within_secs)),
     }
 }
@@ -72,6 +73,7 @@ pub(super) fn log_settings(config: &Config, incidents: Arc<Incidents>, open_file
         default_type: engine.name(),
         roots,
         side_logs: *side_logs,
+        side_folders_max: FileBudget::of_process().side_logs_max(),
         folders: folder_settings(config, open_files),
         checkpoint_rows,
         answers_millis,

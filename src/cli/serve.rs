@@ -187,7 +187,11 @@ fn options(config: &Config, connections_max: usize) -> rest::Options {
         import_unread_timeout: Duration::from_secs(server.import_unread_timeout_secs),
         request_timeout: Duration::from_secs(server.request_timeout_secs),
         header_bytes_max: server.max_header_bytes,
-        connections_per_address_max: server.max_connections_per_address,
+        connections_per_address_max: FileBudget::connections_per_address(
+            connections_max,
+            server.max_connections,
+            server.max_connections_per_address,
+        ),
         waits_max: server.max_waits,
         waits_per_address_max: server.max_waits_per_address,
         inflight_bytes_max: server.max_inflight_bytes,

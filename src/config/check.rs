@@ -77,6 +77,15 @@ pub(super) fn follow(config: &mut Config, sources: &Sources) {
     if sources.is_default("consumer.default_limit") {
         consumer.default_limit = consumer.default_limit.min(consumer.max_limit);
     }
+    let server = &mut config.server;
+    if sources.is_default("server.max_connections_per_address") {
+        let half = (server.max_connections / 2).max(1);
+        server.max_connections_per_address = server.max_connections_per_address.min(half);
+    }
+    let storage = &mut config.storage;
+    if sources.is_default("storage.free_space_refuse_bytes") && storage.free_space_warn_bytes > 0 {
+        storage.free_space_refuse_bytes = storage.free_space_refuse_bytes.min(storage.free_space_warn_bytes);
+    }
     let claims = &mut config.claims;
     if sources.is_default("claims.heartbeat_secs") {
         claims.heartbeat_secs = claims.heartbeat_secs.min((claims.lease_secs / 3).max(1));
@@ -106,6 +115,10 @@ pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)
     if batch.max_payload_bytes > server.max_inflight_bytes {
         let max = server.max_inflight_bytes as u64;
         refuse("batch.max_payload_bytes", above(batch.max_payload_bytes as u64, "server.max_inflight_bytes", max));
+    }
+    let (warn, refused) = (config.storage.free_space_warn_bytes, config.storage.free_space_refuse_bytes);
+    if refused > warn && warn > 0 {
+        refuse("storage.free_space_refuse_bytes", above(refused, "storage.free_space_warn_bytes", warn));
     }
     if let Some(detail) = odd_level(&config.logging.level) {
         refuse("logging.level", detail);

@@ -15,6 +15,8 @@ const BASE: u64 = 64;
 const LOG_FILES: (u64, u64) = (32, 512);
 /// Lock files, folders and tables of side logs.
 const SIDE_LOGS_MAX: u64 = 512;
+/// What one log in a folder holds besides its segments: two locks, its folder, and the runs of its tables.
+const SIDE_LOG_FILES: usize = 8;
 /// Connections to receivers of events.
 const DELIVERIES: (u64, u64) = (16, 4096);
 /// No limit is as good as this one.
@@ -61,6 +63,20 @@ impl FileBudget {
         Self::of(getrlimit(Resource::Nofile).maximum)
     }
 
+    /// How many logs in folders beside the default one that allows.
+    #[must_use]
+    pub const fn side_logs_max(&self) -> usize {
+        self.side_logs / SIDE_LOG_FILES
+    }
+
+    /// Connections that one address may have of `connections` where the operator wants it to have `wanted` of `configured`:
+    /// half of them at most, unless one address was to have them all.
+    #[must_use]
+    pub const fn connections_per_address(connections: usize, configured: usize, wanted: usize) -> usize {
+        let half = if connections < 2 { 1 } else { connections / 2 };
+        if wanted >= configured || wanted < half { wanted } else { half }
+    }
+
     /// Connections taken where `configured` are wanted. `Err` where the limit leaves too few to serve anybody.
     pub fn connections_of(&self, configured: usize) -> Result<usize, String> {
         if self.connections >= configured.min(CONNECTIONS_MIN) {
@@ -93,6 +109,28 @@ mod tests {
         assert_eq!(FileBudget::of(None).connections_of(25_000), Ok(25_000));
         assert_eq!(FileBudget::of(Some(1024)).connections_of(25_000), Ok(640));
         assert_eq!(FileBudget::of(Some(1024)).connections_of(10), Ok(10));
+    }
+
+    #[test]
+    fn one_address_has_half_of_the_connections_that_there_are() {
+        for (connections, configured, wanted, has) in [
+            (25_000, 25_000, 12_500, 12_500),
+            (640, 25_000, 12_500, 320),
+            (640, 25_000, 100, 100),
+            // A proxy.
+            (640, 25_000, 25_000, 25_000),
+            (1, 1, 1, 1),
+        ] {
+            let has_now = FileBudget::connections_per_address(connections, configured, wanted);
+            assert_eq!(has_now, has, "{connections} {configured} {wanted}");
+        }
+    }
+
+    #[test]
+    fn side_logs_have_what_their_share_allows() {
+        for (limit, logs) in [(256, 2), (1024, 8), (8192, 64), (1_048_576, 64)] {
+            assert_eq!(FileBudget::of(Some(limit)).side_logs_max(), logs, "{limit}");
+        }
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub const KEYS: &[Key] = &[
     ),
     key("storage.segment_bytes", number("bytes", 1024, 4_000_000_000), "Files of the log are sealed at this size."),
     key(
+        "storage.free_space_warn_bytes",
+        number("bytes", 0, 1 << 50),
+        "Less free space on a volume of the log is warned of; at most a tenth of the volume counts. 0: never.",
+    ),
+    key(
+        "storage.free_space_refuse_bytes",
+        number("bytes", 0, 1 << 50),
+        "With less nothing is stored that makes the log grow; at most a twentieth of the volume counts. 0: off.",
+    ),
+    key(
         "storage.retention_days",
         number("days", 1, 36_500),
         "How long events stay in topics that name no retention. Absent: for ever.",
@@ -190,7 +200,7 @@ pub const KEYS: &[Key] = &[
     key(
         "server.max_connections_per_address",
         number("connections", 1, 1_000_000),
-        "Most open connections from one address (of IPv6: one /64 network). A proxy in front of the server is one address.",
+        "Most from one address (of IPv6: one /64 network; a proxy is one address). Default: at most half of all connections.",
     ),
     key(
         "server.max_waits",

@@ -16,6 +16,7 @@ mod maintenance;
 mod nearest;
 mod sections;
 mod sources;
+mod storage;
 mod web;
 
 pub use file_budget::{CONNECTIONS_MIN, FileBudget};
@@ -23,10 +24,11 @@ pub use load::{Flag, LoadError, Loaded, Problem, load};
 pub use maintenance::Maintenance;
 pub(crate) use nearest::likely_name;
 pub use sections::{
-    Batch, Claims, Consumer, Cors, DatabaseUrl, Dispatch, Engine, Format, Gts, Idempotency, Logging, Polling, Route,
-    SecretKey, Server, Storage, Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, Dispatch, Format, Gts, Idempotency, Logging, Polling, Route, SecretKey, Server,
+    Tenant, Types, Unregistered,
 };
 pub use sources::{Source, Sources};
+pub use storage::{DatabaseUrl, Engine, Storage};
 pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
 use contract::{NewEventType, NewTopic, TopicId};

@@ -10,6 +10,7 @@ use super::carrying;
 use super::claims::DecidedClaims;
 use super::dispatch::DecidedDispatch;
 use super::entry::{Concern, Entry};
+use super::growth::check_room;
 use super::letters::DecidedLetters;
 use super::parts::Layers;
 use super::projections::DecidedProjections;
@@ -20,7 +21,7 @@ use super::state::State;
 use super::table::KeyMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use contract::{AggregateSequence, Error, Kind, Position, Result, Sequence, Timestamp};
-use log::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+use log::{AggregateMark, Facets, Header, IdempotencyMark, Record, StorageRoom, TopicNumber};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -29,8 +30,8 @@ pub struct Decision<'a> {
     state: &'a State,
     overlay: &'a mut Overlay,
     now: i64,
-    /// Whether the log has room for bookkeeping alone.
-    pub(super) is_full: bool,
+    /// How much room the log has.
+    pub(super) room: StorageRoom,
 }
 
 /// Everything decided but not yet durable.
@@ -89,18 +90,12 @@ enum Undo {
     Registry(Option<Arc<Registry>>),
 }
 
-fn full() -> Error {
-    let detail = "The disk is full, so no events are stored until there is room again; reading, claims and trimming go on. \
-                  Trim topics, or make room on the disk.";
-    Error::new(Kind::Unavailable, detail).with_retry_after(10)
-}
-
 impl<'a> Decision<'a> {
     /// A decision on `state` and all that `overlay` holds, at `now` by the log's time.
     pub fn new(state: &'a State, overlay: &'a mut Overlay, now: i64) -> Self {
         let now = now.max(state.time).max(overlay.time);
         overlay.undo.clear();
-        Self { state, overlay, now, is_full: false }
+        Self { state, overlay, now, room: StorageRoom::Ample }
     }
 
     /// The time of this decision, in milliseconds; never before an earlier record's.
@@ -205,9 +200,7 @@ impl<'a> Decision<'a> {
 
     /// Adds an event; answers its record as it will be stored.
     pub fn add_event(&mut self, draft: &EventDraft) -> Result<Record> {
-        if self.is_full {
-            return Err(full());
-        }
+        check_room(self.room)?;
         self.check_topic(draft.topic)?;
         let position = self.position().next();
         let sequence = self.tail(draft.topic).next();
@@ -255,8 +248,17 @@ impl<'a> Decision<'a> {
         self.state
     }
 
-    /// Adds a fact of the broker's own; answers its position.
+    /// Adds a fact of the broker's own; answers its position. Refused where it makes the log grow and there is no room.
     pub fn add_entry(&mut self, entry: Entry) -> Result<Position> {
+        if entry.grows() {
+            check_room(self.room)?;
+        }
+        self.add_due_entry(entry)
+    }
+
+    /// The same for a fact that must be told whatever room there is: it follows from one that is durable elsewhere, or
+    /// repeats one that was.
+    pub fn add_due_entry(&mut self, entry: Entry) -> Result<Position> {
         if let Some(number) = entry.topic_number() {
             self.check_topic(TopicNumber(number))?;
         }

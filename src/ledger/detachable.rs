@@ -4,7 +4,7 @@
 //! long as it likes; from here on it is refused.
 
 use contract::{BoxFuture, Position, Segment, Sequence};
-use log::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use log::{Find, Header, Limit, Log, LogError, Range, Record, StorageRoom, TopicNumber};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -100,8 +100,12 @@ impl Log for DetachableLog {
         self.is_shared
     }
 
-    fn is_full(&self) -> bool {
-        self.current().is_ok_and(|held| held.0.is_full())
+    fn room(&self) -> StorageRoom {
+        self.current().map_or(StorageRoom::Ample, |held| held.0.room())
+    }
+
+    fn room_warning(&self) -> Option<String> {
+        self.current().ok()?.0.room_warning()
     }
 
     fn blocks(&self) -> bool {

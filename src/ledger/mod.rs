@@ -26,6 +26,7 @@ mod failure;
 mod feed;
 mod finished;
 mod fold;
+mod growth;
 mod home;
 mod incidents;
 mod layer;
@@ -281,6 +282,11 @@ impl Ledger {
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure.borrow().clone()
+    }
+
+    /// Refuses what would make the log grow, unless there is room. A decision says the same; this is for who must know before.
+    pub fn check_room(&self) -> Result<()> {
+        growth::check_room(self.log.room())
     }
 
     /// The log itself, for reading.

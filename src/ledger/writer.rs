@@ -144,9 +144,9 @@ impl Writer {
             self.checkpoints.consider(&mut self.state, now);
             return job.answer(Err(error));
         }
-        let is_full = self.log.is_full();
+        let room = self.log.room();
         let mut decision = Decision::new(&self.state, &mut self.overlay, now);
-        decision.is_full = is_full;
+        decision.room = room;
         let before = decision.position();
         job.decide(&mut decision);
         let position = decision.position();

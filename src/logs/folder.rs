@@ -2,7 +2,9 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::ledger::{Checkpointed, checkpointed};
-use log::file::{CUT_FOLDER, FileLog, Known, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, Options, RESERVE_BYTES};
+use log::file::{
+    CUT_FOLDER, FileLog, Known, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, Options, RESERVE_BYTES, SpaceLimits,
+};
 use log::{Damage, LogError};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +50,8 @@ pub(crate) struct FolderSettings {
     pub(crate) segment_bytes: u64,
     /// The open files of all logs together.
     pub(crate) open_files: Arc<OpenFiles>,
+    /// How much space must be free on its volumes.
+    pub(crate) space_limits: SpaceLimits,
     /// How long the bytes of removed events may stay in files; `None`: nothing is erased for its age.
     pub(crate) erase_within: Option<Duration>,
 }
@@ -55,7 +59,8 @@ pub(crate) struct FolderSettings {
 impl FolderSettings {
     /// For a tool that opens a log once, and for no longer than it needs.
     fn once(segment_bytes: u64) -> Self {
-        Self { segment_bytes, open_files: OpenFiles::new(OPEN_FILES_DEFAULT), erase_within: None }
+        let (open_files, space_limits) = (OpenFiles::new(OPEN_FILES_DEFAULT), SpaceLimits::default());
+        Self { segment_bytes, open_files, space_limits, erase_within: None }
     }
 }
 
@@ -90,10 +95,19 @@ pub(super) fn open_repaired(folder: &Path, segment_bytes: u64) -> Result<FileLog
 fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogError> {
     warn_of_readers(folder);
     let acknowledged = known_of(folder)?.acknowledged;
-    let FolderSettings { segment_bytes, open_files, erase_within } = settings;
-    let (reserve_bytes, now) = (RESERVE_BYTES, || SystemClock.read().wall);
-    let options =
-        Options { segment_bytes, acknowledged, reserve_bytes, erase_within, now, open_files, ..Options::default() };
+    let FolderSettings { segment_bytes, open_files, space_limits, erase_within } = settings;
+    let options = Options {
+        segment_bytes,
+        acknowledged,
+        reserve_bytes: RESERVE_BYTES,
+        space_limits,
+        // The tables may be mounted elsewhere.
+        watched_folders: vec![state_of(folder)],
+        erase_within,
+        now: || SystemClock.read().wall,
+        open_files,
+        ..Options::default()
+    };
     FileLog::open_folder(folder, options)
 }
 

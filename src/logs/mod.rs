@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) folders: FolderSettings,
     /// Whether a new topic may begin another log anywhere but in a folder that the configuration lists.
     pub(crate) side_logs: bool,
+    /// So many logs in folders there may be when a new one is begun: what the limit of open files allows.
+    pub(crate) side_folders_max: usize,
     pub(crate) checkpoint_rows: usize,
     /// How long kept answers are remembered.
     pub(crate) answers_millis: i64,
@@ -219,7 +221,23 @@ impl Logs {
         if self.sides().len() >= limits::LOGS_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
         }
+        if matches!(lies, Lies::In(..)) {
+            self.check_open_files()?;
+        }
         self.start(home.clone(), &lies, Vec::new()).await.map(Place::Side)
+    }
+
+    /// Refuses another log in a folder, past what the limit of open files allows.
+    fn check_open_files(&self) -> Result<()> {
+        let (max, sides) = (self.settings.side_folders_max, self.sides());
+        if sides.iter().filter(|side| side.folder.is_some()).count() < max {
+            return Ok(());
+        }
+        let detail = format!(
+            "This broker may keep {max} logs in files beside its default one, and has as many: each holds files open, and \
+             the limit of open files (`ulimit -n`) allows no more. Share a log that is there, or raise the limit."
+        );
+        Err(Error::new(Kind::Overloaded, detail))
     }
 
     /// Opens the log of a home that topics have had before. In memory each begins behind its sequence in `removed`, the
@@ -280,7 +298,8 @@ impl Logs {
         let sides = sides.iter().map(|side| (side.home.public_name(), &side.ledger));
         let ledgers = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(sides);
         let of_ledger = |(name, ledger): (String, &Arc<Ledger>)| {
-            let warnings = ledger.warning().into_iter().chain(ledger.reclaim_warning());
+            let warnings =
+                ledger.warning().into_iter().chain(ledger.reclaim_warning()).chain(ledger.log().room_warning());
             warnings.map(|warning| (name.clone(), warning)).collect::<Vec<_>>()
         };
         ledgers.flat_map(of_ledger).collect()

@@ -197,13 +197,13 @@ impl Command for Say {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<(), Error> {
         let topics = self.again.topics.iter().chain(&self.renamed);
         for (number, topic) in topics {
-            decision.add_entry(Entry::TopicRegistered { number: *number, topic: topic.clone() })?;
+            decision.add_due_entry(Entry::TopicRegistered { number: *number, topic: topic.clone() })?;
         }
         for event_type in &self.again.types {
-            decision.add_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
+            decision.add_due_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
         }
         for placed in &self.again.placed {
-            decision.add_entry(Entry::TopicPlaced { placed: placed.clone() })?;
+            decision.add_due_entry(Entry::TopicPlaced { placed: placed.clone() })?;
         }
         if !self.losses.positions.is_empty() {
             // Before what follows, which is folded into it.

@@ -32,6 +32,8 @@ pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: Home) -> Re
             return Ok(Registered::Unchanged(known));
         }
         let Place::Side(side) = logs.open(&home).await? else { return default.submit(Register(topic)).await };
+        // Before the default log knows of it: what it has said, the topic's own log must follow.
+        side.ledger.check_room()?;
         let id = topic.id.clone();
         let found_since = side.ledger.registry().topic(&id).map(|known| known.topic.created_at);
         let registered = default.submit(Assign { topic, home: side.home.clone(), found_since }).await?;
@@ -219,7 +221,7 @@ impl Command for Follow {
 
 fn number(topic: &Topic, floor: Sequence, decision: &mut Decision<'_>) -> Result<()> {
     let number = decision.registry().next_topic_number();
-    decision.add_entry(Entry::TopicRegistered { number, topic: topic.clone() })?;
+    decision.add_due_entry(Entry::TopicRegistered { number, topic: topic.clone() })?;
     if floor > Sequence::ZERO {
         decision.add_entry(Entry::TopicTrimmed { number, through: floor })?;
     }

@@ -1,4 +1,5 @@
-//! The byte seam: everything the engine does to storage, in six calls on flat file names, and a shortcut for one of them.
+//! The byte seam: everything the engine does to storage, in six calls on flat file names, a shortcut for one of them, and
+//! the question how much room there is.
 //!
 //! - Nothing is durable before `sync`: contents by `sync(Some(name))`, the coming and going of names by `sync(None)`.
 //! - A power cut may keep any part of what was not synced, sector by sector.
@@ -7,6 +8,15 @@
 //! The seam is this narrow so that a power cut fits in a test (`testing::fault_disk`).
 
 use std::io;
+
+/// The space of a volume, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// What is left for the broker.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
 
 /// A flat folder of files.
 pub trait Disk: Send + Sync {
@@ -33,6 +43,11 @@ pub trait Disk: Send + Sync {
 
     /// Takes the file away. `NotFound` where there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The space of the volume that the files lie on; `None` where nobody knows.
+    fn space(&self) -> io::Result<Option<VolumeSpace>> {
+        Ok(None)
+    }
 }
 
 /// A disk that reads what is at hand and nothing else.
@@ -61,6 +76,10 @@ impl Disk for AtHand<'_> {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove(name)
+    }
+
+    fn space(&self) -> io::Result<Option<VolumeSpace>> {
+        self.0.space()
     }
 }
 

@@ -6,8 +6,10 @@
 //! - What is created here is for its owner alone: files 0600, folders 0700.
 
 use super::Disk;
+use super::disk::VolumeSpace;
 use super::open_files::{Handle, Handles, OPEN_FILES_DEFAULT, OpenFiles};
 use crate::LogError;
+use rustix::fs::{StatVfs, fstatvfs, statvfs};
 #[cfg(target_os = "linux")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -203,6 +205,22 @@ impl Disk for FolderDisk {
         handles.remove(name);
         fs::remove_file(self.folder.join(name))
     }
+
+    fn space(&self) -> io::Result<Option<VolumeSpace>> {
+        Ok(space_of(&fstatvfs(&self.opened)?))
+    }
+}
+
+/// The space of the volume that a folder lies on; `None` where the file system does not say.
+pub fn volume_space(folder: &Path) -> io::Result<Option<VolumeSpace>> {
+    Ok(space_of(&statvfs(folder)?))
+}
+
+fn space_of(volume: &StatVfs) -> Option<VolumeSpace> {
+    let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+    let space = VolumeSpace { free: bytes(volume.f_bavail), total: bytes(volume.f_blocks) };
+    // Some network file systems do not know.
+    (space.total > 0).then_some(space)
 }
 
 /// Creates a folder and those above it, for their owner alone; what is written into it must not vanish with its name.

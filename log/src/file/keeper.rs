@@ -2,7 +2,8 @@
 //!
 //! - Everything it does can be done again: a chore that fails is tried anew with the next one, and nothing depends on it.
 //! - It alone replaces and drops sealed segments, one at a time.
-//! - Between chores it looks now and then whether something removed is to be erased ([`super::erase`]).
+//! - Between chores it looks now and then whether something removed is to be erased ([`super::erase`]), and how much space is
+//!   free ([`super::space`]).
 
 use super::disk::discard;
 use super::erase::{IDLE_AFTER, Urgency, urgency};
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How often the keeper looks whether something is to be erased.
+/// How often the keeper looks whether something is to be erased, and at the free space.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the keeper waits after it failed to erase.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ pub(crate) enum Chore {
     FillReserve,
     /// Erase everything that was removed, and say when it is done.
     Erase(oneshot::Sender<Result<(), LogError>>),
-    /// Look whether something removed is to be erased.
+    /// Look whether something removed is to be erased, and at the free space.
     Look,
     /// Say when everything asked before is done.
     Settle(Sender<()>),
@@ -63,7 +64,9 @@ pub(crate) fn run(
         has_more: false,
     };
     loop {
-        match keeper.next_chore(chores) {
+        let chore = keeper.next_chore(chores);
+        keeper.shared.space.look(&*keeper.shared.disk);
+        match chore {
             Chore::Look => keeper.look(),
             Chore::Erase(done) => {
                 keeper.waiting.push(done);
@@ -128,7 +131,8 @@ pub(super) struct Keeper {
 impl Keeper {
     /// What was asked for next, or to look where nothing was.
     fn next_chore(&self, chores: &Receiver<Chore>) -> Chore {
-        if self.shared.options.erase_within.is_none() && self.waiting.is_empty() {
+        let is_watching = self.shared.options.erase_within.is_some() || self.shared.space.is_on();
+        if !is_watching && self.waiting.is_empty() {
             return chores.recv().unwrap_or(Chore::Stop);
         }
         let wait = if self.has_more { Duration::ZERO } else { LOOK_EVERY };
@@ -207,6 +211,7 @@ impl Keeper {
         }
         self.reclaim();
         self.shared.reserve.fill(&*self.shared.disk);
+        self.shared.space.look(&*self.shared.disk);
     }
 
     fn seal(&self, segment: &Arc<Sealed>) -> Result<(), Miss> {

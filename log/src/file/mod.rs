@@ -37,6 +37,7 @@ mod rewrite;
 mod scan;
 mod segment;
 mod segments;
+mod space;
 mod state;
 mod tail;
 mod torn;
@@ -45,15 +46,16 @@ mod writer;
 
 pub use backup::{Copied, backup};
 pub use cuts::CUT_FOLDER;
-pub use disk::Disk;
-pub use folder::{FolderDisk, FolderLock, private_file, private_folder};
+pub use disk::{Disk, VolumeSpace};
+pub use folder::{FolderDisk, FolderLock, private_file, private_folder, volume_space};
 pub use marks::LostRun;
 pub use open_files::{OPEN_FILES_DEFAULT, OpenFiles, is_out_of_files};
 pub use repair::{Finding, Known, Repair, repair, repair_disk};
 pub use reserve::RESERVE_BYTES;
+pub use space::SpaceLimits;
 pub use verify::{Progress, Report, verify, verify_disk};
 
-use crate::{Damage, Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use crate::{Damage, Find, Header, Limit, Log, LogError, Range, Record, StorageRoom, TopicNumber};
 use contract::{BoxFuture, Position, Segment, Sequence};
 use cuts::Cuts;
 use keeper::Chore;
@@ -89,6 +91,10 @@ pub struct Options {
     pub acknowledged: Position,
     /// Bytes kept on the disk for freeing space when it is full; 0: none.
     pub reserve_bytes: u64,
+    /// How much space must be free on its volume.
+    pub space_limits: SpaceLimits,
+    /// Folders beside the log's own whose volumes are watched as well.
+    pub watched_folders: Vec<PathBuf>,
     /// How long the bytes of removed records may stay in the files; `None`: until half of a segment is removed.
     pub erase_within: Option<Duration>,
     /// The wall clock, in milliseconds since 1970. Needed with `erase_within`; it stands still unless one is given.
@@ -104,6 +110,8 @@ impl Default for Options {
             tail_cache_bytes: 8 * 1024 * 1024,
             acknowledged: Position::ZERO,
             reserve_bytes: 0,
+            space_limits: SpaceLimits::default(),
+            watched_folders: Vec::new(),
             erase_within: None,
             now: || 0,
             open_files: OpenFiles::new(OPEN_FILES_DEFAULT),
@@ -184,6 +192,7 @@ impl FileLog {
         if shared.reserve.is_missing() {
             tracing::error!("the disk is full: there is no room for the reserve, and no events are stored");
         }
+        shared.space.look(&*shared.disk);
         // Indexes and removals that the last run did not get to.
         let _ = shared.chores.send(Chore::Tidy);
         shared.note_unerased();
@@ -251,12 +260,25 @@ impl Log for FileLog {
         Box::pin(async move { is_done.await.unwrap_or_else(|_| Err(closing())) })
     }
 
-    fn is_full(&self) -> bool {
-        let is_full = self.shared.reserve.is_missing();
-        if is_full && self.shared.reserve.is_worth_a_look() {
+    fn room(&self) -> StorageRoom {
+        if !self.shared.reserve.is_missing() {
+            return self.shared.space.room();
+        }
+        if self.shared.reserve.is_worth_a_look() {
             let _ = self.shared.chores.send(Chore::FillReserve);
         }
-        is_full
+        StorageRoom::Full
+    }
+
+    fn room_warning(&self) -> Option<String> {
+        if self.shared.reserve.is_missing() {
+            return Some(
+                "its disk is full, so no events are stored until there is room again. Trim topics, or make room on the \
+                 volume."
+                    .to_owned(),
+            );
+        }
+        self.shared.space.warning()
     }
 }
 

@@ -11,6 +11,7 @@ use super::keeper::Chore;
 use super::marks::{Marks, MarksFile};
 use super::reserve::Reserve;
 use super::segment::{HEAD_BYTES, SegmentHead};
+use super::space::SpaceWatch;
 use super::tail::HotTail;
 use super::{Disk, names::SegmentName};
 use crate::{Damage, Record, TopicNumber};
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) tail: watch::Sender<Position>,
     pub(crate) chores: Sender<Chore>,
     pub(crate) reserve: Reserve,
+    pub(crate) space: SpaceWatch,
 }
 
 /// Everything behind the lock.
@@ -190,8 +192,9 @@ impl Shared {
         chores: Sender<Chore>,
     ) -> Self {
         let (tail, reserve) = (watch::Sender::new(state.tail), Reserve::new(options.reserve_bytes));
+        let space = SpaceWatch::new(options.space_limits, options.watched_folders.clone());
         let (state, marks_file) = (RwLock::new(state), Mutex::new(marks_file));
-        Self { disk, folder, options, state, marks_file, tail, chores, reserve }
+        Self { disk, folder, options, state, marks_file, tail, chores, reserve, space }
     }
 
     /// The state, to look at. A state is never left half changed, so a panic elsewhere does not spoil it.

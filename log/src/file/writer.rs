@@ -26,6 +26,8 @@ use std::sync::Arc;
 const BATCH_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// A buffer that grew beyond this for one large batch is let go again.
 const BUFFER_BYTES_KEPT: usize = 8 * 1024 * 1024;
+/// The free space is looked at after this many bytes: faster than the keeper does where much is written.
+const WATCH_BYTES: u64 = 1024 * 1024;
 
 /// The one who appends.
 pub(crate) struct Writer {
@@ -34,6 +36,8 @@ pub(crate) struct Writer {
     buffer: Vec<u8>,
     /// Bytes of each frame in it.
     frames: Vec<usize>,
+    /// Bytes written since the free space was last looked at here.
+    unwatched_bytes: u64,
     /// Why nothing more is appended.
     poison: Option<Arc<io::Error>>,
 }
@@ -61,7 +65,7 @@ impl From<io::Error> for StoreError {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, buffer: Vec::new(), frames: Vec::new(), poison: None }
+        Self { shared, buffer: Vec::new(), frames: Vec::new(), unwatched_bytes: 0, poison: None }
     }
 
     /// Checks the batch against the tail, then makes it durable and shows it.
@@ -84,7 +88,9 @@ impl Writer {
     }
 
     /// Seals the growing segment and begins the next one, so that the sealed one can be rewritten; whether there was one to
-    /// seal. A next one that cannot be begun is taken away again: nothing of the log is in it, so nothing is poisoned.
+    /// seal. A next one that cannot be begun is taken away again, durably: appends go on in the segment before it, and a file
+    /// that came back after a power cut would claim their positions. Then nothing is poisoned. It finds no room on a full
+    /// disk: this is housekeeping, and the reserve is for freeing space.
     pub(crate) fn seal(&mut self) -> Result<bool, LogError> {
         if let Some(cause) = &self.poison {
             return Err(LogError::Poisoned(Arc::clone(cause)));
@@ -97,8 +103,10 @@ impl Writer {
             (state.tail, state.tail_time)
         };
         let head = head_behind(tail, tail_time, tail_time);
-        if let Err(StoreError::NotOpened(cause) | StoreError::Failed(cause)) = self.create(&head) {
-            if let Err(left) = discard(&*self.shared.disk, &head.name.file()) {
+        let disk = &*self.shared.disk;
+        let begun = disk.write(&head.name.file(), 0, &head.encode()).and_then(|()| self.sync_begun(&head));
+        if let Err(cause) = begun {
+            if let Err(left) = discard(disk, &head.name.file()).and_then(|()| disk.sync(None)) {
                 self.poison = Some(Arc::new(left));
             }
             return Err(cause.into());
@@ -131,6 +139,11 @@ impl Writer {
         let tail = self.shared.state().tail;
         self.shared.tail.send_replace(tail);
         crash_point("append.after_visible");
+        self.unwatched_bytes += self.buffer.len() as u64;
+        if sealed || self.unwatched_bytes >= WATCH_BYTES {
+            self.unwatched_bytes = 0;
+            self.shared.space.look(&*self.shared.disk);
+        }
         if sealed {
             // Not before the batch is safe: an index can wait.
             let _ = self.shared.chores.send(Chore::Tidy);
@@ -189,10 +202,15 @@ impl Writer {
         crash_point("roll.before_create");
         let written = self.shared.reserve.spend_if_full(&**disk, || disk.write(&file, 0, &head.encode()));
         written.map_err(StoreError::of_first_write)?;
+        Ok(self.sync_begun(head)?)
+    }
+
+    /// Makes the head of a segment durable, and then its name.
+    fn sync_begun(&self, head: &SegmentHead) -> io::Result<()> {
         crash_point("roll.after_create");
-        disk.sync(Some(&file))?;
+        self.shared.disk.sync(Some(&head.name.file()))?;
         crash_point("roll.after_header_sync");
-        disk.sync(None)?;
+        self.shared.disk.sync(None)?;
         crash_point("roll.after_folder_sync");
         Ok(())
     }

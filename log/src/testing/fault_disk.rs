@@ -1,12 +1,12 @@
 //! A disk that fails on command: the six calls of [`Disk`] in RAM, with what a power cut would leave of them.
 //!
 //! - What was synced is durable. Of the rest a power cut keeps any part: writes sector by sector, truncations, and
-//!   the coming and going of names, each on its own.
+//!   the coming and going of names, each on its own. A name that came and went may be there again.
 //! - A failed sync behaves as on Linux: some of the data may have arrived, and a second sync says nothing of the rest.
 //! - Everything follows from the seed; clones are the same disk.
 
 use super::Random;
-use crate::file::Disk;
+use crate::file::{Disk, VolumeSpace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,12 +56,15 @@ struct Inner {
     /// Which names the folder holds, and which it held when it was last synced.
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
+    /// Files that had a name at some time since the folder was last synced, and may have it again after a power cut.
+    passing_names: BTreeMap<String, Vec<usize>>,
     faults: BTreeMap<(Operation, u64), Fault>,
     /// How often each call was made.
     calls: BTreeMap<Operation, u64>,
     /// Calls that change something, so far, and after how many the power is off.
     changes: u64,
     power_off_after: Option<u64>,
+    space: Option<VolumeSpace>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -98,6 +101,11 @@ impl FaultDisk {
         inner.power_off_after = Some(inner.changes + changes);
     }
 
+    /// Says from now on that so many bytes of so many are free. Writing takes none of them.
+    pub fn set_space(&self, free: u64, total: u64) {
+        self.lock().space = Some(VolumeSpace { free, total });
+    }
+
     /// Changing calls made so far.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -117,6 +125,7 @@ impl FaultDisk {
         let file = inner.open(name);
         inner.files[file] = File { durable: bytes.clone(), current: bytes, pending: Vec::new() };
         inner.durable_names.insert(name.to_owned(), file);
+        inner.passing_names.remove(name);
     }
 
     /// The names there are now, sorted.
@@ -140,13 +149,16 @@ impl FaultDisk {
     pub fn power_cut(&self, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let inner = self.lock();
-        let names: BTreeSet<_> = inner.names.keys().chain(inner.durable_names.keys()).collect();
+        let names: BTreeSet<_> =
+            inner.names.keys().chain(inner.durable_names.keys()).chain(inner.passing_names.keys()).collect();
         let after = Self::new();
         for name in names {
-            let (durable, current) = (inner.durable_names.get(name), inner.names.get(name));
-            let file = if durable == current || random.once_in(2) { durable } else { current };
-            if let Some(file) = file {
-                after.put(name, inner.files[*file].after_power_cut(&mut random));
+            let passing = inner.passing_names.get(name).into_iter().flatten().copied().map(Some);
+            let known = [inner.durable_names.get(name).copied(), inner.names.get(name).copied()];
+            let possible: Vec<_> = known.into_iter().chain(passing).collect::<BTreeSet<_>>().into_iter().collect();
+            let chosen = usize::try_from(random.through(possible.len() as u64 - 1)).unwrap();
+            if let Some(file) = possible[chosen] {
+                after.put(name, inner.files[file].after_power_cut(&mut random));
             }
         }
         after
@@ -182,8 +194,10 @@ impl Inner {
             return *file;
         }
         self.files.push(File::default());
-        self.names.insert(name.to_owned(), self.files.len() - 1);
-        self.files.len() - 1
+        let file = self.files.len() - 1;
+        self.names.insert(name.to_owned(), file);
+        self.passing_names.entry(name.to_owned()).or_default().push(file);
+        file
     }
 
     fn file(&self, name: &str) -> io::Result<usize> {
@@ -305,7 +319,10 @@ impl Disk for FaultDisk {
                 let file = inner.file(name)?;
                 inner.files[file].sync();
             }
-            (None, None) => inner.durable_names = inner.names.clone(),
+            (None, None) => {
+                inner.durable_names = inner.names.clone();
+                inner.passing_names.clear();
+            }
             (Some(name), Some(_)) => {
                 let file = inner.file(name)?;
                 inner.files[file].fail_sync(&mut random);
@@ -322,6 +339,10 @@ impl Disk for FaultDisk {
         inner.file(name)?;
         inner.names.remove(name);
         Ok(())
+    }
+
+    fn space(&self) -> io::Result<Option<VolumeSpace>> {
+        Ok(self.lock().space)
     }
 }
 
@@ -354,6 +375,16 @@ mod tests {
             "torn"
         );
         assert!(any(|cut| cut.bytes("b").is_none()) && any(|cut| cut.bytes("b").is_some()), "the name");
+    }
+
+    #[test]
+    fn a_name_that_came_and_went_may_be_there_after_a_power_cut_until_the_folder_is_synced() {
+        let disk = written();
+        disk.remove("b").unwrap();
+        let comes_back = |disk: &FaultDisk| (0..50).any(|seed| disk.power_cut(seed).bytes("b").is_some());
+        assert!(comes_back(&disk));
+        disk.sync(None).unwrap();
+        assert!(!comes_back(&disk));
     }
 
     #[test]

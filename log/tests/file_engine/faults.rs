@@ -1,10 +1,10 @@
 //! Failing writes and syncs: nothing more is promised, everything promised is kept.
 
 use crate::support::*;
-use log::file::{FileLog, FolderLock, Options};
+use log::file::{FileLog, FolderLock, Options, SpaceLimits};
 use log::testing::fault_disk::{Fault, FaultDisk, Operation};
 use log::testing::{Numbering, Random};
-use log::{Log, LogError, Record};
+use log::{Log, LogError, Record, StorageRoom};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -198,6 +198,71 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     assert!(!log.is_full() && disk.bytes("reserve").is_some(), "what was freed makes room for it");
     drop(log);
     assert_eq!(check(&disk).damages, []);
+}
+
+/// Erasing is housekeeping: it waits for room, and must not take the room that freeing space needs.
+#[tokio::test]
+async fn an_erasure_that_finds_the_disk_full_leaves_the_reserve_alone() {
+    let disk = FaultDisk::new();
+    let options = Options { reserve_bytes: 4096, ..options(HUGE) };
+    let log = FileLog::open(Arc::new(disk.clone()), options).unwrap();
+    let batches = batches(9, 12);
+    fill(&log, &batches[..10]).await;
+    remove(&log, 1, 3).await.unwrap();
+    log.settle().await;
+    // The head of the segment behind the one that is sealed.
+    disk.fail(Operation::Write, 1, Fault::Full);
+    assert!(matches!(log.erase().await, Err(LogError::Io(cause)) if cause.kind() == ErrorKind::StorageFull));
+    assert!(!log.is_full() && disk.bytes("reserve").is_some(), "events are stored as before");
+    fill(&log, &batches[10..]).await;
+    log.erase().await.unwrap();
+    assert_eq!(files(&disk, ".log").len(), 2, "and it is made good later");
+}
+
+/// Space is set, not used up: what the log makes of it is asked here.
+#[tokio::test]
+async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there_is_room_again() {
+    const MIB: u64 = 1024 * 1024;
+    let disk = FaultDisk::new();
+    disk.set_space(900 * MIB, 1000 * MIB);
+    let space_limits = SpaceLimits { warn_bytes: 80 * MIB, refuse_bytes: 40 * MIB };
+    let options = Options { space_limits, ..options(TINY) };
+    let log = FileLog::open(Arc::new(disk.clone()), options).unwrap();
+    assert_eq!((log.room(), log.room_warning()), (StorageRoom::Ample, None));
+    let mut batches = batches(9, 80).into_iter();
+    append(&log, &batches.next().unwrap()).await.unwrap();
+    for (free, room, told) in [
+        (79, StorageRoom::Low, Some("only 79 MiB of 1000 MiB are free on its volume; below 40 MiB no events")),
+        (39, StorageRoom::Short, Some("only 39 MiB of 1000 MiB are free on its volume, so no events are stored")),
+        (46, StorageRoom::Low, Some("only 46 MiB")),
+        (90, StorageRoom::Ample, None),
+    ] {
+        disk.set_space(free * MIB, 1000 * MIB);
+        let segments = files(&disk, ".log").len();
+        // It stays the caller's business what is appended meanwhile.
+        while files(&disk, ".log").len() == segments {
+            append(&log, &batches.next().expect("a roll within 80 batches")).await.unwrap();
+        }
+        assert_eq!(log.room(), room, "{free}");
+        let warning = log.room_warning().unwrap_or_default();
+        assert!(warning.starts_with(told.unwrap_or_default()) && warning.is_empty() == told.is_none(), "{warning}");
+        assert!(!log.is_full());
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_runs_low_is_noticed_without_an_append_too() {
+    let disk = FaultDisk::new();
+    disk.set_space(500, 1000);
+    let space_limits = SpaceLimits { warn_bytes: 1000, refuse_bytes: 1000 };
+    let log = FileLog::open(Arc::new(disk.clone()), Options { space_limits, ..options(HUGE) }).unwrap();
+    assert_eq!(log.room(), StorageRoom::Ample);
+    disk.set_space(49, 1000);
+    log.settle().await;
+    assert_eq!(log.room(), StorageRoom::Short);
+    disk.set_space(500, 1000);
+    log.settle().await;
+    assert_eq!(log.room(), StorageRoom::Ample);
 }
 
 #[tokio::test]

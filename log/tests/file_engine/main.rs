@@ -8,6 +8,7 @@
 )]
 
 mod damage;
+mod descriptors;
 mod erasing;
 mod faults;
 mod index;

@@ -1,10 +1,11 @@
 //! Power cuts after every single change to the disk, with every kind of loss a disk may show.
 
 use crate::support::*;
-use log::Record;
-use log::testing::fault_disk::FaultDisk;
+use log::testing::fault_disk::{Fault, FaultDisk, Operation};
 use log::testing::{Numbering, Random};
+use log::{Log, Record};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
 /// What the caller knows when the power goes.
 #[derive(Default)]
@@ -106,6 +107,46 @@ async fn nothing_answered_is_lost_wherever_the_power_goes() {
             assert_eq!(all(&open(&again, TINY)).await, shown, "{context}: what was shown stays");
         }
     }
+}
+
+/// Erasing seals the growing segment. When the next one cannot be begun, its file goes away again, and appends go on in the
+/// old one: the name of the file must not come back and be in their way.
+#[tokio::test]
+async fn a_segment_that_could_not_be_begun_for_an_erasure_is_not_in_the_way_after_a_power_cut() {
+    let batches = batches(13, 8);
+    let mut went_on = 0;
+    // Its head is synced first, then the folder; then the folder without it.
+    for failing in [&[1][..], &[2], &[1, 2], &[2, 3]] {
+        for seed in 0..40 {
+            let disk = FaultDisk::new();
+            let log = open(&disk, HUGE);
+            fill(&log, &batches[..4]).await;
+            remove(&log, 1, 3).await.unwrap();
+            log.settle().await;
+            for nth in failing {
+                disk.fail(Operation::Sync, *nth, Fault::Error(ErrorKind::Other));
+            }
+            let context = format!("syncs {failing:?} of sealing fail, seed {seed}");
+            log.erase().await.expect_err(&context);
+            let mut acknowledged = batches[..4].concat();
+            for batch in &batches[4..] {
+                if append(&log, batch).await.is_err() {
+                    break;
+                }
+                acknowledged.extend(batch.clone());
+                went_on += 1;
+            }
+            let shown = all(&log).await;
+            drop(log);
+            let after = disk.power_cut(seed);
+            let log = try_open(&after, HUGE).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!(all(&log).await, shown, "{context}");
+            assert_eq!(tail(&log), acknowledged.len() as u64, "{context}");
+            drop(log);
+            assert_eq!(check(&after).damages, [], "{context}");
+        }
+    }
+    assert!(went_on > 0, "an erasure that fails does not keep events from being stored");
 }
 
 #[tokio::test]

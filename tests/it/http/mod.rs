@@ -11,6 +11,7 @@ mod edges;
 mod erasing;
 mod foreign;
 mod forgetting;
+mod free_space;
 pub(crate) mod groups;
 mod idempotency_keys;
 mod identifiers;
