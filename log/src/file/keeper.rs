@@ -209,6 +209,7 @@ impl Keeper {
             // On failure the index stays in RAM, which serves as well; the next chore tries again.
             self.seal_or_warn(segment);
         }
+        self.seal_growing_if_short();
         self.reclaim();
         self.shared.reserve.fill(&*self.shared.disk);
         self.shared.space.look(&*self.shared.disk);
@@ -223,6 +224,21 @@ impl Keeper {
         let sealed = Sealed { head: segment.head, summary: segment.summary.clone(), index: Index::Paged(paged) };
         self.shared.state_mut().replace(segment, Arc::new(sealed));
         Ok(())
+    }
+
+    /// While room is short, seals the growing segment if retention would take it: it may hold most of a small volume.
+    fn seal_growing_if_short(&self) {
+        if self.shared.space.room().allows_growth() && !self.shared.reserve.is_missing() {
+            return;
+        }
+        let is_wanted = {
+            let state = self.shared.state();
+            let growing = state.active.as_ref().and_then(|active| active.index.summary());
+            growing.is_some_and(|growing| choose(&growing, &state.marks) != Choice::Keep)
+        };
+        if is_wanted && let Err(error) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() {
+            tracing::warn!(%error, "the growing segment was not sealed, and gives no space back; it is tried again");
+        }
     }
 
     /// Carries out what retention chooses. A segment that fails stays as it is.

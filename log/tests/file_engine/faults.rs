@@ -251,6 +251,26 @@ async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there
 }
 
 #[tokio::test]
+async fn a_growing_segment_gives_its_space_back_too_while_room_is_short() {
+    for (free, segments_left) in [(900, 1), (40, 0)] {
+        let disk = FaultDisk::new();
+        disk.set_space(free, 1000);
+        let space_limits = SpaceLimits { warn_bytes: 1000, refuse_bytes: 1000 };
+        let log = FileLog::open(Arc::new(disk.clone()), Options { space_limits, ..options(HUGE) }).unwrap();
+        let batches = batches(9, 12);
+        fill(&log, &batches).await;
+        let first = files(&disk, ".log");
+        for topic in 0..3 {
+            remove(&log, topic, 1000).await.unwrap();
+        }
+        log.settle().await;
+        let left = first.iter().filter(|file| disk.bytes(file).is_some()).count();
+        assert_eq!(left, segments_left, "{free} free");
+        assert_eq!(tail(&log), batches.concat().len() as u64);
+    }
+}
+
+#[tokio::test]
 async fn a_volume_that_runs_low_is_noticed_without_an_append_too() {
     let disk = FaultDisk::new();
     disk.set_space(500, 1000);

@@ -180,7 +180,10 @@ const fn meaning(kind: Kind) -> &'static str {
         Kind::Overloaded => "A limit is reached; come back after `Retry-After` seconds.",
         Kind::HeadersTooLarge => "The headers are too large or too many.",
         Kind::NotImplemented => "The body has a transfer coding other than `chunked`.",
-        Kind::Unavailable => "The log cannot be written, or the server is full, shutting down or too slow.",
+        Kind::Unavailable => {
+            "The log cannot be written, or its volume has too little free space, or the server is full, shutting down or too \
+            slow."
+        }
         Kind::ProjectionTimeout => "A projection did not get there in time; a published event is stored all the same.",
     }
 }

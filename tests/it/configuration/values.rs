@@ -24,6 +24,7 @@ fn roomy(key: &Key) -> Vec<(&'static str, &'static str)> {
         ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
         ("consumer.max_limit", ("EVENT_BROKER__CONSUMER__MAX_LIMIT", "10000")),
         ("claims.lease_secs", ("EVENT_BROKER__CLAIMS__LEASE_SECS", "86400")),
+        ("storage.free_space_warn_bytes", ("EVENT_BROKER__STORAGE__FREE_SPACE_WARN_BYTES", "1125899906842624")),
     ];
     maxima.into_iter().filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
 }
@@ -149,6 +150,10 @@ fn values_that_do_not_work_are_refused_with_what_would() {
         (
             "batch: {max_payload_bytes: 3145728}\nserver: {max_inflight_bytes: 2097152}",
             "FILE:3: batch.max_payload_bytes: is 3145728, above `server.max_inflight_bytes`",
+        ),
+        (
+            "storage: {free_space_warn_bytes: 5,\n free_space_refuse_bytes: 6}",
+            "FILE:4: storage.free_space_refuse_bytes: is 6, above `storage.free_space_warn_bytes`, which is 5 (FILE:3)",
         ),
         (
             "logging: {level: inof}",

@@ -145,7 +145,6 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
     let subscription = json!({"code": "s", "topic": TOPIC, "target": "https://example.com/",
         "eventTypes": [{"type": CREATED}]});
     for (path, body) in [
-        ("/v1/events:batch", json!({"events": [event(CREATED, "s")], "atomicity": "all"})),
         ("/v1/event-types", json!({"id": "gts.hyperspot.core.events.type.v1~vendor.other.made.v1"})),
         ("/v1/topics", json!({"id": "gts.hx.core.events.topic.v1~vendor.new.v1", "streaming": true})),
         ("/v1/subscriptions", subscription),
@@ -153,6 +152,8 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
         let (status, answer) = server.post(path, &body).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {answer}");
     }
+    let (_, batch) = server.post("/v1/events:batch", &json!({"events": [event(CREATED, "s")]})).await;
+    assert_eq!(batch["data"]["results"][0]["status"], 503, "{batch}");
     let import = server.request(Method::POST, "/v1/events:import").header("content-type", "application/x-ndjson");
     let import = import.body(format!("{}\n", event(CREATED, "s"))).send().await.unwrap().text().await.unwrap();
     assert!(!import.contains("\"imported\":1"), "{import}");
