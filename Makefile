@@ -1,7 +1,7 @@
 # The menu. `make` alone lists it; CI runs `make test` too.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint fuzz webhooks browsers kill bench clean
+.PHONY: help build test lint fuzz webhooks browsers kill soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ browsers: ## attack the HTTP API from web pages in Chromium
 kill: ## the long kill test: 200 times killed under load, nothing acknowledged lost
 	@cargo test --all-features --test it kill -- --list | grep -q ': test$$' || { echo 'no test named kill in tests/it'; exit 1; }
 	EVENT_BROKER_KILLS=200 cargo test --all-features --test it kill -- --nocapture
+
+soak: ## half an hour of mixed load (SOAK_SECONDS=1800): memory, descriptors, threads and disk level off
+	scripts/soak
 
 bench: ## measure on this machine (a workspace of its own)
 	cd bench && cargo run --release

@@ -1,4 +1,5 @@
 //! Random histories whose entries are reclaimed: whatever is left, a fold of it comes to the state of a fold of everything.
+//! In memory, alone and shared, and in files, which are erased and opened again in between.
 
 mod facts;
 
@@ -8,18 +9,25 @@ use crate::ledger::{Command, Decision, Entry, EventDraft, KeptAnswer, Ledger, Pi
 use crate::topics;
 use contract::{Position, Result, Sequence};
 use facts::{TOPICS, registered};
+use log::file::{FileLog, Options};
 use log::testing::Random;
 use log::{Find, IdempotencyMark, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long keys and kept answers live.
 const WINDOW_MILLIS: i64 = 3_600_000;
 const ALL: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
 
+/// So small that a history fills many.
+const SEGMENT_BYTES: u64 = 4096;
+
 /// A ledger, and everything that was ever in its log.
 struct World {
-    log: Arc<MemoryLog>,
+    log: Arc<dyn Log>,
+    /// Where the log is, if it is in files.
+    folder: Option<TempDir>,
     ledger: Ledger,
     clock: Arc<ManualClock>,
     archive: Vec<Record>,
@@ -31,12 +39,33 @@ struct World {
 
 impl World {
     async fn new(seed: u64, log: MemoryLog) -> Self {
-        let (log, clock) = (Arc::new(log), Arc::new(ManualClock::at(1_764_763_200_000)));
+        Self::on(seed, Arc::new(log), None).await
+    }
+
+    async fn in_files(seed: u64) -> Self {
+        let folder = TempDir::new().unwrap();
+        let log = open_files(&folder);
+        Self::on(seed, log, Some(folder)).await
+    }
+
+    async fn on(seed: u64, log: Arc<dyn Log>, folder: Option<TempDir>) -> Self {
+        let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         let ledger = open(&log, &clock).await;
-        let (archive, random) = (Vec::new(), Random::new(seed));
-        let mut world = Self { log, ledger, clock, archive, random, letter_count: 0, reclaimable: Sequence::ZERO };
+        let (archive, random, letter_count, reclaimable) = (Vec::new(), Random::new(seed), 0, Sequence::ZERO);
+        let mut world = Self { log, folder, ledger, clock, archive, random, letter_count, reclaimable };
         world.say((1..=TOPICS).map(registered).collect()).await;
         world
+    }
+
+    /// Ends the ledger and opens it anew from the files, without a checkpoint.
+    async fn reopen(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        self.ledger.close().await;
+        // Somebody else's, so that nobody has the folder.
+        self.log = Arc::new(MemoryLog::new());
+        self.ledger = open(&self.log, &self.clock).await;
+        self.log = open_files(folder);
+        self.ledger = open(&self.log, &self.clock).await;
     }
 
     /// Has these facts written, and notes what is new in the log.
@@ -119,6 +148,9 @@ impl World {
             let through = if self.random.once_in(2) { self.reclaimable } else { through };
             self.log.remove(TopicNumber::LEDGER, through).await.unwrap();
         }
+        if self.folder.is_some() && self.random.once_in(3) {
+            self.log.erase().await.unwrap();
+        }
     }
 
     /// Every fold there is.
@@ -141,11 +173,15 @@ impl World {
     }
 }
 
-async fn open(log: &Arc<MemoryLog>, clock: &Arc<ManualClock>) -> Ledger {
+fn open_files(folder: &TempDir) -> Arc<dyn Log> {
+    let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
+    Arc::new(FileLog::open_folder(folder.path(), options).unwrap())
+}
+
+async fn open(log: &Arc<dyn Log>, clock: &Arc<ManualClock>) -> Ledger {
     let believed = BelievedClock::new(Arc::clone(clock) as Arc<dyn Clock>, Duration::from_secs(31_536_000));
     let clock = LogClock::new(Arc::new(believed));
-    let log = Arc::clone(log) as Arc<dyn Log>;
-    Ledger::open(log, clock, None, usize::MAX, WINDOW_MILLIS, Arc::default()).await.unwrap()
+    Ledger::open(Arc::clone(log), clock, None, usize::MAX, WINDOW_MILLIS, Arc::default()).await.unwrap()
 }
 
 fn assert_same(one: &Folded, other: &Folded, what: &str) {
@@ -186,23 +222,39 @@ fn histories() -> u64 {
     std::env::var("EVENT_BROKER_HISTORIES").map_or(24, |text| text.parse().unwrap())
 }
 
+/// A history of so many steps; whether entries were removed in it.
+async fn live(mut world: World, steps: u64, name: &str) -> bool {
+    for step in 0..steps {
+        world.step().await;
+        if world.folder.is_some() && world.random.once_in(20) {
+            world.reopen().await;
+        }
+        if step % 10 == 9 {
+            world.compare(&format!("{name} step {step}")).await;
+        }
+    }
+    let first = world.log.find(Find::Time(Some(TopicNumber::LEDGER), 0)).await.unwrap();
+    world.ledger.close().await;
+    first.is_some_and(|first| first.sequence > Sequence(1))
+}
+
 #[tokio::test]
 async fn a_fold_of_what_is_left_comes_to_the_state_of_a_fold_of_everything() {
     let mut reclaimed = 0;
     for seed in 0..histories() {
         let log = if seed % 2 == 0 { MemoryLog::new() } else { MemoryLog::shared() };
-        let mut world = World::new(seed, log).await;
-        for step in 0..120 {
-            world.step().await;
-            if step % 10 == 9 {
-                world.compare(&format!("seed {seed} step {step}")).await;
-            }
-        }
-        let first = world.log.find(Find::Time(Some(TopicNumber::LEDGER), 0)).await.unwrap();
-        reclaimed += u64::from(first.is_some_and(|first| first.sequence > Sequence(1)));
-        world.ledger.close().await;
+        reclaimed += u64::from(live(World::new(seed, log).await, 120, &format!("seed {seed}")).await);
     }
     assert!(reclaimed * 2 > histories(), "only {reclaimed} histories lost entries");
+}
+
+#[tokio::test]
+async fn a_fold_of_what_is_left_in_files_comes_to_the_state_of_a_fold_of_everything() {
+    let (histories, mut reclaimed) = (histories() / 4, 0);
+    for seed in 0..histories {
+        reclaimed += u64::from(live(World::in_files(seed).await, 120, &format!("files, seed {seed}")).await);
+    }
+    assert!(reclaimed * 2 > histories, "only {reclaimed} histories lost entries");
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ mod republishing;
 mod retention;
 mod seed002;
 mod several;
+mod soak;
 mod tables;
 mod tidy;
 mod time;

@@ -4,6 +4,8 @@
 //! - A check that fails names every place and says what to do about it.
 //! - What must not be written anywhere is put together from pieces here, or this file would find itself.
 
+mod constants;
+mod limits_page;
 mod text;
 
 use std::collections::BTreeSet;
