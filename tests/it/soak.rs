@@ -3,6 +3,8 @@
 //! - Runs only where `SOAK_SECONDS` says for how long: `make soak` (30 minutes), and a five-minute form in CI.
 //! - Everything a broker keeps for good comes from a bounded pool (subjects, idempotency keys, names). What is left is what
 //!   must go again: events past their retention, entries that say nothing any more, expired sessions, connections.
+//! - What the broker tells of its jobs stays in a topic of its own for thirty days, and the last 10,000 dead letters that were
+//!   dealt with are remembered. So most of what is given up or paused, is so in the first tenth of the run.
 //! - At the end nothing may have been answered that the load did not expect, and `event-broker verify` must be content.
 
 mod load;

@@ -27,6 +27,11 @@ fn marked_files(folder: &Path) -> usize {
 async fn filled(variables: &[(&str, &str)]) -> Server {
     let server = Server::start_with(variables, &[]);
     server.register(CREATED).await;
+    fill(&server).await;
+    server
+}
+
+async fn fill(server: &Server) {
     let subscription = json!({"code": "s", "topic": TOPIC, "target": "https://example.com/",
         "eventTypes": [{"type": CREATED}]});
     let (status, answer) = server.post("/v1/subscriptions", &subscription).await;
@@ -39,7 +44,16 @@ async fn filled(variables: &[(&str, &str)]) -> Server {
         let (status, answer) = server.post("/v1/claims", &claim).await;
         assert!(status.is_success(), "{answer}");
     }
-    server
+}
+
+/// Waits until no file holds the marker.
+async fn erased(server: &Server) {
+    in_time(async {
+        while marked_files(server.path()) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 async fn trim(server: &Server, order: &Value) {
@@ -79,13 +93,42 @@ async fn what_was_trimmed_is_erased_within_the_configured_time_though_a_restart_
     server.terminate();
     let (_, folder) = server.wait();
     let server = Server::start_again_with(folder, &[("EVENT_BROKER__MAINTENANCE__ERASE_WITHIN_SECS", "1")]);
-    in_time(async {
-        while marked_files(server.path()) > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    erased(&server).await;
     assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+}
+
+#[tokio::test]
+async fn what_retention_removed_is_erased_from_every_file_within_the_configured_time() {
+    if is_on_databases() {
+        return;
+    }
+    for segment_bytes in ["4096", "67108864"] {
+        let server = Server::start_with(
+            &[
+                ("EVENT_BROKER__STORAGE__SEGMENT_BYTES", segment_bytes),
+                ("EVENT_BROKER__MAINTENANCE__RETENTION_CHECK_SECS", "1"),
+                ("EVENT_BROKER__MAINTENANCE__ERASE_WITHIN_SECS", "1"),
+            ],
+            &[],
+        );
+        server.register(CREATED).await;
+        fill(&server).await;
+        assert!(marked_files(server.path()) > 0);
+        // Nobody trims: the events grow too old.
+        let patch = server.request(reqwest::Method::PATCH, &format!("/v1/topics/{TOPIC}"));
+        let (status, answer) = super::answer(patch.json(&json!({"retention": "PT1S"}))).await;
+        assert_eq!(status, 200, "{answer}");
+        erased(&server).await;
+        let (status, answer) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
+        assert_eq!((status.as_u16(), &answer["resumeOffset"]), (410, &json!(EVENTS)), "{answer}");
+        // What a stop writes, and the next start, does not bring them back.
+        server.terminate();
+        let (_, folder) = server.wait();
+        assert_eq!(marked_files(folder.path()), 0);
+        let server = Server::start_in(folder, &[]);
+        assert_eq!(marked_files(server.path()), 0);
+        assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ pub(super) struct Load {
     client: Client,
     url: String,
     until: Instant,
+    /// Until when jobs may be given up.
+    gives_up_until: Instant,
     /// By what was asked for, and the status.
     counts: Mutex<BTreeMap<(&'static str, u16), u64>>,
     /// By what was asked for: how often, and what the first one was.
@@ -33,8 +35,9 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(server: &Server, lasts: Duration) -> Self {
-        let (client, url, until) = (client(), server.url.clone(), Instant::now() + lasts);
-        Self { client, url, until, counts: Mutex::default(), unexpected: Mutex::default() }
+        let (client, url, now) = (client(), server.url.clone(), Instant::now());
+        let (until, gives_up_until) = (now + lasts, now + lasts / 10);
+        Self { client, url, until, gives_up_until, counts: Mutex::default(), unexpected: Mutex::default() }
     }
 
     /// Topics, types and handlers.
@@ -53,7 +56,7 @@ impl Load {
             let event_type = json!({"id": type_of(topic), "topic": topic});
             self.ask("type", self.post("/v1/event-types", &event_type), &[]).await;
         }
-        let terms = json!({"lease": "PT5S", "maxAttempts": 3, "backoff": "PT1S"});
+        let terms = json!({"lease": "PT5S", "maxAttempts": 4, "backoff": "PT1S"});
         for handler in ["billing", "sharing"] {
             let put = self.request(Method::PUT, &format!("/v1/handlers/{handler}")).json(&terms);
             self.ask("handler", put, &[]).await;
@@ -113,6 +116,11 @@ impl Load {
     pub(super) async fn goes_on(&self, pace: &mut Interval) -> bool {
         pace.tick().await;
         Instant::now() < self.until
+    }
+
+    /// Whether jobs may be given up yet.
+    pub(super) fn gives_up(&self) -> bool {
+        Instant::now() < self.gives_up_until
     }
 
     pub(super) fn print_counts(&self) {

@@ -110,7 +110,7 @@ pub(super) async fn end(load: &Load, claim: &Value, random: &mut Random) {
     let (verb, mut body) = match random.through(99) {
         0..=84 => ("done", json!({})),
         85..=91 => ("fail", json!({"error": error})),
-        92 => ("fail", json!({"error": error, "retryable": false})),
+        92 => ("fail", json!({"error": error, "retryable": !load.gives_up()})),
         93..=95 => ("release", json!({})),
         96..=97 => ("heartbeat", json!({})),
         _ => return,
@@ -140,7 +140,7 @@ pub(super) async fn resolve_letters(load: &Load, mut random: Random) {
 /// Two subscriptions that stay: one in order, one without.
 pub(super) async fn subscribe(load: &Load, target: &str) {
     for (code, mode) in [("in-order", "BLOCK_ON_ERROR"), ("at-once", "IMMEDIATE")] {
-        let subscription = json!({"code": code, "topic": TOPIC, "target": target, "mode": mode, "maxAttempts": 2,
+        let subscription = json!({"code": code, "topic": TOPIC, "target": target, "mode": mode, "maxAttempts": 20,
             "retrySchedule": ["PT1S"], "filter": "data.n < 300"});
         load.ask("subscribe", load.post("/v1/subscriptions", &subscription), &[]).await;
     }
@@ -153,11 +153,12 @@ pub(super) async fn change_subscriptions(load: &Load, mut random: Random) {
     let (_, known) = load.ask("subscription", load.get("/v1/subscriptions/at-once"), &[]).await;
     let target = known["target"].clone();
     while load.goes_on(&mut pace).await {
-        let brief = json!({"code": "brief", "topic": TOPIC, "target": target, "maxAttempts": 1});
+        let attempts = if load.gives_up() { 1 } else { 20 };
+        let brief = json!({"code": "brief", "topic": TOPIC, "target": target, "maxAttempts": attempts});
         load.ask("subscribe", load.post("/v1/subscriptions", &brief), &[]).await;
         let task = json!({"code": "report", "target": target, "payload": {"n": random.through(9)}});
         load.ask("task", load.post("/v1/dispatch-jobs", &task), &[]).await;
-        for verb in ["pause", "resume"] {
+        for verb in ["pause", "resume"].into_iter().filter(|_| load.gives_up()) {
             let request = load.post(&format!("/v1/subscriptions/at-once:{verb}"), &json!({}));
             load.ask(verb, request, &[409]).await;
         }
