@@ -281,9 +281,9 @@ impl Broker {
         let expiring = Expiring { default_age, tombstones: &tombstones, failures: &self.retention };
         self.retention.try_all();
         let mut removed = Ok(0);
-        for ledger in self.logs.ledgers() {
+        for (home, ledger) in self.logs.housed_ledgers() {
             // One log's failure keeps no other from letting go.
-            let here = topics::expire(&ledger, &expiring).await;
+            let here = topics::expire(&ledger, home.as_ref(), &expiring).await;
             removed = removed.and_then(|before| Ok(before + here?));
         }
         removed

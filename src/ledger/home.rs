@@ -32,6 +32,9 @@ pub struct Placed {
     /// Whether it is being deleted: its own log forgets it next, and then this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
+    /// Whether what uses it is deleted, too. Otherwise its own log refuses while there are users, and it stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
 }
 
 impl Home {

@@ -156,6 +156,12 @@ impl Logs {
         [Arc::clone(&self.default)].into_iter().chain(sides).collect()
     }
 
+    /// Every ledger with its home, the default one, which has none, first.
+    pub(crate) fn housed_ledgers(&self) -> Vec<(Option<Home>, Arc<Ledger>)> {
+        let sides = self.sides().into_iter().map(|side| (Some(side.home.clone()), Arc::clone(&side.ledger)));
+        [(None, Arc::clone(&self.default))].into_iter().chain(sides).collect()
+    }
+
     /// Every log but the default one.
     pub(crate) fn sides(&self) -> Vec<Arc<Side>> {
         self.sides.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()

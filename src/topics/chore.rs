@@ -1,14 +1,17 @@
 //! The retention chore: expires in every log now and then, and remembers what it could not do.
 //!
-//! - A topic that fails keeps no other from being expired.
+//! - A topic that fails keeps no other from being expired, and a deleted one whose events cannot be removed does not either.
 //! - A failure is logged when it begins, when its reason changes and when it ends, not at every tick; `/readyz` shows it in
 //!   between.
 //! - What fails is tried again less and less often.
 
+use super::deletion::finish_deletions;
 use super::retention::{Expiring, expire, tombstones};
+use crate::ledger::Home;
 use crate::logs::{Logs, keep};
 use contract::{Result, TopicId};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -22,25 +25,60 @@ pub(crate) async fn keep_expiring(
     every: Duration,
     default_age: Option<i64>,
 ) {
-    keep(logs, every, |ledgers| {
-        let failures = Arc::clone(&failures);
+    let kept = Weak::clone(&logs);
+    keep(logs, every, |_| {
+        let (failures, logs) = (Arc::clone(&failures), kept.upgrade());
         async move {
-            let tombstones = ledgers.first().map(|ledger| tombstones(&ledger.registry())).unwrap_or_default();
+            let Some(logs) = logs else { return };
+            if failures.is_due(&RetentionWork::Deletions) {
+                failures.note(&RetentionWork::Deletions, &finish_deletions(&logs).await);
+            }
+            let ledgers = logs.housed_ledgers();
+            drop(logs);
+            let tombstones = ledgers.first().map(|(_, ledger)| tombstones(&ledger.registry())).unwrap_or_default();
             let expiring = Expiring { default_age, tombstones: &tombstones, failures: &failures };
-            for ledger in ledgers {
+            for (home, ledger) in ledgers {
                 // Noted among the failures, and tried again by a later tick.
-                let _ = expire(&ledger, &expiring).await;
+                let _ = expire(&ledger, home.as_ref(), &expiring).await;
             }
         }
     })
     .await;
 }
 
+/// What can fail on its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RetentionWork {
+    /// A log at all; the default one where no home is named.
+    Log(Option<Home>),
+    /// The events of a log's deleted topics.
+    DeletedTopics(Option<Home>),
+    /// Deletions of topics in other logs that were cut short.
+    Deletions,
+    /// One topic.
+    Topic(TopicId),
+}
+
+impl fmt::Display for RetentionWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(None) => f.write_str("Retention of the log"),
+            Self::Log(Some(home)) => write!(f, "Retention of the log {}", home.public_name()),
+            Self::DeletedTopics(None) => f.write_str("Removal of the events of deleted topics"),
+            Self::DeletedTopics(Some(home)) => {
+                write!(f, "Removal of the events of deleted topics in the log {}", home.public_name())
+            }
+            Self::Deletions => f.write_str("Deletion of topics in logs of their own"),
+            Self::Topic(topic) => write!(f, "Retention of {topic}"),
+        }
+    }
+}
+
 /// What retention could not do when it was last tried.
 #[derive(Default)]
-pub(crate) struct RetentionFailures(Mutex<BTreeMap<Option<TopicId>, Failing>>);
+pub(crate) struct RetentionFailures(Mutex<BTreeMap<RetentionWork, Failing>>);
 
-/// One topic that retention fails on, or, where none is named, the log.
+/// Something that retention fails on.
 struct Failing {
     reason: String,
     /// Ticks that pass after each failure: doubled each time.
@@ -52,15 +90,12 @@ struct Failing {
 impl RetentionFailures {
     /// One sentence for each.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lock()
-            .iter()
-            .map(|(topic, failing)| format!("Retention of {} fails: {}", name(topic.as_ref()), failing.reason))
-            .collect()
+        self.lock().iter().map(|(work, failing)| format!("{work} fails: {}", failing.reason)).collect()
     }
 
     /// Forgets a topic that is gone.
     pub(crate) fn forget(&self, topic: &TopicId) {
-        self.lock().remove(&Some(topic.clone()));
+        self.lock().remove(&RetentionWork::Topic(topic.clone()));
     }
 
     /// Forgets how long to wait: whoever asks by hand wants it tried.
@@ -68,41 +103,37 @@ impl RetentionFailures {
         self.lock().values_mut().for_each(|failing| failing.left = 0);
     }
 
-    /// Whether a topic, or the log, is to be tried at this tick.
-    pub(super) fn is_due(&self, topic: Option<&TopicId>) -> bool {
+    /// Whether something is to be tried at this tick.
+    pub(super) fn is_due(&self, work: &RetentionWork) -> bool {
         let mut failures = self.lock();
-        let Some(failing) = failures.get_mut(&topic.cloned()) else { return true };
+        let Some(failing) = failures.get_mut(work) else { return true };
         let is_due = failing.left == 0;
         failing.left = failing.left.saturating_sub(1);
         is_due
     }
 
     /// Notes what a try came to.
-    pub(super) fn note<T>(&self, topic: Option<&TopicId>, outcome: &Result<T>) {
+    pub(super) fn note<T>(&self, work: &RetentionWork, outcome: &Result<T>) {
         let mut failures = self.lock();
         let Err(error) = outcome else {
-            if failures.remove(&topic.cloned()).is_some() {
-                tracing::info!("retention of {} works again", name(topic));
+            if failures.remove(work).is_some() {
+                tracing::info!("{work} works again");
             }
             return;
         };
         let cause = std::error::Error::source(error).map(|cause| format!(" ({cause})")).unwrap_or_default();
         let reason = format!("{}{cause}", error.detail());
-        let known = failures.get(&topic.cloned());
+        let known = failures.get(work);
         if known.is_none_or(|known| known.reason != reason) {
-            tracing::warn!(%reason, "retention of {} fails; it is tried again less and less often", name(topic));
+            tracing::warn!(%reason, "{work} fails; it is tried again less and less often");
         }
         let wait = known.map_or(1, |known| known.wait.saturating_mul(2).min(WAIT_TICKS_MAX));
-        failures.insert(topic.cloned(), Failing { reason, wait, left: wait });
+        failures.insert(work.clone(), Failing { reason, wait, left: wait });
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<TopicId>, Failing>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RetentionWork, Failing>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn name(topic: Option<&TopicId>) -> String {
-    topic.map_or_else(|| "the log".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]
@@ -114,20 +145,21 @@ mod tests {
     fn what_fails_is_tried_less_and_less_often_until_it_works() {
         let failures = RetentionFailures::default();
         let topic: TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
-        let fail = || failures.note::<()>(Some(&topic), &Err(Error::new(Kind::Unavailable, "The disk is gone.")));
+        let work = RetentionWork::Topic(topic.clone());
+        let fail = || failures.note::<()>(&work, &Err(Error::new(Kind::Unavailable, "The disk is gone.")));
         let mut tried = Vec::new();
         for tick in 0..40 {
-            if failures.is_due(Some(&topic)) {
+            if failures.is_due(&work) {
                 tried.push(tick);
                 fail();
             }
-            assert!(failures.is_due(None), "nothing else waits");
+            assert!(failures.is_due(&RetentionWork::Log(None)), "nothing else waits");
         }
         assert_eq!(tried, [0, 2, 5, 10, 19, 36]);
         assert_eq!(failures.lines(), [format!("Retention of {topic} fails: The disk is gone.")]);
         failures.try_all();
-        assert!(failures.is_due(Some(&topic)));
-        failures.note(Some(&topic), &Ok(3));
-        assert!(failures.lines().is_empty() && failures.is_due(Some(&topic)));
+        assert!(failures.is_due(&work));
+        failures.note(&work, &Ok(3));
+        assert!(failures.lines().is_empty() && failures.is_due(&work));
     }
 }

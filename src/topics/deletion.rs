@@ -1,15 +1,17 @@
 //! Deleting a topic: its events, and everything that was said of it.
 //!
 //! ```text
-//!  default log    TopicPlaced (deleting) ─────────────────▶ TopicDeleted ──▶ answer      (a topic of another log)
-//!  its own log              └──────────▶ TopicDeleted ──────────┘    └──▶ events removed
+//!  default log              TopicPlaced (deleting) ─────────────────▶ TopicDeleted ──▶ answer  (a topic of another log)
+//!  its own log    users? ──────────┘     └──────────▶ TopicDeleted ──────────┘    └──▶ events removed
 //! ```
 //!
 //! - Refused while subscriptions, consumers or projections use it, unless they are to go, too. All of that is one append.
 //! - Its number is never given again, so keys and aggregates of a later topic of its name are others.
 //! - Events are removed after the fact is durable. A removal that is cut short goes on when the broker is opened, or with
 //!   the retention chore.
-//! - A crash between two logs is repaired when the broker is opened ([`super::placing`]).
+//! - The mark in the default log says whether what uses the topic goes, too. Cut short after it, the deletion goes on as it
+//!   was asked for, when the broker is opened ([`super::placing`]) or with the retention chore: if its own log refuses
+//!   then, the mark is taken back.
 
 use super::placing::to_its_end;
 use super::retention::{Trimmed, may_remove, not_removed};
@@ -68,21 +70,73 @@ async fn delete_elsewhere(
     let _turn = logs.turn().await;
     let _names = logs.names().write().await;
     let default = logs.default_ledger();
-    default.submit(Mark { id: id.clone(), deleting: true }).await?;
-    if let Err(refusal) = side.ledger.submit(delete).await {
-        default.submit(Mark { id: id.clone(), deleting: false }).await?;
-        return Err(refusal);
+    // Before anything is written: a mark is a promise to go on after a crash.
+    let find = FindUsers { id: id.clone(), number: delete.number, over: delete.over.clone() };
+    side.ledger.submit(find).await?.check(delete.force)?;
+    default.submit(Mark { id: id.clone(), deleting: true, forced: delete.force }).await?;
+    match side.ledger.submit(delete).await {
+        Err(refusal) if is_refusal(&refusal) => {
+            default.submit(Mark::none(id)).await?;
+            Err(refusal)
+        }
+        // Whether it is deleted there is not known: the mark stays until that log can tell.
+        Err(unknown) => Err(unknown),
+        Ok(()) => default.submit_keeping(Forget(id.clone()), keep).await,
     }
-    default.submit_keeping(Forget(id.clone()), keep).await
 }
 
-/// Goes on with the deletion of a topic that lives in another log, where a crash had cut it short.
-pub(super) async fn finish(logs: &Logs, side: &Side, id: &TopicId, keep: Keep<()>) -> Result<()> {
+/// Whether it is certain that nothing was done.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), Kind::InvalidState | Kind::NotFound | Kind::Overloaded)
+}
+
+/// Goes on with the deletion of a topic that lives in another log, where it was cut short; answers whether the topic is gone.
+/// It is not where its own log refuses, by what was asked for.
+pub(super) async fn finish(logs: &Logs, side: &Side, placed: &Placed) -> Result<bool> {
+    let (id, default) = (&placed.topic.definition.id, logs.default_ledger());
     let number = side.ledger.registry().topic(id).map(|known| known.number);
     if let Some(number) = number {
-        side.ledger.submit(DeleteTopic { id: id.clone(), number, force: true, over: Vec::new() }).await?;
+        let delete = DeleteTopic { id: id.clone(), number, force: placed.forced, over: Vec::new() };
+        match side.ledger.submit(delete).await {
+            Err(refusal) if refusal.kind() == Kind::InvalidState => {
+                tracing::warn!(topic = %id, "a deletion that was cut short is refused, and the topic stays: {refusal}");
+                default.submit(Mark::none(id)).await?;
+                return Ok(false);
+            }
+            deleted => deleted?,
+        }
     }
-    logs.default_ledger().submit_keeping(Forget(id.clone()), keep).await
+    default.submit(Forget(id.clone())).await?;
+    Ok(true)
+}
+
+/// Goes on with every deletion of a topic in another log that was cut short while the broker ran on. The first failure is
+/// answered.
+pub(super) async fn finish_deletions(logs: &Arc<Logs>) -> Result<()> {
+    if !is_any_marked(logs) {
+        return Ok(());
+    }
+    let logs = Arc::clone(logs);
+    to_its_end(async move {
+        // Whoever deletes has the turn: what is marked while nobody has it was cut short.
+        let _turn = logs.turn().await;
+        let _names = logs.names().write().await;
+        let registry = logs.default_ledger().registry();
+        let mut outcome = Ok(());
+        for known in registry.placed_topics().filter(|known| known.placed.deleting) {
+            let finished = match logs.side(&known.placed.home) {
+                Ok(side) => finish(&logs, &side, &known.placed).await.map(drop),
+                Err(error) => Err(error),
+            };
+            outcome = outcome.and(finished);
+        }
+        outcome
+    })
+    .await
+}
+
+fn is_any_marked(logs: &Logs) -> bool {
+    logs.default_ledger().registry().placed_topics().any(|known| known.placed.deleting)
 }
 
 /// Goes on removing the events of deleted topics, in every log.
@@ -94,13 +148,18 @@ pub(crate) async fn finish_removals(logs: &Logs) {
     }
 }
 
-/// Removes what is left of the events of deleted topics.
+/// Removes what is left of the events of deleted topics. A topic that fails keeps no other from it; the first failure is
+/// answered.
 pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
+    let mut outcome = Ok(());
     for (number, through) in ledger.ask(crate::ledger::State::unremoved).await? {
-        ledger.log().remove(number, through).await.map_err(not_removed)?;
-        ledger.submit(Trimmed { number, through }).await?;
+        let removed = match ledger.log().remove(number, through).await {
+            Ok(()) => ledger.submit(Trimmed { number, through }).await,
+            Err(error) => Err(not_removed(error)),
+        };
+        outcome = outcome.and(removed);
     }
-    Ok(())
+    outcome
 }
 
 /// What deleting a topic by force would do.
@@ -108,7 +167,7 @@ pub(crate) async fn dry_run(logs: &Logs, id: &TopicId) -> Result<DryRun> {
     let found = logs.find(id)?;
     let count = super::segments(logs, id).await?.segments.iter().map(|segment| segment.amount).sum();
     let ledger = logs.ledger(&found.place);
-    let users = ledger.submit(FindUsers { id: id.clone(), number: found.topic.number }).await?;
+    let users = ledger.submit(FindUsers { id: id.clone(), number: found.topic.number, over: Vec::new() }).await?;
     let mut effects = users.sentences();
     effects.push("Offsets of groups and what handlers have done in this topic would be forgotten.".to_owned());
     Ok(DryRun { count, effects })
@@ -156,6 +215,19 @@ impl Users {
         kinds.into_iter().flatten().collect()
     }
 
+    /// Refuses while there are some, unless they are to go, too.
+    fn check(&self, force: bool) -> Result<()> {
+        let counted = self.counted();
+        if force || counted.is_empty() {
+            return Ok(());
+        }
+        let detail = format!(
+            "{} use this topic. Delete them first, or have them deleted with it (`?force=true`).",
+            counted.join(" and ")
+        );
+        Err(Error::new(Kind::InvalidState, detail))
+    }
+
     fn sentences(&self) -> Vec<String> {
         self.counted().into_iter().map(|users| format!("{users} would be deleted.")).collect()
     }
@@ -165,18 +237,27 @@ impl Users {
 struct FindUsers {
     id: TopicId,
     number: TopicNumber,
+    /// Consumers that this process knows to be over, perhaps before their deadlines.
+    over: Vec<Uuid>,
 }
 
 impl Command for FindUsers {
     type Answer = Users;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Users> {
-        Ok(Users::of(decision, &self.id, self.number, &[]))
+        check_known(decision, &self.id, self.number)?;
+        Ok(Users::of(decision, &self.id, self.number, &self.over))
     }
 
     fn bytes(&self) -> usize {
-        0
+        self.over.len() * size_of::<Uuid>()
     }
+}
+
+/// Refuses a topic that is not there, or not under this number.
+fn check_known(decision: &Decision<'_>, id: &TopicId, number: TopicNumber) -> Result<()> {
+    let is_known = decision.registry().topic(id).is_some_and(|known| known.number == number);
+    if is_known { Ok(()) } else { Err(Error::not_found("topic")) }
 }
 
 /// In a topic's own log: it is gone.
@@ -194,18 +275,9 @@ impl Command for DeleteTopic {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let Self { id, number, force, over } = self;
-        if decision.registry().topic(id).is_none_or(|known| known.number != *number) {
-            return Err(Error::not_found("topic"));
-        }
+        check_known(decision, id, *number)?;
         let users = Users::of(decision, id, *number, over);
-        let counted = users.counted();
-        if !force && !counted.is_empty() {
-            let detail = format!(
-                "{} use this topic. Delete them first, or have them deleted with it (`?force=true`).",
-                counted.join(" and ")
-            );
-            return Err(Error::new(Kind::InvalidState, detail));
-        }
+        users.check(*force)?;
         let ids: Vec<_> = users.consumers.into_iter().chain(users.over).collect();
         if !ids.is_empty() {
             decision.add_entry(Entry::ConsumersExpired { ids })?;
@@ -232,6 +304,13 @@ impl Command for DeleteTopic {
 struct Mark {
     id: TopicId,
     deleting: bool,
+    forced: bool,
+}
+
+impl Mark {
+    fn none(id: &TopicId) -> Self {
+        Self { id: id.clone(), deleting: false, forced: false }
+    }
 }
 
 impl Command for Mark {
@@ -239,7 +318,7 @@ impl Command for Mark {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let known = decision.registry().placed(&self.id).ok_or_else(|| Error::not_found("topic"))?;
-        let placed = Placed { deleting: self.deleting, ..known.placed.clone() };
+        let placed = Placed { deleting: self.deleting, forced: self.forced, ..known.placed.clone() };
         decision.add_entry(Entry::TopicPlaced { placed })?;
         Ok(())
     }

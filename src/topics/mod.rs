@@ -32,7 +32,11 @@ pub(crate) async fn register(
     topic: NewTopic,
     keep: Keep<Registered<Topic>>,
 ) -> Result<Registered<Topic>> {
-    match check(&topic, logs)? {
+    let home = check(&topic, logs)?;
+    if logs.default_ledger().registry().placed(&topic.id).is_some_and(|known| known.placed.deleting) {
+        deletion::finish_deletions(logs).await?;
+    }
+    match home {
         None => logs.default_ledger().submit_keeping(Register(topic), keep).await,
         Some(home) => placing::register(Arc::clone(logs), topic, home).await,
     }

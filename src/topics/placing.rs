@@ -13,7 +13,7 @@
 //!   that a reader from before is told, and no number means two events.
 
 use super::{Change, Register, deletion, known_as};
-use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, PlacedTopic};
+use crate::ledger::{Command, Decision, Entry, Home, Ledger, Placed, PlacedTopic};
 use crate::logs::{LogFailure, Logs, Place, Side};
 use contract::{Error, Kind, NewTopic, Registered, Result, Sequence, Timestamp, Topic, TopicId};
 use std::collections::BTreeMap;
@@ -83,16 +83,20 @@ async fn find_home_again(logs: &Logs, home: &Home, topics: Vec<Placed>) -> Resul
     // In memory topics are numbered as they come here: in order of their ids.
     let side = logs.reopen(home, topics.iter().map(|placed| placed.floor).collect()).await?;
     let registry = side.ledger.registry();
-    let (deleting, topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|placed| placed.deleting);
+    let (deleting, mut topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|placed| placed.deleting);
     let lost = |placed: &Placed| placed.numbered && registry.topic(&placed.topic.definition.id).is_none();
-    if !matches!(home, Home::Memory(_)) && topics.iter().any(lost) {
+    // One that is being deleted may be gone there already; but its log has given numbers then.
+    let is_blank = registry.next_topic_number() == 1 && deleting.iter().any(|placed| placed.numbered);
+    if !matches!(home, Home::Memory(_)) && (is_blank || topics.iter().any(lost)) {
         return Err(Error::new(
             Kind::Unavailable,
             "It does not know a topic that lives in it: is its disk mounted? Mount it, or restore its folder.",
         ));
     }
-    for Placed { topic, .. } in deleting {
-        deletion::finish(logs, &side, &topic.definition.id, Keep::nothing()).await?;
+    for placed in deleting {
+        if !deletion::finish(logs, &side, &placed).await? {
+            topics.push(Placed { deleting: false, forced: false, ..placed });
+        }
     }
     settle(logs.default_ledger(), &side, topics).await
 }
@@ -147,6 +151,7 @@ impl Command for Assign {
             floor: Sequence::ZERO,
             numbered: false,
             deleting: false,
+            forced: false,
         };
         decision.add_entry(Entry::TopicPlaced { placed })?;
         Ok(Registered::Created(topic))

@@ -9,9 +9,10 @@
 //!
 //! When this is done, and what becomes of its failures, is [`super::chore`]'s business.
 
-use super::chore::RetentionFailures;
+use super::chore::{RetentionFailures, RetentionWork};
 use super::compaction::{Compacting, compact};
-use crate::ledger::{Carried, Command, Decision, Entry, Ledger, Registry, TopicEntry, read_failed};
+use super::deletion::remove_deleted;
+use crate::ledger::{Carried, Command, Decision, Entry, Home, Ledger, Registry, TopicEntry, read_failed};
 use contract::{Cleanup, Counted, Error, Kind, Result, Sequence, Span, Streaming, Trim};
 use log::{Find, Header, Limit, LogError, Range, TopicNumber};
 use std::collections::HashSet;
@@ -30,27 +31,41 @@ pub(crate) struct Expiring<'a> {
     pub(crate) failures: &'a RetentionFailures,
 }
 
-/// Removes what is past its age by the log's time from every topic; answers how many sequences went. A topic that fails keeps
-/// no other from being looked at; the first failure is answered.
-pub(crate) async fn expire(ledger: &Ledger, expiring: &Expiring<'_>) -> Result<u64> {
-    super::deletion::remove_deleted(ledger).await?;
+/// Removes what is past its age by the log's time from every topic, and what is left of deleted ones; answers how many
+/// sequences went. A topic that fails keeps no other from being looked at; the first failure is answered. The log is the
+/// one of this home.
+pub(crate) async fn expire(ledger: &Ledger, home: Option<&Home>, expiring: &Expiring<'_>) -> Result<u64> {
+    let deleted = RetentionWork::DeletedTopics(home.cloned());
+    let removed = match ledger.ask(crate::ledger::State::unremoved).await {
+        Ok(none) if none.is_empty() => Ok(()),
+        Ok(_) if !expiring.failures.is_due(&deleted) => return expire_aged(ledger, home, expiring).await,
+        Ok(_) => remove_deleted(ledger).await,
+        Err(error) => Err(error),
+    };
+    expiring.failures.note(&deleted, &removed);
+    let aged = expire_aged(ledger, home, expiring).await;
+    removed.and(aged)
+}
+
+async fn expire_aged(ledger: &Ledger, home: Option<&Home>, expiring: &Expiring<'_>) -> Result<u64> {
     let registry = ledger.registry();
     let aged: Vec<_> =
         registry.topics().filter_map(|topic| Some((topic, age_millis(topic).or(expiring.default_age)?))).collect();
     let failures = expiring.failures;
-    if aged.is_empty() || !failures.is_due(None) {
+    let log = RetentionWork::Log(home.cloned());
+    if aged.is_empty() || !failures.is_due(&log) {
         return Ok(0);
     }
     let asked = may_remove(ledger).await;
-    failures.note(None, &asked);
+    failures.note(&log, &asked);
     let (server_time, mut removed) = (asked?, Ok(0));
     for (topic, age) in aged {
-        let id = Some(&topic.topic.definition.id);
-        if !failures.is_due(id) {
+        let work = RetentionWork::Topic(topic.topic.definition.id.clone());
+        if !failures.is_due(&work) {
             continue;
         }
         let here = expire_topic(ledger, topic, (age, server_time), expiring.tombstones).await;
-        failures.note(id, &here);
+        failures.note(&work, &here);
         removed = removed.and_then(|before| Ok(before + here?));
     }
     removed

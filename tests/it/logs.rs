@@ -1,5 +1,7 @@
 //! Topics in logs of their own: where they lie, what they keep, what a crash or a failure of one does to the others.
 
+mod deletion;
+
 use crate::scenario::{check_alone, subject_type_id, topic_id, type_id};
 use contract::{
     Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Read, Registered, Result,
@@ -358,7 +360,7 @@ async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
     let home = Home::DataFolder("side".to_owned());
-    let placed = Placed { topic, home, floor: Sequence::ZERO, numbered, deleting: false };
+    let placed = Placed { topic, home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
     ledger.submit(Note(Entry::TopicPlaced { placed })).await.unwrap();
     ledger.close().await;
 }

@@ -53,6 +53,7 @@ fn entries_survive_the_trip_to_disk() {
                 floor: Sequence(1 << 40),
                 numbered: true,
                 deleting: true,
+                forced: true,
             },
         },
         Entry::TopicDeleted { topic: topic_id.clone(), number: 2, through: Sequence(7) },

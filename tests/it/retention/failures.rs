@@ -118,6 +118,26 @@ async fn a_topic_that_cannot_be_trimmed_keeps_no_other_from_it_and_is_written_do
 }
 
 #[tokio::test]
+async fn a_deleted_topic_whose_events_cannot_be_removed_keeps_no_other_from_being_expired() {
+    let scene = Scene::new().await;
+    scene.log.fails_in.store(2, Ordering::Relaxed);
+    scene.broker.delete_topic(&topic_id("one"), false).await.unwrap();
+    assert_eq!(scene.broker.expire().await.unwrap_err().kind(), Kind::Unavailable);
+    assert!(scene.is_gone("two").await);
+    let degradations = scene.broker.degradations();
+    assert_eq!(degradations.len(), 1, "{degradations:?}");
+    assert!(
+        degradations[0].contains("deleted topics") && degradations[0].contains("the disk is gone"),
+        "{degradations:?}"
+    );
+    scene.log.fails_in.store(0, Ordering::Relaxed);
+    scene.broker.expire().await.unwrap();
+    assert!(scene.broker.degradations().is_empty());
+    let events = scene.log.segments(TopicNumber(2)).await.unwrap();
+    assert!(events.is_empty(), "{events:?}");
+}
+
+#[tokio::test]
 async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_told() {
     let scene = Scene::new().await;
     scene.log.forbids.store(true, Ordering::Relaxed);

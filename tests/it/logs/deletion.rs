@@ -1,0 +1,133 @@
+//! Deleting a topic that lives in another log: what a crash between the two logs leaves is decided as it was asked for.
+
+use super::*;
+use contract::NewProjection;
+
+const NAME: &str = "side";
+
+async fn opened(folder: &Path) -> Broker {
+    open(Config::folder(folder)).await
+}
+
+async fn projected(broker: &Broker) {
+    broker.put_projection("table", NewProjection::of_topic(topic_id(NAME))).await.unwrap();
+}
+
+/// A topic in a log of its own with two events, which a projection reads if it `is_used`.
+async fn filled(folder: &Path, is_used: bool) {
+    let broker = opened(folder).await;
+    register(&broker, topic(NAME, r#"{"location":"side"}"#)).await.unwrap();
+    for id in [1, 2] {
+        publish(&broker, NAME, id).await.unwrap();
+    }
+    if is_used {
+        projected(&broker).await;
+    }
+    broker.close().await;
+}
+
+/// What a broker leaves behind that dies after the default log says that a topic is being deleted, and before the topic's
+/// own log has decided.
+async fn marked_only(folder: &Path, forced: bool) {
+    let log = Arc::new(FileLog::open_folder(folder, Options::default()).unwrap());
+    let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
+    let placed = serde_json::to_value(&ledger.registry().placed(&topic_id(NAME)).unwrap().placed).unwrap();
+    let mut entry = serde_json::json!({"fact": "topicPlaced", "placed": placed});
+    entry["placed"]["deleting"] = true.into();
+    if forced {
+        entry["placed"]["forced"] = true.into();
+    }
+    ledger.submit(Note(serde_json::from_value(entry).unwrap())).await.unwrap();
+    ledger.close().await;
+}
+
+#[tokio::test]
+async fn a_crash_makes_no_forced_deletion_of_one_that_is_refused() {
+    let folder = TempDir::new().unwrap();
+    filled(folder.path(), true).await;
+    marked_only(folder.path(), false).await;
+    for _ in 0..2 {
+        let broker = opened(folder.path()).await;
+        assert_eq!(sequences(&broker, &topic_id(NAME)).await, [1, 2]);
+        broker.projection("table").await.unwrap();
+        assert_eq!(broker.delete_topic(&topic_id(NAME), false).await.unwrap_err().kind(), Kind::InvalidState);
+        broker.close().await;
+    }
+    let broker = opened(folder.path()).await;
+    assert_eq!(publish(&broker, NAME, 3).await.unwrap().sequence, Sequence(3));
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_nothing_forbids_or_that_was_forced_is_finished_after_a_crash() {
+    for (is_used, forced) in [(false, false), (true, true)] {
+        let folder = TempDir::new().unwrap();
+        filled(folder.path(), is_used).await;
+        marked_only(folder.path(), forced).await;
+        let broker = opened(folder.path()).await;
+        assert_eq!(broker.read(Read::all(topic_id(NAME))).await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(broker.projection("table").await.unwrap_err().kind(), Kind::NotFound);
+        let again = broker.register_topic(topic(NAME, r#"{"location":"side"}"#)).await.unwrap();
+        assert!(matches!(again, Registered::Created(_)));
+        assert_eq!(sequences(&broker, &topic_id(NAME)).await, Vec::<u64>::new());
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_deletion_writes_nothing() {
+    let folder = TempDir::new().unwrap();
+    filled(folder.path(), true).await;
+    let written = || {
+        let segment = folder.path().join("log/00000000000000000001.1.log");
+        std::fs::read(segment).unwrap().windows(10).filter(|bytes| bytes == b"\"deleting\"").count()
+    };
+    let broker = opened(folder.path()).await;
+    assert_eq!(broker.delete_topic(&topic_id(NAME), false).await.unwrap_err().kind(), Kind::InvalidState);
+    assert_eq!(written(), 0, "the topic was marked before its users were looked for");
+    broker.delete_topic(&topic_id(NAME), true).await.unwrap();
+    assert_eq!(written(), 1);
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_deletion_in_a_log_that_failed_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    filled(folder.path(), false).await;
+    let small =
+        || Config { storage: Storage { segment_bytes: 2000, ..Storage::folder(folder.path()) }, ..Config::default() };
+    let broker = open(small()).await;
+    let (there, away) = (folder.path().join("logs/side/log"), folder.path().join("logs/side/away"));
+    std::fs::rename(&there, &away).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    for id in 3.. {
+        if publish(&broker, NAME, id).await.is_err() {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the log does not fail");
+    }
+    assert_eq!(broker.delete_topic(&topic_id(NAME), true).await.unwrap_err().kind(), Kind::Unavailable);
+    broker.close().await;
+    drop(broker);
+    std::fs::rename(&away, &there).unwrap();
+    let broker = open(small()).await;
+    assert!(broker.failures().is_empty());
+    assert!(sequences(&broker, &topic_id(NAME)).await.len() >= 2);
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_topic_whose_log_is_not_there_is_not_taken_for_deleted() {
+    let folder = TempDir::new().unwrap();
+    filled(folder.path(), true).await;
+    marked_only(folder.path(), false).await;
+    let (there, away) = (folder.path().join("logs/side"), folder.path().join("logs/away"));
+    std::fs::rename(&there, &away).unwrap();
+    let error = Broker::open(Config::folder(folder.path())).await.err().unwrap().to_string();
+    assert!(error.contains("file://side") && error.contains("mounted"), "{error}");
+    std::fs::remove_dir_all(&there).unwrap();
+    std::fs::rename(&away, &there).unwrap();
+    let broker = opened(folder.path()).await;
+    assert_eq!(sequences(&broker, &topic_id(NAME)).await, [1, 2]);
+    broker.close().await;
+}
