@@ -2,6 +2,8 @@
 
 mod declared;
 #[cfg(test)]
+mod deletion_tests;
+#[cfg(test)]
 mod dispatch_tests;
 mod open_error;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use crate::projections::Projections;
 use crate::subscriptions::{Subscriptions, Vault};
 use crate::topics::{Expiring, RetentionFailures};
 use crate::types::Schemas;
+use crate::types::TypeSearches;
 use crate::{topics, types};
 use contract::{
     Atomicity, BatchOutcome, Error, NewEvent, NewTopic, Pause, ProducerId, Profile, Result, Sequence, TopicChange,
@@ -59,6 +62,7 @@ pub struct Broker {
     groups: Arc<Groups>,
     stale: StaleEvents,
     lag: LagViews,
+    type_searches: TypeSearches,
     filter_failures: AtomicU64,
     /// Shared with the retention chore.
     retention: Arc<RetentionFailures>,
@@ -151,6 +155,7 @@ impl Broker {
             groups,
             stale,
             lag,
+            type_searches: TypeSearches::default(),
             filter_failures,
             retention,
             vault,

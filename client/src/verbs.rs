@@ -94,6 +94,10 @@ impl EventBroker for Client {
         Box::pin(async move { self.order(&["event-types", &verb(id, "archive")]).await })
     }
 
+    fn delete_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.remove(&["event-types", id.as_str()]).await })
+    }
+
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
         Box::pin(self.publish_with(event, producer, NONE, Duration::ZERO))
     }

@@ -74,6 +74,9 @@ pub trait EventBroker: Send + Sync {
     fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
     /// Ends an event type: it takes no more events. What is stored stays readable.
     fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
+    /// Deletes an archived event type of which no event is stored; its name may be registered again.
+    /// [`crate::Kind::InvalidState`] where it is not archived, or while there are events of it.
+    fn delete_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<()>>;
 
     /// Publishes one event; a repeated idempotency key gets the stored one back.
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>>;

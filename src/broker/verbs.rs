@@ -153,6 +153,10 @@ impl EventBroker for Broker {
         Box::pin(self.writes().archive_event_type(id, Keep::nothing()))
     }
 
+    fn delete_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.writes().delete_event_type(id, Keep::nothing()))
+    }
+
     fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
         Box::pin(self.intake(producer).publish(Box::new(event), Keep::nothing()))
     }

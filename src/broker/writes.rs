@@ -107,6 +107,10 @@ impl Writes<'_> {
         types::versions::archive(self.0.logs.default_ledger(), id, keep).await
     }
 
+    pub(crate) async fn delete_event_type(self, id: &EventTypeId, keep: Keep<()>) -> Result<()> {
+        types::delete(&self.0.logs, &self.0.type_searches, id, keep).await
+    }
+
     pub(crate) async fn publish(
         self,
         event: Box<NewEvent>,

@@ -249,7 +249,7 @@ impl Rows {
 }
 
 /// Reads an answer; an empty one is null.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Outcome<T> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Outcome<T> {
     let body = if body.is_empty() { b"null" } else { body };
     serde_json::from_slice(body).map_err(|error| Failure::because("the broker's answer cannot be read", error))
 }

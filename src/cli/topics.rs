@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Lists, shows, makes and changes topics.
+/// Lists, shows, makes, changes and deletes topics.
 ///
 /// A topic is a named stream of events with its own order and retention. Durations are ISO 8601: PT24H, P30D.
 ///
@@ -102,6 +102,17 @@ enum Verb {
         /// Erase the bytes of what was removed from the files before answering.
         #[arg(long)]
         erase: bool,
+    },
+    /// Deletes a topic with its events. Refused while subscriptions, consumers or projections use it.
+    Delete {
+        /// The topic's id.
+        topic: String,
+        /// Delete what uses it, too.
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done by force.
+        #[arg(long, conflicts_with = "force")]
+        dry_run: bool,
     },
     /// Lists the segments that hold a topic's events.
     Segments {
@@ -198,6 +209,17 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
         Verb::Trim { topic, through, before, erase } => {
             let trim = json!({"through": through, "before": before, "erase": erase});
             print(&mut output, *json, &order_of(&client, topic, "trim", &trim).await?)?;
+        }
+        Verb::Delete { topic, force, dry_run } => {
+            let named = [("force", force), ("dryRun", dry_run)].into_iter().filter(|(_, is_set)| **is_set);
+            let query: Vec<_> = named.map(|(name, _)| (name.to_owned(), "true".to_owned())).collect();
+            let request = client.request(Method::DELETE, &["topics", topic], &query);
+            let response = client.send(request, Repeat::Never).await?;
+            if *dry_run {
+                print(&mut output, *json, &client::parse(&client.whole(response).await?)?)?;
+            } else {
+                output.line(&if *json { json!({"deleted": topic}).to_string() } else { format!("deleted {topic}") })?;
+            }
         }
         Verb::Segments { topic, descending } => {
             let segments = segments(&client, topic, *descending).await?;

@@ -21,6 +21,7 @@ use std::process::ExitCode;
     event-broker types register order_placed.json\n  \
     event-broker types add-version gts.hyperspot.core.events.type.v1~vendor.orders.placed.v1 1.1 schema.json\n  \
     event-broker types finalise gts.hyperspot.core.events.type.v1~vendor.orders.placed.v1 1.1\n  \
+    event-broker types archive shop.order.opened && event-broker types delete shop.order.opened\n  \
     event-broker types list --json > types.ndjson && event-broker types register types.ndjson --url http://other:8087")]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -82,6 +83,11 @@ enum Verb {
         /// Its id.
         id: String,
     },
+    /// Deletes an archived event type of which no event is stored. Its name may be registered again.
+    Delete {
+        /// Its id.
+        id: String,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
@@ -101,6 +107,10 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             print_all(&mut output, *json, &types)?;
         }
         Verb::Register { file } => register(&client, file.as_ref(), &mut output, *json).await?,
+        Verb::Delete { id } => {
+            client.send(client.request(Method::DELETE, &["event-types", id], &[]), Repeat::Never).await?;
+            output.line(&if *json { json!({"deleted": id}).to_string() } else { format!("deleted {id}") })?;
+        }
         verb => {
             let answer = ask(&client, verb).await?;
             print(&mut output, *json, &answer)?;
@@ -130,7 +140,7 @@ async fn ask(client: &Client, verb: &Verb) -> Outcome<Value> {
             post(&["event-types", id, "versions", &on_version(version, "deprecate")], &json!({})).await
         }
         Verb::Archive { id } => post(&["event-types", &on_version(id, "archive")], &json!({})).await,
-        Verb::List { .. } | Verb::Register { .. } => Ok(Value::Null),
+        Verb::List { .. } | Verb::Register { .. } | Verb::Delete { .. } => Ok(Value::Null),
     }
 }
 

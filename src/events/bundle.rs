@@ -5,7 +5,7 @@
 //! - One decision cannot span logs: an event that lives elsewhere is refused.
 
 use super::prepare::Prepared;
-use super::publish::{Intake, Submitted, are_fresh, check_size, decide_event};
+use super::publish::{Intake, Submitted, TypesSource, are_fresh, check_size, decide_event};
 use crate::ledger::Decision;
 use crate::logs::Place;
 use contract::{Error, Kind, NewEvent, Result, Violation};
@@ -15,8 +15,7 @@ pub(crate) struct Bundle {
     items: Vec<Prepared>,
     /// Where each stands in the request.
     pointers: Vec<String>,
-    /// Types are the default log's.
-    knows_types: bool,
+    types: TypesSource,
 }
 
 /// What became of a bundle that was not refused.
@@ -37,8 +36,8 @@ impl Intake<'_> {
         pointer: impl Fn(usize) -> String,
     ) -> Result<Bundle> {
         let pointers = (0..events.len()).map(pointer).collect();
-        let knows_types = *place == Place::Default;
-        let mut bundle = Bundle { items: Vec::with_capacity(events.len()), pointers, knows_types };
+        let types = TypesSource::of(self.logs, place);
+        let mut bundle = Bundle { items: Vec::with_capacity(events.len()), pointers, types };
         if events.is_empty() {
             return Ok(bundle);
         }
@@ -65,7 +64,7 @@ impl Intake<'_> {
 impl Bundle {
     /// Makes the events part of a decision. Refused, it may have left some there: undo them.
     pub(crate) fn decide(&self, decision: &mut Decision<'_>) -> Result<Bundled> {
-        if !are_fresh(self.items.iter(), self.knows_types, decision) {
+        if !are_fresh(self.items.iter(), &self.types, decision) {
             return Ok(Bundled::Stale);
         }
         for (index, item) in self.items.iter().enumerate() {

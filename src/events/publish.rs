@@ -3,14 +3,14 @@
 //! - A unit is written whole or leaves no trace. Duplicates of what was stored before stand apart: they abort nothing
 //!   and are not undone.
 //! - What was prepared against a definition that has changed since is prepared again, not forced through. Types are the
-//!   default log's: a side log's decision cannot see them, so an event there is held against its type as it was when the
-//!   event was prepared. No order holds between two logs, so nobody can tell that it came before the change.
+//!   default log's: a side log's decision looks at them as they are durable there. So once somebody has seen a type change,
+//!   no event is decided against the type as it was before.
 
 use super::outcome::{created, outcomes, repeated, stored_event};
 use super::prepare::{MissingSchema, Policy, Prepared, Refused, Unprepared, prepare, refuse_unread};
 use super::removed::first_stored;
 use super::spread::{Spread, across_logs, publish_by_log, spread};
-use crate::ledger::{Command, Decision, Keep, Ledger, Remembered};
+use crate::ledger::{Command, Decision, Keep, Ledger, Registry, Remembered};
 use crate::logs::{Logs, Place};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, PayloadMismatch, Position, ProducerId,
@@ -82,7 +82,8 @@ impl Intake<'_> {
                 return Ok(items.into_iter().map(refusal).collect());
             }
             let ledger = self.logs.ledger(&place);
-            let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, &place) };
+            let types = TypesSource::of(self.logs, &place);
+            let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, types) };
             match ledger.submit_keeping(request, keep.seen_through(Decided::told)).await? {
                 Decided::Items(items) => return outcomes(ledger, items).await,
                 Decided::Unseen(places) => look_at(ledger, places, &mut seen).await?,
@@ -182,8 +183,7 @@ impl Units {
 struct Request {
     items: Vec<Result<Prepared, Refused>>,
     units: Units,
-    /// Types are the default log's.
-    knows_types: bool,
+    types: TypesSource,
     /// Where the answer is kept, it must be whole when it is decided: the events it repeats are read beforehand.
     seen: Option<Seen>,
 }
@@ -217,7 +217,7 @@ impl Command for Request {
     type Answer = Decided;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Decided> {
-        if !are_fresh(self.items.iter().flatten(), self.knows_types, decision) {
+        if !are_fresh(self.items.iter().flatten(), &self.types, decision) {
             return Ok(Decided::Stale);
         }
         let mark = decision.mark();
@@ -246,8 +246,8 @@ impl Command for Request {
 }
 
 impl Request {
-    fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, place: &Place) -> Self {
-        Self { units: Units::of(&items, atomicity), items, knows_types: *place == Place::Default, seen: None }
+    fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, types: TypesSource) -> Self {
+        Self { units: Units::of(&items, atomicity), items, types, seen: None }
     }
 
     fn decide_unit(
@@ -347,17 +347,43 @@ impl Stored {
     }
 }
 
+/// Where a decision finds the event types.
+pub(super) enum TypesSource {
+    /// In the log that decides.
+    Here,
+    /// In the default log, whose side log decides.
+    DefaultLog(Arc<Ledger>),
+}
+
+impl TypesSource {
+    pub(super) fn of(logs: &Logs, place: &Place) -> Self {
+        match place {
+            Place::Default => Self::Here,
+            Place::Side(_) => Self::DefaultLog(Arc::clone(logs.default_ledger())),
+        }
+    }
+
+    /// The registry that has the types, where the decision's own has not.
+    fn elsewhere(&self) -> Option<Arc<Registry>> {
+        match self {
+            Self::Here => None,
+            Self::DefaultLog(ledger) => Some(ledger.registry()),
+        }
+    }
+}
+
 /// Whether everything that events were prepared against is still so.
 pub(super) fn are_fresh<'a>(
     mut items: impl Iterator<Item = &'a Prepared>,
-    knows_types: bool,
+    types: &TypesSource,
     decision: &Decision<'_>,
 ) -> bool {
-    let registry = decision.registry();
+    let (registry, elsewhere) = (decision.registry(), types.elsewhere());
+    let types = elsewhere.as_deref().unwrap_or(registry);
     items.all(|item| {
         let topic = registry.topic_numbered(item.topic.number).map(|topic| topic.defined_at);
-        let event_type = registry.event_type(&item.event_type).map(|known| known.defined_at);
-        topic == Some(item.topic.defined_at) && (!knows_types || event_type == item.type_defined_at)
+        let event_type = types.event_type(&item.event_type).map(|known| known.defined_at);
+        topic == Some(item.topic.defined_at) && event_type == item.type_defined_at
     })
 }
 

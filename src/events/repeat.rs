@@ -2,7 +2,8 @@
 //!
 //! - A repeated event has the id of the first one and says where that was stored (`republishOf`). It has no idempotency
 //!   key: nothing swallows it, and who sends the first one again is still told of the first one.
-//! - It was right by the rules of its time; it is not held against those of today.
+//! - It was right by the rules of its time; it is not held against those of today. One that was removed since it was read is
+//!   not stored again: its type may be deleted by then.
 //! - In a topic that keeps the latest event of each aggregate it is a new event: with an id of its own, caused by the last.
 
 use super::text;
@@ -42,8 +43,10 @@ pub(crate) struct Repeat {
 
 struct Item {
     draft: EventDraft,
-    /// Where the event is that must still be the last of its aggregate.
-    must_be_last: Option<Sequence>,
+    /// Where the event is.
+    sequence: Sequence,
+    /// Whether it must still be the last of its aggregate.
+    must_be_last: bool,
 }
 
 impl Repeat {
@@ -84,8 +87,7 @@ fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<It
         text: written.bytes,
         splice: written.splice,
     };
-    let must_be_last = (how == Repeating::State).then_some(record.header.sequence);
-    Ok(Some(Item { draft, must_be_last }))
+    Ok(Some(Item { draft, sequence: record.header.sequence, must_be_last: how == Repeating::State }))
 }
 
 impl Command for Repeat {
@@ -97,8 +99,9 @@ impl Command for Repeat {
             return Err(Error::not_found("topic"));
         }
         let mut count = 0;
-        for Item { draft, must_be_last } in &self.items {
-            if must_be_last.is_some() && !is_last(draft.aggregate, *must_be_last, decision)? {
+        let trimmed = decision.durable().trimmed(self.topic.number);
+        for Item { draft, sequence, must_be_last } in &self.items {
+            if *sequence <= trimmed || *must_be_last && !is_last(draft.aggregate, *sequence, decision)? {
                 continue;
             }
             decision.add_event(draft)?;
@@ -113,7 +116,7 @@ impl Command for Repeat {
 }
 
 /// Whether the event at this place is the last of its aggregate. What speaks of nothing has no last word.
-fn is_last(aggregate: Option<u128>, sequence: Option<Sequence>, decision: &Decision<'_>) -> Result<bool> {
+fn is_last(aggregate: Option<u128>, sequence: Sequence, decision: &Decision<'_>) -> Result<bool> {
     let Some(key) = aggregate else { return Ok(false) };
-    Ok(decision.head(key)?.map(|head| head.sequence) == sequence)
+    Ok(decision.head(key)?.is_some_and(|head| head.sequence == sequence))
 }

@@ -244,7 +244,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The durable state beneath.
-    pub(super) const fn durable(&self) -> &State {
+    pub(crate) const fn durable(&self) -> &State {
         self.state
     }
 

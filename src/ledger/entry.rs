@@ -93,6 +93,11 @@ pub enum Entry {
         /// The event type.
         event_type: EventTypeId,
     },
+    /// An archived event type is gone from here on; no event of it is stored. Its name may be registered again.
+    EventTypeDeleted {
+        /// The event type.
+        event_type: EventTypeId,
+    },
     /// Events are about to go; these rows of theirs stay true.
     HistoryCarried {
         /// The rows.
@@ -401,6 +406,7 @@ impl Entry {
     pub(super) const fn since(&self) -> u32 {
         match self {
             Self::TopicDeleted { .. }
+            | Self::EventTypeDeleted { .. }
             | Self::SnapshotBegan {}
             | Self::SnapshotPart { .. }
             | Self::SnapshotTaken { .. }

@@ -307,6 +307,7 @@ impl Registry {
             Entry::EventTypeArchived { event_type } => {
                 self.change_type(&event_type, position, |known| known.event_type.archived = true);
             }
+            Entry::EventTypeDeleted { event_type } => drop(self.types.remove(&event_type)),
             _ => (),
         }
     }

@@ -19,14 +19,18 @@ use contract::{
 const DEFINITION: Limits =
     |_, _| Limit { bytes: 2 * limits::SCHEMA_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 
+/// Methods of one event type.
+const METHODS: &str = "GET, HEAD, DELETE";
+
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/event-types", get(list).post(once(DEFINITION, register)))
         .route(
             "/v1/event-types/{id}",
             get(show)
+                .delete(once(NO_BODY, remove))
                 .post(once(NO_BODY, act))
-                .fallback(verb::other_methods_of_identifier("GET, HEAD", verb::OF_EVENT_TYPE)),
+                .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_EVENT_TYPE)),
         )
         .route("/v1/event-types/{id}/versions", post(once(DEFINITION, add_version)))
         .route(
@@ -63,8 +67,21 @@ fn registered(registered: &Registered<EventType>) -> Told {
 
 async fn show(asked: Asked) -> Answer {
     asked.takes(&[])?.wants_json()?;
-    let (id, None) = asked.identifier_and_verb(verb::OF_EVENT_TYPE) else { return Err(Problem::not_allowed("POST")) };
-    rows::shown(&asked.app.events().event_type(&asked.parse_identifier(&id)?).await?)
+    rows::shown(&asked.app.events().event_type(&id_of(&asked)?).await?)
+}
+
+async fn remove(asked: Asked) -> Answer<Told> {
+    asked.takes(&[])?;
+    let id = id_of(&asked)?;
+    asked.tell(Told::done, |keep| asked.writes().delete_event_type(&id, keep)).await
+}
+
+/// The event type a path names. A verb of one is not read or deleted, but posted.
+fn id_of(asked: &Asked) -> Answer<EventTypeId> {
+    match asked.identifier_and_verb(verb::OF_EVENT_TYPE) {
+        (_, Some(_)) => Err(Problem::not_allowed("POST")),
+        (id, None) => Ok(asked.parse_identifier(&id)?),
+    }
 }
 
 /// `POST /v1/event-types/{id}:archive`.
@@ -75,7 +92,7 @@ async fn act(asked: Asked) -> Answer<Told> {
             let id = asked.parse_identifier(&id)?;
             asked.tell(Told::shown, |keep| asked.writes().archive_event_type(&id, keep)).await
         }
-        (id, None) => Err(verb::none_of_identifier(&id, "GET, HEAD")),
+        (id, None) => Err(verb::none_of_identifier(&id, METHODS)),
     }
 }
 

@@ -3,10 +3,12 @@
 //! - A definition is registered once; the same again changes nothing, another one is refused. What it declares of
 //!   versions must be known; there may be others since.
 //! - A schema is compiled once, however many events are validated against it ([`compiled`]).
+//! - One that is archived can be deleted once no event of it is stored ([`deletion`]).
 //! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
 
 mod compiled;
 mod declared;
+mod deletion;
 pub(crate) mod schema;
 pub(crate) mod versions;
 
@@ -18,6 +20,7 @@ use contract::{
 use schema::SchemaSource;
 
 pub(crate) use compiled::Schemas;
+pub(crate) use deletion::{TypeSearches, delete};
 
 /// Registers an event type.
 pub(crate) async fn register(

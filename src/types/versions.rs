@@ -134,14 +134,14 @@ pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, keep: Keep<EventT
 
 const FIRST: &str = "1.0";
 /// How often a request is looked at anew because the type changed under it, before it is told to come back.
-const TRIES_MAX: usize = 8;
+pub(super) const TRIES_MAX: usize = 8;
 
 /// What the caller is told, unless it has to look again.
-fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
+pub(super) fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
     answer.clone().map(Ok)
 }
 
-fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
+pub(super) fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
     ledger.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))
 }
 
@@ -161,7 +161,7 @@ fn refuse_if_broken(known: &TypeEntry, definition: &NewVersion) -> Result<()> {
     declared::refuse_broken(before.map_or_else(Vec::new, |old| schema::broken("", &old.definition, definition, target)))
 }
 
-fn busy() -> Error {
+pub(super) fn busy() -> Error {
     Error::new(Kind::Overloaded, "The event type keeps changing under this request; try again.").with_retry_after(1)
 }
 

@@ -48,5 +48,6 @@ mod soak;
 mod tables;
 mod tidy;
 mod time;
+mod type_deletion;
 mod versions;
 mod went_back;

@@ -99,7 +99,10 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     }
     said.refused(broker.finalise_version(&opened(), second).await);
     said.add(broker.deprecate_version(&opened(), first).await?.status);
+    said.refused(broker.delete_event_type(&opened()).await);
     said.add(broker.archive_event_type(&opened()).await?.definition);
+    said.add(broker.delete_event_type(&opened()).await);
+    said.refused(broker.delete_event_type(&opened()).await);
     Ok(())
 }
 

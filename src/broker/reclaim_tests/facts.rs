@@ -65,8 +65,9 @@ fn registry(random: &mut Random) -> Entry {
     let number = small(random);
     let type_id: contract::EventTypeId =
         format!("gts.hyperspot.core.events.type.v1~vendor.made{number}.v1").parse().unwrap();
-    match random.through(4) {
+    match random.through(5) {
         0 => Entry::TopicChanged { topic: topic(number) },
+        4 => Entry::EventTypeDeleted { event_type: type_id },
         1 => Entry::EventTypeArchived { event_type: type_id },
         2 => Entry::MemoryEmptied { floor: sequence(random) },
         3 => Entry::EventsLost { number, runs: vec![(Sequence(1), Sequence(1))] },

@@ -32,7 +32,8 @@ impl Entry {
             | Self::MemoryEmptied { .. }
             | Self::EventTypeRegistered { .. }
             | Self::VersionsChanged { .. }
-            | Self::EventTypeArchived { .. } => Concern::Registry,
+            | Self::EventTypeArchived { .. }
+            | Self::EventTypeDeleted { .. } => Concern::Registry,
             Self::TopicDeleted { .. } => Concern::Topic,
             Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => Concern::History,
             Self::ConsumerCreated { .. }

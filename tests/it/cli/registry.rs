@@ -73,7 +73,16 @@ fn codes_are_taken_printed_and_never_taken_for_verbs() {
     assert_eq!(trimmed[0]["count"], 1);
     let rows = ask(&server, &["topics", "list", "shop:orders:*"]).expect(0).out;
     assert!(rows.contains(topic) && !rows.contains(TOPIC), "{rows}");
+    ask(&server, &["types", "delete", "shop:order:archive"]).expect(1);
     ask(&server, &["types", "archive", "shop:order:archive"]).expect(0);
+    let said = ask(&server, &["types", "delete", "shop:order:archive"]).expect(0).out;
+    assert_eq!(said, "deleted shop:order:archive\n");
+    ask(&server, &["types", "delete", "shop:order:archive"]).expect(1);
+    let planned = ask(&server, &["topics", "delete", topic, "--dry-run", "--json"]).expect(0).json();
+    assert_eq!(planned[0]["count"], 0, "{planned:?}");
+    let said = ask(&server, &["topics", "delete", topic, "--force", "--json"]).expect(0).json();
+    assert_eq!(said[0]["deleted"], topic);
+    ask(&server, &["topics", "show", topic]).expect(1);
 }
 
 #[test]

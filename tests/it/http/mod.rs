@@ -31,6 +31,7 @@ mod seed000;
 mod seed003;
 mod subscriptions;
 mod topic_deletion;
+mod type_deletion;
 mod waiting;
 mod wire;
 

@@ -2,7 +2,7 @@
 
 use super::{Database, TYPES, publish, register, start, topic};
 use crate::http::groups::join;
-use crate::http::{Server, event};
+use crate::http::{Server, answer, event};
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -124,4 +124,24 @@ async fn a_killed_broker_leaves_nothing_behind() {
     }
     drop(there.kill());
     assert_eq!(publish(&here, 0, "s").await["sequence"], 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_type_that_is_archived_here_is_deleted_there_once_its_events_are_gone() {
+    let [here, there] = two().await;
+    publish(&here, 0, "s").await;
+    let path = format!("/v1/event-types/{}", TYPES[0]);
+    assert_eq!(here.post(&format!("{path}:archive"), &json!({})).await.0, 200);
+    let delete = |server: &Server| answer(server.request(Method::DELETE, &path));
+    let (status, problem) = delete(&there).await;
+    assert_eq!(status, 409, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("sequence 1 of"), "{problem}");
+    assert_eq!(there.post("/v1/events", &event(TYPES[0], "s")).await.0, 422);
+    let (status, trimmed) = here.post(&format!("/v1/topics/{}:trim", topic(0)), &json!({"through": 1})).await;
+    assert_eq!((status, &trimmed["count"]), (StatusCode::OK, &json!(1)));
+    assert_eq!(delete(&there).await.0, 204);
+    assert_eq!(delete(&here).await.0, 404);
+    let (status, made) = here.post("/v1/event-types", &json!({"id": TYPES[0], "topic": topic(1)})).await;
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(there.post("/v1/events", &event(TYPES[0], "s")).await.0, 201);
 }

@@ -6,13 +6,13 @@ use crate::rest::openapi::parameters::{path, query};
 use crate::rest::openapi::schemas::ids;
 use contract::Kind;
 use serde_json::{Value, json};
-use utoipa::openapi::HttpMethod::{Get, Post};
+use utoipa::openapi::HttpMethod::{Delete, Get, Post};
 use utoipa::openapi::path::Parameter;
 
 pub(super) const TAG: &str = "Event types";
 
 pub(super) fn all() -> Vec<Op> {
-    vec![list(), register(), show(), archive(), add_version(), show_version(), finalise(), deprecate()]
+    vec![list(), register(), show(), remove(), archive(), add_version(), show_version(), finalise(), deprecate()]
 }
 
 fn id() -> Parameter {
@@ -56,6 +56,19 @@ fn archive() -> Op {
         .about("Ends an event type: it takes no more events and no more versions. What is stored stays.")
         .takes(id())
         .answers(200, Answer::json("The event type as it is now.", "EventType", archived()))
+        .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
+}
+
+fn remove() -> Op {
+    op(Delete, "/v1/event-types/{id}", "deleteEventType", "Delete an event type")
+        .about(
+            "Deletes an archived event type of which no event is stored, in any log; its name may be registered again. 409 \
+            while it is not archived, and while there are events of it: these go by the retention of their topics, with \
+            `:trim`, or with their topics. All events are looked through. Where that takes longer than a request may, the \
+            answer is 503; the same request again goes on where the last one stopped.",
+        )
+        .takes(id())
+        .answers(204, Answer::about("It is gone."))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 

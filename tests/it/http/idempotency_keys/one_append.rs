@@ -141,6 +141,8 @@ impl Stage {
         }
         let archive = format!("/v1/event-types/{VERSIONED}:archive");
         self.expect("POST /v1/event-types/{id}:archive", &archive, Value::Null, &["eventTypeArchived"]).await;
+        let (route, facts) = ("DELETE /v1/event-types/{id}", ["dictionaryRaised", "eventTypeDeleted"]);
+        self.expect(route, &format!("/v1/event-types/{VERSIONED}"), Value::Null, &facts).await;
         self.expect("POST /v1/events", "/v1/events", event(CREATED, "a"), &["event"]).await;
         let events: Vec<_> = ["a", "a", "b", "c", "d", "e", "f", "g", "h"].map(|it| event(CREATED, it)).into();
         self.expect("POST /v1/events:batch", "/v1/events:batch", json!({"events": events}), &["event"; 9]).await;

@@ -24,10 +24,11 @@ const FIRST: [&str; 11] = [
     "createPool",
 ];
 /// Operations that end something, in their order.
-const LAST: [&str; 10] = [
+const LAST: [&str; 11] = [
     "finaliseVersion",
     "deprecateVersion",
     "archiveEventType",
+    "deleteEventType",
     "deleteConsumer",
     "deleteProjection",
     "deleteSubscription",
@@ -55,6 +56,8 @@ const TELLING: [&str; 11] = [
 const UNUSED_GROUP: &str = "unused";
 /// A topic that nothing uses.
 const UNUSED_TOPIC: &str = "unused.topic";
+/// An archived event type without events.
+const UNUSED_TYPE: &str = "unused.type";
 /// Claims that are there to be released.
 const RELEASES: usize = 30;
 /// Dead letters that are there to be discarded.
@@ -111,6 +114,8 @@ impl Work {
         assert_eq!(server.post(&format!("/v1/consumer-groups/{UNUSED_GROUP}:reset"), &reset).await.0, 200);
         let unused = json!({"id": UNUSED_TOPIC, "streaming": true});
         assert_eq!(server.post("/v1/topics", &unused).await.0, 201);
+        assert_eq!(server.post("/v1/event-types", &json!({"id": UNUSED_TYPE})).await.0, 201);
+        assert_eq!(server.post(&format!("/v1/event-types/{UNUSED_TYPE}:archive"), &Value::Null).await.0, 200);
         let mut work = Self::default();
         for result in taken["results"].as_array().unwrap() {
             let claim = &result["claim"];
@@ -242,6 +247,7 @@ impl Asking {
                     path = path.replace(&format!("{{{name}}}"), &self.consumer);
                 }
                 "path" if operation.id == "deleteTopic" => path = path.replace("{id}", UNUSED_TOPIC),
+                "path" if operation.id == "deleteEventType" => path = path.replace("{id}", UNUSED_TYPE),
                 "path" if operation.id == "deleteConsumerGroup" => path = path.replace("{name}", UNUSED_GROUP),
                 "path" if operation.path.contains("/claims/") => {
                     path = path.replace(&format!("{{{name}}}"), &self.work.claim_for(&operation.id).0);
