@@ -97,7 +97,7 @@ async fn a_broker_with_more_segments_than_files_it_may_open_starts_again() {
     let server = Server::start_after("ulimit -n 256", folder, &[SMALL_SEGMENTS]);
     let before = segments(server.path());
     publish_segments(&server, before + 20).await;
-    let (status, page) = server.get(&format!("/v1/events?topic={}&offset=0", TOPIC)).await;
+    let (status, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
     assert_eq!((status, page["items"].as_array().map(Vec::len)), (StatusCode::OK, Some(100)));
     assert!(open_files(&server) < 256);
 }
