@@ -311,6 +311,11 @@ impl Broker {
         self.intake(producer).publish_batch(events, atomicity, Keep::nothing()).await
     }
 
+    /// Publishes lines of an import, each of which stands by itself: what a batch may hold is no matter.
+    pub(crate) async fn import(&self, events: Vec<Result<NewEvent, Unread>>) -> Result<BatchOutcome> {
+        self.intake(None).publish_units(events, Atomicity::Each, Keep::nothing()).await
+    }
+
     /// Most events and rows in one answer.
     #[must_use]
     pub const fn limit_max(&self) -> usize {

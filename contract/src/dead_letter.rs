@@ -156,8 +156,8 @@ pub struct LetterOrder {
 pub struct LettersResolved {
     /// How many were redriven or discarded, or would be.
     pub count: u64,
-    /// How many of those that are meant cannot be redriven and stay open: retention has removed their events, or their
-    /// subscription was deleted.
+    /// How many of those that are meant cannot be redriven and stay open: their events are not stored any more or are
+    /// damaged, or their subscription was deleted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
 }

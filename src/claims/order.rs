@@ -8,7 +8,7 @@
 use super::take::Wanted;
 use crate::ledger::{ClaimKey, DecidedClaims, Decision, GroupKey, Ledger, Slot, Standing, read_failed};
 use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, limits};
-use log::{AggregateMark, Limit, Range, Record};
+use log::{AggregateMark, Header, Limit, Range};
 
 /// How many later events are read at a time.
 const PAGE: Limit = Limit { records: 64, bytes: 4 * limits::EVENT_BYTES_MAX };
@@ -132,9 +132,9 @@ pub(super) async fn read(ledger: &Ledger, wanted: &mut Wanted, need: Need) -> Re
 async fn before(ledger: &Ledger, aggregate: AggregateMark) -> Result<Before> {
     let wanted = AggregateSequence(aggregate.sequence.get().saturating_sub(1));
     let after = AggregateSequence(wanted.get().saturating_sub(1));
-    let page = ledger.log().read(Range::Aggregate(aggregate.key, after), Limit { records: 1, bytes: 0 }).await;
-    let found = page.map_err(read_failed)?.into_iter().find(|record| number_of(record) == Some(wanted));
-    Ok(found.map_or(Before::Gone, |record| Before::At(record.header.sequence)))
+    let page = ledger.log().headers(Range::Aggregate(aggregate.key, after), Limit { records: 1, bytes: 0 }).await;
+    let found = page.map_err(read_failed)?.into_iter().find(|header| number_of(header) == Some(wanted));
+    Ok(found.map_or(Before::Gone, |header| Before::At(header.sequence)))
 }
 
 /// Reads on until one that is finished, or until behind everything that is.
@@ -144,20 +144,18 @@ async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Re
     while sequences.len() < limits::SCAN_EVENTS_MAX {
         // Looked at before the log is read: what is at or below it is in the log.
         let tail = wanted.topic.tail();
-        let page = ledger.log().read(Range::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
+        let page = ledger.log().headers(Range::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
+        // Only an empty page says that nothing is missing up to the tail: how many bytes a short one stands for is not told.
         let Some(last) = page.last() else { return Ok(Later { sequences, through: tail }) };
-        // A page with room for one more is the last one: nothing is missing up to the tail.
-        let bytes: usize = page.iter().map(|record| record.body.len()).sum();
-        let is_all = page.len() < PAGE.records && bytes < PAGE.bytes / 2;
-        let through = if is_all { last.header.sequence.max(tail) } else { last.header.sequence };
+        let through = last.sequence;
         after = number_of(last).unwrap_or(after);
         let claims = ledger.claims();
-        let finished = page.iter().find(|record| claims.is_finished(handler, *topic, record.header.sequence));
+        let finished = page.iter().find(|header| claims.is_finished(handler, *topic, header.sequence));
         if let Some(finished) = finished {
-            return Ok(Later { sequences: vec![finished.header.sequence], through });
+            return Ok(Later { sequences: vec![finished.sequence], through });
         }
-        sequences.extend(page.iter().map(|record| record.header.sequence));
-        if is_all || through > claims.highest(handler, *topic) {
+        sequences.extend(page.iter().map(|header| header.sequence));
+        if through > claims.highest(handler, *topic) {
             return Ok(Later { sequences, through });
         }
     }
@@ -165,6 +163,6 @@ async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Re
     Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
 }
 
-fn number_of(record: &Record) -> Option<AggregateSequence> {
-    Some(record.header.facets?.aggregate?.sequence)
+fn number_of(header: &Header) -> Option<AggregateSequence> {
+    Some(header.facets?.aggregate?.sequence)
 }

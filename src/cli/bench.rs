@@ -13,11 +13,13 @@ use contract::{
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 
 /// Publishes generated events and prints how fast that was.
@@ -80,20 +82,27 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn bench(arguments: &Arguments) -> Outcome {
-    let folder = BenchFolder::choose(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
     runtime.block_on(async {
+        // Listened for before a temporary folder is made, so that it is removed whenever the program is stopped.
+        let mut terminate = listen(SignalKind::terminate())?;
+        let mut interrupt = listen(SignalKind::interrupt())?;
+        let folder = BenchFolder::choose(arguments)?;
         let broker = Broker::open(configuration(arguments, folder.path())).await;
         let broker = Arc::new(broker.map_err(|error| Failure::Failed(error.to_string()))?);
         let outcome = tokio::select! {
             outcome = publish_all(&broker, arguments) => outcome.map_err(|error| Failure::Failed(error.to_string())),
-            // So that a temporary folder is removed.
-            _ = tokio::signal::ctrl_c() => Err(Failure::Failed("interrupted".to_owned())),
+            _ = terminate.recv() => Err(Failure::Failed("interrupted".to_owned())),
+            _ = interrupt.recv() => Err(Failure::Failed("interrupted".to_owned())),
         };
         broker.close().await;
         outcome.map(|()| ExitCode::SUCCESS)
     })
+}
+
+fn listen(kind: SignalKind) -> Outcome<Signal> {
+    signal(kind).map_err(|cause| Failure::because("cannot listen for signals", cause))
 }
 
 fn configuration(arguments: &Arguments, folder: Option<&Path>) -> Config {
@@ -139,8 +148,11 @@ impl BenchFolder {
 
     fn temporary() -> Outcome<Self> {
         let folder = std::env::temp_dir().join(format!("event-broker-bench-{}", Uuid::new_v4().simple()));
-        // Fails if it exists: nobody else's folder is used, or removed.
-        std::fs::create_dir(&folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+        // Fails if it exists: nobody else's folder is used, or removed. And nobody else reads it.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|cause| Failure::because(folder.display(), cause))?;
         Ok(Self::Temporary(folder))
     }
 

@@ -93,7 +93,7 @@ fn is_behind(claims: &ClaimRows, name: &str, topic: u32, offset: Sequence, throu
 /// The last sequence of a topic that retention has removed.
 async fn gone_through(ledger: &Ledger, topic: &TopicEntry) -> Result<Sequence> {
     let range = Range::Topic(topic.number, Sequence::ZERO);
-    match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+    match ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await {
         Ok(_) => Ok(Sequence::ZERO),
         Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1))),
         Err(error) => Err(read_failed(error)),

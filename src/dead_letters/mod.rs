@@ -8,20 +8,22 @@
 //! What leads to a letter is decided where the work is (`claims`).
 
 mod decide;
+mod redrivable;
 
 use crate::dispatch::attempts_of;
 use crate::events::{Intake, Policy, Reader, removed, stored_at};
-use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow, read_failed};
+use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow};
 use crate::logs::{Logs, Place};
 use contract::{
     Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, LettersResolved,
-    NewEvent, Page, ProducerId, Redrive, RedriveOverride, Result, Sequence, StoredEvent, Timestamp, Violation, limits,
+    NewEvent, Page, ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, Violation, limits,
 };
 use decide::{Change, Deal, Dealt, Deed, Many};
-use log::{Limit, LogError, Range, TopicNumber};
+use log::{LogError, TopicNumber};
+use redrivable::redrivable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -30,7 +32,7 @@ const TRIES_MAX: usize = 8;
 /// Letters dealt with by one decision.
 const LETTERS_PER_DECISION: usize = 100;
 /// The refusal to redrive a letter without its event.
-const GONE: &str = "Retention has removed the event, so it cannot be tried again; discard the letter.";
+const GONE: &str = "The event is not stored any more, so it cannot be tried again; discard the letter.";
 /// Who deals with a letter where nobody says.
 const NOBODY: &str = "unknown";
 
@@ -141,7 +143,7 @@ impl DeadLetters<'_> {
     pub(crate) async fn discard(&self, id: Uuid, reason: String, keep: &Keep<DeadLetter>) -> Result<DeadLetter> {
         check_needed(Some(&reason))?;
         let (ledger, row) = self.find(id).await?;
-        let event = self.event_of(&ledger, &row).await?;
+        let event = self.event_to_show(&ledger, &row).await?;
         self.deal(&ledger, id, Deed::Discard { reason }, (event, keep)).await?.ok_or_else(changing)
     }
 
@@ -249,6 +251,14 @@ impl DeadLetters<'_> {
         Ok(stored.filter(|event| event.sequence == row.letter.sequence))
     }
 
+    /// The event of a letter that is shown or discarded: neither needs it, so one that is damaged on disk is left out.
+    async fn event_to_show(&self, ledger: &Ledger, row: &LetterRow) -> Result<Option<StoredEvent>> {
+        match self.event_of(ledger, row).await {
+            Err(error) if is_damage(&error) => Ok(None),
+            event => event,
+        }
+    }
+
     /// The corrected event, ready to be stored with the letter's end.
     async fn change(&self, row: &LetterRow, event: NewEvent) -> Result<Change> {
         let found = self.logs.find(&row.letter.topic)?;
@@ -260,7 +270,7 @@ impl DeadLetters<'_> {
     }
 
     async fn view(&self, ledger: &Ledger, row: &LetterRow) -> Result<DeadLetter> {
-        let event = self.event_of(ledger, row).await?;
+        let event = self.event_to_show(ledger, row).await?;
         Ok(DeadLetter { attempts: attempts_of(ledger, row), ..shown(row, event.as_ref()) })
     }
 }
@@ -312,6 +322,12 @@ fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<N
     Ok(Some(NewEvent { id, causation_id, data, ..renamed }))
 }
 
+/// Whether an event could not be read because it is damaged, which will not pass.
+fn is_damage(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<LogError>());
+    matches!(source, Some(LogError::Damaged(_)))
+}
+
 const fn sum(one: LettersResolved, other: LettersResolved) -> LettersResolved {
     LettersResolved { count: one.count + other.count, skipped: one.skipped + other.skipped }
 }
@@ -319,24 +335,6 @@ const fn sum(one: LettersResolved, other: LettersResolved) -> LettersResolved {
 /// The place a cursor stands for; one of another list is behind all letters.
 fn place_of(text: &str) -> LetterPlace {
     LetterRow::parse_place(text).unwrap_or((i64::MAX, Uuid::max()))
-}
-
-/// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
-/// Retention removes the beginning of a topic, so one look at each topic is enough.
-async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>) -> Result<Vec<Arc<LetterRow>>> {
-    let topics: BTreeSet<u32> = letters.iter().map(|row| row.letter.number).collect();
-    let mut earliest = BTreeMap::new();
-    for number in topics {
-        let first = Range::Topic(TopicNumber(number), Sequence::ZERO);
-        match ledger.log().read(first, Limit { records: 1, bytes: 0 }).await {
-            Ok(_) => (),
-            Err(LogError::Trimmed(sequence)) => drop(earliest.insert(number, sequence)),
-            Err(error) => return Err(read_failed(error)),
-        }
-    }
-    let is_there = |row: &LetterRow| earliest.get(&row.letter.number).is_none_or(|it| row.letter.sequence >= *it);
-    letters.retain(|row| is_there(row) && check_lane(ledger, row).is_ok());
-    Ok(letters)
 }
 
 /// Refuses a letter whose subscription was deleted.

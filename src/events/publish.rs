@@ -55,7 +55,7 @@ impl Intake<'_> {
     }
 
     /// The same, of events that are few and small enough.
-    pub(super) async fn publish_units(
+    pub(crate) async fn publish_units(
         self,
         events: Vec<Submitted>,
         atomicity: Atomicity,

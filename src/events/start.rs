@@ -27,7 +27,7 @@ impl ScanStart {
 
 /// The offset before the first event that is still there; the tail where none is.
 pub(crate) async fn before_earliest(ledger: &Ledger, topic: TopicNumber) -> Result<Offset> {
-    match ledger.log().read(Range::Topic(topic, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+    match ledger.log().headers(Range::Topic(topic, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
         Ok(_) => Ok(Offset::ZERO),
         Err(LogError::Trimmed(earliest)) => Ok(before(earliest)),
         Err(error) => Err(read_failed(error)),

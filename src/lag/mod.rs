@@ -4,6 +4,7 @@
 //!   that is neither finished nor stale nor passed. What retention has removed does not count.
 //! - The state alone answers where nothing has to be read: without a filter, and where no event can be stale.
 //! - Otherwise the topic is read, each event once: a [`View`] remembers what it has found, and is read on from there.
+//! - A damaged event counts by its header. Its body cannot be asked, so a filter takes it.
 //! - The cost of one question is bounded. What could not be read yet counts as if it was to be done, so a number may be too
 //!   high at first, never too low.
 
@@ -162,7 +163,7 @@ impl Question<'_> {
             return Ok(offset);
         }
         let range = Range::Topic(self.topic.number, offset);
-        match self.ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+        match self.ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await {
             Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1)).max(offset)),
             page => page.map(|_| offset).map_err(read_failed),
         }

@@ -5,7 +5,7 @@ use crate::events::original_of;
 use crate::filters::{Compiled, FilterFailures};
 use crate::ledger::{ClaimRows, ReaderFilter, read_failed};
 use contract::{Position, Result, Sequence};
-use log::{Limit, LogError, Range, Record};
+use log::{Header, Limit, LogError, Range, Record};
 use roaring::RoaringTreemap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -71,6 +71,11 @@ impl View {
                     self.scanned = Sequence(earliest.get().saturating_sub(1)).max(self.scanned);
                     continue;
                 }
+                Err(LogError::Damaged(_)) => {
+                    self.take_in_damaged(question, tail).await?;
+                    *budget -= 1;
+                    continue;
+                }
                 page => page.map_err(read_failed)?,
             };
             self.take_in_page(question, &page, tail, &mut failures);
@@ -78,6 +83,20 @@ impl View {
             self.scanned = page.last().map_or(tail, |record| record.header.sequence.min(tail));
             tokio::task::yield_now().await;
         }
+        Ok(())
+    }
+
+    /// The next event is damaged: what its header says counts, and it is to be done as far as the filter goes.
+    async fn take_in_damaged(&mut self, question: &Question<'_>, tail: Sequence) -> Result<()> {
+        let range = Range::Topic(question.topic.number, self.scanned);
+        let headers =
+            question.ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+        let Some(header) = headers.first().filter(|header| header.sequence <= tail) else {
+            self.scanned = tail;
+            return Ok(());
+        };
+        self.take_in(question, &question.ledger.claims(), header, |_, _| true);
+        self.scanned = header.sequence;
         Ok(())
     }
 
@@ -90,23 +109,33 @@ impl View {
     ) {
         let claims = question.ledger.claims();
         for record in page.iter().filter(|record| record.header.sequence <= tail) {
-            self.take_in(question, &claims, record, failures);
+            self.take_in(question, &claims, &record.header, |view, kind| {
+                let is_copy =
+                    |original| is_final(question, &claims, original, kind.again) || view.found.contains_key(&original);
+                let is_taken = |filter: &Compiled| filter.is_empty() || filter.matches(record, failures);
+                view.filter.as_ref().is_some_and(is_taken) && !original_of(record).is_some_and(is_copy)
+            });
         }
     }
 
-    fn take_in(&mut self, question: &Question<'_>, claims: &ClaimRows, record: &Record, failures: &mut FilterFailures) {
-        let (Some(kind), Some(filter)) = (&self.kind, &self.filter) else { return };
-        let sequence = record.header.sequence;
-        let aggregate = record.header.facets.and_then(|facets| Some(facets.aggregate?.key)).filter(|_| kind.latest);
+    /// Remembers an event that is to be done, if it is `wanted`.
+    fn take_in(
+        &mut self,
+        question: &Question<'_>,
+        claims: &ClaimRows,
+        header: &Header,
+        wanted: impl FnOnce(&Self, &Kind) -> bool,
+    ) {
+        let Some(kind) = &self.kind else { return };
+        let sequence = header.sequence;
+        let aggregate = header.facets.and_then(|facets| Some(facets.aggregate?.key)).filter(|_| kind.latest);
         if is_final(question, claims, sequence, kind.again) {
             if let Some(key) = aggregate.filter(|_| question.is_finished(claims, sequence)) {
                 self.pass(key, sequence);
             }
             return;
         }
-        let is_copy = |original| is_final(question, claims, original, kind.again) || self.found.contains_key(&original);
-        let is_taken = filter.is_empty() || filter.matches(record, failures);
-        if !is_taken || original_of(record).is_some_and(is_copy) {
+        if !wanted(self, kind) {
             return;
         }
         self.found.insert(sequence, aggregate);

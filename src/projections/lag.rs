@@ -2,7 +2,7 @@
 
 use crate::ledger::{Ledger, read_failed};
 use contract::{Lag, NewProjection, Offset, Position, Result, Sequence, TopicId, limits};
-use log::{Limit, LogError, Range, Record, TopicNumber};
+use log::{Header, Limit, LogError, Range, TopicNumber};
 
 /// One record.
 const ONE: Limit = Limit { records: 1, bytes: 0 };
@@ -26,15 +26,15 @@ async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64
         return Ok(Lag::default());
     }
     let oldest = first_behind(ledger, topic.number, checkpoint.into()).await?;
-    Ok(Lag { events, seconds: oldest.map_or(0, |record| age(&record, now)) })
+    Ok(Lag { events, seconds: oldest.map_or(0, |header| age(&header, now)) })
 }
 
 /// A topic's first event behind `after` that is still there.
-async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<Record>> {
-    let page = match ledger.log().read(Range::Topic(topic, after), ONE).await {
+async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<Header>> {
+    let page = match ledger.log().headers(Range::Topic(topic, after), ONE).await {
         Err(LogError::Trimmed(earliest)) => {
             let after = Sequence(earliest.get().saturating_sub(1));
-            ledger.log().read(Range::Topic(topic, after), ONE).await
+            ledger.log().headers(Range::Topic(topic, after), ONE).await
         }
         page => page,
     };
@@ -47,17 +47,27 @@ async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<Lag> 
     let events = tail.get().saturating_sub(checkpoint.get());
     let (mut after, mut looked_at) = (checkpoint, 0);
     while after < tail && looked_at < limits::SCAN_EVENTS_MAX {
-        let page = ledger.log().read_committed(Range::All(after), SCAN).await.map_err(read_failed)?;
-        if let Some(event) = page.iter().find(|record| record.header.facets.is_some()) {
+        let page = committed(ledger, after).await?;
+        if let Some(event) = page.iter().find(|header| header.facets.is_some()) {
             return Ok(Lag { events, seconds: age(event, now) });
         }
         let Some(last) = page.last() else { return Ok(Lag::default()) };
-        after = last.header.position;
+        after = last.position;
         looked_at += page.len();
     }
     Ok(if after < tail { Lag { events, seconds: 0 } } else { Lag::default() })
 }
 
-fn age(record: &Record, now: i64) -> u64 {
-    u64::try_from(now.saturating_sub(record.header.time) / 1000).unwrap_or(0)
+/// The next records of the log, of which the first may be damaged. A shared log that does not confirm its tail at the moment
+/// gives what it has confirmed, and only whole.
+async fn committed(ledger: &Ledger, after: Position) -> Result<Vec<Header>> {
+    match ledger.log().read_committed(Range::All(after), SCAN).await {
+        Ok(page) => Ok(page.into_iter().map(|record| record.header).collect()),
+        Err(LogError::Damaged(_)) => ledger.log().headers(Range::All(after), ONE).await.map_err(read_failed),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+fn age(header: &Header, now: i64) -> u64 {
+    u64::try_from(now.saturating_sub(header.time) / 1000).unwrap_or(0)
 }

@@ -11,8 +11,8 @@
 use super::{body, negotiate};
 use crate::events::cloud_event_id;
 use contract::{
-    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, Kind, MediaType, NewEvent, Profile, Result,
-    StoredEvent, Timestamp, Unread, Violation, limits, under_profile, unquote,
+    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, EventTypeId, Kind, MediaType, NewEvent, Profile,
+    Result, StoredEvent, Timestamp, Unread, Violation, limits, under_profile, unquote,
 };
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -165,7 +165,7 @@ fn attributed(parts: Parts) -> Result<NewEvent> {
     event.deduplication_id = take("deduplicationid");
     event.request_id = take("requestid");
     event.actor = actor_of(take("actortype").as_deref(), take("actorid"))?;
-    event.data_version = version_of(event.event_type.as_str(), take("dataschema"))?;
+    event.data_version = version_of(&event.event_type, take("dataschema"))?;
     event.context = labels(take("context"))?;
     event.context.append(&mut attributes);
     Ok(event)
@@ -216,10 +216,11 @@ fn content_type_of(text: Option<String>) -> Result<Option<String>> {
 }
 
 /// `gts://{type}#{version}` names a version of the event's type.
-fn version_of(event_type: &str, schema: Option<String>) -> Result<Option<String>> {
+fn version_of(event_type: &EventTypeId, schema: Option<String>) -> Result<Option<String>> {
     let Some(schema) = schema else { return Ok(None) };
     match schema.strip_prefix(CloudEvent::SCHEMA_SCHEME).map(|schema| schema.split_once('#')) {
-        Some(Some((named, _))) if named != event_type => {
+        // One type has several spellings.
+        Some(Some((named, _))) if named.parse().ok().as_ref() != Some(event_type) => {
             Err(Error::invalid("/dataschema", "names another type than `type`"))
         }
         Some(Some((_, version))) if !version.is_empty() => Ok(Some(version.to_owned())),
@@ -340,6 +341,21 @@ mod tests {
             TEXT.replace(r#""appid":"web""#, r#""sequence":"99999999999999999999""#).as_bytes(),
         );
         assert_eq!(error.unwrap_err().kind(), Kind::InvalidSequence);
+    }
+
+    #[test]
+    fn a_data_schema_names_the_type_in_any_spelling_of_it() {
+        for (named, schema) in [
+            ("gts.vendor.orders.order.placed.v1", "gts.vendor.orders.order.placed.v1~"),
+            ("gts.vendor.orders.order.placed.v1~", "gts.vendor.orders.order.placed.v1"),
+        ] {
+            let version = version_of(&named.parse().unwrap(), Some(format!("gts://{schema}#1.0"))).unwrap();
+            assert_eq!(version.as_deref(), Some("1.0"), "{named} {schema}");
+        }
+        for schema in ["gts.vendor.orders.order.placed.v2~", "gts.vendor.orders.order", "", "Order Placed"] {
+            let named = "gts.vendor.orders.order.placed.v1".parse().unwrap();
+            assert!(version_of(&named, Some(format!("gts://{schema}#1.0"))).is_err(), "{schema}");
+        }
     }
 
     #[test]

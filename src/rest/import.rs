@@ -30,7 +30,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use bytes::Bytes;
-use contract::{Atomicity, Error, Event, Kind, NewEvent, Outcome, Profile, Result, Unread, limits, under_profile};
+use contract::{Error, Event, Kind, NewEvent, Outcome, Profile, Result, Unread, limits, under_profile};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -40,7 +40,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::{JoinError, JoinSet};
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// Events that go to the log together.
+/// Events that go to the log together. That is how an import is carried out, and no batch of its caller's: the limits of
+/// batches say nothing about it.
 const TOGETHER: usize = limits::BATCH_EVENTS_MAX;
 /// Their bytes, at most (one event alone may have more).
 const TOGETHER_BYTES: usize = limits::BATCH_BYTES_MAX / 2;
@@ -220,7 +221,7 @@ impl Importing {
         if events.is_empty() {
             return Ok(());
         }
-        let outcomes = self.app.broker.publish_submitted(events, Atomicity::Each, None).await?;
+        let outcomes = self.app.broker.import(events).await?;
         for (number, outcome) in numbers.into_iter().zip(outcomes) {
             match outcome {
                 Ok(published) if published.outcome == Outcome::Created => self.count.imported += 1,

@@ -1,5 +1,6 @@
 //! Flipped bits under the whole broker: what is intact is served, what is not is named, and nothing else suffers.
 
+mod headers;
 mod salvage;
 
 use crate::cli::run;

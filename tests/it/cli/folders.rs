@@ -2,9 +2,12 @@
 
 use super::{ask, feed, line, lines, run, server};
 use crate::http::{CREATED, Server, client, event};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -263,4 +266,25 @@ fn bench_leaves_nothing_behind_and_does_not_write_into_a_log() {
     assert!(refused.err.contains("already holds a log"), "{}", refused.err);
     assert_eq!(files(here.path()), before);
     bench(&["--data", "data", "--run", "1", "--append"]).expect(0);
+}
+
+#[test]
+fn a_bench_that_is_stopped_removes_its_folder_which_nobody_else_could_read() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let temporary = TempDir::new().unwrap();
+        let mut child = super::program(&["bench", "--events", "1000000000", "--callers", "2", "--acks"]);
+        let mut child = child.env("TMPDIR", temporary.path()).spawn().unwrap();
+        let acknowledged = child.stdout.take().unwrap();
+        let mut acknowledged = BufReader::new(acknowledged).lines();
+        assert!(acknowledged.next().unwrap().unwrap().starts_with("ack "));
+        // Whatever else it prints must not fill the pipe.
+        let rest = std::thread::spawn(move || acknowledged.for_each(drop));
+        let folder = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap();
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = super::finish(child).expect(1);
+        assert!(ended.err.contains("interrupted"), "{}", ended.err);
+        rest.join().unwrap();
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{signal:?}");
+    }
 }

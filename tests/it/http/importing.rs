@@ -53,6 +53,36 @@ async fn a_bad_line_costs_that_line_only() {
     assert_eq!(tail(&server).await, 60);
 }
 
+/// A valid line with about so many bytes of payload.
+fn large(number: usize, bytes: usize) -> String {
+    let mut event = event(CREATED, &format!("s-{number}"));
+    event["data"]["filling"] = json!("x".repeat(bytes));
+    format!("{event}\n")
+}
+
+fn all_imported(lines: usize) -> Value {
+    json!({"lines": lines, "imported": lines, "duplicates": 0, "failed": 0, "done": true})
+}
+
+#[tokio::test]
+async fn lines_that_are_too_large_for_one_batch_are_stored_one_after_the_other() {
+    let server = server(&[]).await;
+    let body = large(0, 500 * 1024) + &large(1, 700 * 1024) + &good(2) + &large(3, 900 * 1024) + &large(4, 900 * 1024);
+    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
+    assert_eq!(told.last(), Some(&all_imported(5)), "{told:?}");
+    assert_eq!(tail(&server).await, 5);
+}
+
+#[tokio::test]
+async fn an_import_is_as_long_as_it_likes_however_small_batches_may_be() {
+    let small = [("EVENT_BROKER__BATCH__MAX_SIZE", "7"), ("EVENT_BROKER__BATCH__MAX_PAYLOAD_BYTES", "1024")];
+    let server = server(&small).await;
+    let body: String = (0..50).map(|number| large(number, 300)).collect();
+    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
+    assert_eq!(told.last(), Some(&all_imported(50)), "{told:?}");
+    assert_eq!(tail(&server).await, 50);
+}
+
 #[tokio::test]
 async fn lines_before_a_body_that_breaks_off_are_stored() {
     let server = server(&[QUICK_BODY]).await;

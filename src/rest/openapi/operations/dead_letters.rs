@@ -87,8 +87,8 @@ fn discard() -> Op {
 fn redrive_all() -> Op {
     op(Post, "/v1/dead-letters:redrive", "redriveDeadLetters", "Redrive many dead letters")
         .about(
-            "Redrives every open dead letter that is meant. Those whose events retention has removed, or whose subscription \
-            was deleted, stay open and are counted in `skipped`. With `dryRun` it only counts.",
+            "Redrives every open dead letter that is meant. Those whose events are not stored any more or are damaged, or \
+            whose subscription was deleted, stay open and are counted in `skipped`. With `dryRun` it only counts.",
         )
         .takes_shared(&["Producer-Id"])
         .body(Body::about("Which.").or_none().of(JSON, "LetterOrder", examples::letter_order()))

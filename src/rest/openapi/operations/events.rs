@@ -24,7 +24,7 @@ A duplicate is answered with the stored event (200, `Idempotent-Replayed`). Two 
 
 - with a `deduplicationId`: `deduplicationId`, topic and `tenant`;
 - without: `id`, topic, `type`, `tenant`, `subject`, `occurredAt` and `Producer-Id`;
-- in a topic with `deduplicateBy: id`: the `id` alone.
+- in a topic with `deduplicateBy: id`: `id`, topic and `tenant`, whatever else is sent.
 
 A topic remembers them for its `idempotentRetention`, 24 hours by default.
 

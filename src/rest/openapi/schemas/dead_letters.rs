@@ -141,8 +141,8 @@ fn dealt_with() -> Shape {
             "skipped",
             number(
                 1..=NUMBER_MAX,
-                "How many more are meant that cannot be redriven and stay open: retention has removed their events, or \
-                their subscription was deleted.",
+                "How many more are meant that cannot be redriven and stay open: their events are not stored any more or are \
+                damaged, or their subscription was deleted.",
             )
             .like(1),
         )

@@ -1,0 +1,62 @@
+//! Which letters a bulk redrive can deal with: exactly those that a single redrive would not refuse.
+//!
+//! - An event that retention has removed, that `repair` has cut out or that is damaged on disk cannot be worked on again.
+//! - Letters of neighbouring events are looked up together: one read for each run of them.
+
+use super::check_lane;
+use crate::ledger::{Ledger, LetterRow, read_failed};
+use contract::{Result, Sequence, limits};
+use log::{Limit, LogError, Range, TopicNumber};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Most sequences that one read goes over.
+const SPAN_MAX: u64 = 64;
+const PAGE_BYTES: usize = 4 * limits::EVENT_BYTES_MAX;
+
+/// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
+pub(super) async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>) -> Result<Vec<Arc<LetterRow>>> {
+    letters.retain(|row| check_lane(ledger, row).is_ok());
+    let mut wanted: BTreeMap<u32, BTreeSet<Sequence>> = BTreeMap::new();
+    for row in &letters {
+        wanted.entry(row.letter.number).or_default().insert(row.letter.sequence);
+    }
+    let mut readable = BTreeMap::new();
+    for (number, sequences) in wanted {
+        readable.insert(number, readable_of(ledger, TopicNumber(number), sequences).await?);
+    }
+    let is_readable = |row: &LetterRow| {
+        readable.get(&row.letter.number).is_some_and(|sequences| sequences.contains(&row.letter.sequence))
+    };
+    letters.retain(|row| is_readable(row));
+    Ok(letters)
+}
+
+/// Those of a topic's events that can be read.
+async fn readable_of(
+    ledger: &Ledger,
+    topic: TopicNumber,
+    mut wanted: BTreeSet<Sequence>,
+) -> Result<BTreeSet<Sequence>> {
+    let mut readable = BTreeSet::new();
+    while let Some(first) = wanted.first().copied() {
+        let span_end = Sequence(first.get().saturating_add(SPAN_MAX - 1));
+        let last = wanted.range(..=span_end).next_back().copied().unwrap_or(first);
+        let records = usize::try_from(last.get() - first.get() + 1).unwrap_or(1);
+        let range = Range::Topic(topic, Sequence(first.get().saturating_sub(1)));
+        // Everything up to here has been looked at.
+        let through = match ledger.log().read(range, Limit { records, bytes: PAGE_BYTES }).await {
+            Ok(page) => {
+                let found = page.iter().map(|record| record.header.sequence);
+                readable.extend(found.filter(|sequence| wanted.contains(sequence)));
+                page.last().map_or(last, |record| record.header.sequence)
+            }
+            Err(LogError::Trimmed(earliest)) => Sequence(earliest.get().saturating_sub(1)),
+            // The first that is there: the one that was asked for, or one behind it.
+            Err(LogError::Damaged(_)) => first,
+            Err(error) => return Err(read_failed(error)),
+        };
+        wanted = wanted.split_off(&through.max(first).next());
+    }
+    Ok(readable)
+}

@@ -1,0 +1,218 @@
+//! A damaged body keeps nobody from what an event's header says: lag, order, where a topic begins, what was given up.
+
+use super::{EVENTS, event, filled, open, repair, spoil};
+use crate::http::Server;
+use crate::scenario::{topic_id, type_id};
+use contract::{
+    ClaimAnswer, ClaimError, ClaimOrder, Completion, EventBroker, Failure, GroupReset, Kind, LetterFilter, LetterOrder,
+    LettersResolved, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, Redrive, ResetTo,
+};
+use event_broker::{Broker, Clock, ManualClock};
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+const EVENT_COUNT: u64 = EVENTS as u64;
+const HANDLER: &str = "billing";
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// A filled folder on which `setup` has been done, with these events damaged since; opened again.
+async fn damaged(spoilt: &[u128], setup: impl AsyncFn(&Broker)) -> (TempDir, Broker) {
+    let folder = filled().await;
+    let broker = open(folder.path()).await;
+    setup(&broker).await;
+    reopened_with(broker, folder.path(), spoilt).await;
+    let broker = open(folder.path()).await;
+    (folder, broker)
+}
+
+async fn reopened_with(broker: Broker, folder: &Path, spoilt: &[u128]) {
+    broker.close().await;
+    drop(broker);
+    spoilt.iter().for_each(|id| spoil(folder, *id));
+}
+
+async fn claim(broker: &Broker, id: u128) -> contract::ClaimOutcome {
+    broker.claim(NewClaim::of_event(HANDLER, Uuid::from_u128(id)), None).await.unwrap()
+}
+
+async fn finish(broker: &Broker, id: u128) {
+    let claim = claim(broker, id).await.claim.unwrap();
+    broker.complete_claim(&claim.id, Completion::of(claim.token), None).await.unwrap();
+}
+
+/// Gives an event up, which makes it a dead letter.
+async fn give_up(broker: &Broker, id: u128) {
+    let claim = claim(broker, id).await.claim.unwrap();
+    let error = ClaimError::new("Broken", "cannot be done");
+    broker.fail_claim(&claim.id, Failure { token: claim.token, error, retryable: Some(false) }).await.unwrap();
+}
+
+async fn put_order(broker: &Broker, order: ClaimOrder) {
+    let handler = NewHandler { order: Some(order), ..NewHandler::default() };
+    broker.put_handler(HANDLER, handler).await.unwrap();
+}
+
+async fn open_letters(broker: &Broker) -> Vec<contract::DeadLetter> {
+    broker.dead_letters(&LetterFilter::default(), None, 100).await.unwrap().items
+}
+
+#[tokio::test]
+async fn the_lag_of_handlers_and_groups_is_known_though_the_next_event_is_damaged() {
+    let (_folder, broker) = damaged(&[1], async |broker: &Broker| finish(broker, 2).await).await;
+    assert_eq!(broker.handler(HANDLER).await.unwrap().lag, EVENT_COUNT - 1);
+    assert_eq!(broker.handlers(None, 100).await.unwrap().items.len(), 1);
+    broker.create_consumer(NewConsumer::new("readers", topic_id("default"))).await.unwrap();
+    let group = broker.consumer_group("readers").await.unwrap();
+    assert_eq!(group.topics[0].lag, EVENT_COUNT);
+}
+
+#[tokio::test]
+async fn a_damaged_event_behind_a_filter_counts_as_one_to_be_done() {
+    let group = async |broker: &Broker| {
+        let mut filtered = NewConsumer::new("readers", topic_id("default"));
+        filtered.types = vec![type_id("placed").parse().unwrap()];
+        broker.create_consumer(filtered).await.unwrap();
+    };
+    let (_folder, broker) = damaged(&[1, 25, 26, EVENTS], group).await;
+    assert_eq!(broker.consumer_group("readers").await.unwrap().topics[0].lag, EVENT_COUNT);
+}
+
+#[tokio::test]
+async fn a_group_is_reset_to_the_beginning_of_a_topic_whose_first_event_is_damaged() {
+    let group = async |broker: &Broker| {
+        let consumer = broker.create_consumer(NewConsumer::new("readers", topic_id("default"))).await.unwrap();
+        broker.commit_offset(consumer.id, Offset(9)).await.unwrap();
+        broker.delete_consumer(consumer.id).await.unwrap();
+    };
+    let (_folder, broker) = damaged(&[1], group).await;
+    let reset = GroupReset { topic: topic_id("default"), to: ResetTo::Earliest };
+    let group = broker.reset_group("readers", reset).await.unwrap();
+    assert_eq!(group.topics[0].committed_offset, Offset::ZERO);
+}
+
+#[tokio::test]
+async fn names_that_nobody_uses_are_looked_for_though_the_first_event_is_damaged() {
+    let group = async |broker: &Broker| {
+        let consumer = broker.create_consumer(NewConsumer::new("readers", topic_id("default"))).await.unwrap();
+        broker.commit_offset(consumer.id, Offset(9)).await.unwrap();
+        broker.delete_consumer(consumer.id).await.unwrap();
+    };
+    let (folder, broker) = damaged(&[1], group).await;
+    broker.close().await;
+    drop(broker);
+    let mut config = super::config(folder.path());
+    config.claims.unused_days = 1;
+    config.maintenance.max_clock_jump_secs = 0;
+    let now = event_broker::SystemClock.now();
+    let clock = Arc::new(ManualClock::at(now + 3 * DAY_MILLIS));
+    let broker = Broker::open_at(config, clock).await.unwrap();
+    broker.forget_unused().await.unwrap();
+    assert!(broker.consumer_group("readers").await.is_ok(), "events that it has seen are still there");
+}
+
+#[tokio::test]
+async fn a_gapless_claim_is_given_behind_a_finished_event_that_is_damaged() {
+    let gapless = async |broker: &Broker| {
+        put_order(broker, ClaimOrder::Gapless).await;
+        finish(broker, 1).await;
+    };
+    // 1, 8 and 15 are of one aggregate.
+    let (_folder, broker) = damaged(&[1, 8], gapless).await;
+    assert_eq!(claim(&broker, 8).await.outcome, ClaimAnswer::Claimed);
+    assert_eq!(claim(&broker, 15).await.outcome, ClaimAnswer::Held);
+}
+
+#[tokio::test]
+async fn an_event_is_stale_though_a_damaged_one_lies_before_the_finished_one() {
+    let latest = async |broker: &Broker| {
+        put_order(broker, ClaimOrder::Latest).await;
+        finish(broker, 29).await;
+    };
+    // 1, 8, 15, 22 and 29 are of one aggregate: one damaged event begins the page, another ends it.
+    let (_folder, broker) = damaged(&[8, 22], latest).await;
+    assert_eq!(claim(&broker, 1).await.outcome, ClaimAnswer::Stale);
+    assert_eq!(claim(&broker, 15).await.outcome, ClaimAnswer::Stale);
+    // 2 is of another aggregate.
+    assert_eq!(claim(&broker, 2).await.outcome, ClaimAnswer::Claimed);
+}
+
+#[tokio::test]
+async fn the_lag_of_a_projection_is_known_though_the_next_event_is_damaged() {
+    let views = async |broker: &Broker| {
+        broker.put_projection("view", NewProjection::of_topic(topic_id("default"))).await.unwrap();
+        broker.put_projection("all", NewProjection::of_log()).await.unwrap();
+    };
+    let (_folder, broker) = damaged(&[1], views).await;
+    assert_eq!(broker.projection("view").await.unwrap().lag.events, EVENT_COUNT);
+    assert!(broker.projection("all").await.unwrap().lag.events >= EVENT_COUNT);
+    assert_eq!(broker.projections(None, 100).await.unwrap().items.len(), 2);
+}
+
+#[tokio::test]
+async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redriven() {
+    let letters = async |broker: &Broker| {
+        for id in [1, 2, 3] {
+            give_up(broker, id).await;
+        }
+    };
+    let (_folder, broker) = damaged(&[1, 3], letters).await;
+    let shown = open_letters(&broker).await;
+    let has_event: Vec<_> = shown.iter().map(|letter| (letter.sequence.0, letter.event.is_some())).collect();
+    assert_eq!(has_event, [(1, false), (2, true), (3, false)]);
+    let refused = broker.redrive(shown[0].id, Redrive::default(), None).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable, "{}", refused.detail());
+    for dry_run in [true, false] {
+        let order = LetterOrder { dry_run, ..LetterOrder::default() };
+        let resolved = broker.redrive_all(order, None).await.unwrap();
+        assert_eq!(resolved, LettersResolved { count: 1, skipped: 2 });
+    }
+    assert_eq!(open_letters(&broker).await.len(), 2, "nobody could work on them");
+    broker.discard(shown[0].id, "damaged".to_owned(), None).await.unwrap();
+    let all = LetterOrder { reason: Some("damaged".to_owned()), ..LetterOrder::default() };
+    assert_eq!(broker.discard_all(all, None).await.unwrap().count, 1);
+}
+
+/// An event that `repair` cut out is as little there as one that retention has removed.
+#[tokio::test]
+async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuses_it() {
+    let letters = async |broker: &Broker| {
+        for id in [24, 25, 26] {
+            give_up(broker, id).await;
+        }
+    };
+    let (folder, broker) = damaged(&[25], letters).await;
+    broker.close().await;
+    drop(broker);
+    repair(folder.path());
+    let broker = open(folder.path()).await;
+    let shown = open_letters(&broker).await;
+    let single = broker.redrive(shown[1].id, Redrive::default(), None).await.unwrap_err();
+    assert_eq!(single.kind(), Kind::Trimmed);
+    for dry_run in [true, false] {
+        let order = LetterOrder { dry_run, ..LetterOrder::default() };
+        let resolved = broker.redrive_all(order, None).await.unwrap();
+        assert_eq!(resolved, LettersResolved { count: 2, skipped: 1 });
+    }
+    let left = open_letters(&broker).await;
+    assert_eq!(left.iter().map(|letter| letter.sequence.0).collect::<Vec<_>>(), [25]);
+    let handler = broker.handler(HANDLER).await.unwrap();
+    assert_eq!((handler.failed, handler.dead_letters), (2, 1), "no work is open that nobody can do");
+    broker.publish(event(EVENTS + 1), None).await.unwrap();
+}
+
+/// What an operator looks for: which request failed, why, and the trace that its caller was told.
+#[tokio::test]
+async fn a_5xx_answer_is_a_line_in_the_log() {
+    let folder = filled().await;
+    spoil(folder.path(), 1);
+    let server = Server::start_in(folder, &[]);
+    let (status, problem) = server.get(&format!("/v1/events?topic={}&offset=0", topic_id("default"))).await;
+    assert_eq!(status.as_u16(), 503, "{problem}");
+    let logged = server.logged();
+    let line = logged.lines().find(|line| line.contains("a request failed")).unwrap_or_else(|| panic!("{logged}"));
+    for part in ["ERROR", "/v1/events", "sequence 1 is damaged", problem["traceId"].as_str().unwrap()] {
+        assert!(line.contains(part), "no {part}: {line}");
+    }
+}
