@@ -1,7 +1,7 @@
 # The menu. `make` alone lists it; CI runs `make test` too.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint fuzz webhooks browsers kill soak bench clean
+.PHONY: help build test lint fuzz webhooks clients browsers kill soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ fuzz: ## fuzz the HTTP API against its OpenAPI document
 
 webhooks: ## have other people's libraries verify our webhooks
 	scripts/verify-webhooks
+
+clients: ## have other people's generators make clients, and compile them
+	scripts/generate-clients
 
 browsers: ## attack the HTTP API from web pages in Chromium
 	scripts/attack-browsers

@@ -2,9 +2,8 @@
 
 use super::Bounds;
 use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJECT, SUBJECT_TYPE, TENANT, TOPIC};
-use super::schemas::NUMBER_MAX;
 use super::schemas::ids;
-use super::shape::{Shape, any_text, either, list, number, patterned, text, time, uuid, word};
+use super::shape::{Shape, any_text, list, named, number, patterned, text, time, uuid, word};
 use contract::limits::{CEL_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
@@ -56,11 +55,12 @@ pub(super) fn timeout(bounds: &Bounds, wait_default: u64, description: &str) -> 
     query("timeout", seconds, &description, wait_default)
 }
 
-/// Where a read starts: a number, or either end.
-pub(super) fn read_offset() -> Shape {
-    let number = number(0..=NUMBER_MAX, "The last number seen, or 0.").like(12_345);
-    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
-    either([number, end.like("earliest")], "A number, or one of the two ends.")
+/// A parameter of the query that says where a read starts: a number, or either end. Its schema has a name, without which
+/// oapi-codegen writes code that does not compile.
+pub(super) fn read_start(name: &str, required: Required, description: &str, example: impl Into<Value>) -> Parameter {
+    let example = Some(example.into());
+    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).description(Some(description));
+    parameter.schema(Some(named("ReadOffset"))).example(example).required(required).build()
 }
 
 /// A parameter of the query that may be repeated.
@@ -123,7 +123,7 @@ fn reading(bounds: &Bounds) -> Vec<(&'static str, Parameter)> {
                 CURSOR,
             ),
         ),
-        ("offset", must("offset", read_offset(), seen, 12_345)),
+        ("offset", read_start("offset", Required::True, seen, 12_345)),
         (
             "read.topic",
             query("topic", ids::topic_id("The topic."), "The topic to read; needed without `consumer_id`.", TOPIC),

@@ -1,6 +1,7 @@
 //! Rules between an object's members that its properties alone cannot say: which go together, and which exclude each other.
 //!
-//! They stand as `anyOf` beside the properties. To a rule, a member that is null is absent.
+//! They stand as `if` and `then` beside the properties: unless the first rules hold, the last one does. Generators of clients
+//! pass those words over; `anyOf` beside properties makes them lose the properties. To a rule, a member that is null is absent.
 
 use super::shape::Shape;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,17 @@ pub(super) fn rule() -> Rule {
     Rule::default()
 }
 
+/// The words of a schema that say that one of these rules holds.
+pub(super) fn any_of(rules: impl IntoIterator<Item = Rule>) -> Vec<(&'static str, Value)> {
+    let mut schemas: Vec<Value> = rules.into_iter().map(Rule::schema).collect();
+    let (Some(last), first) = (schemas.pop(), schemas.pop()) else { return Vec::new() };
+    let mut unless = (first.map_or(json!(true), |first| json!({"not": first})), last);
+    while let Some(first) = schemas.pop() {
+        unless = (json!({"not": first}), json!({"if": unless.0, "then": unless.1}));
+    }
+    vec![("if", unless.0), ("then", unless.1)]
+}
+
 impl Rule {
     /// This member is there.
     pub(super) fn with(self, name: &str) -> Self {
@@ -26,6 +38,14 @@ impl Rule {
     /// This member is there, and one of these words.
     pub(super) fn with_word(self, name: &str, words: &[&str]) -> Self {
         self.needs(name, json!({"enum": words}))
+    }
+
+    /// This flag is up, or it is down or not there.
+    pub(super) fn with_flag(self, name: &str, is_up: bool) -> Self {
+        match is_up {
+            true => self.needs(name, json!({"enum": [true]})),
+            false => self.holds(name, json!({"enum": [false]})),
+        }
     }
 
     /// This member is not there.

@@ -4,7 +4,7 @@
 //! - `text` and its kin never take NUL: nothing stored does.
 //! - A member that is optional in a request may also be null (`or_null`); in an answer it is there or it is not (`may`).
 
-use super::rules::Rule;
+use super::rules::{self, Rule};
 use serde_json::Value;
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, ArrayItems, SchemaType};
 use utoipa::openapi::{KnownFormat, Object, Ref, RefOr, Schema, SchemaFormat, Type};
@@ -265,8 +265,7 @@ impl Shape {
 
     /// One of these rules holds besides.
     pub(super) fn ruled(self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let rules: Value = rules.into_iter().map(Rule::schema).collect();
-        self.edit(|object| object.extensions = Some([("anyOf", rules)].into_iter().collect()))
+        self.edit(|object| object.extensions = Some(rules::any_of(rules).into_iter().collect()))
     }
 
     /// Numbers in it are integers of 32 bits.

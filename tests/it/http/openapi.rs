@@ -367,7 +367,7 @@ async fn limits_in_the_document_are_those_in_force() {
     let poll = &document.0["paths"]["/v1/events:poll"]["get"]["parameters"];
     let timeout = poll.as_array().unwrap().iter().find(|it| it["name"] == "timeout").unwrap();
     assert_eq!((&timeout["schema"]["maximum"], &timeout["schema"]["default"]), (&json!(10), &json!(5)));
-    assert_eq!(document.schema("NewBatch")["properties"]["events"]["maxItems"], 7);
+    assert_eq!(document.schema("BatchInput")["properties"]["events"]["maxItems"], 7);
 }
 
 #[tokio::test]

@@ -39,7 +39,8 @@ fn name() -> Parameter {
 }
 
 fn take() -> Op {
-    let asked = either([named("NewClaim"), named("NewClaims")], "One claim, or several.").like(examples::new_claim());
+    let asked =
+        either([named("ClaimInput"), named("ClaimsInput")], "One claim, or several.").like(examples::new_claim());
     let answered = either([named("ClaimOutcome"), named("ClaimOutcomes")], "What became of it, or of each.")
         .like(examples::outcome());
     op(Post, "/v1/claims", "claimEvent", "Claim an event")
@@ -177,7 +178,7 @@ fn put_handler() -> Op {
             works with the broker's defaults.",
         )
         .takes(name())
-        .body(Body::about("How.").of(JSON, "NewHandler", examples::new_handler()))
+        .body(Body::about("How.").of(JSON, "HandlerInput", examples::new_handler()))
         .answers(201, Answer::json("Said for the first time.", "Handler", examples::handler()).with(&["Location"]))
         .answers(200, Answer::json("Said again, or anew.", "Handler", examples::handler()))
         .refuses(&[Kind::PayloadTooLarge, Kind::Validation])

@@ -34,7 +34,7 @@ fn create() -> Op {
             "Makes a consumer: a filter and a session under an id, to poll with. It lives for its session, which every poll \
             and commit begins anew. To change a filter, make another consumer and delete this one.",
         )
-        .body(Body::about("The consumer.").of(JSON, "NewConsumer", examples::new_consumer()))
+        .body(Body::about("The consumer.").of(JSON, "ConsumerInput", examples::new_consumer()))
         .answers(201, Answer::json("Made.", "ConsumerData", consumer()).with(&["Location"]))
         .refuses(&[Kind::InvalidState, Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
 }

@@ -37,7 +37,7 @@ fn list() -> Op {
 fn register() -> Op {
     op(Post, "/v1/event-types", "registerEventType", "Register an event type")
         .about("Registers an event type. The same definition again changes nothing; another one is refused.")
-        .body(Body::about("The event type.").of(JSON, "NewEventType", examples::new_event_type()))
+        .body(Body::about("The event type.").of(JSON, "EventTypeInput", examples::new_event_type()))
         .answers(201, Answer::json("Registered now.", "EventType", examples::event_type()).with(&["Location"]))
         .answers(200, Answer::json("The same was registered before.", "EventType", examples::event_type()))
         .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
@@ -84,7 +84,7 @@ fn add_version() -> Op {
             takes, or it is refused with what broke.",
         )
         .takes(id())
-        .body(Body::about("The version.").of(JSON, "NewVersion", examples::new_version()))
+        .body(Body::about("The version.").of(JSON, "VersionInput", examples::new_version()))
         .answers(201, Answer::json("Added, or replaced.", "Version", draft()).with(&["Location"]))
         .answers(200, Answer::json("The same was there before.", "Version", draft()))
         .refuses(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])

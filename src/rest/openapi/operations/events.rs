@@ -44,7 +44,7 @@ fn publish(bounds: &Bounds) -> Op {
         .takes(timeout(bounds, bounds.wait_default, WAIT))
         .body(
             Body::about(ONE_EVENT)
-                .of(JSON, "NewEvent", examples::new_event())
+                .of(JSON, "EventInput", examples::new_event())
                 .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
@@ -79,7 +79,7 @@ fn batch(bounds: &Bounds) -> Op {
         .takes(timeout(bounds, bounds.wait_default, WAIT))
         .body(
             Body::about("The events. `application/json` where no `Content-Type` is given.")
-                .of(JSON, "NewBatch", examples::new_batch())
+                .of(JSON, "BatchInput", examples::new_batch())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
         .answers(207, Answer::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
@@ -97,7 +97,7 @@ fn import() -> Op {
         limits::EVENT_BYTES_MAX + 64 * 1024
     );
     let lines = || any_text("Events as JSON, one per line.").like(examples::import_lines());
-    let one = either([named("NewEvent"), named("Event")], "A single event.").like(examples::new_event());
+    let one = either([named("EventInput"), named("Event")], "A single event.").like(examples::new_event());
     let report = any_text("Lines of JSON: refusals by line, and how far the import has come.");
     let mut body = Body::about("Events as JSON, one per line; none is an import of nothing.").or_none().shaped(
         JSON,

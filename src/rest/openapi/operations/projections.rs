@@ -30,7 +30,7 @@ fn put() -> Op {
             projection to rebuild its view); another `topic` is refused.",
         )
         .takes(named())
-        .body(Body::about("What it reads.").of(JSON, "NewProjection", examples::new_projection()))
+        .body(Body::about("What it reads.").of(JSON, "ProjectionInput", examples::new_projection()))
         .answers(201, Answer::json("Registered now.", "Projection", examples::projection()).with(&["Location"]))
         .answers(200, Answer::json("Registered before.", "Projection", examples::projection()))
         .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
@@ -71,7 +71,7 @@ fn checkpoint() -> Op {
             projection's generation is not the one that is given.",
         )
         .takes(named())
-        .body(Body::about("How far it has come.").of(JSON, "NewCheckpoint", examples::new_checkpoint()))
+        .body(Body::about("How far it has come.").of(JSON, "CheckpointInput", examples::new_checkpoint()))
         .answers(200, Answer::json("The projection as it is now.", "Projection", examples::projection()))
         .refuses(&[Kind::InvalidOffset, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])
 }

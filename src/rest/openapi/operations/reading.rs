@@ -3,12 +3,13 @@
 use crate::rest::openapi::Bounds;
 use crate::rest::openapi::examples::{self, EVENT_ID, SUBJECT, SUBJECT_TYPE, TOPIC};
 use crate::rest::openapi::operation::{Answer, JSON, Op, op};
-use crate::rest::openapi::parameters::{FILTERS, header, must, path, query, read_offset, timeout};
+use crate::rest::openapi::parameters::{FILTERS, header, must, path, query, read_start, timeout};
 use crate::rest::openapi::schemas::{NUMBER_MAX, ids};
 use crate::rest::openapi::shape::{Shape, any_text, either, number, object, patterned, uuid, word};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Get;
+use utoipa::openapi::Required;
 
 pub(super) const TAG: &str = "Read";
 
@@ -93,7 +94,7 @@ fn stream() -> Op {
         ))
         .takes(header("Accept", word(&["text/event-stream"], form), form, "text/event-stream"))
         .takes(header("Last-Event-ID", sequence(), last, 12_345))
-        .takes(query("offset", read_offset(), start, "earliest"))
+        .takes(read_start("offset", Required::False, start, "earliest"))
         .takes_shared(&["read.topic", "consumer_id", "limit"])
         .takes_shared(&FILTERS)
         .answers(
@@ -122,14 +123,14 @@ fn show() -> Op {
 }
 
 fn log(bounds: &Bounds) -> Op {
-    let after = "The last position seen; the answer starts behind it. `earliest`: from the beginning; `latest`: only what \
-        is stored from now on.";
+    let after = "The last position seen; the answer starts behind it. `earliest`, 0 or nothing: from the beginning; \
+        `latest`: only what is stored from now on.";
     op(Get, "/v1/log", "readLog", "Read all topics in one order")
         .about(
             "The events of all topics of the default log, in order of `position`. Positions may have holes: the broker's own \
             entries have numbers too."
         )
-        .takes(query("after", read_offset().or_else(0), after, 20_000))
+        .takes(read_start("after", Required::False, after, 20_000))
         .takes_shared(&["Accept", "limit"])
         .takes(timeout(bounds, 0, "How long to wait for events."))
         .takes_shared(&FILTERS)

@@ -62,7 +62,7 @@ fn create() -> Op {
             for, retried on a schedule, and given up as dead letters. Without `signing` a secret is made; this answer shows \
             it, and nothing shows it again, not even this request sent again under its key.",
         )
-        .body(Body::about("The subscription.").of(JSON, "NewSubscription", examples::new_subscription()))
+        .body(Body::about("The subscription.").of(JSON, "SubscriptionInput", examples::new_subscription()))
         .answers(201, Answer::json("Made.", "SubscriptionMade", examples::made()).with(&["Location"]))
         .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
 }
@@ -152,7 +152,7 @@ fn rotate() -> Op {
         .takes(id())
         .takes_shared(&["Producer-Id"])
         .body(Body::about("What it is to be.").or_none().of(JSON, "RotateOrder", json!({"graceSeconds": 3600})))
-        .answers(200, Answer::json("The new secret.", "NewSecret", examples::secret()))
+        .answers(200, Answer::json("The new secret.", "SecretInput", examples::secret()))
         .refuses(&[Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 
@@ -177,7 +177,7 @@ fn replay() -> Op {
         )
         .takes(id())
         .takes_shared(&["Producer-Id"])
-        .body(Body::about("Which part.").of(JSON, "NewReplay", example))
+        .body(Body::about("Which part.").of(JSON, "ReplayInput", example))
         .answers(200, Answer::json("How many it is.", "Replayed", json!({"count": 42, "replay": "018f3c1e-7b5a-7c3e-9d51-0b6f2f1f7a10"})))
         .refuses(&[Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
@@ -223,7 +223,7 @@ fn list_jobs() -> Op {
 fn create_task() -> Op {
     op(Post, "/v1/dispatch-jobs", "createTask", "Ask for a task")
         .about("Has a payload posted to a URL, now or later, retried like any job.")
-        .body(Body::about("The task.").of(JSON, "NewTask", examples::new_task()))
+        .body(Body::about("The task.").of(JSON, "TaskInput", examples::new_task()))
         .answers(201, Answer::json("The job.", "DispatchJob", examples::job()).with(&["Location"]))
         .refuses(&[Kind::PayloadTooLarge, Kind::Validation])
 }

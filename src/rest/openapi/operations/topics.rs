@@ -34,7 +34,7 @@ fn list() -> Op {
 fn register() -> Op {
     op(Post, "/v1/topics", "registerTopic", "Register a topic")
         .about("Registers a topic. The same definition again changes nothing; another one is refused.")
-        .body(Body::about("The topic.").of(JSON, "NewTopic", examples::new_topic()))
+        .body(Body::about("The topic.").of(JSON, "TopicInput", examples::new_topic()))
         .answers(201, Answer::json("Registered now.", "Topic", examples::topic()).with(&["Location"]))
         .answers(200, Answer::json("The same was registered before.", "Topic", examples::topic()))
         .refuses(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])

@@ -21,8 +21,8 @@ const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
-        ("NewClaim", new_claim()),
-        ("NewClaims", several("NewClaim", "Several claims.", &examples::new_claim())),
+        ("ClaimInput", new_claim()),
+        ("ClaimsInput", several("ClaimInput", "Several claims.", &examples::new_claim())),
         ("ClaimOutcome", outcome()),
         ("ClaimOutcomes", results(outcome_result(), "What became of several claims.", examples::outcomes())),
         ("Claim", claim()),
@@ -38,7 +38,7 @@ pub(super) fn all() -> Vec<(&'static str, Shape)> {
         ),
         ("Failure", failure()),
         ("Attempt", attempt()),
-        ("NewHandler", new_handler()),
+        ("HandlerInput", new_handler()),
         ("Handler", handler()),
         ("HandlerTopic", handler_topic()),
         ("Handlers", rows("Handler", "A page of handlers.", page_of(&examples::handler()))),
@@ -73,7 +73,7 @@ fn lease() -> Shape {
 }
 
 fn token() -> Shape {
-    number(0..=u64::MAX, "What fences: it grows with every claim.").like(20_072)
+    number(0..=NUMBER_MAX, "What fences: it grows with every claim.").like(20_072)
 }
 
 fn count(description: &str, example: u64) -> Shape {
@@ -86,7 +86,7 @@ fn new_claim() -> Shape {
         .must("handler", handler_name("Whose work it is."))
         .or_null("eventId", uuid("Which event; or `topic` and `sequence`.").like(EVENT_ID))
         .or_null("topic", topic_id("The event's topic, beside `sequence`."))
-        .or_null("sequence", number(1..=u64::MAX, "The event's number there, from 1.").like(12_345))
+        .or_null("sequence", number(1..=NUMBER_MAX, "The event's number there, from 1.").like(12_345))
         .or_null("owner", owner())
         .or_null("lease", lease())
         .or_null("order", order())
@@ -188,13 +188,13 @@ fn heartbeat() -> Shape {
 fn completion(shape: Shape) -> Shape {
     let events = "Events the work has produced: stored with the completion, or neither is. They get the claimed event's \
         id as `causationId` where they have none.";
-    let produced = list(named("NewEvent"), events).items(0, BATCH_EVENTS_MAX).like(json!([new_event()]));
+    let produced = list(named("EventInput"), events).items(0, BATCH_EVENTS_MAX).like(json!([new_event()]));
     let offset = "How far the group named like the handler has come in the event's topic; never backwards, and never over \
         an event that the handler has begun and neither finished nor given up.";
     shape
         .must("token", token())
         .may("events", produced)
-        .or_null("offset", number(0..=u64::MAX, offset).like(12_345))
+        .or_null("offset", number(0..=NUMBER_MAX, offset).like(12_345))
         .closed()
         .like(json!({"token": 20_072, "offset": 12_345}))
 }

@@ -5,7 +5,7 @@ use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT, part};
 use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
-    Shape, either, list, named, number, object, only_null, patterned, text, time, uuid, word,
+    Shape, list, named, named_or_null, number, object, patterned, text, time, uuid, word,
 };
 use contract::limits::{
     CEL_BYTES_MAX, CONSUMER_TYPES_MAX, IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX, LABEL_BYTES_MAX, SESSION_SECONDS_MAX,
@@ -18,7 +18,7 @@ const LAG: &str = "Events that are still to be done, of those the group wants: d
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
-        ("NewConsumer", new_consumer()),
+        ("ConsumerInput", new_consumer()),
         ("Consumer", consumer()),
         ("ConsumerData", consumer_data()),
         ("Consumers", rows("Consumer", "A page of consumers.", examples::page_of(&examples::consumer()))),
@@ -109,7 +109,7 @@ fn consumer_data() -> Shape {
 
 fn commit() -> Shape {
     object("How far a group has come.")
-        .must("offset", number(0..=u64::MAX, "The last sequence dealt with; not beyond the tail.").like(12_345))
+        .must("offset", number(0..=NUMBER_MAX, "The last sequence dealt with; not beyond the tail.").like(12_345))
         .closed()
         .like(json!({"offset": 12_345}))
 }
@@ -145,22 +145,13 @@ fn group() -> Shape {
 }
 
 fn reset() -> Shape {
-    let topic = || topic_id("In which topic.");
-    let number = number(0..=u64::MAX, "Behind this sequence.").like(12_000);
-    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
-    let offset = either([number, end.like("earliest")], "Where to: a sequence, or one of the two ends.").like(12_000);
-    let by_offset = object("To an offset.")
-        .must("topic", topic())
-        .must("offset", offset)
-        .may("time", only_null("Not beside `offset`."))
+    let offset = "Where to: a sequence, or one of the two ends; or `time`.";
+    let at = "Before the first event created at this time or later; or `offset`.";
+    object("Where a group's offset is moved: to an offset, or to a time.")
+        .must("topic", topic_id("In which topic."))
+        .may("offset", named_or_null("ReadOffset", offset).like(12_000))
+        .or_null("time", time(at).like(OCCURRED_AT))
+        .ruled([rule().with("offset").without("time"), rule().with("time").without("offset")])
         .closed()
-        .like(json!({"topic": examples::TOPIC, "offset": "earliest"}));
-    let by_time = object("To a time.")
-        .must("topic", topic())
-        .must("time", time("Before the first event created at this time or later.").like(OCCURRED_AT))
-        .may("offset", only_null("Not beside `time`."))
-        .closed()
-        .like(json!({"topic": examples::TOPIC, "time": OCCURRED_AT}));
-    either([by_offset, by_time], "Where a group's offset is moved.")
         .like(json!({"topic": examples::TOPIC, "offset": "earliest"}))
 }

@@ -10,10 +10,10 @@ use serde_json::json;
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
-        ("NewEventType", new_event_type()),
+        ("EventTypeInput", new_event_type()),
         ("EventType", event_type()),
         ("EventTypes", rows("EventType", "A page of event types.", examples::page_of(&examples::event_type()))),
-        ("NewVersion", new_version()),
+        ("VersionInput", new_version()),
         ("Version", version()),
     ]
 }
@@ -65,7 +65,7 @@ fn new_event_type() -> Shape {
         .may("dataSchema", data_schema())
         .may(
             "versions",
-            list(named("NewVersion"), versions).items(0, VERSIONS_MAX).like(json!([examples::new_version()])),
+            list(named("VersionInput"), versions).items(0, VERSIONS_MAX).like(json!([examples::new_version()])),
         )
         .or_null("schemaTarget", schema_target())
         .may("subjectOptional", subject_optional())

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     vec![
-        ("NewEvent", new_event()),
+        ("EventInput", new_event()),
         ("Event", event()),
         ("Actor", actor()),
         ("ContextPair", context_pair()),
-        ("NewBatch", new_batch(bounds)),
+        ("BatchInput", new_batch(bounds)),
         ("BatchOutcome", batch_outcome()),
         ("BatchResult", batch_result()),
         ("PolledEvent", polled_event()),
@@ -50,7 +50,7 @@ fn new_event() -> Shape {
         .or_null("tenant", uuid("Whose event it is; required unless the server is told otherwise.").like(TENANT))
         .or_null("dataVersion", version("The version of the type's schema; the CURRENT one when absent."))
         .or_null("sequence", number(1..=NUMBER_MAX, "The event must become exactly this sequence.").like(12_345))
-        .or_null("expectedAggregateSequence", number(0..=u64::MAX, AS_EXPECTED).like(0))
+        .or_null("expectedAggregateSequence", number(0..=NUMBER_MAX, AS_EXPECTED).like(0))
         .or_null("traceParent", label(TRACE_PARENT, "W3C trace context."))
         .or_null("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
         .or_null("causationId", label(EVENT_ID, "The event that caused this one."))
@@ -159,7 +159,7 @@ fn data() -> Shape {
 fn new_batch(bounds: &Bounds) -> Shape {
     let example = examples::new_batch();
     let events = list(
-        named("NewEvent"),
+        named("EventInput"),
         "The events. One that is refused gets its own result; the rest stands or falls \
         with it as `atomic` says.",
     );

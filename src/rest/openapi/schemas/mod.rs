@@ -20,7 +20,7 @@ mod topics;
 use super::Bounds;
 use super::examples::{self, part};
 use super::problems::{self, TRACE_ID, TYPE_BASE};
-use super::shape::{Shape, any_text, list, named, number, object, patterned, text, uuid, word};
+use super::shape::{Shape, any_text, either, list, named, number, object, patterned, text, uuid, word};
 use contract::{Kind, limits};
 use serde_json::json;
 
@@ -35,6 +35,7 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
         ("PageInfo", page_info(bounds)),
         ("Health", health()),
         ("Document", document()),
+        ("ReadOffset", read_offset()),
     ];
     schemas.extend(events::all(bounds));
     schemas.extend(cloud_events::all());
@@ -72,6 +73,12 @@ fn problem() -> Shape {
         .may("earliest", number(1..=NUMBER_MAX, "The first sequence that can be read (EVENT_BROKER_TRIMMED).").like(10_001))
         .may("resumeOffset", number(0..=NUMBER_MAX, "The offset to go on with: `earliest` less one (EVENT_BROKER_TRIMMED).").like(10_000))
         .like(sample)
+}
+
+fn read_offset() -> Shape {
+    let number = number(0..=NUMBER_MAX, "Behind this number; 0: from the beginning.").like(12_345);
+    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
+    either([number, end.like("earliest")], "Where a read starts: a number, or one of the two ends.").like(12_345)
 }
 
 fn violation() -> Shape {

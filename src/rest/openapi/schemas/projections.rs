@@ -3,17 +3,18 @@
 use super::ids::topic_id;
 use super::{NUMBER_MAX, rows};
 use crate::rest::openapi::examples::{self, CEL, PROJECTION, part};
-use crate::rest::openapi::shape::{Shape, either, flag, named, number, object, only_null, patterned, text, time};
+use crate::rest::openapi::rules::rule;
+use crate::rest::openapi::shape::{Shape, flag, named, number, object, patterned, text, time};
 use contract::limits::{CEL_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::json;
 
 pub(super) fn all() -> Vec<(&'static str, Shape)> {
     vec![
-        ("NewProjection", new_projection()),
+        ("ProjectionInput", new_projection()),
         ("Projection", projection()),
         ("Projections", rows("Projection", "A page of projections.", examples::page_of(&examples::projection()))),
         ("Lag", lag()),
-        ("NewCheckpoint", new_checkpoint()),
+        ("CheckpointInput", new_checkpoint()),
         ("ProjectionReset", reset()),
     ]
 }
@@ -34,20 +35,13 @@ fn of_log() -> Shape {
 }
 
 fn new_projection() -> Shape {
-    let no_log = flag("Not beside `topic`.").exactly([json!(false)]).like(json!(false));
-    let of_topic = object("Of one topic.")
-        .must("topic", topic_id("What it reads."))
-        .may("log", no_log)
+    object("A projection as one asks for it: of one topic, or of the whole log.")
+        .or_null("topic", topic_id("What it reads; or `log`."))
+        .may("log", of_log().like(json!(true)))
         .or_null("filter", filter())
+        .ruled([rule().with("topic").with_flag("log", false), rule().with_flag("log", true).without("topic")])
         .closed()
-        .like(examples::new_projection());
-    let of_log = object("Of the whole log.")
-        .must("log", of_log().exactly([json!(true)]).like(json!(true)))
-        .may("topic", only_null("Not beside `log`."))
-        .or_null("filter", filter())
-        .closed()
-        .like(json!({"log": true}));
-    either([of_topic, of_log], "A projection as one asks for it.").like(examples::new_projection())
+        .like(examples::new_projection())
 }
 
 fn projection() -> Shape {
@@ -85,7 +79,7 @@ fn lag() -> Shape {
 }
 
 fn new_checkpoint() -> Shape {
-    let offset = |description: &str| number(0..=u64::MAX, description);
+    let offset = |description: &str| number(0..=NUMBER_MAX, description);
     object("How far a view has come.")
         .must("offset", offset("What is applied, durably; not beyond the tail.").like(1))
         .or_null("expected", offset("Where the checkpoint must be; anything else is refused.").like(0))
@@ -96,7 +90,7 @@ fn new_checkpoint() -> Shape {
 
 fn reset() -> Shape {
     object("Where a view is to begin anew.")
-        .must("offset", number(0..=u64::MAX, "Behind this; 0: from the beginning. Not beyond the tail.").like(0))
+        .must("offset", number(0..=NUMBER_MAX, "Behind this; 0: from the beginning. Not beyond the tail.").like(0))
         .closed()
         .like(json!({"offset": 0}))
 }

@@ -176,18 +176,18 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     let created_at = Timestamp::from_millis(0);
     let check = Check(&document);
     let to = NewCheckpoint::at(Offset(1));
-    check.request("NewEvent", &all_members_of_an_event());
-    check.request("NewTopic", &all_members_of_a_topic());
+    check.request("EventInput", &all_members_of_an_event());
+    check.request("TopicInput", &all_members_of_a_topic());
     check.request("TopicChange", &change());
     let republish = Republish { dry_run: true, ..Republish::to_group("g", Sequence(1), Sequence(2)) };
     check.request("Republish", &republish);
     check.request("Trim", &Trim { through: Some(Sequence(1)), before: Some(created_at), erase: true });
     check.request("Compact", &contract::Compact { erase: true });
     check.answer("Counted", &Counted { count: 1 });
-    check.request("NewEventType", &all_members_of_an_event_type());
-    check.request("NewVersion", &all_members_of_a_version());
+    check.request("EventTypeInput", &all_members_of_an_event_type());
+    check.request("VersionInput", &all_members_of_a_version());
     check.answer("Version", &version());
-    check.request("NewConsumer", &all_members_of_a_consumer());
+    check.request("ConsumerInput", &all_members_of_a_consumer());
     check.answer("Event", &stored(all_members_of_an_event()));
     check.answer("Topic", &Topic { definition: all_members_of_a_topic(), created_at });
     // As the registry has it: the versions stand beside the definition, not in it.
@@ -198,18 +198,21 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.answer("ConsumerGroup", &group);
     check.answer("GroupTopic", &group.topics[0]);
     check.answer("Member", &group.topics[0].members[0]);
-    check.request("NewCheckpoint", &NewCheckpoint { expected: Some(Offset(1)), generation: Some(Generation(1)), ..to });
+    check.request(
+        "CheckpointInput",
+        &NewCheckpoint { expected: Some(Offset(1)), generation: Some(Generation(1)), ..to },
+    );
     let projection: Projection = serde_json::from_value(document.schema("Projection")["examples"][0].clone()).unwrap();
     let mut definition = projection.definition.clone();
     definition.log = true;
     check.answer("Lag", &projection.lag);
     check.answer("Projection", &Projection { definition, ..projection });
-    let new_projection = document.validator(document.schema("NewProjection"));
+    let new_projection = document.validator(document.schema("ProjectionInput"));
     for asked in ["{}", r#"{"log": false}"#, r#"{"topic": "gts.a.b.v1~", "log": true}"#, r#"{"log": true, "x": 1}"#] {
         assert!(!new_projection.is_valid(&serde_json::from_str(asked).unwrap()), "{asked}");
     }
     for asked in [NewProjection::of_topic(text("gts.a.b.v1~")), NewProjection::of_log().filtered("true")] {
-        expect_valid(&new_projection, &serde_json::to_value(asked).unwrap(), "NewProjection");
+        expect_valid(&new_projection, &serde_json::to_value(asked).unwrap(), "ProjectionInput");
     }
     let segment: Segment = serde_json::from_value(document.schema("Segment")["examples"][0].clone()).unwrap();
     check.answer("Segment", &segment);
@@ -222,7 +225,7 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
     let (token, offset, events) = (Token(1), Some(Offset(1)), vec![all_members_of_an_event()]);
     let error = ClaimError::new("X", "y");
     check.request(
-        "NewClaim",
+        "ClaimInput",
         &NewClaim {
             event_id: Some(Uuid::from_u128(1)),
             owner: Some("w".to_owned()),
@@ -236,7 +239,7 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
     check.request("ClaimCompletion", &ClaimCompletion { id: "x".to_owned(), token, events, offset });
     check.request("Failure", &Failure { token, error, retryable: Some(true) });
     check.request(
-        "NewHandler",
+        "HandlerInput",
         &NewHandler {
             lease: Some(Span::seconds(1)),
             max_attempts: Some(1),
@@ -323,7 +326,7 @@ impl Check<'_> {
         let schema = self.0.schema(name);
         // All members at once may be more than the rules between them let through.
         let mut without_rules = schema.clone();
-        without_rules.as_object_mut().unwrap().remove("anyOf");
+        without_rules.as_object_mut().unwrap().retain(|word, _| word != "if" && word != "then");
         expect_valid(&self.0.strict_validator(&without_rules), &full, name);
         // `contextData` is read and never written: it becomes `context`.
         for member in schema["properties"].as_object().unwrap().keys().filter(|member| *member != "contextData") {
@@ -369,11 +372,11 @@ async fn patterns_match_what_the_contract_parses() {
     let document = Document::of(&Server::start(&[])).await;
     let pattern = |schema: &Value| schema["pattern"].as_str().unwrap().to_owned();
     let member = |name: &str, member: &str| pattern(&document.schema(name)["properties"][member]);
-    expect_same(&member("NewEvent", "type"), 9, |text| Identifier::parse(text).is_ok());
-    let types = &document.schema("NewConsumer")["properties"]["types"]["items"];
+    expect_same(&member("EventInput", "type"), 9, |text| Identifier::parse(text).is_ok());
+    let types = &document.schema("ConsumerInput")["properties"]["types"]["items"];
     expect_same(&pattern(types), 9, |text| IdPattern::parse(text).is_ok());
-    expect_same(&member("NewVersion", "version"), 9, |text| text.parse::<SchemaVersion>().is_ok());
-    expect_same(&member("NewTopic", "retention"), 3, |text| text.parse::<Span>().is_ok());
+    expect_same(&member("VersionInput", "version"), 9, |text| text.parse::<SchemaVersion>().is_ok());
+    expect_same(&member("TopicInput", "retention"), 3, |text| text.parse::<Span>().is_ok());
     let cursor = &document.0["components"]["parameters"]["cursor"]["schema"];
     expect_same(&pattern(cursor), 99, |text| text.parse::<Cursor>().is_ok());
 }

@@ -64,6 +64,56 @@ async fn words_have_letters_to_make_a_name_of() {
     assert!(odd.is_empty(), "{odd:#?}");
 }
 
+/// openapi-generator takes the alternatives for the whole schema, and loses the members beside them.
+#[tokio::test]
+async fn no_alternatives_stand_beside_members() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, schema| {
+        let has = |word: &str| schema.get(word).is_some();
+        if has("properties") && (has("anyOf") || has("oneOf") || has("allOf")) {
+            odd.push(place.to_owned());
+        }
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
+/// openapi-generator's Go has a function `NewEvent` for every type `Event`.
+#[tokio::test]
+async fn no_schema_is_named_like_the_constructor_of_another() {
+    let document = Document::of(&Server::start(&[])).await;
+    let names = document.0["components"]["schemas"].as_object().unwrap();
+    let odd: Vec<_> = names.keys().filter(|name| names.contains_key(&format!("New{name}"))).collect();
+    assert!(odd.is_empty(), "{odd:?}");
+}
+
+/// Without a name, oapi-codegen's types of a shared parameter are undefined, and openapi-generator's Go takes no default.
+#[tokio::test]
+async fn the_alternatives_of_a_parameter_have_a_name() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, value| {
+        if value.get("in").is_some() && value["schema"].get("anyOf").is_some() {
+            odd.push(place.to_owned());
+        }
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
+/// A whole number without a format is taken for one of 32 bits.
+#[tokio::test]
+async fn large_numbers_are_said_to_have_64_bits() {
+    let document = Document::of(&Server::start(&[])).await;
+    let mut odd = Vec::new();
+    each_schema(&document.0, "", &mut |place, schema| {
+        let is_large = schema["maximum"].as_u64().is_some_and(|most| most > i32::MAX as u64);
+        if is_large && schema["format"] != "int64" {
+            odd.push(place.to_owned());
+        }
+    });
+    assert!(odd.is_empty(), "{odd:#?}");
+}
+
 #[tokio::test]
 async fn shared_parameters_are_not_named_like_schemas() {
     let document = Document::of(&Server::start(&[])).await;

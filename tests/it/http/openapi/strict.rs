@@ -25,8 +25,8 @@ impl Places {
         let aggregate = &document.0["paths"]["/v1/aggregates/{subject_type}/{subject}"]["get"]["parameters"];
         let subject_type = aggregate.as_array().unwrap().iter().find(|it| it["name"] == "subject_type").unwrap();
         let patterns = BTreeSet::from([
-            pattern(&document.schema("NewEvent")["properties"]["type"]),
-            pattern(&document.schema("NewConsumer")["properties"]["types"]["items"]),
+            pattern(&document.schema("EventInput")["properties"]["type"]),
+            pattern(&document.schema("ConsumerInput")["properties"]["types"]["items"]),
             pattern(&subject_type["schema"]),
         ]);
         Self { document, patterns }
@@ -174,7 +174,7 @@ async fn a_strict_broker_takes_strict_identifiers_only_wherever_one_may_stand() 
 fn body<'a>(places: &'a Places, content: &'a Value) -> (&'a Value, Value) {
     match &content["example"] {
         Value::String(lines) => {
-            (places.document.schema("NewEvent"), serde_json::from_str(lines.lines().next().unwrap()).unwrap())
+            (places.document.schema("EventInput"), serde_json::from_str(lines.lines().next().unwrap()).unwrap())
         }
         example => (&content["schema"], shortened(example)),
     }
