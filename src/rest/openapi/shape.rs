@@ -65,8 +65,8 @@ pub(super) fn time(description: &str) -> Shape {
 pub(super) fn number(bounds: std::ops::RangeInclusive<u64>, description: &str) -> Shape {
     let mut number = scalar(Type::Integer, description);
     let bound = |bound: &u64| utoipa::Number::UInt(usize::try_from(*bound).unwrap_or(usize::MAX));
-    let is_signed = i64::try_from(*bounds.end()).is_ok();
-    number.format = is_signed.then_some(SchemaFormat::KnownFormat(KnownFormat::Int64));
+    // Numbers without a format are of 32 bits to generators of clients, however large their maximum is.
+    number.format = Some(SchemaFormat::KnownFormat(KnownFormat::Int64));
     number.minimum = Some(bound(bounds.start()));
     number.maximum = Some(bound(bounds.end()));
     Shape(Schema::Object(number))

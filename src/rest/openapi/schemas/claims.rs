@@ -73,7 +73,7 @@ fn lease() -> Shape {
 }
 
 fn token() -> Shape {
-    number(0..=NUMBER_MAX, "What fences: it grows with every claim.").like(20_072)
+    number(0..=u64::MAX, "What fences: it grows with every claim.").like(20_072)
 }
 
 fn count(description: &str, example: u64) -> Shape {
@@ -86,7 +86,7 @@ fn new_claim() -> Shape {
         .must("handler", handler_name("Whose work it is."))
         .or_null("eventId", uuid("Which event; or `topic` and `sequence`.").like(EVENT_ID))
         .or_null("topic", topic_id("The event's topic, beside `sequence`."))
-        .or_null("sequence", number(1..=NUMBER_MAX, "The event's number there, from 1.").like(12_345))
+        .or_null("sequence", number(1..=u64::MAX, "The event's number there, from 1.").like(12_345))
         .or_null("owner", owner())
         .or_null("lease", lease())
         .or_null("order", order())
@@ -194,7 +194,7 @@ fn completion(shape: Shape) -> Shape {
     shape
         .must("token", token())
         .may("events", produced)
-        .or_null("offset", number(0..=NUMBER_MAX, offset).like(12_345))
+        .or_null("offset", number(0..=u64::MAX, offset).like(12_345))
         .closed()
         .like(json!({"token": 20_072, "offset": 12_345}))
 }

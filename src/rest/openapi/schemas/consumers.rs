@@ -109,7 +109,7 @@ fn consumer_data() -> Shape {
 
 fn commit() -> Shape {
     object("How far a group has come.")
-        .must("offset", number(0..=NUMBER_MAX, "The last sequence dealt with; not beyond the tail.").like(12_345))
+        .must("offset", number(0..=u64::MAX, "The last sequence dealt with; not beyond the tail.").like(12_345))
         .closed()
         .like(json!({"offset": 12_345}))
 }

@@ -50,7 +50,7 @@ fn new_event() -> Shape {
         .or_null("tenant", uuid("Whose event it is; required unless the server is told otherwise.").like(TENANT))
         .or_null("dataVersion", version("The version of the type's schema; the CURRENT one when absent."))
         .or_null("sequence", number(1..=NUMBER_MAX, "The event must become exactly this sequence.").like(12_345))
-        .or_null("expectedAggregateSequence", number(0..=NUMBER_MAX, AS_EXPECTED).like(0))
+        .or_null("expectedAggregateSequence", number(0..=u64::MAX, AS_EXPECTED).like(0))
         .or_null("traceParent", label(TRACE_PARENT, "W3C trace context."))
         .or_null("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
         .or_null("causationId", label(EVENT_ID, "The event that caused this one."))

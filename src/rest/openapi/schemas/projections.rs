@@ -79,7 +79,7 @@ fn lag() -> Shape {
 }
 
 fn new_checkpoint() -> Shape {
-    let offset = |description: &str| number(0..=NUMBER_MAX, description);
+    let offset = |description: &str| number(0..=u64::MAX, description);
     object("How far a view has come.")
         .must("offset", offset("What is applied, durably; not beyond the tail.").like(1))
         .or_null("expected", offset("Where the checkpoint must be; anything else is refused.").like(0))
@@ -90,7 +90,7 @@ fn new_checkpoint() -> Shape {
 
 fn reset() -> Shape {
     object("Where a view is to begin anew.")
-        .must("offset", number(0..=NUMBER_MAX, "Behind this; 0: from the beginning. Not beyond the tail.").like(0))
+        .must("offset", number(0..=u64::MAX, "Behind this; 0: from the beginning. Not beyond the tail.").like(0))
         .closed()
         .like(json!({"offset": 0}))
 }

@@ -230,7 +230,7 @@ fn signing() -> Shape {
 fn start_from() -> Shape {
     let word = word(&["latest", "earliest"], "With what comes, or with the first there is.").like("latest");
     let offset = object("Behind this sequence.")
-        .must("offset", number(0..=NUMBER_MAX, "The sequence.").like(12_000))
+        .must("offset", number(0..=u64::MAX, "The sequence.").like(12_000))
         .closed()
         .like(json!({"offset": 12_000}));
     let at = object("With the first event stored at this time or later.")
@@ -266,7 +266,7 @@ fn rotate_order() -> Shape {
 }
 
 fn edge(description: &str) -> Shape {
-    let sequence = number(0..=NUMBER_MAX, "A sequence.").like(1);
+    let sequence = number(0..=u64::MAX, "A sequence.").like(1);
     either([sequence, time("A time.").like("2025-12-03T12:00:00Z")], description).like(1)
 }
 

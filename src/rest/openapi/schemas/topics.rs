@@ -157,8 +157,8 @@ fn republish() -> Shape {
     let target = "For whom: everybody who reads the topic, one shared group, or those who are pushed to.";
     let example = json!({"from": 1, "to": 100, "target": "topic", "dryRun": true});
     object("Which events are published again, and for whom.")
-        .must("from", number(1..=NUMBER_MAX, "The first sequence.").like(1))
-        .must("to", number(1..=NUMBER_MAX, "The last sequence; not less than `from`.").like(100))
+        .must("from", number(1..=u64::MAX, "The first sequence.").like(1))
+        .must("to", number(1..=u64::MAX, "The last sequence; not less than `from`.").like(100))
         .must("target", word(&["topic", "group", "subscriptions"], target).like("topic"))
         .or_null("name", text("Which group, or which subscription (all of the topic's where it is absent); not beside the target `topic`.").not_empty().like("billing"))
         .may("dryRun", flag("Only count them.").like(true))
@@ -173,7 +173,7 @@ fn republish() -> Shape {
 
 fn trim() -> Shape {
     object("What is removed of a topic's beginning: `through` or `before`.")
-        .or_null("through", number(0..=NUMBER_MAX, "The last sequence to go.").like(12_000))
+        .or_null("through", number(0..=u64::MAX, "The last sequence to go.").like(12_000))
         .or_null("before", time("What was stored before this goes.").like(REGISTERED_AT))
         .may("erase", flag(ERASE).like(false))
         .closed()
