@@ -62,7 +62,7 @@ async fn the_retention_chore_finishes_it_or_takes_the_mark_back() {
             || broker.default_ledger().registry().placed(&side().id).is_some_and(|known| known.placed.deleting);
         while is_marked() {
             assert!(Instant::now() < deadline, "the chore does not finish it");
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
         assert_eq!(broker.topic(&side().id).await.is_ok(), is_used);
         broker.close().await;
