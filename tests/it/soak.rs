@@ -7,6 +7,8 @@
 //!   dealt with are remembered. So most of what is given up or paused, is so in the first tenth of the run.
 //! - At the end nothing may have been answered that the load did not expect, and `event-broker verify` must be content.
 
+#![allow(clippy::print_stdout, reason = "the table is what a soak is read for")]
+
 mod load;
 mod readers;
 mod samples;
@@ -19,6 +21,7 @@ use samples::{Sample, check_level, print_table};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often the program is looked at.
@@ -51,7 +54,8 @@ async fn memory_descriptors_threads_and_disk_level_off_under_mixed_load() {
     if is_on_databases() {
         return;
     }
-    let server = Server::start_with(&VARIABLES, &[]);
+    // So that the share of open files that segments have is reached early.
+    let server = Server::start_after("ulimit -n 1024", TempDir::new().unwrap(), &VARIABLES);
     let load = Arc::new(Load::new(&server, wanted));
     load.set_up().await;
     let working = workers::spawn_all(&load).await;

@@ -18,6 +18,9 @@ pub(super) const COMPACTED_TOPIC: &str = "soak.latest";
 
 /// How many subjects, of each topic, there ever are.
 const SUBJECTS: u64 = 200;
+/// And of the topic that is compacted: so few that none of its events is the latest of its aggregate for long. The segment
+/// of an event that stays, stays too.
+const COMPACTED_SUBJECTS: u64 = 5;
 /// A request that takes longer was forgotten.
 const ANSWER_SECONDS: u64 = 60;
 
@@ -145,7 +148,8 @@ pub(super) fn type_of(topic: &str) -> String {
 
 /// An event for a topic, about one of its subjects, of some size.
 pub(super) fn event(topic: &str, random: &mut Random) -> Value {
-    let subject = format!("s-{}", random.through(SUBJECTS - 1));
+    let subjects = if topic == COMPACTED_TOPIC { COMPACTED_SUBJECTS } else { SUBJECTS };
+    let subject = format!("s-{}", random.through(subjects - 1));
     let text = "x".repeat(usize::try_from(random.through(400)).unwrap());
     json!({"type": type_of(topic), "source": "soak", "subject": subject, "subjectType": "soak.order", "tenant": TENANT,
         "data": {"n": random.through(1000), "text": text}})
