@@ -1,12 +1,16 @@
 //! Compiled schemas: compiled off the request threads, one at a time, and kept in RAM within a byte budget.
 //!
 //! - A schema comes from strangers. Compiling one may take long, so it never runs on a thread that serves requests, and a
-//!   burst of registrations leaves the other cores alone. Whoever waits too long is told to come back.
+//!   burst of registrations leaves the other cores alone. Who goes first is [`super::compile_queue`]'s business. Whoever
+//!   waits too long is told to come back.
 //! - A schema is compiled once, whoever asks for it: at registration or, after a restart, by the first event. The same
 //!   text in two versions is one compiled schema.
-//! - The cache is bounded by an estimate of what compiled schemas take; the least recently used one goes first.
+//! - The cache is bounded by an estimate of what compiled schemas take. A registration takes no room from schemas that
+//!   events use. An event may: old and large schemas go first, so that somebody's large ones do not cost everybody else's.
 
-use super::schema::{Schema, SchemaSource};
+use super::busy;
+use super::compile_queue::{CompileQueue, CompileWork, WAITING};
+use super::schema::{Schema, SchemaOrigin, SchemaSource};
 use crate::ledger::TypeEntry;
 use contract::{Error, Kind, Position, Result, SchemaVersion, Version, limits};
 use std::collections::HashMap;
@@ -25,7 +29,9 @@ struct Shared {
     /// Orders uses of schemas in time.
     uses: AtomicU64,
     /// One schema is compiled at a time.
-    compiling: Arc<Semaphore>,
+    queue: Arc<CompileQueue>,
+    /// One schema is measured at a time, before it waits to be compiled.
+    measuring: Semaphore,
 }
 
 #[derive(Default)]
@@ -41,15 +47,19 @@ struct SchemaCache {
 struct CachedSchema {
     schema: Arc<Schema>,
     bytes: usize,
+    /// [`NEVER`] until an event uses it.
     last_use: AtomicU64,
 }
+
+const NEVER: u64 = 0;
 
 impl Default for Schemas {
     fn default() -> Self {
         Self(Arc::new(Shared {
             cache: RwLock::default(),
-            uses: AtomicU64::new(0),
-            compiling: Arc::new(Semaphore::new(1)),
+            uses: AtomicU64::new(NEVER + 1),
+            queue: Arc::default(),
+            measuring: Semaphore::new(1),
         }))
     }
 }
@@ -64,84 +74,131 @@ impl Schemas {
             return None;
         }
         let cached = cache.compiled.get(fingerprint)?;
-        cached.last_use.store(self.0.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        cached.last_use.store(self.0.next_use(), Ordering::Relaxed);
         Some(Arc::clone(&cached.schema))
     }
 
     /// Compiles the schema of one of a type's versions, so that it is found by [`Self::cached`].
     pub(crate) async fn load(&self, known: Arc<TypeEntry>, version: SchemaVersion) -> Result<Arc<Schema>> {
+        let bytes = self.measure(Arc::clone(&known), version).await?;
         let schemas = self.clone();
-        self.run(move || {
-            let found = known.version(version).ok_or_else(|| Error::not_found("schema version"))?;
-            let target = known.event_type.definition.schema_target;
-            let source = SchemaSource::of_version("", &found.definition, target);
-            let schema = schemas.compile(&source)?;
+        self.run(CompileWork::FirstUse { bytes }, move || {
+            let source = source_of(&known, version)?;
+            let fingerprint = source.fingerprint();
+            let schema = schemas.find_or_compile(&source, SchemaOrigin::Log, fingerprint)?;
+            schema.complete(&source);
             let mut cache = schemas.0.cache.write().unwrap_or_else(PoisonError::into_inner);
-            cache.versions.insert((known.tag, version), (known.schema_at(version), source.fingerprint()));
+            if let Some(cached) = cache.compiled.get(&fingerprint) {
+                cached.last_use.store(schemas.0.next_use(), Ordering::Relaxed);
+            }
+            cache.versions.insert((known.tag, version), (known.schema_at(version), fingerprint));
             Ok(schema)
         })
         .await
     }
 
-    /// Compiles a schema, unless that was done before. Call it within [`Self::run`].
+    /// Compiles a schema that is registered, unless that was done before. Call it within [`Self::run`].
     pub(super) fn compile(&self, source: &SchemaSource<'_>) -> Result<Arc<Schema>> {
-        let fingerprint = source.fingerprint();
-        let use_number = self.0.uses.fetch_add(1, Ordering::Relaxed);
+        self.find_or_compile(source, SchemaOrigin::Request, source.fingerprint())
+    }
+
+    /// Runs work on one schema on a thread of its own, when it has its turn.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        purpose: CompileWork,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let wait = Duration::from_secs(limits::SCHEMA_COMPILE_SECONDS_MAX);
+        let Ok(turn) = timeout(wait, self.0.queue.turn(purpose)).await else { return Err(busy(WAITING)) };
+        let turn = turn?;
+        // Where the caller has gone the turn is held to the end all the same: an abandoned compilation still takes a core.
+        let work = tokio::task::spawn_blocking(move || {
+            let outcome = work();
+            drop(turn);
+            outcome
+        });
+        match timeout(wait, work).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Err(panicked(&error)),
+            Err(_) => Err(busy("Compiling the schema takes too long; try again, or make it smaller.")),
+        }
+    }
+
+    /// About what a version's schema takes once it is compiled; refused where that is too much. It decides who compiles
+    /// first, so it is known before.
+    async fn measure(&self, known: Arc<TypeEntry>, version: SchemaVersion) -> Result<usize> {
+        let _permit = self.0.measuring.acquire().await;
+        let measured =
+            tokio::task::spawn_blocking(move || source_of(&known, version)?.measure(SchemaOrigin::Log)).await;
+        measured.unwrap_or_else(|error| Err(panicked(&error)))
+    }
+
+    fn find_or_compile(
+        &self,
+        source: &SchemaSource<'_>,
+        origin: SchemaOrigin,
+        fingerprint: u128,
+    ) -> Result<Arc<Schema>> {
         {
             let cache = self.0.cache.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(cached) = cache.compiled.get(&fingerprint) {
-                cached.last_use.store(use_number, Ordering::Relaxed);
                 return Ok(Arc::clone(&cached.schema));
             }
         }
+        let bytes = source.measure(origin)?;
         let schema = Arc::new(Schema::compile(source)?);
-        let cached = CachedSchema {
-            schema: Arc::clone(&schema),
-            bytes: source.compiled_bytes(),
-            last_use: AtomicU64::new(use_number),
-        };
+        let last_use = if origin == SchemaOrigin::Log { self.0.next_use() } else { NEVER };
+        let cached = CachedSchema { schema: Arc::clone(&schema), bytes, last_use: AtomicU64::new(last_use) };
         let mut cache = self.0.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.insert(fingerprint, cached, limits::COMPILED_SCHEMAS_BYTES_MAX);
         Ok(schema)
     }
+}
 
-    /// Runs work on schemas on a thread of its own, after all work that was begun before.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-        let wait = Duration::from_secs(limits::SCHEMA_COMPILE_SECONDS_MAX);
-        let turn = timeout(wait, Arc::clone(&self.0.compiling).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(busy("Other schemas are being compiled; try again.")) };
-        // The turn comes back with the outcome, so that who came first also goes on first. Where the caller has gone it is
-        // held to the end all the same: an abandoned compilation still takes a core.
-        let work = tokio::task::spawn_blocking(move || (work(), turn));
-        match timeout(wait, work).await {
-            Ok(Ok((outcome, _turn))) => outcome,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "compiling a schema panicked");
-                Err(Error::new(Kind::Unavailable, "The schema could not be compiled; see the server's log."))
-            }
-            Err(_) => Err(busy("Compiling the schema takes too long; try again, or make it smaller.")),
-        }
+impl Shared {
+    fn next_use(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl SchemaCache {
+    /// Keeps a schema. Others leave to make room: those that no event has used first; and, if events use this one, those
+    /// with the largest product of size and time since they were used. Without room it is not kept.
     fn insert(&mut self, fingerprint: u128, schema: CachedSchema, bytes_max: usize) {
-        self.bytes = self.bytes.saturating_add(schema.bytes);
-        if let Some(replaced) = self.compiled.insert(fingerprint, schema) {
-            self.bytes = self.bytes.saturating_sub(replaced.bytes);
+        self.remove(fingerprint);
+        let now = schema.last_use.load(Ordering::Relaxed);
+        while self.bytes.saturating_add(schema.bytes) > bytes_max && !self.compiled.is_empty() {
+            let weight = |cached: &CachedSchema| match cached.last_use.load(Ordering::Relaxed) {
+                NEVER => u128::MAX,
+                last_use => u128::from(now.saturating_sub(last_use)) * cached.bytes as u128,
+            };
+            let heaviest = self.compiled.iter().map(|(known, cached)| (weight(cached), *known)).max();
+            let Some((weight, heaviest)) = heaviest else { return };
+            if now == NEVER && weight != u128::MAX {
+                return;
+            }
+            self.remove(heaviest);
         }
-        while self.bytes > bytes_max && self.compiled.len() > 1 {
-            let oldest = self.compiled.iter().min_by_key(|(_, cached)| cached.last_use.load(Ordering::Relaxed));
-            let Some(oldest) = oldest.map(|(fingerprint, _)| *fingerprint) else { return };
-            let evicted = self.compiled.remove(&oldest);
-            self.bytes = self.bytes.saturating_sub(evicted.map_or(0, |evicted| evicted.bytes));
-            self.versions.retain(|_, (_, fingerprint)| *fingerprint != oldest);
+        self.bytes = self.bytes.saturating_add(schema.bytes);
+        self.compiled.insert(fingerprint, schema);
+    }
+
+    fn remove(&mut self, fingerprint: u128) {
+        if let Some(removed) = self.compiled.remove(&fingerprint) {
+            self.bytes = self.bytes.saturating_sub(removed.bytes);
+            self.versions.retain(|_, (_, known)| *known != fingerprint);
         }
     }
 }
 
-fn busy(detail: &'static str) -> Error {
-    Error::new(Kind::Overloaded, detail).with_retry_after(1)
+fn source_of(known: &TypeEntry, version: SchemaVersion) -> Result<SchemaSource<'_>> {
+    let found = known.version(version).ok_or_else(|| Error::not_found("schema version"))?;
+    Ok(SchemaSource::of_version("", &found.definition, known.event_type.definition.schema_target))
+}
+
+fn panicked(error: &tokio::task::JoinError) -> Error {
+    tracing::error!(%error, "compiling a schema panicked");
+    Error::new(Kind::Unavailable, "The schema could not be compiled; see the server's log.")
 }
 
 #[cfg(test)]
@@ -165,20 +222,30 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_schema_leaves_a_full_cache() {
+    fn old_and_large_schemas_leave_a_full_cache_and_registrations_take_no_room_from_schemas_in_use() {
         let schema = Arc::new(Schema::compile(&source(&json!({}))).unwrap());
         let cached =
             |bytes, last_use| CachedSchema { schema: Arc::clone(&schema), bytes, last_use: AtomicU64::new(last_use) };
         let mut cache = SchemaCache::default();
         for (fingerprint, bytes, last_use, left) in [
-            (1, 40, 7, &[1][..]),
+            (1, 40, 1, &[1][..]),
             (2, 40, 3, &[1, 2]),
-            (3, 40, 9, &[1, 3]),
+            (3, 40, 9, &[2, 3]),
             // The same again takes the place of the first.
-            (3, 60, 9, &[1, 3]),
+            (3, 60, 9, &[2, 3]),
+            // A registration takes no room from schemas in use.
+            (4, 1, NEVER, &[2, 3]),
+            (5, 30, 10, &[2, 5]),
+            (6, 20, NEVER, &[2, 5, 6]),
+            // It takes room from another registration.
+            (7, 25, NEVER, &[2, 5, 7]),
+            // Of those in use a large one goes before a small one that was not used for longer.
+            (8, 35, 11, &[5, 8]),
+            (9, 5, 12, &[5, 8, 9]),
+            (10, 70, 20, &[9, 10]),
             // One that does not fit at all is kept alone: it is in use.
-            (4, 500, 10, &[4]),
-            (5, 1, 11, &[5]),
+            (11, 500, 21, &[11]),
+            (12, 1, 22, &[12]),
         ] {
             cache.insert(fingerprint, cached(bytes, last_use), 100);
             let mut there: Vec<_> = cache.compiled.keys().copied().collect();
@@ -197,7 +264,7 @@ mod tests {
             let schemas = schemas.clone();
             async move {
                 schemas
-                    .run(move || {
+                    .run(CompileWork::Registration, move || {
                         began.send(()).unwrap();
                         held.recv().unwrap();
                         Ok(())
@@ -208,7 +275,7 @@ mod tests {
         has_begun.recv().await.unwrap();
         let second = tokio::spawn({
             let schemas = schemas.clone();
-            async move { schemas.run(|| Ok(())).await }
+            async move { schemas.run(CompileWork::Registration, || Ok(())).await }
         });
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
@@ -217,6 +284,6 @@ mod tests {
             assert_eq!(waiting.await.unwrap().unwrap_err().kind(), Kind::Overloaded);
         }
         release.send(()).unwrap();
-        schemas.run(|| Ok(())).await.unwrap();
+        schemas.run(CompileWork::Registration, || Ok(())).await.unwrap();
     }
 }

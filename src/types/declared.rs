@@ -4,14 +4,16 @@
 //! - They are held to the same rules as versions that come one by one: each minor takes what the one before takes.
 
 use super::Schemas;
+use super::compile_queue::CompileWork;
 use super::schema::{self, SchemaSource};
 use contract::{
     Error, Kind, NewEventType, NewVersion, Result, SchemaTarget, SchemaType, Timestamp, Version, VersionStatus,
     Violation, limits,
 };
+use std::sync::Arc;
 
 /// The versions an event type declares, checked, lowest first.
-pub(super) fn versions(schemas: &Schemas, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
+pub(super) async fn versions(schemas: &Schemas, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     let declared = &event_type.versions;
     if event_type.data_schema.is_some() && !declared.is_empty() {
         return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
@@ -22,25 +24,33 @@ pub(super) fn versions(schemas: &Schemas, event_type: &NewEventType) -> Result<V
             format!("An event type has at most {} versions.", limits::VERSIONS_MAX),
         ));
     }
+    let target = event_type.schema_target;
     let mut placed = Vec::new();
+    // Every schema has a turn of its own, so that others come in between.
     for (index, version) in declared.iter().enumerate() {
-        let at = format!("/versions/{index}");
-        placed.push((checked(schemas, &at, version.clone(), event_type.schema_target)?, at));
+        let (compiler, version) = (schemas.clone(), version.clone());
+        let check = move || {
+            let at = format!("/versions/{index}");
+            Ok((checked(&compiler, &at, version, target)?, at))
+        };
+        placed.push(Arc::new(schemas.run(CompileWork::Registration, check).await?));
     }
-    placed.sort_by_key(|(version, _)| version.version);
+    placed.sort_by_key(|placed| placed.0.version);
     let mut broken = Vec::new();
     for pair in placed.windows(2) {
-        let [(old, _), (new, at)] = pair else { continue };
-        if old.version == new.version {
-            return Err(Error::invalid(format!("{at}/version"), "is there twice"));
+        let [old, new] = pair else { continue };
+        if old.0.version == new.0.version {
+            return Err(Error::invalid(format!("{}/version", new.1), "is there twice"));
         }
-        if old.version.major == new.version.major {
-            broken.extend(schema::broken(at, old, new, event_type.schema_target));
+        if old.0.version.major == new.0.version.major {
+            let (old, new) = (Arc::clone(old), Arc::clone(new));
+            let compare = move || Ok(schema::broken(&new.1, &old.0, &new.0, target));
+            broken.extend(schemas.run(CompileWork::Registration, compare).await?);
         }
     }
     refuse_broken(broken)?;
-    check_room(placed.iter().map(|(version, _)| version))?;
-    Ok(placed.into_iter().map(|(version, _)| version).collect())
+    check_room(placed.iter().map(|placed| &placed.0))?;
+    Ok(placed.into_iter().map(|placed| Arc::unwrap_or_clone(placed).0).collect())
 }
 
 /// A version that a request carries `at`, as it is kept, with a schema that can be used. Compiles the schema.
@@ -63,9 +73,7 @@ pub(super) fn checked(
         let detail = "describes `data` alone, and the event type's `schemaTarget` is the event";
         return Err(Error::invalid(format!("{at}/schemaType"), detail));
     }
-    let source = SchemaSource::of_version(at, &version, target);
-    source.check_cost()?;
-    schemas.compile(&source)?;
+    schemas.compile(&SchemaSource::of_version(at, &version, target))?;
     Ok(version)
 }
 

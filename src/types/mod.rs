@@ -6,6 +6,7 @@
 //! - One that is archived can be deleted once no event of it is stored ([`deletion`]).
 //! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
 
+mod compile_queue;
 mod compiled;
 mod declared;
 mod deletion;
@@ -13,11 +14,13 @@ pub(crate) mod schema;
 pub(crate) mod versions;
 
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger, Registry, TypeEntry};
+use compile_queue::CompileWork;
 use contract::{
     Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, Registered, Result,
     Timestamp, Violation, limits,
 };
 use schema::SchemaSource;
+use std::sync::Arc;
 
 pub(crate) use compiled::Schemas;
 pub(crate) use deletion::{TypeSearches, delete};
@@ -53,14 +56,24 @@ pub(crate) async fn declare((ledger, schemas): (&Ledger, &Schemas), event_type: 
 
 /// Checks a definition and compiles its schemas; answers the versions that it declares, too.
 async fn check_off_thread(schemas: &Schemas, event_type: NewEventType) -> Result<(NewEventType, Vec<NewVersion>)> {
-    let compiler = schemas.clone();
-    schemas
-        .run(move || {
-            check(&compiler, &event_type)?;
-            let declared = declared::versions(&compiler, &event_type)?;
-            Ok((event_type, declared))
-        })
-        .await
+    check(&event_type)?;
+    let event_type = Arc::new(event_type);
+    if event_type.data_schema.is_some() {
+        let (compiler, checked) = (schemas.clone(), Arc::clone(&event_type));
+        let compile = move || match &checked.data_schema {
+            Some(schema) => {
+                compiler.compile(&SchemaSource::json("/dataSchema", schema, checked.schema_target)).map(drop)
+            }
+            None => Ok(()),
+        };
+        schemas.run(CompileWork::Registration, compile).await?;
+    }
+    let declared = declared::versions(schemas, &event_type).await?;
+    Ok((Arc::unwrap_or_clone(event_type), declared))
+}
+
+fn busy(detail: &'static str) -> Error {
+    Error::new(Kind::Overloaded, detail).with_retry_after(1)
 }
 
 /// The members in which two definitions differ, as `retention`, `description`.
@@ -96,7 +109,7 @@ pub(crate) fn list(
     Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
 }
 
-fn check(schemas: &Schemas, event_type: &NewEventType) -> Result<()> {
+fn check(event_type: &NewEventType) -> Result<()> {
     let mut violations = Vec::new();
     let description = event_type.description.as_deref().unwrap_or_default();
     if description.chars().count() > limits::DESCRIPTION_CHARS_MAX {
@@ -115,14 +128,7 @@ fn check(schemas: &Schemas, event_type: &NewEventType) -> Result<()> {
             Error::new(Kind::Validation, "The event type breaks the rules; see `errors`.").with_violations(violations)
         );
     }
-    match &event_type.data_schema {
-        Some(schema) => {
-            let source = SchemaSource::json("/dataSchema", schema, event_type.schema_target);
-            source.check_cost()?;
-            schemas.compile(&source).map(drop)
-        }
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 struct Register {

@@ -15,6 +15,7 @@ mod xsd;
 
 use contract::{Error, NewVersion, Result, SchemaTarget, SchemaType, Violation, limits};
 use json::JsonSchema;
+pub(crate) use patterns::SchemaOrigin;
 use proto::ProtoSchema;
 use serde_json::Value;
 use xsd::XsdSchema;
@@ -68,25 +69,20 @@ impl<'a> SchemaSource<'a> {
         u128::from_le_bytes(low)
     }
 
-    /// About what it takes once it is compiled, in bytes: measured, a JSON Schema without patterns takes six times its
-    /// text and the other languages less.
-    pub(crate) fn compiled_bytes(&self) -> usize {
-        let patterns = match self.schema_type {
-            SchemaType::JsonSchema => json::pattern_bytes(self.schema),
-            SchemaType::Xsd => self.schema.as_str().map_or(0, xsd::pattern_bytes),
-            SchemaType::Proto => 0,
+    /// About what it takes once it is compiled, in bytes; refused where that is too much. Measured, a JSON Schema without
+    /// patterns takes six times its text.
+    pub(crate) fn measure(&self, origin: SchemaOrigin) -> Result<usize> {
+        let text_bytes = || self.schema.to_string().len().saturating_mul(8);
+        let bytes = match (self.schema_type, self.schema.as_str()) {
+            (SchemaType::JsonSchema, _) => {
+                json::pattern_bytes(self.schema, origin).map(|patterns| text_bytes().saturating_add(patterns))
+            }
+            (SchemaType::Xsd, Some(text)) if text.len() <= limits::SCHEMA_BYTES_MAX => {
+                xsd::pattern_bytes(text, origin).map(|patterns| xsd::compiled_bytes(text, patterns))
+            }
+            _ => Ok(text_bytes()),
         };
-        self.schema.to_string().len().saturating_mul(8).saturating_add(patterns)
-    }
-
-    /// Refuses a schema whose patterns take too much to compile. Only new schemas are held to it.
-    pub(crate) fn check_cost(&self) -> Result<()> {
-        let cost = match self.schema_type {
-            SchemaType::JsonSchema => json::check_patterns(self.schema),
-            SchemaType::Xsd => self.schema.as_str().map_or(Ok(()), xsd::check_patterns),
-            SchemaType::Proto => Ok(()),
-        };
-        cost.map_err(|detail| refused(&self.at, &detail))
+        bytes.map_err(|detail| refused(&self.at, &detail))
     }
 
     /// Where the request carries the version whose schema it is.
@@ -111,6 +107,13 @@ impl Schema {
             SchemaType::Xsd => Self::Xsd(Box::new(XsdSchema::compile(at, text)?)),
             _ => Self::Proto(Box::new(ProtoSchema::compile(source.version_at(), text, source.message)?)),
         })
+    }
+
+    /// Makes all that checking events needs, so that nothing is compiled there.
+    pub(crate) fn complete(&self, source: &SchemaSource<'_>) {
+        if let (Self::Xsd(schema), Some(text)) = (self, source.schema.as_str()) {
+            schema.complete(text);
+        }
     }
 
     /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from

@@ -7,6 +7,7 @@
 //!   in between, it is done again.
 //! - An archived type takes no events and no versions; what is stored stays.
 
+use super::compile_queue::CompileWork;
 use super::{Schemas, declared, schema};
 use crate::ledger::{Command, Decision, Entry, Keep, Ledger, TypeEntry};
 use contract::{
@@ -81,7 +82,7 @@ pub(crate) async fn add(
             }
             Ok(definition)
         };
-        let definition = schemas.run(check).await?;
+        let definition = schemas.run(CompileWork::Registration, check).await?;
         let bytes = definition.schema.to_string().len();
         let command = Add { id: id.clone(), definition, seen: known.defined_at, bytes };
         if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
@@ -108,7 +109,7 @@ pub(crate) async fn finalise(
                 None => Ok(()),
             }
         };
-        schemas.run(check).await?;
+        schemas.run(CompileWork::Registration, check).await?;
         let command = Finalise { id: id.clone(), version, seen: known.defined_at };
         if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
             return Ok(answer);

@@ -14,14 +14,18 @@
 mod bounds;
 pub(super) mod compat;
 mod keywords;
+mod positions;
 mod reach;
+mod references;
+mod scopes;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use super::patterns::PatternBudget;
+use super::patterns::{PatternBudget, SchemaOrigin};
 use contract::{CloudEvent, Error, Identifier, Result, SchemaTarget, Span, Violation, limits, parse_strict};
 use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
+use positions::PartPosition;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use uuid::Uuid;
@@ -43,16 +47,20 @@ impl JsonSchema {
             return Err(refused(at, "", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
         }
         let mut schema = parse(at, text)?;
-        encode_codes(&mut schema);
+        encode_codes(&mut schema, PartPosition::Schema);
         let draft = draft_of(&schema).ok_or_else(|| refused(at, "/$schema", DRAFTS))?;
         if let Some(pointer) = unknown_draft_within(&schema) {
             return Err(refused(at, &pointer, DRAFTS));
         }
-        let reach = reach::reach(&schema).ok_or_else(|| refused(at, "", "its references and alternatives multiply"))?;
+        let reach = reach::reach(&schema).map_err(|detail| refused(at, "", detail))?;
         let validator = options(draft)
             .build(&schema)
             .map_err(|error| refused(at, error.instance_path().as_str(), words::schema_fault(error.kind())))?;
-        Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach })
+        if reach.is_partial {
+            // The validator follows what we do not, so what that takes is not known.
+            return Err(refused(at, "", "a reference in it cannot be followed; write it as `#/$defs/name`"));
+        }
+        Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach: reach.looks })
     }
 
     /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from
@@ -95,15 +103,13 @@ impl JsonSchema {
     }
 }
 
-/// Why the patterns of a schema take too much to compile.
-pub(super) fn check_patterns(schema: &Value) -> Result<(), String> {
-    let mut budget = PatternBudget::default();
-    patterns(schema).into_iter().try_for_each(|pattern| budget.spend(&in_rust_syntax(pattern)))
-}
-
-/// About what its patterns take once they are compiled, in bytes.
-pub(super) fn pattern_bytes(schema: &Value) -> usize {
-    PatternBudget::sum(patterns(schema).into_iter().map(in_rust_syntax))
+/// What the patterns of a schema take once they are compiled, in bytes; else why that is too much.
+pub(super) fn pattern_bytes(schema: &Value, origin: SchemaOrigin) -> Result<usize, String> {
+    let mut budget = PatternBudget::of(origin);
+    for pattern in patterns(schema) {
+        budget.spend(pattern, in_rust_syntax)?;
+    }
+    Ok(budget.compiled_bytes())
 }
 
 /// What the validator makes of a pattern before it is compiled.
@@ -111,7 +117,7 @@ fn in_rust_syntax(pattern: &str) -> Cow<'_, str> {
     jsonschema_regex::to_rust_regex(pattern).unwrap_or(Cow::Borrowed(pattern))
 }
 
-/// Every regular expression of a schema.
+/// Every regular expression of a schema, and of the data in it: a schema may be anywhere, under any name.
 fn patterns(schema: &Value) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), vec![schema]);
     while let Some(part) = rest.pop() {
@@ -120,18 +126,13 @@ fn patterns(schema: &Value) -> Vec<&str> {
                 found.extend(members.get("pattern").and_then(Value::as_str));
                 let named = members.get("patternProperties").and_then(Value::as_object);
                 found.extend(named.into_iter().flat_map(Map::keys).map(String::as_str));
-                rest.extend(members.iter().filter(|(name, _)| holds_schemas(name)).map(|(_, member)| member));
+                rest.extend(members.values());
             }
             Value::Array(items) => rest.extend(items),
             _ => (),
         }
     }
     found
-}
-
-/// Whether a keyword's value may hold schemas; these hold values.
-fn holds_schemas(keyword: &str) -> bool {
-    !matches!(keyword, "const" | "enum" | "default" | "examples")
 }
 
 /// Reads the text of a schema that a request carries `at`.
@@ -143,14 +144,14 @@ pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
 }
 
 /// Encodes the colons of codes in addresses (`gts://shop:orders:order:created`), where they would begin a port.
-fn encode_codes(schema: &mut Value) {
+fn encode_codes(schema: &mut Value, position: PartPosition) {
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(encode_codes),
+        Value::Array(items) => items.iter_mut().for_each(|item| encode_codes(item, position)),
         Value::Object(members) => {
-            for (keyword, value) in members {
-                match (keyword.as_str(), value) {
-                    ("$id" | "$ref", Value::String(address)) => *address = with_encoded_code(address),
-                    (keyword, value) if holds_schemas(keyword) => encode_codes(value),
+            for (name, value) in members {
+                match (name.as_str(), value, position.of_member(name)) {
+                    ("$id" | "$ref", Value::String(address), _) => *address = with_encoded_code(address),
+                    (_, value, Some(position)) => encode_codes(value, position),
                     _ => (),
                 }
             }
@@ -194,19 +195,22 @@ const DRAFTS: &str = "must be draft-07 or draft 2020-12";
 
 /// Where a part of a schema with its own `$id` names a draft we do not know; the validator would read it as the default one.
 fn unknown_draft_within(schema: &Value) -> Option<String> {
-    let mut rest = vec![(String::new(), schema)];
-    while let Some((at, part)) = rest.pop() {
+    let mut rest = vec![(String::new(), schema, PartPosition::Schema)];
+    while let Some((at, part, position)) = rest.pop() {
         match part {
             Value::Object(members) => {
                 let is_resource = members.get("$id").is_some_and(Value::is_string);
                 if is_resource && members.get("$schema").is_some_and(Value::is_string) && draft_of(part).is_none() {
                     return Some(format!("{at}/$schema"));
                 }
-                let members = members.iter().filter(|(name, _)| holds_schemas(name));
-                rest.extend(members.map(|(name, member)| (format!("{at}/{}", keywords::escaped(name)), member)));
+                for (name, member) in members {
+                    let position = position.of_member(name);
+                    rest.extend(position.map(|it| (format!("{at}/{}", keywords::escaped(name)), member, it)));
+                }
             }
             Value::Array(items) => {
-                rest.extend(items.iter().enumerate().map(|(index, item)| (format!("{at}/{index}"), item)));
+                let items = items.iter().enumerate();
+                rest.extend(items.map(|(index, item)| (format!("{at}/{index}"), item, position)));
             }
             _ => {}
         }

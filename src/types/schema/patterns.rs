@@ -2,44 +2,101 @@
 //!
 //! - A compiled expression grows with the product of its repetitions and with the ranges of its character classes:
 //!   `\p{L}{20}` is nine characters and about a megabyte. Compiling takes time in proportion.
-//! - The estimate only parses the expression, which takes time in proportion to its text.
-//! - Only new schemas are measured. One that a log holds already is compiled as it is.
+//! - The estimate only parses the expression. Parsers take time in proportion to the square of a text, and to the tables
+//!   of the Unicode classes in it, so both are bounded first.
+//! - A schema that a log holds already is given twice the room, and as many expressions as it has: it was accepted when
+//!   the bounds were wider. Beyond that its events are refused, so no compilation takes long.
 
 use contract::limits;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 use regex_syntax::utf8::Utf8Sequences;
+use std::borrow::Cow;
+
+/// Which bounds a schema is held to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SchemaOrigin {
+    /// A request or the configuration.
+    Request,
+    /// The log.
+    Log,
+}
 
 /// What the expressions of one schema have taken so far.
-#[derive(Default)]
 pub(super) struct PatternBudget {
+    count_max: usize,
+    bytes_max: usize,
     count: usize,
     bytes: usize,
+    unicode_classes: usize,
 }
 
 impl PatternBudget {
-    /// Counts an expression in the syntax of the `regex` crate; else why the schema has one too many.
-    pub(super) fn spend(&mut self, pattern: &str) -> Result<(), String> {
+    pub(super) fn of(origin: SchemaOrigin) -> Self {
+        let (count_max, bytes_max) = match origin {
+            SchemaOrigin::Request => (limits::SCHEMA_PATTERNS_MAX, limits::SCHEMA_PATTERN_BYTES_MAX),
+            SchemaOrigin::Log => (usize::MAX, 2 * limits::SCHEMA_PATTERN_BYTES_MAX),
+        };
+        Self { count_max, bytes_max, count: 0, bytes: 0, unicode_classes: 0 }
+    }
+
+    /// Counts an expression, which `convert` turns into the syntax of the `regex` crate; answers what its automaton takes,
+    /// in bytes, or why the schema has one too many.
+    pub(super) fn spend<'p>(
+        &mut self,
+        pattern: &'p str,
+        convert: impl FnOnce(&'p str) -> Cow<'p, str>,
+    ) -> Result<usize, String> {
         self.count += 1;
-        if self.count > limits::SCHEMA_PATTERNS_MAX {
-            return Err(format!("it has more than {} patterns", limits::SCHEMA_PATTERNS_MAX));
+        if self.count > self.count_max {
+            return Err(format!("it has more than {} patterns", self.count_max));
         }
-        self.bytes = self.bytes.saturating_add(estimate(pattern));
-        if self.bytes > limits::SCHEMA_PATTERN_BYTES_MAX {
+        // A conversion may write the tables of a class out, so it is given few of them.
+        if pattern.len() > PATTERN_TEXT_MAX || unicode_classes(pattern) > CLASSES_MAX {
+            return Err(format!("a pattern in it has more than {PATTERN_TEXT_MAX} bytes, or {CLASSES_MAX} classes"));
+        }
+        let pattern = convert(pattern);
+        self.unicode_classes += unicode_classes(&pattern);
+        if self.unicode_classes > UNICODE_CLASSES_MAX || pattern.len() > CONVERTED_TEXT_MAX {
+            return Err(format!("its patterns name more than {UNICODE_CLASSES_MAX} classes of characters"));
+        }
+        let bytes = estimate(&pattern);
+        self.spend_bytes(bytes)?;
+        Ok(bytes)
+    }
+
+    /// Counts what is compiled of an expression that was counted before.
+    pub(super) fn spend_bytes(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.bytes_max {
             return Err(format!(
                 "its patterns take more than {} MiB to compile; repeat less in them (`{{20}}`), or use smaller classes of \
                  characters than `\\p{{L}}` and `\\w`",
-                limits::SCHEMA_PATTERN_BYTES_MAX >> 20
+                self.bytes_max >> 20
             ));
         }
         Ok(())
     }
+
+    /// About what all that is compiled of the expressions takes, in bytes: up to four times the automata.
+    pub(super) fn compiled_bytes(&self) -> usize {
+        self.bytes.saturating_mul(4)
+    }
 }
 
-impl PatternBudget {
-    /// About what expressions take once they are compiled, whether or not that is too much; in bytes.
-    pub(super) fn sum(patterns: impl Iterator<Item = impl AsRef<str>>) -> usize {
-        patterns.map(|pattern| estimate(pattern.as_ref())).fold(0, usize::saturating_add).saturating_mul(4)
-    }
+/// Longest expression, in bytes.
+const PATTERN_TEXT_MAX: usize = 16 * 1024;
+/// Longest expression once it is converted, in bytes.
+const CONVERTED_TEXT_MAX: usize = 256 * 1024;
+/// Most classes of characters (`\d`, `\p{L}`) in one expression.
+const CLASSES_MAX: usize = 1_000;
+/// Most classes of the Unicode tables (`\p{L}`, `\w`) in one schema.
+const UNICODE_CLASSES_MAX: usize = 200;
+
+/// How many classes an expression names, at most; those of the Unicode tables once it is converted.
+fn unicode_classes(pattern: &str) -> usize {
+    let behind = pattern.as_bytes().iter().skip(1);
+    let pairs = pattern.as_bytes().iter().zip(behind);
+    pairs.filter(|(first, second)| **first == b'\\' && b"pPwWdDsSiIcC".contains(second)).count()
 }
 
 /// About what the automaton of an expression takes, in bytes; all that is compiled of it takes up to four times that.
@@ -91,17 +148,29 @@ mod tests {
         }
     }
 
+    fn spend(budget: &mut PatternBudget, pattern: &str) -> Result<usize, String> {
+        budget.spend(pattern, |pattern| Cow::Owned(pattern.to_owned()))
+    }
+
     #[test]
     fn ordinary_patterns_fit_in_numbers_and_bombs_do_not() {
-        let mut ordinary = PatternBudget::default();
+        let mut ordinary = PatternBudget::of(SchemaOrigin::Request);
         for _ in 0..limits::SCHEMA_PATTERNS_MAX {
-            ordinary.spend(r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,63}\.[A-Za-z]{2,}$").unwrap();
+            spend(&mut ordinary, r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,63}\.[A-Za-z]{2,}$").unwrap();
         }
-        assert!(ordinary.spend("a").unwrap_err().contains("more than 200 patterns"));
-        let mut bomb = PatternBudget::default();
-        assert!((0..10).any(|n| bomb.spend(&format!(r"\p{{L}}{{20}}{n}")).is_err()));
-        for nested in [r"((\p{L}{100}){100}){100}", r"(((((a{100}){100}){100}){100}){100}){100}", r"\w{1000}"] {
-            assert!(PatternBudget::default().spend(nested).is_err(), "{nested}");
+        assert!(spend(&mut ordinary, "a").unwrap_err().contains("more than 200 patterns"));
+        for origin in [SchemaOrigin::Request, SchemaOrigin::Log] {
+            let mut bomb = PatternBudget::of(origin);
+            assert!((0..20).any(|n| spend(&mut bomb, &format!(r"\p{{L}}{{20}}{n}")).is_err()));
+            for bomb in [
+                r"((\p{L}{100}){100}){100}",
+                r"(((((a{100}){100}){100}){100}){100}){100}",
+                r"\w{1000}",
+                &r"\d?".repeat(501),
+                &"a|".repeat(10_000),
+            ] {
+                assert!(spend(&mut PatternBudget::of(origin), bomb).is_err(), "{bomb}");
+            }
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! - Nothing is fetched: a schema that includes or imports another by location is refused, and what a document says of
 //!   schema locations is not followed. Document types are refused, so there are no entities to expand.
-//! - A compiled schema interns the names of every document it sees and cannot be shared between threads. So a few are
-//!   kept and lent out one at a time, and one that has learnt too many names is let go.
+//! - A compiled schema interns the names of every document it sees and cannot be shared between threads. So there are a
+//!   few copies, each lent to one thread at a time, and one that has learnt too many names forgets them.
+//! - Checking an event never compiles anything: copies and all patterns are made where schemas are compiled.
 //! - The library is young: a panic inside it is a refusal here. Depth and size of documents are bounded.
 
 pub(super) mod compat;
@@ -13,32 +14,45 @@ mod tests;
 mod tree;
 mod words;
 
-use super::patterns::PatternBudget;
+use super::patterns::{PatternBudget, SchemaOrigin};
 use super::refused;
 use contract::{Result, Violation, limits};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use xsd_schema::namespace::NameTable;
+use xsd_schema::parser::frames::ComplexContentResult;
 use xsd_schema::regex_convert::{ConvertOptions, convert_xml_pattern};
 use xsd_schema::validation::{
     DoctypeView, DriveWithError, SchemaValidator, SchemaValidity, ValidationError, ValidationEventHandler,
     ValidationFlags, ValidationSink, ValidationWarning, drive_quick_xml_with,
 };
 use xsd_schema::xml::ParseLimits;
-use xsd_schema::{EmbeddedLoader, SchemaError, SchemaSet, SchemaSetBuilder};
+use xsd_schema::{EmbeddedLoader, NameId, SchemaError, SchemaSet, SchemaSetBuilder};
 
-/// A schema, and what is compiled of it.
+/// A compiled schema, in as many copies as documents are checked at the same time.
 pub(crate) struct XsdSchema {
-    text: Box<str>,
-    /// Compiled and not in use.
-    idle: Mutex<Vec<Lent>>,
+    copies_max: usize,
+    copies: Mutex<CopyPool>,
+    /// A copy was given back.
+    returned: Condvar,
 }
 
-/// One compiled copy.
-struct Lent {
+struct CopyPool {
+    /// Not in use.
+    idle: Vec<CompiledCopy>,
+    /// How many there are, in use or not.
+    count: usize,
+}
+
+struct CompiledCopy {
     set: SchemaSet,
-    /// What its names took before it saw a document, in bytes.
+    /// How many names it had before it saw a document.
+    names: usize,
+    /// What they take, in bytes.
     names_bytes: usize,
 }
 
@@ -47,8 +61,23 @@ impl XsdSchema {
     pub(super) fn compile(at: &str, text: &str) -> Result<Self> {
         let schema = tree::Element::parse(text).map_err(|detail| refused(at, detail))?;
         shape::check(&schema).map_err(|detail| refused(at, detail))?;
-        let compiled = Lent::compile(text).map_err(|detail| refused(at, &detail))?;
-        Ok(Self { text: text.into(), idle: Mutex::new(vec![compiled]) })
+        let first = CompiledCopy::compile(text).map_err(|detail| refused(at, &detail))?;
+        let pattern_bytes = pattern_bytes(text, SchemaOrigin::Log).map_err(|detail| refused(at, &detail))?;
+        let copies = Mutex::new(CopyPool { idle: vec![first], count: 1 });
+        Ok(Self { copies_max: copies_max(text, pattern_bytes), copies, returned: Condvar::new() })
+    }
+
+    /// Makes the copies that are missing. Compiles, so it is never called where events are checked.
+    pub(super) fn complete(&self, text: &str) {
+        let missing = self.copies_max.saturating_sub(self.pool().count);
+        for _ in 0..missing {
+            // One copy is enough to go on with.
+            let Ok(copy) = CompiledCopy::compile(text) else { return };
+            let mut pool = self.pool();
+            pool.count += 1;
+            pool.idle.push(copy);
+        }
+        self.returned.notify_all();
     }
 
     /// Holds an event's `data` against the schema.
@@ -58,61 +87,78 @@ impl XsdSchema {
             let detail = "must have exactly one member, `xml`, that holds the document as text";
             return Err(vec![Violation::new("/data", detail)]);
         };
-        let Some(lent) = self.borrow() else {
-            return Err(vec![Violation::new(POINTER, "cannot be checked against the schema")]);
-        };
-        // What a panic leaves behind is dropped with it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let outcome = validate(&lent.set, document);
-            (outcome, lent)
-        }));
-        let Ok((outcome, lent)) = outcome else {
-            return Err(vec![Violation::new(POINTER, "cannot be checked against the schema")]);
-        };
-        self.give_back(lent);
-        if outcome.is_empty() { Ok(()) } else { Err(outcome) }
-    }
-
-    fn borrow(&self) -> Option<Lent> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.or_else(|| Lent::compile(&self.text).ok())
-    }
-
-    fn give_back(&self, lent: Lent) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let learnt = lent.set.name_table.heap_bytes().saturating_sub(lent.names_bytes);
-        if learnt <= NAMES_BYTES_MAX && idle.len() < IDLE_MAX {
-            idle.push(lent);
+        let copy = self.borrow();
+        let outcome = catch_unwind(AssertUnwindSafe(|| validate(&copy.set, document)));
+        // Documents change nothing but the names, so even a panic leaves a copy that can be used on.
+        self.give_back(copy, outcome.is_err());
+        match outcome {
+            Ok(found) if found.is_empty() => Ok(()),
+            Ok(found) => Err(found),
+            Err(_) => Err(vec![Violation::new(POINTER, "cannot be checked against the schema")]),
         }
     }
+
+    fn pool(&self) -> MutexGuard<'_, CopyPool> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a copy. There are as many as threads, or else each takes a while to compile and is large.
+    fn borrow(&self) -> CompiledCopy {
+        let mut pool = self.pool();
+        loop {
+            if let Some(copy) = pool.idle.pop() {
+                return copy;
+            }
+            pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_back(&self, mut copy: CompiledCopy, is_damaged: bool) {
+        let learnt = copy.set.name_table.heap_bytes().saturating_sub(copy.names_bytes);
+        if is_damaged || learnt > NAMES_BYTES_MAX {
+            copy.forget_names();
+        }
+        self.pool().idle.push(copy);
+        self.returned.notify_one();
+    }
 }
 
-/// Why the patterns of a schema take too much to compile.
-pub(super) fn check_patterns(text: &str) -> Result<(), String> {
-    let mut budget = PatternBudget::default();
-    patterns(text).iter().try_for_each(|pattern| budget.spend(pattern))
+/// About what all copies of a schema take, in bytes.
+pub(super) fn compiled_bytes(text: &str, pattern_bytes: usize) -> usize {
+    copies_max(text, pattern_bytes).saturating_mul(copy_bytes(text, pattern_bytes))
 }
 
-/// About what its patterns take once they are compiled, in bytes, for one copy.
-pub(super) fn pattern_bytes(text: &str) -> usize {
-    PatternBudget::sum(patterns(text).iter())
+/// How many copies of a schema there may be: one for every thread, unless they are large.
+fn copies_max(text: &str, pattern_bytes: usize) -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (COPIES_BYTES_MAX / copy_bytes(text, pattern_bytes).max(1)).clamp(1, threads.min(COPIES_MAX))
 }
 
-/// The `pattern` facets of a schema in the syntax of the `regex` crate, as the library converts them.
-fn patterns(text: &str) -> Vec<String> {
+/// About what a copy takes, in bytes: the types that every schema has, its own, its patterns, and names of documents.
+fn copy_bytes(text: &str, pattern_bytes: usize) -> usize {
+    BUILTIN_BYTES.saturating_add(text.len().saturating_mul(32)).saturating_add(pattern_bytes) + NAMES_BYTES_MAX
+}
+
+/// What the patterns of a schema take once they are compiled, in bytes, for one copy; else why that is too much.
+pub(super) fn pattern_bytes(text: &str, origin: SchemaOrigin) -> Result<usize, String> {
+    let mut budget = PatternBudget::of(origin);
     // A schema that cannot be read is refused by the compiler, which says why.
-    let Ok(schema) = tree::Element::parse(text) else { return Vec::new() };
-    let (mut found, mut rest) = (Vec::new(), vec![&schema]);
+    let Ok(schema) = tree::Element::parse(text) else { return Ok(0) };
+    let mut rest = vec![&schema];
     while let Some(element) = rest.pop() {
         if element.name == "pattern" {
-            let value = element.attribute("value").unwrap_or_default();
-            // The library panics at some expressions that are none.
-            let converted = catch_unwind(|| convert_xml_pattern(value, ConvertOptions::xsd_v1_0()));
-            found.push(converted.unwrap_or_else(|_| value.to_owned()));
+            budget.spend(element.attribute("value").unwrap_or_default(), in_rust_syntax)?;
         }
         rest.extend(&element.children);
     }
-    found
+    Ok(budget.compiled_bytes())
+}
+
+/// What the library makes of a pattern before it is compiled.
+fn in_rust_syntax(pattern: &str) -> Cow<'_, str> {
+    // The library panics at some expressions that are none.
+    let converted = catch_unwind(|| convert_xml_pattern(pattern, ConvertOptions::xsd_v1_0()));
+    converted.map_or(Cow::Borrowed(pattern), Cow::Owned)
 }
 
 impl fmt::Debug for XsdSchema {
@@ -121,7 +167,7 @@ impl fmt::Debug for XsdSchema {
     }
 }
 
-impl Lent {
+impl CompiledCopy {
     fn compile(text: &str) -> Result<Self, String> {
         let compiled = catch_unwind(|| {
             let builder = SchemaSetBuilder::with_loader(Box::new(EmbeddedLoader::new()));
@@ -130,27 +176,59 @@ impl Lent {
         let compiled = match compiled {
             Ok(Ok(compiled)) => compiled,
             Ok(Err(error)) => return Err(words::schema_fault(&error)),
-            Err(_) => return Err("it cannot be compiled".to_owned()),
+            Err(_) => return Err(UNCOMPILED.to_owned()),
         };
         if !compiled.directive_failures().is_empty() {
             return Err("it includes or imports another schema, and nothing is fetched".to_owned());
         }
-        let set = compiled.into_schema_set();
+        let mut set = compiled.into_schema_set();
         // The specification lets these pass until they are used.
         let untyped = set.arenas.elements.values().any(|element| element.deferred_type_error.is_some())
             || set.arenas.simple_types.values().any(|list| list.deferred_item_type_error.is_some());
         if untyped {
             return Err("a name in it leads nowhere".to_owned());
         }
-        Ok(Self { names_bytes: set.name_table.heap_bytes(), set })
+        compile_content_patterns(&mut set)?;
+        Ok(Self { names: set.name_table.len(), names_bytes: set.name_table.heap_bytes(), set })
+    }
+
+    /// Forgets the names of documents. Names are numbered as they come, so those of the schema keep their numbers.
+    fn forget_names(&mut self) {
+        let names = NameTable::new();
+        for number in 0..self.names {
+            let name = u32::try_from(number).ok().and_then(|it| self.set.name_table.try_resolve_ref(NameId(it)));
+            names.add(name.unwrap_or_default());
+        }
+        self.set.name_table = names;
     }
 }
 
+/// Compiles the patterns on the simple content of complex types. The library leaves them until a value is checked, and
+/// then compiles them for every value again.
+fn compile_content_patterns(set: &mut SchemaSet) -> Result<(), String> {
+    let (version, compat) = (set.xsd_version, set.regex_compatibility);
+    for complex_type in set.arenas.entries_mut().complex_types.values_mut() {
+        if let ComplexContentResult::Simple(content) = &mut complex_type.content {
+            let facets = &mut content.facets;
+            let compiled = catch_unwind(AssertUnwindSafe(|| facets.compile_patterns(version, compat).is_ok()));
+            if !compiled.unwrap_or_default() {
+                return Err("a pattern in it is not what XML Schema 1.0 allows, or too large".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+const UNCOMPILED: &str = "it cannot be compiled";
 /// Where an event carries the document.
 const POINTER: &str = "/data/xml";
-/// Most compiled copies kept of one schema.
-const IDLE_MAX: usize = 8;
-/// Most names a copy may learn from documents, in bytes.
+/// Most compiled copies of one schema.
+const COPIES_MAX: usize = 4;
+/// Most bytes of all copies of one schema, unless one alone takes more.
+const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What a schema without any declaration takes, in bytes.
+const BUILTIN_BYTES: usize = 512 * 1024;
+/// Most names a copy may learn from documents before it forgets them, in bytes.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 fn validate(set: &SchemaSet, document: &str) -> Vec<Violation> {

@@ -3,29 +3,56 @@
 //! A validator follows `$ref`, `allOf`, `anyOf` and their kin without going further into the event. Two references
 //! that each hold two references, thirty levels down, are a schema of one kilobyte and a thousand million looks; and a
 //! long enough chain of them overflows the stack. Both are counted here, before the validator sees the schema.
+//!
+//! - Counted is all that the validator compiles: what keywords hold, and what references lead to ([`ReferenceIndex`]).
+//! - Parts that lead back to themselves at the same place of an event are taken once, not twice: the validator tries
+//!   every way through two circles.
 
+use super::positions::PartPosition;
+use super::references::{ReferenceIndex, ReferenceTarget};
+use super::scopes;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Most looks at one place.
 const REACH_MAX: usize = 10_000;
 /// Longest chain of looks at one place; the validator recurses along it, once per level of the event.
 const CHAIN_MAX: usize = 16;
 
-/// The most looks any place of an event gets; `None` where they are too many.
-pub(super) fn reach(schema: &Value) -> Option<usize> {
-    let mut count = Count { root: schema, known: HashMap::new(), depth: 0 };
+/// What a schema makes of one place of an event.
+pub(super) struct SchemaReach {
+    /// The most looks any place gets.
+    pub(super) looks: usize,
+    /// Whether a reference was not followed, because nothing was found where it leads.
+    pub(super) is_partial: bool,
+}
+
+/// How far a schema reaches; else why it cannot be used.
+pub(super) fn reach(schema: &Value) -> Result<SchemaReach, &'static str> {
+    let index = ReferenceIndex::new(schema).ok_or(UNREADABLE)?;
+    scopes::check(schema, &index)?;
+    let mut count =
+        LookCount { index, known: HashMap::new(), depth: 0, circles: 0, is_partial: false, referred: Vec::new() };
     let mut most = 1;
-    let mut rest = vec![schema];
-    while let Some(part) = rest.pop() {
-        most = most.max(count.looks(part)?.count);
+    let mut seen = HashSet::new();
+    let mut rest = vec![(schema, PartPosition::Schema)];
+    while let Some((part, position)) = rest.pop() {
         match part {
-            Value::Array(items) => rest.extend(items),
-            Value::Object(members) => rest.extend(members.values()),
-            _ => {}
+            Value::Array(items) => rest.extend(items.iter().map(|item| (item, position))),
+            Value::Object(members) if seen.insert((std::ptr::from_ref(part), position == PartPosition::Schema)) => {
+                if position == PartPosition::Schema {
+                    most = most.max(count.looks(part)?.count);
+                    // What is under a keyword that no draft has is compiled if a reference leads there.
+                    rest.extend(count.referred.drain(..).map(|part| (part, PartPosition::Schema)));
+                }
+                let positions = members.iter().map(|(name, member)| (member, position.of_member(name)));
+                let inside = positions.filter_map(|(member, position)| Some((member, position?)));
+                rest.extend(inside.filter(|(_, position)| *position != PartPosition::Unknown));
+            }
+            _ => (),
         }
     }
-    Some(most)
+    Ok(SchemaReach { looks: most, is_partial: count.is_partial })
 }
 
 /// Whether a value has at most so many parts; stops counting beyond.
@@ -46,60 +73,90 @@ pub(super) fn has_at_most(value: &Value, parts: usize) -> bool {
     true
 }
 
-struct Count<'s> {
-    root: &'s Value,
-    /// What was counted, by the address of the part; a circle ends where it began.
-    known: HashMap<*const Value, Looks>,
+struct LookCount<'s> {
+    index: ReferenceIndex<'s>,
+    /// What was counted, by the address of the part; `None` while it is being counted.
+    known: HashMap<*const Value, Option<PlaceLooks>>,
     /// How deep we are in the chain being followed.
     depth: usize,
+    /// How often a part led back to itself.
+    circles: usize,
+    is_partial: bool,
+    /// Parts that references led to since this was last emptied.
+    referred: Vec<&'s Value>,
 }
 
 /// The looks at one place that start with one part of the schema.
 #[derive(Clone, Copy)]
-struct Looks {
+struct PlaceLooks {
     count: usize,
     /// The longest chain among them.
     chain: usize,
 }
 
-impl<'s> Count<'s> {
-    /// `None` where they are too many.
-    fn looks(&mut self, part: &'s Value) -> Option<Looks> {
-        const ONE: Looks = Looks { count: 1, chain: 1 };
-        let Value::Object(members) = part else { return Some(ONE) };
-        if let Some(known) = self.known.get(&std::ptr::from_ref(part)) {
-            return Some(*known);
+const MULTIPLIES: &str = "its references and alternatives multiply";
+const UNREADABLE: &str = "its references cannot be followed";
+const INTO_DATA: &str = "a reference in it leads into `const`, `enum`, `default` or `examples`, which hold no schemas";
+
+impl<'s> LookCount<'s> {
+    fn looks(&mut self, part: &'s Value) -> Result<PlaceLooks, &'static str> {
+        const ONE: PlaceLooks = PlaceLooks { count: 1, chain: 1 };
+        let Value::Object(members) = part else { return Ok(ONE) };
+        match self.known.get(&std::ptr::from_ref(part)) {
+            Some(Some(known)) => return Ok(*known),
+            Some(None) => {
+                self.circles += 1;
+                return if self.circles > 1 { Err(MULTIPLIES) } else { Ok(ONE) };
+            }
+            None if self.depth == CHAIN_MAX => return Err(MULTIPLIES),
+            None => (),
         }
-        if self.depth == CHAIN_MAX {
-            return None;
-        }
-        self.known.insert(part, ONE);
+        self.known.insert(part, None);
         self.depth += 1;
         let mut looks = ONE;
         for (keyword, value) in members {
-            for next in self.further(keyword, value) {
+            let (further, meta_schemas) = self.further(part, keyword, value)?;
+            looks.count = looks.count.saturating_add(meta_schemas * META_SCHEMA_LOOKS.count);
+            looks.chain = looks.chain.max(meta_schemas * META_SCHEMA_LOOKS.chain);
+            for next in further {
                 let next = self.looks(next)?;
-                looks = Looks { count: looks.count + next.count, chain: looks.chain.max(next.chain + 1) };
+                looks.count = looks.count.saturating_add(next.count);
+                looks.chain = looks.chain.max(next.chain + 1);
             }
         }
         self.depth -= 1;
-        self.known.insert(part, looks);
-        (looks.count <= REACH_MAX && looks.chain <= CHAIN_MAX).then_some(looks)
+        self.known.insert(part, Some(looks));
+        if looks.count <= REACH_MAX && looks.chain <= CHAIN_MAX { Ok(looks) } else { Err(MULTIPLIES) }
     }
 
-    /// The parts a keyword holds against the same place.
-    fn further(&self, keyword: &str, value: &'s Value) -> Vec<&'s Value> {
-        match (keyword, value) {
-            ("$ref" | "$dynamicRef", Value::String(to)) => self.target(to).into_iter().collect(),
+    /// The parts a keyword holds against the same place, and how many schemas of the drafts themselves.
+    fn further(
+        &mut self,
+        part: &'s Value,
+        keyword: &str,
+        value: &'s Value,
+    ) -> Result<(Vec<&'s Value>, usize), &'static str> {
+        let parts = match (keyword, value) {
+            ("$ref" | "$dynamicRef", Value::String(to)) => match self.index.target(part, to) {
+                ReferenceTarget::Parts(parts) => {
+                    self.referred.extend(&parts);
+                    parts
+                }
+                ReferenceTarget::MetaSchema => return Ok((Vec::new(), 1)),
+                ReferenceTarget::Data => return Err(INTO_DATA),
+                ReferenceTarget::Nowhere => {
+                    self.is_partial = true;
+                    Vec::new()
+                }
+            },
             ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => parts.iter().collect(),
             ("not" | "if" | "then" | "else", _) => vec![value],
             ("dependentSchemas" | "dependencies", Value::Object(parts)) => parts.values().collect(),
             _ => Vec::new(),
-        }
-    }
-
-    /// What a reference leads to, where it is written as a pointer.
-    fn target(&self, reference: &str) -> Option<&'s Value> {
-        self.root.pointer(reference.strip_prefix('#')?)
+        };
+        Ok((parts, 0))
     }
 }
+
+/// What a schema of the drafts makes of one place, generously.
+const META_SCHEMA_LOOKS: PlaceLooks = PlaceLooks { count: 100, chain: 6 };

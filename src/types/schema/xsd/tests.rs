@@ -217,9 +217,44 @@ fn a_document_made_to_hurt_costs_little_and_leaves_nothing_behind() {
         assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{told}");
     }
     assert_eq!(told(&schema, &format!("<a>{names}</a>")), "");
-    assert!(schema.idle.lock().unwrap().is_empty(), "the copy that learnt so many names is gone");
+    let names =
+        |schema: &XsdSchema| schema.pool().idle.iter().map(|copy| copy.set.name_table.len()).collect::<Vec<_>>();
+    let before: Vec<_> = schema.pool().idle.iter().map(|copy| copy.names).collect();
+    assert_eq!(names(&schema), before, "one copy, and it has forgotten the names");
     assert_eq!(told(&schema, "<a/>"), "");
-    assert_eq!(schema.idle.lock().unwrap().len(), 1);
+    assert_eq!(told(&schema, "<b/>"), "an element is not one the schema knows, at /b");
+}
+
+#[test]
+fn documents_are_checked_on_several_threads_without_compiling() {
+    let schema = compile(ORDER).unwrap();
+    let text = super::tests::schema(ORDER);
+    schema.complete(&text);
+    let copies = schema.pool().count;
+    assert_eq!(copies, copies_max(&text, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(told(&schema, r#"<order id="1"><sku>a</sku></order>"#), ""));
+        }
+    });
+    let pool = schema.pool();
+    assert_eq!((pool.idle.len(), pool.count), (copies, copies));
+}
+
+#[test]
+fn a_pattern_on_the_content_of_a_complex_type_is_compiled_with_the_schema() {
+    let content = |pattern: &str| {
+        format!(
+            r#"<xs:complexType name="text"><xs:simpleContent><xs:extension base="xs:string"/></xs:simpleContent></xs:complexType>
+            <xs:element name="a"><xs:complexType><xs:simpleContent><xs:restriction base="text">
+            <xs:pattern value="{pattern}"/></xs:restriction></xs:simpleContent></xs:complexType></xs:element>"#
+        )
+    };
+    let schema = compile(&content("[a-z]{2}")).unwrap();
+    assert_eq!(told(&schema, "<a>ab</a>"), "");
+    assert_ne!(told(&schema, "<a>abc</a>"), "");
+    // Left until a document is checked, it would be refused there.
+    assert!(compile(&content("(")).is_err());
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! Which members of a JSON Schema hold schemas.
+//!
+//! A keyword is one only where a schema is expected: `default` holds a value, but under `properties` it is the name of a
+//! member, and what it holds is a schema.
+
+/// What is expected at a place of a schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartPosition {
+    /// A schema, or a list of schemas: member names are keywords.
+    Schema,
+    /// An object whose members are schemas under names of the author's.
+    NamedSchemas,
+    /// The value of a keyword that no draft has. A reference may read any part of it as a schema.
+    Unknown,
+}
+
+impl PartPosition {
+    /// The position of a member's value; `None` where the value is data, which is never read as a schema.
+    pub(super) fn of_member(self, name: &str) -> Option<Self> {
+        match self {
+            Self::NamedSchemas => Some(Self::Schema),
+            Self::Unknown => Some(Self::Unknown),
+            Self::Schema => of_keyword(name),
+        }
+    }
+}
+
+fn of_keyword(keyword: &str) -> Option<PartPosition> {
+    match keyword {
+        "const" | "enum" | "default" | "examples" => None,
+        "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" | "properties" => {
+            Some(PartPosition::NamedSchemas)
+        }
+        "additionalItems"
+        | "additionalProperties"
+        | "allOf"
+        | "anyOf"
+        | "contains"
+        | "contentSchema"
+        | "else"
+        | "if"
+        | "items"
+        | "not"
+        | "oneOf"
+        | "prefixItems"
+        | "propertyNames"
+        | "then"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Some(PartPosition::Schema),
+        _ => Some(PartPosition::Unknown),
+    }
+}
