@@ -1,12 +1,12 @@
 //! Compiled schemas: compiled off the request threads, one at a time, and kept in RAM within a byte budget.
 //!
-//! - A schema comes from strangers. Compiling one may take long, so it never runs on a thread that serves requests, and a
-//!   burst of registrations leaves the other cores alone. Who goes first is [`super::compile_queue`]'s business. Whoever
-//!   waits too long is told to come back.
+//! - A schema comes from strangers. Compiling one may take long, so it never runs on a thread that serves requests, and
+//!   a burst of registrations leaves the other cores alone. Who goes first is [`super::compile_queue`]'s business.
+//!   Whoever waits too long is told to come back.
 //! - A schema is compiled once, whoever asks for it: at registration or, after a restart, by the first event. The same
 //!   text in two versions is one compiled schema.
 //! - The cache is bounded by an estimate of what compiled schemas take. A registration takes no room from schemas that
-//!   events use. An event may: old and large schemas go first, so that somebody's large ones do not cost everybody else's.
+//!   events use. An event may: old and large schemas go first, so that large ones do not evict everybody's small ones.
 
 use super::busy;
 use super::compile_queue::{CompileQueue, CompileWork, WAITING};
@@ -111,7 +111,7 @@ impl Schemas {
         let wait = Duration::from_secs(limits::SCHEMA_COMPILE_SECONDS_MAX);
         let Ok(turn) = timeout(wait, self.0.queue.turn(purpose)).await else { return Err(busy(WAITING)) };
         let turn = turn?;
-        // Where the caller has gone the turn is held to the end all the same: an abandoned compilation still takes a core.
+        // Where the caller has gone the turn is held to the end all the same: the compilation still takes a core.
         let work = tokio::task::spawn_blocking(move || {
             let outcome = work();
             drop(turn);
@@ -162,8 +162,8 @@ impl Shared {
 }
 
 impl SchemaCache {
-    /// Keeps a schema. Others leave to make room: those that no event has used first; and, if events use this one, those
-    /// with the largest product of size and time since they were used. Without room it is not kept.
+    /// Keeps a schema. Others leave to make room: those that no event has used first; and, if events use this one,
+    /// those with the largest product of size and time since they were used. Without room it is not kept.
     fn insert(&mut self, fingerprint: u128, schema: CachedSchema, bytes_max: usize) {
         self.remove(fingerprint);
         let now = schema.last_use.load(Ordering::Relaxed);
@@ -235,17 +235,18 @@ mod tests {
             (3, 60, 9, &[2, 3]),
             // A registration takes no room from schemas in use.
             (4, 1, NEVER, &[2, 3]),
-            (5, 30, 10, &[2, 5]),
-            (6, 20, NEVER, &[2, 5, 6]),
+            (5, 30, 10, &[3, 5]),
+            (6, 10, NEVER, &[3, 5, 6]),
             // It takes room from another registration.
-            (7, 25, NEVER, &[2, 5, 7]),
-            // Of those in use a large one goes before a small one that was not used for longer.
+            (7, 5, NEVER, &[3, 5, 7]),
             (8, 35, 11, &[5, 8]),
             (9, 5, 12, &[5, 8, 9]),
             (10, 70, 20, &[9, 10]),
+            // A large schema goes before a small one that was not used for longer.
+            (11, 30, 21, &[9, 11]),
             // One that does not fit at all is kept alone: it is in use.
-            (11, 500, 21, &[11]),
-            (12, 1, 22, &[12]),
+            (12, 500, 22, &[12]),
+            (13, 1, 23, &[13]),
         ] {
             cache.insert(fingerprint, cached(bytes, last_use), 100);
             let mut there: Vec<_> = cache.compiled.keys().copied().collect();

@@ -69,8 +69,8 @@ impl<'a> SchemaSource<'a> {
         u128::from_le_bytes(low)
     }
 
-    /// About what it takes once it is compiled, in bytes; refused where that is too much. Measured, a JSON Schema without
-    /// patterns takes six times its text.
+    /// About what it takes once it is compiled, in bytes; refused where that is too much. Measured, a JSON Schema
+    /// without patterns takes six times its text.
     pub(crate) fn measure(&self, origin: SchemaOrigin) -> Result<usize> {
         let text_bytes = || self.schema.to_string().len().saturating_mul(8);
         let bytes = match (self.schema_type, self.schema.as_str()) {

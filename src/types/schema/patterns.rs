@@ -2,8 +2,8 @@
 //!
 //! - A compiled expression grows with the product of its repetitions and with the ranges of its character classes:
 //!   `\p{L}{20}` is nine characters and about a megabyte. Compiling takes time in proportion.
-//! - The estimate only parses the expression. Parsers take time in proportion to the square of a text, and to the tables
-//!   of the Unicode classes in it, so both are bounded first.
+//! - The estimate only parses the expression. Parsers take time in proportion to the square of a text, and to the
+//!   tables of the Unicode classes in it, so both are bounded first.
 //! - A schema that a log holds already is given twice the room, and as many expressions as it has: it was accepted when
 //!   the bounds were wider. Beyond that its events are refused, so no compilation takes long.
 
@@ -39,13 +39,13 @@ impl PatternBudget {
         Self { count_max, bytes_max, count: 0, bytes: 0, unicode_classes: 0 }
     }
 
-    /// Counts an expression, which `convert` turns into the syntax of the `regex` crate; answers what its automaton takes,
-    /// in bytes, or why the schema has one too many.
+    /// Counts an expression, which `convert` turns into the syntax of the `regex` crate; else why the schema has one too
+    /// many.
     pub(super) fn spend<'p>(
         &mut self,
         pattern: &'p str,
         convert: impl FnOnce(&'p str) -> Cow<'p, str>,
-    ) -> Result<usize, String> {
+    ) -> Result<(), String> {
         self.count += 1;
         if self.count > self.count_max {
             return Err(format!("it has more than {} patterns", self.count_max));
@@ -59,14 +59,7 @@ impl PatternBudget {
         if self.unicode_classes > UNICODE_CLASSES_MAX || pattern.len() > CONVERTED_TEXT_MAX {
             return Err(format!("its patterns name more than {UNICODE_CLASSES_MAX} classes of characters"));
         }
-        let bytes = estimate(&pattern);
-        self.spend_bytes(bytes)?;
-        Ok(bytes)
-    }
-
-    /// Counts what is compiled of an expression that was counted before.
-    pub(super) fn spend_bytes(&mut self, bytes: usize) -> Result<(), String> {
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes = self.bytes.saturating_add(estimate(&pattern));
         if self.bytes > self.bytes_max {
             return Err(format!(
                 "its patterns take more than {} MiB to compile; repeat less in them (`{{20}}`), or use smaller classes of \
@@ -148,7 +141,7 @@ mod tests {
         }
     }
 
-    fn spend(budget: &mut PatternBudget, pattern: &str) -> Result<usize, String> {
+    fn spend(budget: &mut PatternBudget, pattern: &str) -> Result<(), String> {
         budget.spend(pattern, |pattern| Cow::Owned(pattern.to_owned()))
     }
 

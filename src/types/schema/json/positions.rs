@@ -1,7 +1,7 @@
 //! Which members of a JSON Schema hold schemas.
 //!
-//! A keyword is one only where a schema is expected: `default` holds a value, but under `properties` it is the name of a
-//! member, and what it holds is a schema.
+//! A keyword is one only where a schema is expected: `default` holds a value, but under `properties` it is the name of
+//! a member, and what it holds is a schema.
 
 /// What is expected at a place of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! How often the parts of a schema are compiled.
 //!
 //! The validator compiles what a reference leads to once for every chain of parts with an `$id` through which it was
-//! reached, because a `$dynamicRef` may mean something else in each. Thirty such parts that refer to each other are a
-//! schema of three kilobytes and a thousand million chains. They are counted here, before the validator sees the schema.
+//! reached, because a `$dynamicRef` may mean something else in each. Sixty such parts that refer to each other are a
+//! schema of five kilobytes and a thousand million chains. They are counted here, before the validator sees it.
 
 use super::positions::PartPosition;
 use super::references::{ReferenceIndex, ReferenceTarget};
