@@ -12,6 +12,7 @@ mod outcome;
 mod prepare;
 mod publish;
 mod read;
+mod released_data;
 mod removed;
 mod repeat;
 mod spread;

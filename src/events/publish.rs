@@ -8,6 +8,7 @@
 
 use super::outcome::{created, outcomes, repeated, stored_event};
 use super::prepare::{MissingSchema, Policy, Prepared, Refused, Unprepared, prepare, refuse_unread};
+use super::released_data::ReleasedData;
 use super::removed::first_stored;
 use super::spread::{Spread, across_logs, publish_by_log, spread};
 use crate::ledger::{Command, Decision, Keep, Ledger, Registry, Remembered};
@@ -57,7 +58,7 @@ impl Intake<'_> {
     /// The same, of events that are few and small enough.
     pub(crate) async fn publish_units(
         self,
-        events: Vec<Submitted>,
+        mut events: Vec<Submitted>,
         atomicity: Atomicity,
         keep: Keep<BatchOutcome>,
     ) -> Result<BatchOutcome> {
@@ -83,12 +84,14 @@ impl Intake<'_> {
             }
             let ledger = self.logs.ledger(&place);
             let types = TypesSource::of(self.logs, &place);
+            let released = ReleasedData::release(&mut events, &items);
             let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, types) };
             match ledger.submit_keeping(request, keep.seen_through(Decided::told)).await? {
                 Decided::Items(items) => return outcomes(ledger, items).await,
                 Decided::Unseen(places) => look_at(ledger, places, &mut seen).await?,
                 Decided::Stale => (),
             }
+            released.restore(&mut events)?;
         }
         Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
             .with_retry_after(1))

@@ -23,6 +23,8 @@ pub(super) trait Job: Send {
     fn decide(&mut self, decision: &mut Decision<'_>);
     /// Tells the caller: the answer if what it rests on is durable, else why not.
     fn answer(self: Box<Self>, durable: Result<(), Error>);
+    /// About how many bytes it holds.
+    fn bytes(&self) -> usize;
 }
 
 /// A command with its caller.
@@ -31,7 +33,7 @@ pub(super) struct Submitted<C: Command> {
     pub(super) reply: oneshot::Sender<Result<C::Answer>>,
     pub(super) answer: Option<Result<C::Answer>>,
     /// Room in the queue; given back when the answer is.
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) room: OwnedSemaphorePermit,
 }
 
 impl<C: Command> Job for Submitted<C> {
@@ -52,5 +54,9 @@ impl<C: Command> Job for Submitted<C> {
         };
         // A caller that hung up wants no answer.
         let _ = self.reply.send(answer);
+    }
+
+    fn bytes(&self) -> usize {
+        self.room.num_permits()
     }
 }

@@ -182,7 +182,7 @@ impl Ledger {
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
         let room = self.room_for(command.bytes())?;
         let (reply, answer) = oneshot::channel();
-        let job = Submitted { command, reply, answer: None, _room: room };
+        let job = Submitted { command, reply, answer: None, room };
         self.send(Message::Job(Box::new(job))).await?;
         answer.await.map_err(|_| self.gone())?
     }

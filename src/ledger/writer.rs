@@ -38,6 +38,9 @@ use tokio::time::MissedTickBehavior;
 
 /// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
 const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Bytes of commands that are decided at once; the rest waits for the next turn. What is decided is held twice more until
+/// it is durable: as records, and as the bytes of the batch.
+const DECIDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most commands taken from the queue at once.
 const TAKE_MAX: usize = 128;
 /// This many decided records are handed over, so that an idle disk need not wait for the rest.
@@ -98,8 +101,8 @@ impl Writer {
                 biased;
                 appended = self.appender.appended.recv(), if self.failed.is_none() => self.settle(appended).await,
                 () = checkpointed.notified() => self.collect_checkpoint(),
-                count = inbox.recv_many(&mut taken, TAKE_MAX), if has_room => {
-                    if count == 0 {
+                () = refill(&mut taken, &mut inbox), if has_room => {
+                    if taken.is_empty() {
                         break None;
                     }
                     gather(&mut taken, &mut inbox).await;
@@ -118,11 +121,11 @@ impl Writer {
         self.finish(closing).await;
     }
 
-    /// Handles what was waiting; answers whom to tell if one of them was the order to close.
+    /// Handles what was waiting, as much of it as fits; answers whom to tell if one of them was the order to close.
     fn take(&mut self, taken: &mut Vec<Message>) -> Option<oneshot::Sender<()>> {
         let now = self.clock.now();
         let mut closing = None;
-        for message in taken.drain(..) {
+        for message in taken.drain(..fitting(taken)) {
             match message {
                 Message::Job(job) => self.decide(job, now),
                 Message::Ask(ask) => ask(&self.state),
@@ -393,6 +396,27 @@ impl Writer {
             self.checkpoints.last(&mut self.state, self.clock.now());
         }
     }
+}
+
+/// Waits for commands, unless some are left. None when there will be no more.
+async fn refill(taken: &mut Vec<Message>, inbox: &mut mpsc::Receiver<Message>) {
+    if taken.is_empty() {
+        inbox.recv_many(taken, TAKE_MAX).await;
+    }
+}
+
+/// How many of these are decided at once: at least one.
+fn fitting(taken: &[Message]) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&Message| {
+        let fits = bytes < DECIDED_BYTES_MAX;
+        bytes += match message {
+            Message::Job(job) => job.bytes(),
+            Message::Ask(_) | Message::Close(_) => 0,
+        };
+        fits
+    };
+    taken.iter().take_while(fits).count()
 }
 
 /// Lets everybody who is ready to run send its command first: what is decided together is appended together. Where

@@ -153,6 +153,13 @@ impl Asked {
         Ok(self.held.insert(Held { bytes, _room: room }).bytes.clone())
     }
 
+    /// Lets go of a body that has been parsed. Its room is kept: what was parsed from it takes about as much.
+    pub(crate) fn release_bytes(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.bytes = Bytes::new();
+        }
+    }
+
     /// Its body, which must be JSON, and an object.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         self.sends_json()?;

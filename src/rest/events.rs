@@ -56,6 +56,8 @@ async fn publish(mut asked: Asked) -> Answer<Told> {
         Sent::BinaryCloudEvent => cloudevents::from_headers(profile, asked.headers(), &body)?,
         Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(profile, &body)?,
     });
+    drop(body);
+    asked.release_bytes();
     let producer = producer(asked.headers())?;
     wait_for.check(&asked.app, &event)?;
     let publish = async |keep| {
@@ -81,6 +83,8 @@ async fn publish_batch(mut asked: Asked) -> Answer<Told> {
         Sent::CloudEvents => cloudevents::from_batch(asked.app.profile(), &body)?,
         Sent::CloudEvent | Sent::BinaryCloudEvent => return Err(one_event_only().into()),
     };
+    drop(body);
+    asked.release_bytes();
     if events.is_empty() {
         return Err(Error::invalid("/events", "is empty: a batch has at least one event").into());
     }

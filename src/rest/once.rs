@@ -130,6 +130,8 @@ where
     let app = asked.app.clone();
     let _turn = enter(&app, key)?;
     let ticket = app.broker.answers().ticket(key, digest_of(&asked, &body));
+    // The handler takes it from the request, and lets go of it when it is parsed.
+    drop(body);
     if let Some(answer) = answered(&app, &ticket).await? {
         return Ok(answer);
     }
