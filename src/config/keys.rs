@@ -213,7 +213,11 @@ pub const KEYS: &[Key] = &[
         number("seconds", 1, 3600),
         "How long the head of a request may take, from the end of the last one on; a connection may idle this long.",
     ),
-    key("server.body_timeout_secs", number("seconds", 1, 3600), "The longest wait between two pieces of a body."),
+    key(
+        "server.body_timeout_secs",
+        number("seconds", 1, 3600),
+        "The longest wait between two pieces of a body. A whole body has this long, and a second more for every 32 KiB.",
+    ),
     key(
         "server.request_timeout_secs",
         number("seconds", 1, 3600),
@@ -241,6 +245,13 @@ pub const KEYS: &[Key] = &[
         number("bytes", 4 * 1024 * 1024, 1 << 40),
         "Bytes of events in answers that are being sent at the same time, over all connections. Where little is left, pages \
          are shorter; where nothing is left, reads are refused with 429.",
+    ),
+    key(
+        "server.address_share_percent",
+        number("percent", 1, 100),
+        "How much of the bytes of bodies, of imports and of answers the requests of one address (of IPv6: one /64 network) \
+         may hold, in percent; one body of the largest size in any case. A proxy in front of the server is one address: \
+         set 100 there.",
     ),
     key(
         "server.drain_timeout_secs",

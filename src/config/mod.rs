@@ -12,6 +12,7 @@ mod document;
 mod file_budget;
 pub mod keys;
 mod load;
+mod logging;
 mod maintenance;
 mod nearest;
 mod sections;
@@ -21,11 +22,12 @@ mod web;
 
 pub use file_budget::{CONNECTIONS_MIN, FileBudget};
 pub use load::{Flag, LoadError, Loaded, Problem, load};
+pub use logging::{Format, Logging};
 pub use maintenance::Maintenance;
 pub(crate) use nearest::likely_name;
 pub use sections::{
-    Batch, Claims, Consumer, Cors, Dispatch, Format, Gts, Idempotency, Logging, Polling, Route, SecretKey, Server,
-    Tenant, Types, Unregistered,
+    Batch, Claims, Consumer, Cors, Dispatch, Gts, Idempotency, Polling, Route, SecretKey, Server, Tenant, Types,
+    Unregistered,
 };
 pub use sources::{Source, Sources};
 pub use storage::{DatabaseUrl, Engine, Storage};

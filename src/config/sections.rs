@@ -191,6 +191,8 @@ pub struct Server {
     pub max_inflight_bytes: usize,
     /// Bytes of events in answers that are being sent at the same time, over all connections.
     pub max_answer_bytes: usize,
+    /// How much of these one address may hold, in percent.
+    pub address_share_percent: usize,
     /// How long a stopping server waits for what is in flight, in seconds.
     pub drain_timeout_secs: u64,
     /// Browsers.
@@ -219,6 +221,7 @@ impl Default for Server {
             max_header_bytes: 32 * 1024,
             max_inflight_bytes: 96 * 1024 * 1024,
             max_answer_bytes: 64 * 1024 * 1024,
+            address_share_percent: 50,
             drain_timeout_secs: 25,
             cors: Cors::default(),
             compression: true,
@@ -233,32 +236,6 @@ impl Default for Server {
 pub struct Cors {
     /// Origins such as `https://example.com`.
     pub allowed_origins: Vec<String>,
-}
-
-/// What the program says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Logging {
-    /// How much is said: a level, or levels by target (`info,event_broker=debug`).
-    pub level: String,
-    /// How it is written.
-    pub format: Format,
-}
-
-impl Default for Logging {
-    fn default() -> Self {
-        Self { level: "info".to_owned(), format: Format::Text }
-    }
-}
-
-/// How the program's log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 /// Event types.

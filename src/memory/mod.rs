@@ -3,15 +3,20 @@
 //! - A [`Room`] is a part of a budget. It grows as bytes arrive, shrinks when less is needed, and is given back when it is
 //!   dropped.
 //! - Nothing is taken for what is only announced: a client holds no more room than it has sent bytes.
+//! - One address has no more than its share of a budget ([`AddressLimit`]).
 
+mod address;
 mod page;
 
+pub(crate) use address::{AddressLimit, AddressUsage, at_once_on_behalf_of, on_behalf_of};
 pub(crate) use page::{PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, page_bytes, page_has};
 
+use address::{AddressAccount, AddressCharge};
 use contract::{Error, Kind, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Room is taken in steps of this size while the final size is not known.
 pub(crate) const ROOM_STEP: usize = 64 * 1024;
@@ -26,11 +31,32 @@ pub(crate) struct ByteBudget {
     reserve: usize,
     /// What a caller is told when there is no room.
     refusal: &'static str,
+    /// What one address may have of it.
+    address_limit: Option<AddressLimit>,
+    /// Whose rooms these are; without one, the task that takes them knows.
+    caller: Option<Arc<AddressUsage>>,
 }
 
 impl ByteBudget {
     pub(crate) fn new(bytes: usize, refusal: &'static str) -> Self {
-        Self { free: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))), reserve: 0, refusal }
+        let free = Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS)));
+        Self { free, reserve: 0, refusal, address_limit: None, caller: None }
+    }
+
+    /// The same, of which one address has no more than this.
+    pub(crate) fn with_address_limit(self, limit: AddressLimit) -> Self {
+        Self { address_limit: Some(limit), ..self }
+    }
+
+    /// The same for this caller.
+    pub(crate) fn charged_to(&self, usage: &Arc<AddressUsage>) -> Self {
+        Self { caller: Some(Arc::clone(usage)), ..self.clone() }
+    }
+
+    /// The same for the caller that the task at work knows, wherever its rooms are taken.
+    pub(crate) fn for_caller(&self) -> Self {
+        let caller = self.caller.clone().or_else(|| self.address_limit.and_then(|_| address::caller()));
+        Self { caller, ..self.clone() }
     }
 
     /// The same, of which so many bytes are left to small rooms.
@@ -40,30 +66,46 @@ impl ByteBudget {
 
     /// Room for so many bytes: now or not at all.
     pub(crate) fn take(&self, bytes: usize) -> Result<Room> {
-        let permit = Arc::clone(&self.free).try_acquire_many_owned(permits(bytes)).map_err(|_| self.refused())?;
-        Ok(Room { permit, budget: self.clone() })
+        let mut room = self.for_caller().nothing()?;
+        room.add(bytes, 0)?;
+        Ok(room)
     }
 
     /// The same, but it may take a moment.
     pub(crate) async fn take_soon(&self, bytes: usize) -> Result<Room> {
-        if let Ok(room) = self.take(bytes) {
-            return Ok(room);
-        }
-        let waiting = Arc::clone(&self.free).acquire_many_owned(permits(bytes));
-        match tokio::time::timeout(ROOM_WAIT, waiting).await {
-            Ok(Ok(permit)) => Ok(Room { permit, budget: self.clone() }),
-            _ => Err(self.refused()),
-        }
+        let mut room = self.for_caller().nothing()?;
+        room.grow_soon_to(bytes).await?;
+        Ok(room)
     }
 
-    /// Bytes that nobody holds.
+    /// A room for nothing yet.
+    fn nothing(self) -> Result<Room> {
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(0).map_err(|_| self.refused())?;
+        Ok(Room { permit, budget: self })
+    }
+
+    /// Bytes that nobody holds, and that the caller may hold.
     pub(crate) fn free(&self) -> usize {
-        self.free.available_permits()
+        let free = self.free.available_permits();
+        self.account().map_or(free, |(account, limit)| free.min(limit.bytes.saturating_sub(account.bytes())))
+    }
+
+    /// Where its caller's bytes are counted, if they are.
+    fn account(&self) -> Option<(&AddressAccount, AddressLimit)> {
+        let (caller, limit) = (self.caller.as_ref()?, self.address_limit?);
+        Some(((limit.account)(caller), limit))
     }
 
     #[cold]
     fn refused(&self) -> Error {
         Error::new(Kind::Overloaded, self.refusal).with_retry_after(1)
+    }
+
+    #[cold]
+    fn refused_to_address(&self) -> Error {
+        let detail =
+            "The server holds as much for this address as it may; send fewer requests at a time, or come back shortly.";
+        Error::new(Kind::Overloaded, detail).with_retry_after(1)
     }
 }
 
@@ -87,20 +129,54 @@ impl Room {
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<()> {
         if bytes > self.bytes() {
             let more = bytes - self.bytes();
+            let is_large = bytes > ROOM_STEP;
             // Read and taken in two steps: a few that do so at once may use some of the reserve, which does no harm.
-            if bytes > ROOM_STEP && self.budget.free() < more.saturating_add(self.budget.reserve) {
+            if is_large && self.budget.free.available_permits() < more.saturating_add(self.budget.reserve) {
                 return Err(self.budget.refused());
             }
-            self.permit.merge(self.budget.take(more)?.permit);
+            let reserve = self.budget.address_limit.filter(|_| is_large).map_or(0, |limit| limit.reserve);
+            self.add(more, reserve)?;
         }
         Ok(())
     }
 
-    /// The same, but it may take a moment.
-    pub(crate) async fn grow_soon_to(&mut self, bytes: usize) -> Result<()> {
-        if bytes > self.bytes() {
-            self.permit.merge(self.budget.take_soon(bytes - self.bytes()).await?.permit);
+    /// Takes so many bytes more, where its caller leaves `reserve` of its share.
+    fn add(&mut self, bytes: usize, reserve: usize) -> Result<()> {
+        let account = self.budget.account();
+        if account.is_some_and(|(account, limit)| !account.charge(bytes, limit.bytes.saturating_sub(reserve))) {
+            return Err(self.budget.refused_to_address());
         }
+        match Arc::clone(&self.budget.free).try_acquire_many_owned(permits(bytes)) {
+            Ok(permit) => {
+                self.permit.merge(permit);
+                Ok(())
+            }
+            Err(_) => {
+                account.iter().for_each(|(account, _)| account.refund(bytes));
+                Err(self.budget.refused())
+            }
+        }
+    }
+
+    /// The same as [`Room::grow_to`], but it may take a moment.
+    pub(crate) async fn grow_soon_to(&mut self, bytes: usize) -> Result<()> {
+        let Some(more) = bytes.checked_sub(self.bytes()).filter(|more| *more > 0) else { return Ok(()) };
+        if self.add(more, 0).is_ok() {
+            return Ok(());
+        }
+        let give_up = Instant::now() + ROOM_WAIT;
+        // The caller's share first: who waits for it holds nothing that others could have.
+        let charge = match self.budget.account() {
+            Some((account, limit)) => {
+                let charge = tokio::time::timeout_at(give_up, account.charge_soon(more, limit.bytes)).await;
+                Some(charge.map_err(|_| self.budget.refused_to_address())?)
+            }
+            None => None,
+        };
+        let waiting = Arc::clone(&self.budget.free).acquire_many_owned(permits(more));
+        let Ok(Ok(permit)) = tokio::time::timeout_at(give_up, waiting).await else { return Err(self.budget.refused()) };
+        charge.into_iter().for_each(AddressCharge::keep);
+        self.permit.merge(permit);
         Ok(())
     }
 
@@ -108,7 +184,14 @@ impl Room {
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(excess) = self.bytes().checked_sub(bytes) {
             drop(self.permit.split(excess));
+            self.budget.account().iter().for_each(|(account, _)| account.refund(excess));
         }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.budget.account().iter().for_each(|(account, _)| account.refund(self.bytes()));
     }
 }
 
@@ -131,6 +214,38 @@ mod tests {
         assert_eq!((room.bytes(), budget.free()), (30, 70));
         drop(room);
         assert_eq!(budget.free(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_has_no_more_than_its_share_and_others_have_the_rest() {
+        let budget = ByteBudget::new(100, "full").with_address_limit(AddressLimit::of_answers(60));
+        let (one, other) = (Arc::<AddressUsage>::default(), Arc::<AddressUsage>::default());
+        let take = |usage: &Arc<AddressUsage>, bytes| at_once_on_behalf_of(usage, || budget.take(bytes));
+        let mut held = take(&one, 50).unwrap();
+        assert!(take(&one, 11).is_err() && held.grow_to(61).is_err(), "more than its share");
+        assert_eq!(at_once_on_behalf_of(&one, || budget.for_caller().free()), 10);
+        let others = take(&other, 50).unwrap();
+        assert!(take(&other, 1).is_err(), "there is no more");
+        assert!(on_behalf_of(Arc::clone(&one), budget.take_soon(11)).await.is_err());
+        drop(others);
+        // Who waits gets what its own address gives back, also from elsewhere; who stops waiting holds nothing.
+        let waiting = on_behalf_of(Arc::clone(&one), budget.take_soon(40));
+        let (waiting, ()) = tokio::join!(waiting, async { held.shrink_to(20) });
+        assert_eq!((waiting.unwrap().bytes(), held.bytes()), (40, 20));
+        drop(held);
+        assert_eq!((take(&one, 60).unwrap().bytes(), budget.free()), (60, 100));
+    }
+
+    #[test]
+    fn large_rooms_of_an_address_leave_some_of_its_share_to_small_ones() {
+        let limit = AddressLimit::of_bodies(4 * ROOM_STEP, 2 * ROOM_STEP);
+        let budget = ByteBudget::new(100 * ROOM_STEP, "full").with_address_limit(limit);
+        let usage = Arc::<AddressUsage>::default();
+        let nothing = || at_once_on_behalf_of(&usage, || budget.take(0)).unwrap();
+        let mut large = nothing();
+        large.grow_to(2 * ROOM_STEP).unwrap();
+        assert!(large.grow_to(3 * ROOM_STEP).is_err());
+        nothing().grow_to(ROOM_STEP).unwrap();
     }
 
     #[test]

@@ -32,9 +32,9 @@ struct Inner {
 }
 
 impl PageRoom {
-    /// For pages of at most `largest` bytes.
+    /// For pages of at most `largest` bytes, of the caller that the task at work knows.
     pub(crate) fn new(budget: &ByteBudget, largest: usize) -> Self {
-        Self(Arc::new(Inner { budget: budget.clone(), largest, room: Mutex::default() }))
+        Self(Arc::new(Inner { budget: budget.for_caller(), largest, room: Mutex::default() }))
     }
 
     /// Runs `read`, whose pages take their room here.

@@ -2,7 +2,7 @@
 //!
 //! - Room is taken as a body arrives, not by the length it announces; when there is none the caller is told to come back,
 //!   and memory stays flat.
-//! - A sender that stops half way is let go after a while.
+//! - A sender that stops half way is let go after a while, and so is one whose body arrives too slowly.
 //! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
 
 use super::problem::Problem;
@@ -16,6 +16,8 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What a body may be, and what is said of a larger one.
 #[derive(Clone, Copy)]
@@ -40,6 +42,7 @@ pub(crate) async fn take(
     }
     // A silent client has sent nothing that needs room.
     let mut room = app.body_room()?;
+    let began = Instant::now();
     let Some(first) = next_piece(app, &mut body).await? else { return Ok((Bytes::new(), room)) };
     room.grow_to(first.len())?;
     if announced == Some(first.len()) {
@@ -58,7 +61,8 @@ pub(crate) async fn take(
             whole.reserve_exact(capacity - whole.len());
         }
         whole.extend_from_slice(&piece);
-        next = next_piece(app, &mut body).await?;
+        drop(piece);
+        next = next_piece_before(app, &mut body, deadline(began, whole.len(), app.options.body_timeout)).await?;
     }
     Ok((whole.into(), room))
 }
@@ -69,10 +73,25 @@ fn next_capacity(capacity: usize, size: usize, largest: usize) -> usize {
     (capacity + capacity / 2).max(size.next_multiple_of(ROOM_STEP)).min(largest).max(size)
 }
 
+/// The least rate at which a body must arrive, in bytes per second.
+const RATE_MIN: usize = 32 * 1024;
+
+/// Until when a body must be whole of which so much has arrived. Without it, a body that drips would hold its room for as
+/// long as its sender likes.
+fn deadline(began: Instant, arrived: usize, silence_max: Duration) -> Instant {
+    began + silence_max + Duration::from_secs(u64::try_from(arrived / RATE_MIN).unwrap_or(u64::MAX))
+}
+
 /// The next piece of a body; `None` at its end.
 pub(crate) async fn next_piece(app: &App, body: &mut Body) -> Result<Option<Bytes>, Problem> {
+    next_piece_before(app, body, Instant::now() + app.options.body_timeout).await
+}
+
+/// The same, no later than `deadline`.
+async fn next_piece_before(app: &App, body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Problem> {
+    let deadline = deadline.min(Instant::now() + app.options.body_timeout);
     loop {
-        let Ok(frame) = tokio::time::timeout(app.options.body_timeout, body.frame()).await else {
+        let Ok(frame) = tokio::time::timeout_at(deadline, body.frame()).await else {
             return Err(Problem::of_status(StatusCode::REQUEST_TIMEOUT, &http::Method::POST));
         };
         match frame {

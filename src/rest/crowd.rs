@@ -2,6 +2,7 @@
 //!
 //! The counters take no more memory than what they count: an address is forgotten with the last that came from it.
 
+use crate::memory::AddressUsage;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +17,27 @@ pub(crate) struct Crowd {
 #[derive(Default)]
 struct Counted {
     total: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_address: HashMap<IpAddr, AddressEntry>,
+}
+
+#[derive(Default)]
+struct AddressEntry {
+    count: usize,
+    usage: Arc<AddressUsage>,
 }
 
 /// One of them; it counts until it is dropped.
 pub(crate) struct Member {
     crowd: Arc<Crowd>,
     address: IpAddr,
+    usage: Arc<AddressUsage>,
+}
+
+/// Where a request comes from, and what requests from there hold.
+#[derive(Clone)]
+pub(crate) struct PeerAddress {
+    pub(crate) address: IpAddr,
+    pub(crate) usage: Arc<AddressUsage>,
 }
 
 impl Crowd {
@@ -38,16 +53,24 @@ impl Crowd {
             return None;
         }
         let here = counted.by_address.entry(address).or_default();
-        if *here >= self.max_per_address {
+        if here.count >= self.max_per_address {
             return None;
         }
-        *here += 1;
+        here.count += 1;
+        let usage = Arc::clone(&here.usage);
         counted.total += 1;
-        Some(Member { crowd: Arc::clone(self), address })
+        Some(Member { crowd: Arc::clone(self), address, usage })
     }
 
     fn counted(&self) -> MutexGuard<'_, Counted> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    /// Its address, with what all of its members hold.
+    pub(crate) fn peer(&self) -> PeerAddress {
+        PeerAddress { address: self.address, usage: Arc::clone(&self.usage) }
     }
 }
 
@@ -56,8 +79,8 @@ impl Drop for Member {
         let mut counted = self.crowd.counted();
         counted.total = counted.total.saturating_sub(1);
         if let Some(here) = counted.by_address.get_mut(&self.address) {
-            *here = here.saturating_sub(1);
-            if *here == 0 {
+            here.count = here.count.saturating_sub(1);
+            if here.count == 0 {
                 counted.by_address.remove(&self.address);
             }
         }

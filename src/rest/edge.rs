@@ -7,21 +7,23 @@
 //! - A request that takes too long is given up, except where waiting is what was asked for.
 
 use super::alarm::Alarm;
+use super::crowd::PeerAddress;
+use super::head_meter::BodyReading;
 use super::parking::{Entrance, Parking};
 use super::problem::Problem;
 use super::sending::{self, BodyRoom};
 use super::{Common, Front, head, incoming, verb};
+use crate::memory::on_behalf_of;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use contract::{Error, Kind};
 use http::header::{HeaderName, HeaderValue, ORIGIN};
 use http::uri::{PathAndQuery, Uri};
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,9 +47,9 @@ type Hyphenless = [u8; 32];
 /// Answers one request.
 pub(crate) async fn handle(
     front: Arc<Front>,
-    address: IpAddr,
+    peer: PeerAddress,
     parking: Option<Parking>,
-    request: Request<Incoming>,
+    (request, reading): (Request<Incoming>, Option<BodyReading>),
 ) -> Result<Response, Infallible> {
     let began = Instant::now();
     // Over HTTP/2 every request has its own task, and so its own alarm.
@@ -56,24 +58,24 @@ pub(crate) async fn handle(
     let method = request.method().clone();
     let uri = request.uri().clone();
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut response = match normalise(&front, incoming::Incoming::of(request, &front.options)) {
+    let mut response = match normalise(&front, incoming::Incoming::of(request, &front.options, reading)) {
         Err(problem) => {
             // What an earlier poll of this connection left behind must not answer the next one: that may be another caller's.
             parking.iter().for_each(Parking::clear);
             problem.respond(uri.path(), trace.id())
         }
         Ok(mut request) => {
-            let waits = may_wait(request.uri());
+            let waits = may_wait(request.method(), request.uri());
             let parking = parking.filter(|_| waits);
             if waits {
-                request.extensions_mut().insert(Entrance::new(parking.as_ref(), address, uri.clone()));
+                request.extensions_mut().insert(Entrance::new(parking.as_ref(), peer.address, uri.clone()));
             }
             let body_room = may_be_large(request.body()).then(BodyRoom::default);
             if let Some(body_room) = &body_room {
                 request.extensions_mut().insert(body_room.clone());
             }
             let mut router = front.router();
-            let mut answer = pin!(router.call(request));
+            let mut answer = pin!(on_behalf_of(Arc::clone(&peer.usage), router.call(request)));
             let response = match waits {
                 true => {
                     let response = answer.await;
@@ -86,7 +88,7 @@ pub(crate) async fn handle(
                 },
             };
             match response {
-                Ok(response) => match sending::with_room(&front, &method, body_room, response) {
+                Ok(response) => match sending::with_room((&front, &peer.usage), &method, body_room, response) {
                     Ok(response) => finish(response, &method, uri.path(), trace.id()),
                     Err(problem) => problem.respond(uri.path(), trace.id()),
                 },
@@ -107,13 +109,17 @@ fn may_be_large(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes >= sending::LARGE as u64)
 }
 
-/// Requests that are allowed to take as long as their caller wants.
-fn may_wait(uri: &Uri) -> bool {
-    let path = uri.path();
-    let verbs = [":poll", ":stream", ":import", ":wait"];
-    verbs.iter().any(|verb| path.ends_with(verb))
-        || path == "/v1/log"
-        || uri.query().is_some_and(|query| query.contains("waitFor="))
+/// Requests that are allowed to take as long as their caller wants: those of the routes that wait, and no others.
+fn may_wait(method: &Method, uri: &Uri) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match uri.path() {
+        "/v1/events:poll" | "/v1/events:stream" | "/v1/log" => reads,
+        "/v1/events:import" => *method == Method::POST,
+        "/v1/events" | "/v1/events:batch" => {
+            *method == Method::POST && uri.query().is_some_and(|query| query.contains("waitFor="))
+        }
+        path => reads && path.starts_with("/v1/projections/") && path.ends_with(":wait"),
+    }
 }
 
 /// Refuses a head that is too large, breaks the rules of HTTP/1.1 or is not for this server, and reads `%3A` as the colon of a verb, but for
@@ -222,6 +228,27 @@ fn trace_id(parent: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_requests_of_routes_that_wait_have_no_deadline() {
+        for (method, target, waits) in [
+            (Method::GET, "/v1/events:poll?topic=a", true),
+            (Method::GET, "/v1/events:stream", true),
+            (Method::GET, "/v1/log?timeout=30", true),
+            (Method::GET, "/v1/projections/view:wait?offset=1", true),
+            (Method::POST, "/v1/events:import", true),
+            (Method::POST, "/v1/events?waitFor=view", true),
+            (Method::POST, "/v1/events:batch?atomic=all&waitFor=view", true),
+            (Method::POST, "/v1/events", false),
+            (Method::GET, "/v1/events?waitFor=view", false),
+            (Method::POST, "/v1/topics?waitFor=1", false),
+            (Method::POST, "/v1/event-types/a:poll", false),
+            (Method::PUT, "/v1/projections/view:wait", false),
+            (Method::POST, "/v1/log", false),
+        ] {
+            assert_eq!(may_wait(&method, &Uri::from_static(target)), waits, "{method} {target}");
+        }
+    }
 
     #[test]
     fn only_a_whole_traceparent_names_a_trace() {

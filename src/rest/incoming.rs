@@ -7,6 +7,7 @@
 //! - A peer that waits for `100 Continue` sends nothing until it has its answer; nothing is read from it.
 
 use super::Options;
+use super::head_meter::BodyReading;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::{Request, Version};
@@ -27,19 +28,24 @@ const RATE_MIN: usize = 256_000;
 pub(crate) struct Incoming {
     body: Option<hyper::body::Incoming>,
     ended: bool,
-    /// How long a peer may be silent while its body is passed over.
-    patience: Duration,
+    /// How long a peer may be silent while its body is passed over; `None`: it is not.
+    patience: Option<Duration>,
+    /// Over HTTP/1: what comes next is still a part of this body.
+    reading: Option<BodyReading>,
 }
 
 impl Incoming {
     /// The request with its body seen to.
-    pub(crate) fn of(request: Request<hyper::body::Incoming>, options: &Options) -> Request<axum::body::Body> {
-        let sends_anyway = request.version() <= Version::HTTP_11 && !request.headers().contains_key(EXPECT);
-        if !sends_anyway || request.body().is_end_stream() {
+    pub(crate) fn of(
+        request: Request<hyper::body::Incoming>,
+        options: &Options,
+        reading: Option<BodyReading>,
+    ) -> Request<axum::body::Body> {
+        if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
             return request.map(axum::body::Body::new);
         }
-        let patience = options.body_timeout;
-        request.map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, patience }))
+        let patience = (!request.headers().contains_key(EXPECT)).then_some(options.body_timeout);
+        request.map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, patience, reading }))
     }
 }
 
@@ -70,14 +76,14 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         let left = self.body.take().filter(|body| !self.ended && !body.is_end_stream());
         // Without a runtime the process is on its way out, and so is the connection.
-        if let (Some(left), Ok(runtime)) = (left, Handle::try_current()) {
-            runtime.spawn(pass_over(left, self.patience));
+        if let (Some(left), Some(patience), Ok(runtime)) = (left, self.patience, Handle::try_current()) {
+            runtime.spawn(pass_over(left, patience, self.reading.take()));
         }
     }
 }
 
 /// Reads what is left of a body, within limits.
-async fn pass_over(mut body: hyper::body::Incoming, patience: Duration) {
+async fn pass_over(mut body: hyper::body::Incoming, patience: Duration, _reading: Option<BodyReading>) {
     let (began, mut passed) = (Instant::now(), 0);
     while passed < PASSED_OVER_MAX
         && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(deadline(began, passed, patience), body.frame()).await

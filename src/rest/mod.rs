@@ -24,6 +24,7 @@ mod event_types;
 mod events;
 mod handlers;
 mod head;
+mod head_meter;
 mod health;
 mod import;
 mod incoming;
@@ -49,10 +50,10 @@ mod whole_numbers;
 
 use crate::answers::InFlight;
 use crate::broker::{Broker, BrokerSlot, Outage, SlotState};
-use crate::memory::{ByteBudget, Room};
+use crate::memory::{AddressLimit, ByteBudget, PAGE_ROOM_MIN, Room};
 use axum::Router;
 use browser_policy::BrowserPolicy;
-use contract::{EventBroker, Profile};
+use contract::{EventBroker, Profile, limits};
 use crowd::Crowd;
 use problem::Problem;
 use std::net::IpAddr;
@@ -90,6 +91,8 @@ pub struct Options {
     pub inflight_bytes_max: usize,
     /// Most bytes of events in answers that are being sent.
     pub answer_bytes_max: usize,
+    /// How much of both, and of imports, one address may hold, in percent.
+    pub address_share_percent: usize,
     /// What is in flight at shutdown has this long.
     pub drain_timeout: Duration,
     /// Largest batch, in bytes of its body.
@@ -126,6 +129,7 @@ pub(crate) struct Common {
     bodies: ByteBudget,
     imports: ByteBudget,
     answers: ByteBudget,
+    heads: ByteBudget,
     connections: Arc<Crowd>,
     waits: Arc<Crowd>,
     draining: watch::Sender<bool>,
@@ -250,30 +254,42 @@ impl Front {
     }
 }
 
-/// What bodies, imports and answers may hold.
-fn budgets(options: &Options) -> [ByteBudget; 3] {
+/// What bodies, imports, answers and unfinished heads may hold.
+fn budgets(options: &Options) -> [ByteBudget; 4] {
     let bytes = options.inflight_bytes_max;
     // A body of the largest size must find room though some is left to small ones.
-    let reserve = (bytes / 4).min(bytes.saturating_sub(options.batch_bytes_max + 128 * 1024));
-    let told = |what: &'static str, bytes| ByteBudget::new(bytes, what);
-    [
-        told("The server holds as many request bodies as it may; come back shortly.", bytes).with_reserve(reserve),
-        told("The server holds as much of imports as it may; come back shortly.", (bytes / 4).max(IMPORT_BYTES_MIN)),
-        told("The server is sending as many answers as it may; come back shortly.", options.answer_bytes_max),
-    ]
+    let largest = options.batch_bytes_max.max(limits::EVENT_BYTES_MAX) + 128 * 1024;
+    let reserve_of = |bytes: usize| (bytes / 4).min(bytes.saturating_sub(largest));
+    let share_of = |bytes: usize, least: usize| (bytes / 100 * options.address_share_percent).max(least).min(bytes);
+    let share = share_of(bytes, largest);
+    let bodies = ByteBudget::new(bytes, "The server holds as many request bodies as it may; come back shortly.")
+        .with_reserve(reserve_of(bytes))
+        .with_address_limit(AddressLimit::of_bodies(share, reserve_of(share)));
+    let import_bytes = (bytes / 4).max(IMPORT_BYTES_MIN);
+    let imports = ByteBudget::new(import_bytes, "The server holds as much of imports as it may; come back shortly.")
+        .with_address_limit(AddressLimit::of_imports(share_of(import_bytes, IMPORT_BYTES_MIN)));
+    let answer_bytes = options.answer_bytes_max;
+    let answers = ByteBudget::new(answer_bytes, "The server is sending as many answers as it may; come back shortly.")
+        .with_address_limit(AddressLimit::of_answers(share_of(answer_bytes, PAGE_ROOM_MIN)));
+    let head_bytes = HEAD_BYTES_MAX.max(2 * (options.header_bytes_max + server::TARGET_BYTES_MAX));
+    let heads = ByteBudget::new(head_bytes, "The server holds as many unfinished heads as it may; come back shortly.")
+        .with_address_limit(AddressLimit::of_heads(share_of(head_bytes, head_bytes / 2)));
+    [bodies, imports, answers, heads]
 }
 
 /// What all imports together may hold at least: the longest line, and a batch.
 const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
+/// What heads that are not whole yet may hold, beyond 8 KiB for each connection.
+const HEAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 impl Common {
     fn new(slot: Arc<BrokerSlot>, options: Options, listen: Option<IpAddr>) -> Arc<Self> {
-        let [bodies, imports, answers] = budgets(&options);
+        let [bodies, imports, answers, heads] = budgets(&options);
         let connections = Crowd::new(usize::MAX, options.connections_per_address_max);
         let waits = Crowd::new(options.waits_max, options.waits_per_address_max);
         let browsers = Arc::new(BrowserPolicy::new(listen, &options.allowed_hosts, &options.allowed_origins));
         let (options, draining) = (Arc::new(options), watch::Sender::new(false));
-        Arc::new(Self { options, browsers, bodies, imports, answers, connections, waits, draining, slot })
+        Arc::new(Self { options, browsers, bodies, imports, answers, heads, connections, waits, draining, slot })
     }
 
     /// Where the broker is.
@@ -359,6 +375,7 @@ impl Default for Options {
             waits_per_address_max: 12_500,
             inflight_bytes_max: 96 * 1024 * 1024,
             answer_bytes_max: 64 * 1024 * 1024,
+            address_share_percent: 50,
             drain_timeout: Duration::from_secs(25),
             batch_bytes_max: contract::limits::BATCH_BYTES_MAX,
             limit_default: contract::limits::READ_EVENTS_MAX,

@@ -228,6 +228,7 @@ mod tests {
     use super::*;
     use crate::broker::{Broker, BrokerSlot};
     use crate::config::Config;
+    use crate::rest::crowd::PeerAddress;
     use crate::rest::{Common, Front, Options, edge};
     use axum::body::Body;
     use axum::response::Response;
@@ -265,6 +266,10 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         peer.write_all(b"GET / HTTP/1.1").await.unwrap();
         (Socket::greet(listener.accept().await.unwrap().0, LONG).await.unwrap(), peer)
+    }
+
+    fn here() -> PeerAddress {
+        PeerAddress { address: HERE, usage: Arc::default() }
     }
 
     const LONG: Duration = Duration::from_secs(30);
@@ -307,7 +312,8 @@ mod tests {
         let (front, parking) = (Arc::new(Front::new(common)), Parking::new());
         *parking.place() = Place::Answered(Ok(Response::new(Body::from("another caller's"))));
         let shared = parking.clone();
-        let service = service_fn(move |request| edge::handle(Arc::clone(&front), HERE, Some(shared.clone()), request));
+        let service =
+            service_fn(move |request| edge::handle(Arc::clone(&front), here(), Some(shared.clone()), (request, None)));
         let (mut peer, served) = tokio::io::duplex(64 * 1024);
         peer.write_all(b"GET /v1/events:poll HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
             .await

@@ -5,11 +5,12 @@
 
 use super::problem::{Answer, Problem};
 use super::{App, Common};
-use crate::memory::{PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, Room};
+use crate::memory::{AddressUsage, PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, Room, at_once_on_behalf_of};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use contract::Result;
+use http::header::CONTENT_ENCODING;
 use http::{HeaderName, Method};
 use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
@@ -20,6 +21,8 @@ use std::task::{Context, Poll, ready};
 pub(crate) const LARGE: usize = 16 * 1024;
 /// Larger answers are not sent without room, whoever made them.
 const NEEDS_ROOM: u64 = 64 * 1024;
+/// What an answer takes that is compressed while it is sent: nobody knows its size, but there is its compressor.
+const COMPRESSED_ROOM: u64 = 256 * 1024;
 
 /// Where the room of a request's body stays until the answer is made: what is answered to a large body is often as large.
 #[derive(Clone, Default)]
@@ -62,19 +65,25 @@ pub(crate) async fn event<T>(
 
 /// Whatever was answered, with room if it is large. `None`: there is none, and the caller may ask again.
 pub(crate) fn with_room(
-    common: &Common,
+    (common, usage): (&Common, &Arc<AddressUsage>),
     method: &Method,
     body_room: Option<BodyRoom>,
     response: Response,
 ) -> Result<Response, Problem> {
-    let size = response.body().size_hint().exact().unwrap_or_default();
+    let size = match response.body().size_hint().exact() {
+        Some(size) => size,
+        None if response.headers().contains_key(CONTENT_ENCODING) => COMPRESSED_ROOM,
+        // Streams and reports of imports are made piece by piece, and their pieces take room where they are large.
+        None => 0,
+    };
     if size < NEEDS_ROOM || response.extensions().get::<HasRoom>().is_some() {
         return Ok(response);
     }
     if let Some(room) = body_room.and_then(|room| room.take()) {
         return Ok(holding(response, Some(room)));
     }
-    match common.answers.take(usize::try_from(size).unwrap_or(usize::MAX)) {
+    let take = || common.answers.take(usize::try_from(size).unwrap_or(usize::MAX));
+    match at_once_on_behalf_of(usage, take) {
         Ok(room) => Ok(holding(response, Some(room))),
         // What was carried out just now is told in any case; it is not larger than what was sent.
         Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
@@ -87,6 +96,12 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Marks an answer that has its room.
 #[derive(Clone, Copy)]
 struct HasRoom;
+
+/// Marks an answer whose bytes all requests for it share: sending it takes no memory of its own.
+pub(crate) fn shared(mut answer: Response) -> Response {
+    answer.extensions_mut().insert(HasRoom);
+    answer
+}
 
 /// An answer that holds `room` until it has been sent.
 fn holding(mut answer: Response, room: Option<Room>) -> Response {

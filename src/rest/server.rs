@@ -6,12 +6,17 @@
 //! - A peer must send its head in time, take its answers in time, and answer the network's probes.
 //! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
 
+use super::crowd::PeerAddress;
+use super::head_meter::HeadMeter;
 use super::parking::Parking;
 use super::problem::Problem;
 use super::socket::{Socket, Version, written_out};
 use super::{Front, edge};
 use crate::broker::SlotState;
 use contract::{Error, Kind};
+use http::Request;
+use http_body::Body as _;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -19,7 +24,6 @@ use socket2::{SockRef, TcpKeepalive};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +40,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const STREAMS_MAX: u32 = 128;
 /// What hyper may buffer of one HTTP/1 connection beyond the largest head: the longest request target that it parses, so
 /// that one too long is refused as such (414).
-const TARGET_BYTES_MAX: usize = 64 * 1024;
+pub(super) const TARGET_BYTES_MAX: usize = 64 * 1024;
 /// What a client may send over HTTP/2 before it is read: for one request, and for all of one connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 128 * 1024;
@@ -92,7 +96,7 @@ pub(crate) async fn serve(
         };
         let front = Arc::clone(&front);
         tokio::spawn(async move {
-            connection(stream, peer.ip(), front).await;
+            connection(stream, member.peer(), front).await;
             drop((member, place));
         });
     }
@@ -106,7 +110,7 @@ pub(crate) async fn serve(
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: TcpStream, address: IpAddr, front: Arc<Front>) {
+async fn connection(stream: TcpStream, peer: PeerAddress, front: Arc<Front>) {
     prepare(&stream);
     let greeting = Socket::greet(stream, front.options.write_timeout);
     let greeted = tokio::select! {
@@ -116,19 +120,24 @@ async fn connection(stream: TcpStream, address: IpAddr, front: Arc<Front>) {
     };
     let Ok(Ok(socket)) = greeted else { return };
     match socket.version() {
-        Version::One => version_one(socket, address, front).await,
+        Version::One => version_one(socket, peer, front).await,
         // It needs more room, which the others need not have.
-        Version::Two => Box::pin(version_two(socket, address, front)).await,
+        Version::Two => Box::pin(version_two(socket, peer, front)).await,
     }
 }
 
 /// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn version_one(mut socket: Socket, address: IpAddr, front: Arc<Front>) {
+async fn version_one(mut socket: Socket, peer: PeerAddress, front: Arc<Front>) {
     let (parking, flushed) = (Parking::new(), socket.flushed());
+    let meter = HeadMeter::new(&front.heads, &peer.usage);
+    socket.count_heads(Arc::clone(&meter));
     loop {
-        let (at_hand, shared) = (Arc::clone(&front), parking.clone());
-        let service =
-            service_fn(move |request| edge::handle(Arc::clone(&at_hand), address, Some(shared.clone()), request));
+        let (at_hand, peer) = (Arc::clone(&front), peer.clone());
+        let (shared, meter) = (parking.clone(), Arc::clone(&meter));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let reading = meter.parsed(!request.body().is_end_stream());
+            edge::handle(Arc::clone(&at_hand), peer.clone(), Some(shared.clone()), (request, reading))
+        });
         let connection = http1::Builder::new()
             .timer(parking.alarm().clone())
             .header_read_timeout(front.options.header_timeout)
@@ -155,9 +164,9 @@ async fn version_one(mut socket: Socket, address: IpAddr, front: Arc<Front>) {
     }
 }
 
-async fn version_two(socket: Socket, address: IpAddr, front: Arc<Front>) {
+async fn version_two(socket: Socket, peer: PeerAddress, front: Arc<Front>) {
     let (options, at_hand) = (&front.options, Arc::clone(&front));
-    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), address, None, request));
+    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)

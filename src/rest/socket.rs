@@ -4,6 +4,7 @@
 //! - A peer that does not take what is written to it is let go after a while; over HTTP/1 not while it is still sending.
 //! - What hyper answers by itself (a head that is no head, or too large) leaves as a problem document.
 
+use super::head_meter::HeadMeter;
 use super::problem::Problem;
 use http::{Method, StatusCode};
 use std::io;
@@ -27,6 +28,10 @@ pub(crate) enum Version {
 /// How HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Most bytes that hyper gets with one read. It doubles its buffer whenever a read fills it, so this keeps the buffer of a
+/// connection below 32 KiB unless a head is larger.
+const READ_BYTES_MAX: usize = 32 * 1024 - 1;
+
 /// A socket with its first bytes looked at.
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -39,6 +44,8 @@ pub(crate) struct Socket {
     version: Version,
     /// Set when there is nothing left to be written.
     flushed: Arc<AtomicBool>,
+    /// Over HTTP/1: where the bytes of heads are counted.
+    meter: Option<Arc<HeadMeter>>,
 }
 
 /// A document on its way out in place of something shorter.
@@ -66,7 +73,7 @@ impl Socket {
             }
         };
         let flushed = Arc::default();
-        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version, flushed })
+        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version, flushed, meter: None })
     }
 
     /// Which HTTP the peer speaks.
@@ -77,6 +84,11 @@ impl Socket {
     /// What is set whenever there is nothing left to be written.
     pub(crate) fn flushed(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flushed)
+    }
+
+    /// Has the bytes of heads counted; where there is no room for them, reading fails.
+    pub(crate) fn count_heads(&mut self, meter: Arc<HeadMeter>) {
+        self.meter = Some(meter);
     }
 
     /// Has these bytes read before what comes next.
@@ -147,9 +159,13 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
             let filled = buffer.filled().len();
-            let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
-            if buffer.filled().len() > filled {
+            let outcome = poll_read_bounded(Pin::new(&mut self.stream), context, buffer);
+            let read = buffer.filled().len() - filled;
+            if read > 0 {
                 self.is_heard_from();
+                if let Some(meter) = &self.meter {
+                    meter.read(read).map_err(|_| io::ErrorKind::OutOfMemory)?;
+                }
             }
             return outcome;
         }
@@ -209,6 +225,22 @@ impl AsyncWrite for Socket {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
         self.watch(context, outcome)
     }
+}
+
+/// Reads at most [`READ_BYTES_MAX`] bytes.
+fn poll_read_bounded(
+    stream: Pin<&mut TcpStream>,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if buffer.remaining() <= READ_BYTES_MAX {
+        return stream.poll_read(context, buffer);
+    }
+    let mut part = ReadBuf::new(buffer.initialize_unfilled_to(READ_BYTES_MAX));
+    ready!(stream.poll_read(context, &mut part))?;
+    let read = part.filled().len();
+    buffer.advance(read);
+    Poll::Ready(Ok(()))
 }
 
 /// A whole answer with a problem document, if `bytes` is a refusal of hyper's own: those carry no trace.

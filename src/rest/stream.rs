@@ -10,7 +10,7 @@ use super::crowd::Member;
 use super::problem::{Answer, Problem};
 use super::read::{Wanted, answer, served};
 use super::sending;
-use crate::memory::PageRoom;
+use crate::memory::{ByteBudget, PageRoom};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
@@ -48,13 +48,14 @@ async fn stream_events(asked: Asked) -> Answer {
     let member = asked.waits()?;
     let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
-    let room = page_room(&app);
+    let answers = app.answers().for_caller();
+    let room = page_room(&answers);
     let first = room.scope(wanted.clone().read(&app)).await?;
     let start = first.next_offset;
     wanted.after(start);
     let opening = format!(": from {start}\nretry: 1000\n\n{}", text_of(&first));
     let opening = sending::piece(opening.into(), room.take_room());
-    let following = Following { app, wanted, last: start, ended: false, _member: member };
+    let following = Following { app, answers, wanted, last: start, ended: false, _member: member };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
     let mut response = answer(EVENT_STREAM, Body::from_stream(whole));
@@ -65,6 +66,8 @@ async fn stream_events(asked: Asked) -> Answer {
 /// A stream on its way.
 struct Following {
     app: App,
+    /// Room for its pages, which is its caller's.
+    answers: ByteBudget,
     wanted: Wanted,
     /// The last `id:` sent.
     last: Offset,
@@ -74,8 +77,8 @@ struct Following {
 }
 
 /// Room for a page of a stream: small ones do, for the next one follows by itself.
-fn page_room(app: &App) -> PageRoom {
-    PageRoom::new(app.answers(), PAGE_BYTES)
+fn page_room(answers: &ByteBudget) -> PageRoom {
+    PageRoom::new(answers, PAGE_BYTES)
 }
 
 impl Following {
@@ -84,7 +87,7 @@ impl Following {
         if self.ended || self.app.is_draining() {
             return None;
         }
-        let room = page_room(&self.app);
+        let room = page_room(&self.answers);
         let page = match room.scope(self.wait()).await {
             Ok(page) => page,
             // Others have all the room there is. A stream has time: it says that it lives, and tries again.

@@ -2,18 +2,22 @@
 //!
 //! - Its files come out of the binary; the browser fetches nothing from anywhere else, and is told so.
 //! - A file has an `ETag`: a browser that has it already is answered 304.
+//! - What was made of a file once is kept as long as the process runs ([`StaticPage`]); the binary has a fixed number of them.
 
-use super::{App, Served};
+use super::App;
+use super::pages::StaticPage;
 use crate::rest::problem::Answer;
 use axum::Router;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
-use contract::{Error, Kind};
+use contract::{Error, Kind, Result};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use utoipa_swagger_ui::Config;
 
 /// Scripts and data from this server only. Styles stand inline in what Swagger UI draws, and icons are `data:` URLs.
@@ -22,32 +26,66 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
+/// What the file of the path `/docs/` is called.
+const INDEX: &str = "index.html";
+
+/// A file of the binary.
+#[derive(Clone)]
+struct DocsFile {
+    page: Arc<StaticPage>,
+    /// Whether the binary has it compressed already.
+    is_gzip: bool,
+}
+
+/// Files that somebody has asked for. They depend on nothing but the binary.
+static FILES: LazyLock<RwLock<HashMap<String, DocsFile>>> = LazyLock::new(RwLock::default);
+
 pub(super) fn routes() -> Router<App> {
-    let config = Arc::new(Config::new(["/v1/openapi.json"]).deep_linking(true).display_request_duration(true));
-    let files = Arc::clone(&config);
     Router::new()
         .route("/docs", get(|| async { Redirect::to("/docs/") }))
-        .route("/docs/", get(move |headers: HeaderMap| async move { file("", config, &headers) }))
+        .route(
+            "/docs/",
+            get(|State(app): State<App>, headers: HeaderMap| async move { serve(&app, INDEX, &headers).await }),
+        )
         .route(
             "/docs/{file}",
-            get(move |Path(name): Path<String>, headers: HeaderMap| async move { file(&name, files, &headers) }),
+            get(|State(app): State<App>, Path(name): Path<String>, headers: HeaderMap| async move {
+                serve(&app, &name, &headers).await
+            }),
         )
 }
 
-fn file(name: &str, config: Arc<Config<'static>>, asked: &HeaderMap) -> Answer {
-    let found = utoipa_swagger_ui::serve(name, config).map_err(|error| {
-        tracing::error!(%error, "a page of the documentation cannot be made");
-        Error::new(Kind::Unavailable, "The page cannot be made; the server's log says why.")
-    })?;
-    let file = found.ok_or_else(|| Error::not_found("page"))?;
-    let media = HeaderValue::from_str(&file.content_type);
-    let media = media.unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let mut response = Served::new(Bytes::from(file.bytes.into_owned()), media).answer(asked);
+async fn serve(app: &App, name: &str, asked: &HeaderMap) -> Answer {
+    let DocsFile { page, is_gzip } = file(name)?;
+    let mut response = page.answer(asked, app.options.compression && !is_gzip).await;
     let headers = response.headers_mut();
-    if file.gzpipped {
+    if is_gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
+}
+
+/// The file of this name.
+fn file(name: &str) -> Result<DocsFile> {
+    if let Some(known) = FILES.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        return Ok(known.clone());
+    }
+    let config = Arc::new(Config::new(["/v1/openapi.json"]).deep_linking(true).display_request_duration(true));
+    let found = utoipa_swagger_ui::serve(name, config).map_err(|error| {
+        tracing::error!(%error, "a page of the documentation cannot be made");
+        Error::new(Kind::Unavailable, "The page cannot be made; the server's log says why.")
+    })?;
+    let found = found.ok_or_else(|| Error::not_found("page"))?;
+    let media = HeaderValue::from_str(&found.content_type);
+    let media = media.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let bytes = match found.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    let file = DocsFile { page: StaticPage::new(bytes, media), is_gzip: found.gzpipped };
+    // Two that ask at the same time share what the first one has made.
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    Ok(files.entry(name.to_owned()).or_insert(file).clone())
 }

@@ -10,6 +10,7 @@ mod examples;
 mod headers;
 mod operation;
 mod operations;
+mod pages;
 mod parameters;
 mod problems;
 mod rules;
@@ -18,14 +19,12 @@ mod shape;
 
 use super::App;
 use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
+use axum::extract::State;
 use axum::routing::get;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
+use pages::StaticPage;
 use problems::Shared;
-use tower_http::compression::CompressionLayer;
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, Info, InfoBuilder, License, OpenApi, OpenApiBuilder, Paths, Server};
 
@@ -58,52 +57,13 @@ impl Bounds {
     }
 }
 
-/// A file as it is served: with a tag, by which a browser asks whether its copy is still good.
-#[derive(Clone)]
-struct Served {
-    bytes: Bytes,
-    media: HeaderValue,
-    /// Weak, since the file may be compressed on its way.
-    tag: HeaderValue,
-}
-
 pub(super) fn routes(app: &App) -> Router<App> {
     let document = serde_json::to_vec(&document(&Bounds::of(app))).unwrap_or_default();
-    let served = Served::new(Bytes::from(document), super::negotiate::JSON);
-    let routes = Router::new()
-        .route("/v1/openapi.json", get(move |headers: HeaderMap| async move { served.answer(&headers) }))
-        .merge(docs::routes());
-    match app.options.compression {
-        true => routes.layer(CompressionLayer::new()),
-        false => routes,
-    }
-}
-
-impl Served {
-    fn new(bytes: Bytes, media: HeaderValue) -> Self {
-        let digest = blake3::hash(&bytes).to_hex();
-        let tag = format!("W/\"{}\"", digest.get(..16).unwrap_or_default());
-        let tag = HeaderValue::from_str(&tag).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
-        Self { bytes, media, tag }
-    }
-
-    fn answer(&self, headers: &HeaderMap) -> Response {
-        let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
-        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let own = opaque(self.tag.to_str().unwrap_or_default());
-        let is_known = known.flat_map(|tags| tags.split(',')).map(opaque).any(|tag| tag == "*" || tag == own);
-        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.bytes.clone()) });
-        let headers = response.headers_mut();
-        headers.insert(ETAG, self.tag.clone());
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        match is_known {
-            true => *response.status_mut() = StatusCode::NOT_MODIFIED,
-            false => {
-                headers.insert(CONTENT_TYPE, self.media.clone());
-            }
-        }
-        response
-    }
+    let page = StaticPage::new(Bytes::from(document), super::negotiate::JSON);
+    let show = |State(app): State<App>, headers: HeaderMap| async move {
+        page.answer(&headers, app.options.compression).await
+    };
+    Router::new().route("/v1/openapi.json", get(show)).merge(docs::routes())
 }
 
 /// The whole document.

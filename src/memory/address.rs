@@ -1,0 +1,145 @@
+//! What one address holds of the budgets, so that none takes everything.
+//!
+//! - An address is counted from its first connection to its last ([`AddressUsage`]); who it is, is the server's business.
+//! - The task of a request knows its caller ([`on_behalf_of`]), and budgets charge that one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+tokio::task_local! {
+    static CALLER: Arc<AddressUsage>;
+}
+
+/// Bytes that the requests of one address hold.
+#[derive(Default)]
+pub(crate) struct AddressUsage {
+    bodies: AddressAccount,
+    imports: AddressAccount,
+    answers: AddressAccount,
+    heads: AddressAccount,
+}
+
+/// Bytes of one budget.
+#[derive(Default)]
+pub(super) struct AddressAccount {
+    bytes: AtomicUsize,
+    waiting: AtomicUsize,
+    freed: Notify,
+}
+
+/// What one address may hold of a budget.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressLimit {
+    pub(super) account: fn(&AddressUsage) -> &AddressAccount,
+    pub(super) bytes: usize,
+    /// What is left of them to small rooms.
+    pub(super) reserve: usize,
+}
+
+impl AddressLimit {
+    /// Of request bodies.
+    pub(crate) const fn of_bodies(bytes: usize, reserve: usize) -> Self {
+        Self { account: |usage| &usage.bodies, bytes, reserve }
+    }
+
+    /// Of imports.
+    pub(crate) const fn of_imports(bytes: usize) -> Self {
+        Self { account: |usage| &usage.imports, bytes, reserve: 0 }
+    }
+
+    /// Of heads of requests.
+    pub(crate) const fn of_heads(bytes: usize) -> Self {
+        Self { account: |usage| &usage.heads, bytes, reserve: 0 }
+    }
+
+    /// Of answers.
+    pub(crate) const fn of_answers(bytes: usize) -> Self {
+        Self { account: |usage| &usage.answers, bytes, reserve: 0 }
+    }
+}
+
+impl AddressAccount {
+    /// Bytes that are held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts so many bytes more, if there are no more than `most` then.
+    pub(super) fn charge(&self, bytes: usize, most: usize) -> bool {
+        let add = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
+        bytes == 0 || self.bytes.fetch_update(Ordering::SeqCst, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// The same, as soon as it can be done. It is given back unless it is kept.
+    pub(super) async fn charge_soon(&self, bytes: usize, most: usize) -> AddressCharge<'_> {
+        let _waiting = WaitingCharge::new(&self.waiting);
+        loop {
+            let freed = self.freed.notified();
+            if self.charge(bytes, most) {
+                return AddressCharge { account: self, bytes };
+            }
+            freed.await;
+        }
+    }
+
+    /// Gives bytes back.
+    pub(super) fn refund(&self, bytes: usize) {
+        if bytes > 0 {
+            self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                self.freed.notify_waiters();
+            }
+        }
+    }
+}
+
+/// Bytes that were counted for a room that is not there yet.
+pub(super) struct AddressCharge<'a> {
+    account: &'a AddressAccount,
+    bytes: usize,
+}
+
+impl AddressCharge<'_> {
+    /// The room is there, and gives them back.
+    pub(super) fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for AddressCharge<'_> {
+    fn drop(&mut self) {
+        self.account.refund(self.bytes);
+    }
+}
+
+/// Counts those that wait, also when they stop waiting.
+struct WaitingCharge<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingCharge<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Self(waiting)
+    }
+}
+
+impl Drop for WaitingCharge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs `work`, whose rooms are charged to this address.
+pub(crate) async fn on_behalf_of<F: Future>(usage: Arc<AddressUsage>, work: F) -> F::Output {
+    CALLER.scope(usage, work).await
+}
+
+/// The same for work that does not wait.
+pub(crate) fn at_once_on_behalf_of<T>(usage: &Arc<AddressUsage>, work: impl FnOnce() -> T) -> T {
+    CALLER.sync_scope(Arc::clone(usage), work)
+}
+
+/// The address that the task at work is charged to.
+pub(super) fn caller() -> Option<Arc<AddressUsage>> {
+    CALLER.try_with(Clone::clone).ok()
+}
