@@ -41,6 +41,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const TOPIC: &str = "gts.hx.core.events.topic.v1~";
@@ -226,6 +227,20 @@ fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
         std::fs::write(&note, &url).unwrap();
         url
     }))
+}
+
+/// The end of a wait: a test that waits for longer fails, and says for what.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    /// Longer than anything here may take.
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now() + Duration::from_secs(120))
+    }
+
+    pub(crate) fn check(&self, what: &str) {
+        assert!(Instant::now() < self.0, "waited too long for {what}");
+    }
 }
 
 pub(crate) fn client() -> Client {

@@ -52,6 +52,14 @@ impl Wire {
         self.send(body);
     }
 
+    /// Whether the peer has said something, or let go, that was not read yet.
+    pub(super) fn has_answer(&self) -> bool {
+        self.0.set_nonblocking(true).unwrap();
+        let found = self.0.peek(&mut [0]);
+        self.0.set_nonblocking(false).unwrap();
+        found.is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Everything the peer still says, to the end of the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();

@@ -1,8 +1,8 @@
 //! Clients that want the broker to hold as much as possible for them: bodies that do not come, lines without an end, answers
 //! that nobody reads, and polls by the thousand. Memory stays bounded, and the bystander is served.
 
-use super::super::{CREATED, Server, TOPIC, event, is_on_databases};
-use super::Bystander;
+use super::super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
+use super::{Bystander, OTHER, Reader, client_from};
 use futures_util::future::join_all;
 use reqwest::Client;
 use std::net::SocketAddr;
@@ -126,7 +126,9 @@ async fn pages_that_nobody_reads_hold_no_more_than_their_share() {
     bystander.end().await;
     // The room is given back with the connections.
     drop(readers);
+    let deadline = Deadline::begin();
     let page = loop {
+        deadline.check("the room to be given back");
         let (status, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&limit=9")).await;
         if status == 200 && page["items"].as_array().unwrap().len() == 9 {
             break page;
@@ -173,7 +175,9 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     let mut polls: Vec<_> = polls.map(|client| tokio::spawn(client.get(&url).send())).collect();
     // Half of them find no place; the others wait.
     let mut refused = 0;
+    let deadline = Deadline::begin();
     while refused < 200 {
+        deadline.check("refusals");
         let (answer, _, rest) = futures_util::future::select_all(polls).await;
         polls = rest;
         let answer = answer.unwrap().unwrap();
@@ -190,7 +194,10 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     // A place that is given up is free for another.
     drop((polls, clients));
     let url = format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=1");
-    while server.get(&url).await.0 != 200 {}
+    let deadline = Deadline::begin();
+    while server.get(&url).await.0 != 200 {
+        deadline.check("the places of polls that ended");
+    }
     bystander.end().await;
 }
 
@@ -207,13 +214,113 @@ async fn connections_of_one_address_beyond_their_number_are_turned_away() {
     assert_eq!(status(&mut connect(&server).await).await, "429");
     // One that ends makes room for another.
     held.pop();
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("the place of a connection that ended");
         let mut stream = connect(&server).await;
         stream.write_all(&get("/healthz")).await.unwrap();
         if status(&mut stream).await == "200" {
             break;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_of_one_address_leave_room_to_other_addresses() {
+    let variables = [("EVENT_BROKER__SERVER__MAX_INFLIGHT_BYTES", "8388608")];
+    let server = Server::start_with(&variables, &[]);
+    server.register(CREATED).await;
+    let mut request = b"POST /v1/topics?waitFor=1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+        idempotency-key: k\r\ncontent-length: 65000\r\n\r\n"
+        .to_vec();
+    request.extend(vec![b' '; 64_999]);
+    // As many as would take everything; some of them are refused, and it is known then that the others have arrived.
+    let mut held = send(&server, 200, &request).await;
+    let deadline = Deadline::begin();
+    loop {
+        let mut line = [0; 12];
+        let answered = held.iter_mut().filter_map(|stream| stream.try_read(&mut line).ok()).count();
+        if answered > 0 {
+            assert!(line.ends_with(b" 429"), "{}", String::from_utf8_lossy(&line));
+            break;
+        }
+        deadline.check("a refusal");
+        tokio::task::yield_now().await;
+    }
+    let mut large = event(CREATED, "other");
+    large["data"]["text"] = "x".repeat(500_000).into();
+    let answer = client_from(OTHER).post(format!("{}/v1/events", server.url)).json(&large).send().await.unwrap();
+    assert_eq!(answer.status(), 201, "{:?}", answer.text().await);
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_one_address_leave_room_to_readers_of_other_addresses() {
+    if is_on_databases() {
+        return;
+    }
+    let variables = [("EVENT_BROKER__SERVER__MAX_ANSWER_BYTES", "16777216")];
+    let server = Server::start_with(&variables, &[]);
+    server.register(CREATED).await;
+    publish_large(&server, 9).await;
+    let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
+    let mut unread = send(&server, 30, &list).await;
+    let answers = join_all(unread.iter_mut().map(status)).await;
+    assert!(answers.iter().any(|status| status == "429"), "there is room for all of them: {answers:?}");
+    let url = format!("{}/v1/events?topic={TOPIC}&offset=0&limit=1", server.url);
+    let answer = client_from(OTHER).get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
+    drop(unread);
+}
+
+#[tokio::test]
+async fn a_large_event_that_has_to_be_prepared_again_is_as_it_was_sent() {
+    let server = server().await;
+    let mut large = event(CREATED, "large");
+    large["id"] = uuid::Uuid::new_v4().to_string().into();
+    large["data"]["text"] = "x".repeat(100_000).into();
+    assert_eq!(server.post("/v1/events", &large).await.0, 201);
+    // Its answer is kept, so the stored event has to be read before it is decided once more.
+    let again = server.request(reqwest::Method::POST, "/v1/events").header("idempotency-key", "again").json(&large);
+    let answer = again.send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers().get("payload-mismatch")), (200, None));
+    assert_eq!(answer.json::<serde_json::Value>().await.unwrap()["data"], large["data"]);
+}
+
+/// A head that is not finished, of nearly the size at which it would be refused.
+fn endless_head() -> Vec<u8> {
+    let line = format!("x-{}: {}\r\n", "h".repeat(20), "v".repeat(974));
+    [b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", line.repeat(90).as_bytes()].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_are_not_finished_hold_no_more_than_their_share() {
+    let server = server().await;
+    let mut bystander = Bystander::begin(&server);
+    let heads = send(&server, 1500, &endless_head()).await;
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, 150);
+    bystander.end().await;
+    drop(heads);
+}
+
+/// A request with a large body that is refused before it is read.
+fn refused_body(target: &str, headers: &str) -> Vec<u8> {
+    let head = format!("POST {target} HTTP/1.1\r\n{headers}content-length: 4000000\r\n\r\n");
+    [head.as_bytes(), &vec![b' '; 4_000_000]].concat()
+}
+
+/// Refused with 413, 415, 421 and 403.
+fn refused_bodies() -> [Vec<u8>; 4] {
+    [
+        refused_body("/v1/events", "host: localhost\r\ncontent-type: application/json\r\n"),
+        refused_body("/v1/events", "host: localhost\r\ncontent-type: text/xml\r\n"),
+        refused_body("/v1/events", "host: evil.example\r\ncontent-type: application/json\r\n"),
+        refused_body(
+            "/v1/events",
+            "host: localhost\r\ncontent-type: application/json\r\norigin: http://evil.example\r\n",
+        ),
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,15 +338,26 @@ async fn all_of_them_at_once_stay_below_the_bound() {
     let url = format!("{}/v1/events:poll?topic={TOPIC}&offset=1000000&timeout=30", server.url);
     let polls = clients.iter().flat_map(|client| std::iter::repeat_n(client, 128));
     let polls: Vec<_> = polls.map(|client| tokio::spawn(client.get(&url).send())).collect();
+    let mut reader = Reader::begin(&server);
+    let (head, docs) = (endless_head(), get("/docs/swagger-ui-bundle.js").repeat(6));
+    let [too_large, media, host, origin] = refused_bodies();
     let attacks = tokio::join!(
         send(&server, 400, SILENT),
         send(&server, 200, &line),
         send(&server, 100, &list),
         send(&server, 100, &stream),
+        send(&server, 400, &head),
+        send(&server, 100, &docs),
+        send(&server, 50, &too_large),
+        send(&server, 50, &media),
+        send(&server, 50, &host),
+        send(&server, 50, &origin),
     );
     bystander.goes_on(EVENTS).await;
+    reader.goes_on(EVENTS).await;
     expect_bounded(&server, RSS_MAX);
     bystander.end().await;
+    reader.end().await;
     polls.iter().for_each(tokio::task::JoinHandle::abort);
     drop((attacks, clients));
 }

@@ -1,7 +1,8 @@
 //! The pages for people, as a browser loads them: compressed, and once.
 
-use crate::http::Server;
-use crate::http::wire::ask;
+use crate::http::wire::{Wire, ask};
+use crate::http::{CREATED, Server, TOPIC, event};
+use serde_json::json;
 
 const FILES: [&str; 4] = ["/docs/", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/openapi.json"];
 
@@ -33,5 +34,26 @@ fn files_that_the_browser_has_are_not_sent_again() {
             assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, Some(tag)), "{file}");
         }
         assert_eq!(ask(&server, "GET", file, &[("if-none-match", "\"other\"")], b"").status, 200, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_nobody_reads_leave_the_room_for_answers_to_readers() {
+    let server = Server::start_with(&[("EVENT_BROKER__SERVER__MAX_ANSWER_BYTES", "4194304")], &[]);
+    server.register(CREATED).await;
+    let mut large = event(CREATED, "large");
+    large["data"] = json!({"text": "x".repeat(500_000)});
+    assert_eq!(server.post("/v1/events", &large).await.0, 201);
+    // More than the system takes for each of them, so that some of it stays with the server.
+    let mut unread: Vec<_> = (0..10).map(|_| Wire::to(&server)).collect();
+    for wire in &mut unread {
+        (0..8).for_each(|_| wire.request("GET", "/docs/swagger-ui-bundle.js", &[], b""));
+        let mut status = [0; 12];
+        std::io::Read::read_exact(&mut wire.stream(), &mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+    let page = format!("/v1/events?topic={TOPIC}&offset=0");
+    for _ in 0..10 {
+        assert_eq!(server.get(&page).await.0, 200);
     }
 }
