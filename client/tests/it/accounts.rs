@@ -1,6 +1,6 @@
 //! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
 
-use crate::stage::{Stage, bank, moved};
+use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{EventBroker, Offset, Projection};
 use log_postgres::testing::Server;
 use serde_json::json;
@@ -53,7 +53,9 @@ impl<'a> Case<'a> {
         let running = self.start(None);
         let client = self.stage.client();
         // It registers the projection itself.
+        let deadline = Deadline::begin();
         while client.projection(&self.name).await.is_err() {
+            deadline.check("the projection");
             tokio::task::yield_now().await;
         }
         let projection = client.wait_for_projection(&self.name, Offset(EVENTS), Duration::from_secs(30)).await.unwrap();

@@ -1,7 +1,7 @@
 //! The handler's runner: order, parallel work, failures, lost claims, lost answers, draining, going on.
 
 use crate::meddler::Meddler;
-use crate::stage::{Stage, bank, moved};
+use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{
     Claim, ClaimError, ClaimOrder, ClaimStatus, Completion, EventBroker, Failure, LetterFilter, NewHandler, Read,
     Redrive, StoredEvent,
@@ -261,7 +261,9 @@ async fn a_claim_that_is_lost_cancels_the_work() {
     let first = next(&mut notes).await.2;
     // Heartbeats keep it: longer than its lease nobody else gets it.
     let leased_until = first.lease_expires_at.unwrap();
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("heartbeats");
         let claim = stage.broker.open_claim(&first.id).await.unwrap();
         assert_eq!((claim.token, claim.status), (first.token, ClaimStatus::Claimed));
         if claim.lease_expires_at.unwrap().millis() > leased_until.millis() + 600 {

@@ -8,7 +8,7 @@ mod consume_produce;
 mod fenced_receiver;
 
 use crate::meddler::Meddler;
-use crate::stage::{Stage, bank, moved};
+use crate::stage::{Deadline, Stage, bank, moved};
 use consume_produce::{NOTED, note};
 use contract::{
     Claim, Completion, EventBroker, Kind, LetterFilter, NewClaim, NewEventType, NewHandler, NewTopic, Read, TopicId,
@@ -27,7 +27,9 @@ fn notes() -> TopicId {
 async fn claim(client: &Client, owner: &str) -> Claim {
     let mut wanted = NewClaim::at("charges", bank(), contract::Sequence(1)).owned_by(owner);
     wanted.lease = Some("PT0.3S".parse().unwrap());
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("a claim");
         if let Some(claim) = client.claim(wanted.clone(), None).await.unwrap().claim {
             return claim;
         }
@@ -81,13 +83,16 @@ async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_i
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(runner.run(async { drop(stopped.await) }));
     let mut produced = Vec::new();
+    let deadline = Deadline::begin();
     while produced.len() < EVENTS as usize {
+        deadline.check("the events that are produced");
         let after = contract::Offset(produced.len() as u64);
         let read = Read::all(notes()).after(after);
         produced.extend(stage.broker.wait(read, Duration::from_secs(30)).await.unwrap().items);
     }
     // All of the words are lost the first time, and all of them come.
     while stage.broker.consumer_group("notes").await.is_ok_and(|it| it.topics[0].committed_offset.get() < EVENTS) {
+        deadline.check("the last offset");
         tokio::task::yield_now().await;
     }
     drop(stop);

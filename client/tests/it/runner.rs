@@ -1,6 +1,6 @@
 //! The runner: catching up, following, telling, rebuilding, stopping, and poison.
 
-use crate::stage::{Stage, bank, moved};
+use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{
     EventBroker, Generation, LogRead, NewProjection, Offset, Position, Projection, Sequence, StoredEvent, limits,
 };
@@ -132,7 +132,10 @@ async fn a_view_is_made_from_nothing_caught_up_and_kept_up() {
         let name = format!("keeps-{}", view.keeps_checkpoint);
         let running = Running::start(runner(&stage, &name, NewProjection::of_topic(bank()), &view));
         // It is registered when it runs.
-        while stage.client().projection(&name).await.is_err() {}
+        let deadline = Deadline::begin();
+        while stage.client().projection(&name).await.is_err() {
+            deadline.check("the projection");
+        }
         reached(&stage, &name, more_than_a_page as u64).await;
         let next = stage.publish(moved("a", None, &json!({}))).await;
         let projection = reached(&stage, &name, next).await;
@@ -267,7 +270,10 @@ async fn a_poison_event_stops_its_own_projection_and_is_named() {
     assert_eq!(stage.client().projection("poisoned").await.unwrap().checkpoint, Offset(2));
     // The other one goes on.
     let next = stage.publish(moved("a", None, &json!({}))).await;
-    while stage.client().projection("healthy").await.is_err() {}
+    let deadline = Deadline::begin();
+    while stage.client().projection("healthy").await.is_err() {
+        deadline.check("the projection");
+    }
     reached(&stage, "healthy", next).await;
     assert_eq!(healthy.rows(), numbers(1..=next));
     other.stop().await;

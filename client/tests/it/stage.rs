@@ -5,6 +5,7 @@ use event_broker::{Broker, Config, rest};
 use event_broker_client::Client;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,6 +16,20 @@ pub(crate) const MOVED: &str = "gts.hyperspot.core.events.type.v1~vendor.bank.mo
 /// The topic of the examples.
 pub(crate) fn bank() -> TopicId {
     "gts.hx.core.events.topic.v1~vendor.bank.v1".parse().unwrap()
+}
+
+/// The end of a wait: a test that waits for longer fails, and says for what.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    /// Longer than anything here may take.
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now() + Duration::from_secs(120))
+    }
+
+    pub(crate) fn check(&self, what: &str) {
+        assert!(Instant::now() < self.0, "waited too long for {what}");
+    }
 }
 
 pub(crate) struct Stage {

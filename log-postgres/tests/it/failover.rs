@@ -1,6 +1,6 @@
 //! Fail-over behind a proxy that gives new connections to the new server and leaves those there are where they are.
 
-use crate::support::{batch, open};
+use crate::support::{Deadline, batch, open};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, Range, Record};
@@ -38,7 +38,9 @@ fn ids(records: &[Record]) -> Vec<u128> {
 
 /// What `ask` comes to: a connection that is made again takes a moment.
 async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F) -> T {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("an answer");
         match in_time(ask()).await {
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             answer => return answer.unwrap_or_else(|error| panic!("{error}")),
@@ -74,7 +76,9 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     assert_eq!(tokio::task::block_in_place(|| primary.sql("postgres", cut)), "1", "the connection that appends");
 
     // Nothing is appended before the log was read, and it is read where it is appended to.
+    let deadline = Deadline::begin();
     while *log.tail().borrow() != Position(2) || log.trouble().is_some() {
+        deadline.check("the tail");
         tokio::task::yield_now().await;
     }
     let refused = in_time(log.append(Position(2), batch(Position(2), 4, 1))).await;

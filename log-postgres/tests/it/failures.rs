@@ -1,7 +1,7 @@
 //! A server that stops, connections that break, a disk that is full: nothing acknowledged is lost, nothing is there
 //! twice, and the engine goes on by itself.
 
-use crate::support::{Ledger, batch, check, everything, open, open_with};
+use crate::support::{Deadline, Ledger, batch, check, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, Range, Record};
@@ -65,7 +65,9 @@ async fn decided(log: &PostgresLog, ledger: &Ledger, id: u128) {
 
 /// Everything, as soon as it can be read.
 async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("the log to be readable");
         match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records,
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
@@ -208,7 +210,9 @@ async fn a_database_that_takes_no_writes_is_unavailable() {
     server.sql("postgres", &format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
     server.kill_connections_to(&url);
     let mut ledger = Ledger::default();
+    let deadline = Deadline::begin();
     while let Err(error) = in_time(ledger.put(&log, 1, 1)).await {
+        deadline.check("the refusal of a read-only database");
         if error.to_string().contains("read-only") {
             break;
         }
@@ -216,7 +220,10 @@ async fn a_database_that_takes_no_writes_is_unavailable() {
     assert!(ledger.stored.is_empty());
     server.sql("postgres", &format!("ALTER DATABASE {name} RESET default_transaction_read_only"));
     server.kill_connections_to(&url);
-    while in_time(ledger.put(&log, 2, 1)).await.is_err() {}
+    let deadline = Deadline::begin();
+    while in_time(ledger.put(&log, 2, 1)).await.is_err() {
+        deadline.check("an append");
+    }
     check(&everything(&log).await, &[ledger], 1);
 }
 
@@ -256,8 +263,9 @@ async fn a_server_that_stands_still_is_given_up_in_time() {
     let refused = in_time(ledger.put(&log, 2, SIZE)).await;
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
     server.go_on();
-    let mut id = 3;
+    let (mut id, deadline) = (3, Deadline::begin());
     while in_time(ledger.put(&log, id, SIZE)).await.is_err() {
+        deadline.check("an append");
         id += 1;
     }
     decided(&log, &Ledger { unsure: vec![2], ..Ledger::default() }, 2).await;

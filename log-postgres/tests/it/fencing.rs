@@ -1,6 +1,6 @@
 //! A session that was given up appends nothing any more, whoever it belongs to and whenever it wakes up.
 
-use crate::support::{batch, everything, open, open_with};
+use crate::support::{Deadline, batch, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, Range, Record};
@@ -36,7 +36,9 @@ async fn open_hasty(url: &str) -> PostgresLog {
 
 /// Everything, as soon as it can be read.
 async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("the log to be readable");
         match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records,
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
@@ -140,13 +142,17 @@ async fn the_table_of_sessions_does_not_grow_without_end() {
     let server = Server::shared();
     let url = server.create_database();
     let log = open(&url).await;
-    let mut after = 0;
+    let (mut after, deadline) = (0, Deadline::begin());
     for _ in 0..3 {
-        while in_time(log.append(Position(after), batch(Position(after), 1, 1))).await.is_err() {}
+        while in_time(log.append(Position(after), batch(Position(after), 1, 1))).await.is_err() {
+            deadline.check("an append");
+        }
         after += 1;
         server.kill_connections_to(&url);
     }
-    while in_time(log.append(Position(after), batch(Position(after), 1, 1))).await.is_err() {}
+    while in_time(log.append(Position(after), batch(Position(after), 1, 1))).await.is_err() {
+        deadline.check("an append");
+    }
     let rows = "SELECT count(*), max(epoch) >= 4 FROM event_broker.sessions";
     assert_eq!(server.sql(&url, rows), "1|t");
     let many = "UPDATE event_broker.sessions SET begun_at = '2000-01-01'; \
@@ -155,7 +161,9 @@ async fn the_table_of_sessions_does_not_grow_without_end() {
     drop(open(&url).await.append(Position(0), Vec::new()).await);
     assert_eq!(server.sql(&url, "SELECT count(*) <= 10001 FROM event_broker.sessions"), "t");
     // The first one's row is gone. It notices, and goes on.
-    while in_time(log.append(Position(after + 1), batch(Position(after + 1), 2, 1))).await.is_err() {}
+    while in_time(log.append(Position(after + 1), batch(Position(after + 1), 2, 1))).await.is_err() {
+        deadline.check("an append");
+    }
     assert_eq!(everything(&log).await.len() as u64, after + 2);
 }
 

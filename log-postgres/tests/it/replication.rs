@@ -1,6 +1,6 @@
 //! Synchronous standbys: nothing is acknowledged, and nothing is given to a reader, that they do not have.
 
-use crate::support::{batch, open, open_with};
+use crate::support::{Deadline, batch, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Find, Log, LogError, Range, TopicNumber};
@@ -46,7 +46,9 @@ fn appending(log: &Arc<PostgresLog>, after: u64, id: u128) -> JoinHandle<Result<
 
 /// Everything, as soon as it can be read.
 async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("the log to be readable");
         match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records.iter().map(|record| record.header.id).collect(),
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
@@ -68,7 +70,9 @@ async fn shows_only_the_first(log: &PostgresLog, who: &str) {
 
 /// What `ask` comes to: a server that was started again takes a moment.
 async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F) -> T {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("an answer");
         match in_time(ask()).await {
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             answer => return answer.unwrap_or_else(|error| panic!("{error}")),
@@ -97,7 +101,10 @@ async fn a_wait_that_is_cut_short(cut: impl FnOnce(&Server) + Send + 'static) {
     pair.with(|_, standby| standby.start_again()).await;
     assert_eq!(in_time(ids_at_last(&log)).await, [1, 2]);
     assert_eq!(in_time(ids_at_last(&other)).await, [1, 2]);
-    while in_time(log.append(Position(2), batch(Position(2), 3, 1))).await.is_err() {}
+    let deadline = Deadline::begin();
+    while in_time(log.append(Position(2), batch(Position(2), 3, 1))).await.is_err() {
+        deadline.check("an append");
+    }
     let name = pair.url.rsplit('/').next().unwrap().to_owned();
     let there = pair.with(move |_, standby| standby.sql(&name, "SELECT count(*) FROM event_broker.events")).await;
     assert_eq!(there, "3");

@@ -1,6 +1,6 @@
 //! Several engines on one database: one order, everybody's turn, and nobody waits for one that does not come back.
 
-use crate::support::{Ledger, TestEngine, batch, check, everything, open, open_with};
+use crate::support::{Deadline, Ledger, TestEngine, batch, check, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, Range, Record};
@@ -54,7 +54,9 @@ async fn hammer(engines: usize) {
 async fn follow(log: Arc<PostgresLog>, last: u64) -> Vec<Record> {
     let mut tail = log.tail();
     let mut seen: Vec<Record> = Vec::new();
+    let deadline = Deadline::begin();
     while (seen.len() as u64) < last {
+        deadline.check("the last record");
         let shown = *tail.wait_for(|tail| tail.get() > seen.len() as u64).await.unwrap();
         let read = log.read(Range::All(Position(seen.len() as u64)), NO_LIMIT).await.unwrap();
         assert!(read.len() as u64 >= shown.get() - seen.len() as u64, "shown before it can be read");
@@ -132,7 +134,10 @@ fn a_loser_that_stands_still_holds_up_nobody_for_long() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     // It wakes up, finds its session gone, and goes on.
     let mut ledger = Ledger::default();
-    while still.block_on(in_time(ledger.put(&loser, 4, 1))).is_err() {}
+    let deadline = Deadline::begin();
+    while still.block_on(in_time(ledger.put(&loser, 4, 1))).is_err() {
+        deadline.check("an append");
+    }
     check(&here.block_on(everything(&winner)), &[stored(&[1, 3]), ledger], 1);
 }
 
@@ -190,7 +195,10 @@ async fn any_thread_may_ask() {
             bare.block_on(asked.append(Position(after), batch(Position(after), 1, 1))).unwrap();
         }
         Server::shared().kill_connections_to(&test.url);
-        while bare.block_on(asked.append(Position(5), batch(Position(5), 1, 1))).is_err() {}
+        let deadline = Deadline::begin();
+        while bare.block_on(asked.append(Position(5), batch(Position(5), 1, 1))).is_err() {
+            deadline.check("an append");
+        }
         bare.block_on(asked.remove(log::TopicNumber(1), contract::Sequence(1))).unwrap();
         bare.block_on(everything(&*asked)).len()
     });

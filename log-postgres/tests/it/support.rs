@@ -7,6 +7,7 @@ use log_postgres::testing::Server;
 use log_postgres::{Options, PostgresLog};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A log in an empty database of the shared server.
 pub(crate) struct TestEngine {
@@ -41,6 +42,20 @@ pub(crate) fn batch(after: Position, id: u128, size: u64) -> Vec<Record> {
     (first..first + size).map(|at| record(at, 1, at).id(id).body(format!("{id} at {at}"))).collect()
 }
 
+/// The end of a wait: a test that waits for longer fails, and says for what.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    /// Longer than anything here may take.
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now() + Duration::from_secs(180))
+    }
+
+    pub(crate) fn check(&self, what: &str) {
+        assert!(Instant::now() < self.0, "waited too long for {what}");
+    }
+}
+
 /// Everything in the log, in order.
 pub(crate) async fn everything(log: &dyn Log) -> Vec<Record> {
     log.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap()
@@ -63,7 +78,9 @@ impl Ledger {
     pub(crate) async fn put(&mut self, log: &dyn Log, id: u128, size: u64) -> Result<(), LogError> {
         let mut after = *log.tail().borrow();
         let mut losses = 0;
+        let deadline = Deadline::begin();
         loop {
+            deadline.check("a turn to append");
             match log.append(after, batch(after, id, size)).await {
                 Ok(()) => {
                     self.stored.push(id);

@@ -1,7 +1,7 @@
 //! File descriptors: clients and segments take no more than their share, and the log has what it needs.
 
 use super::attacks::Bystander;
-use super::{CREATED, Server, TOPIC, event, is_on_databases};
+use super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
 use reqwest::StatusCode;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{Read, Write};
@@ -16,7 +16,9 @@ const SMALL_SEGMENTS: (&str, &str) = ("EVENT_BROKER__STORAGE__SEGMENT_BYTES", "1
 
 /// Publishes until the log has so many segments.
 async fn publish_segments(server: &Server, count: usize) {
+    let deadline = Deadline::begin();
     while segments(server.path()) < count {
+        deadline.check("segments");
         let mut large = event(CREATED, "s");
         large["data"]["text"] = "x".repeat(1024).into();
         let (status, answer) = server.post("/v1/events", &large).await;

@@ -1,7 +1,7 @@
 //! What other people's test suites found: HTTP/1.1 by RFC 9112, problem documents by RFC 9457, integers by JSON Schema.
 
 use super::wire::Wire;
-use super::{CREATED, Server, TOPIC, event, expect_problem};
+use super::{CREATED, Deadline, Server, TOPIC, event, expect_problem};
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -78,7 +78,9 @@ async fn a_stream_goes_on_where_polls_may_wait_for_a_second_only() {
     let mut stream = server.request(Method::GET, &path).send().await.unwrap().bytes_stream();
     let mut text = String::from_utf8(stream.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+    let deadline = Deadline::begin();
     while !text.contains("\"sequence\":1") {
+        deadline.check("the event in the stream");
         let piece = stream.next().await.unwrap_or_else(|| panic!("the stream ended: {text}")).unwrap();
         text.push_str(std::str::from_utf8(&piece).unwrap());
         assert!(!text.contains("event: problem"), "{text}");

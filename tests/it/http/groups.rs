@@ -2,7 +2,7 @@
 
 use super::claims::{say, server};
 use super::projections::check_table;
-use super::{CREATED, Server, TOPIC, event};
+use super::{CREATED, Deadline, Server, TOPIC, event};
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -87,7 +87,9 @@ async fn a_poll_that_waits_is_woken_by_whatever_makes_work_free() {
     assert!(began.elapsed() < Duration::from_secs(10));
     // By the end of a lease: that was the last attempt, so the next one is a dead letter, and a redrive wakes.
     let dead = async {
+        let deadline = Deadline::begin();
         loop {
+            deadline.check("a dead letter");
             let (_, letters) = server.get("/v1/dead-letters?name=billing").await;
             if let Some(letter) = letters["items"][0]["id"].as_str() {
                 return letter.to_owned();
@@ -111,7 +113,9 @@ async fn a_stream_hands_out_work_too() {
     let path = join(&server, "billing", TOPIC).await.replace("events:poll", "events:stream");
     let mut stream = server.request(Method::GET, &path).send().await.unwrap().bytes_stream();
     let mut text = String::new();
+    let deadline = Deadline::begin();
     while text.matches("data: ").count() < 2 || !text.ends_with("\n\n") {
+        deadline.check("events of the stream");
         text.push_str(std::str::from_utf8(&stream.next().await.unwrap().unwrap()).unwrap());
     }
     let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -119,6 +123,7 @@ async fn a_stream_hands_out_work_too() {
     assert_eq!(sequences(&events), [1, 3]);
     assert_eq!(say(&server, &events[0]["claim"], "done", &json!({})).await.0, 200);
     while text.matches("data: ").count() < 3 || !text.ends_with("\n\n") {
+        deadline.check("events of the stream");
         text.push_str(std::str::from_utf8(&stream.next().await.unwrap().unwrap()).unwrap());
     }
 }

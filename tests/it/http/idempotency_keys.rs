@@ -2,7 +2,7 @@
 
 mod one_append;
 
-use super::{CREATED, Server, TENANT, TOPIC, client, event, expect_problem};
+use super::{CREATED, Deadline, Server, TENANT, TOPIC, client, event, expect_problem};
 use crate::overload::Gated;
 use contract::{Sequence, TopicId};
 use event_broker::{Broker, Clock, Config, ManualClock, Storage, SystemClock, rest};
@@ -342,7 +342,9 @@ async fn race(urls: &[String], key: &str, body: &Value) -> Vec<Got> {
             let (url, client) = (urls[number % urls.len()].clone(), client.clone());
             let (key, body) = (key.to_owned(), body.clone());
             tokio::spawn(async move {
+                let deadline = Deadline::begin();
                 loop {
+                    deadline.check("the first request with the key");
                     let got = send(&client, &url, &key, (Method::POST, "/v1/events", &body)).await;
                     if got.code() != "idempotency_key_in_flight" {
                         return got;
@@ -605,7 +607,9 @@ async fn after_a_kill_under_load_every_key_happens_once() {
                 })
             })
             .collect();
+        let deadline = Deadline::begin();
         while answered.load(Ordering::Relaxed) < enough {
+            deadline.check("answered requests");
             tokio::task::yield_now().await;
         }
         let killed = server.kill();
@@ -634,7 +638,9 @@ fn keyed(key: &str) -> Value {
 /// Every key that begins so is in one event.
 async fn expect_once(server: &Server, count: usize, begin: &str) {
     let (mut offset, mut keys) = (0, Vec::new());
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("the last page");
         let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset={offset}")).await;
         let items = page["items"].as_array().unwrap();
         keys.extend(items.iter().map(|event| event["data"]["key"].as_str().unwrap().to_owned()));

@@ -3,7 +3,7 @@
 
 use super::projections::check_table;
 use super::waiting::next_event;
-use super::{CREATED, Server, TOPIC, answer, event, expect_problem};
+use super::{CREATED, Deadline, Server, TOPIC, answer, event, expect_problem};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -94,7 +94,9 @@ async fn a_poll_from_the_latest_event_is_woken_by_the_next_one() {
     let request = server.request(Method::GET, &format!("/v1/events:poll?topic={TOPIC}&offset=latest&timeout=30"));
     let poll = tokio::spawn(async move { answer(request).await });
     // The poll may not have looked at the tail yet; whatever is published before it did is not its business.
+    let deadline = Deadline::begin();
     while !poll.is_finished() {
+        deadline.check("the poll to end");
         publish(&server, 1).await;
     }
     let (sequences, ..) = page(poll.await.unwrap());

@@ -1,6 +1,6 @@
 //! Ending: what was acknowledged is there, what waits is answered, and the exit is a clean one.
 
-use super::{CREATED, Server, TOPIC, event};
+use super::{CREATED, Deadline, Server, TOPIC, event};
 use reqwest::Method;
 use serde_json::json;
 use std::sync::Arc;
@@ -45,7 +45,9 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
             })
         })
         .collect();
+    let deadline = Deadline::begin();
     while acknowledged.load(Ordering::Relaxed) < 2000 {
+        deadline.check("acknowledged events");
         tokio::task::yield_now().await;
     }
     server.terminate();
@@ -72,8 +74,10 @@ async fn a_waiting_poll_is_answered_when_the_server_drains() {
     let stream = server.request(Method::GET, &format!("/v1/events:stream?topic={TOPIC}")).send().await.unwrap();
     let poll = tokio::spawn(async move { super::answer(request).await });
     // Once its consumer was seen, the poll is in the server's hands.
+    let deadline = Deadline::begin();
     while server.get(&format!("/v1/consumers/{id}")).await.1["data"]["lastSeenAt"] == consumer["data"]["lastSeenAt"] {
         assert!(!poll.is_finished(), "it did not wait");
+        deadline.check("a sign of the consumer");
     }
     server.terminate();
     let (status, page) = poll.await.unwrap();

@@ -1,6 +1,6 @@
 //! Subscriptions over HTTP, with a receiver of our own: signed, in order, retried, and found again after a kill.
 
-use super::{CREATED, Server, TOPIC, event};
+use super::{CREATED, Deadline, Server, TOPIC, event};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -73,7 +73,9 @@ async fn publish(server: &Server, subject: &str) -> Value {
 
 /// Waits until a job is over; answers it.
 async fn completed(server: &Server, id: &str) -> Value {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("a job to be completed");
         let (status, job) = server.get(&format!("/v1/dispatch-jobs/{id}")).await;
         assert_eq!(status, 200, "{job}");
         if job["status"] == "COMPLETED" {

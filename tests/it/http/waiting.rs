@@ -1,6 +1,6 @@
 //! Long polls and streams: woken by the append, ended in time, forgotten with their caller.
 
-use super::{CREATED, Server, TOPIC, event};
+use super::{CREATED, Deadline, Server, TOPIC, event};
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::Value;
@@ -71,7 +71,9 @@ pub(super) async fn next_event(
     stream: &mut (impl StreamExt<Item = reqwest::Result<bytes::Bytes>> + Unpin),
     seen: &mut String,
 ) -> (u64, Value) {
+    let deadline = Deadline::begin();
     loop {
+        deadline.check("an event of the stream");
         if let Some((block, rest)) = seen.split_once("\n\n") {
             let (block, rest) = (block.to_owned(), rest.to_owned());
             *seen = rest;
