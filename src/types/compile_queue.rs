@@ -98,10 +98,10 @@ fn choose(waiting: &[CompileWork], turn: u64) -> Option<usize> {
             CompileWork::FirstUse { bytes } => Some((*bytes, index)),
             CompileWork::Registration => None,
         });
-        let chosen = if turn % 2 == 0 { events.min_by_key(|(_, index)| *index) } else { events.min() };
+        let chosen = if turn.is_multiple_of(2) { events.min_by_key(|(_, index)| *index) } else { events.min() };
         chosen.map(|(_, index)| index)
     };
-    if turn % 4 == 0 { registration.or_else(events) } else { events().or(registration) }
+    if turn.is_multiple_of(4) { registration.or_else(events) } else { events().or(registration) }
 }
 
 #[cfg(test)]
