@@ -19,11 +19,11 @@ const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// A filled folder on which `setup` has been done, with these events damaged since; opened again.
 async fn damaged(spoilt: &[u128], setup: impl AsyncFn(&Broker)) -> (TempDir, Broker) {
-    let folder = filled().await;
-    let broker = open(folder.path()).await;
-    setup(&broker).await;
-    reopened_with(broker, folder.path(), spoilt).await;
-    let broker = open(folder.path()).await;
+    let folder = Box::pin(filled()).await;
+    let broker = Box::pin(open(folder.path())).await;
+    Box::pin(setup(&broker)).await;
+    Box::pin(reopened_with(broker, folder.path(), spoilt)).await;
+    let broker = Box::pin(open(folder.path())).await;
     (folder, broker)
 }
 
