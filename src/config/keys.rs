@@ -5,7 +5,9 @@
 //!   capitals behind `EVENT_BROKER`, with two underscores before each level.
 
 use super::Config;
-use std::fmt::{self, Write};
+pub use super::key::{Expects, Key};
+use super::key::{key, number};
+use std::fmt::Write;
 
 /// Every key, in the order of the docs.
 pub const KEYS: &[Key] = &[
@@ -347,62 +349,6 @@ pub const KEYS: &[Key] = &[
 /// The start of every key's environment variable.
 pub const ENVIRONMENT_PREFIX: &str = "EVENT_BROKER__";
 
-/// One key of the configuration.
-#[derive(Debug, Clone, Copy)]
-pub struct Key {
-    /// Its path below `modules.event_broker`.
-    pub name: &'static str,
-    /// What it takes.
-    pub expects: Expects,
-    /// Whether `null` is a value: none.
-    pub optional: bool,
-    /// What it is for.
-    pub about: &'static str,
-}
-
-/// What a key takes.
-#[derive(Debug, Clone, Copy)]
-pub enum Expects {
-    /// `true` or `false`.
-    Flag,
-    /// A whole number within bounds, both of them allowed.
-    Number {
-        /// What it counts.
-        unit: &'static str,
-        /// The least.
-        min: u64,
-        /// The most.
-        max: u64,
-    },
-    /// Text that is what this says.
-    Text(&'static str),
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// A list of texts that are what this says.
-    Texts(&'static str),
-    /// A list of objects.
-    Items(&'static str),
-}
-
-impl Key {
-    /// The key of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<&'static Self> {
-        KEYS.iter().find(|key| key.name == name)
-    }
-
-    /// The environment variable that sets it.
-    #[must_use]
-    pub fn variable(&self) -> String {
-        variable(self.name)
-    }
-
-    const fn optional(mut self) -> Self {
-        self.optional = true;
-        self
-    }
-}
-
 /// The environment variable that sets a key or a whole section.
 #[must_use]
 pub fn variable(name: &str) -> String {
@@ -434,27 +380,4 @@ pub fn table() -> String {
         let _ = writeln!(table, "| `{name}` | {expects} | {default} | {about} |");
     }
     table
-}
-
-impl fmt::Display for Expects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag => f.write_str("true or false"),
-            Self::Number { unit, min, max } => write!(f, "a whole number of {unit} from {min} to {max}"),
-            Self::Text(what) => f.write_str(what),
-            Self::Word(words) => match words.split_last() {
-                Some((last, rest)) if !rest.is_empty() => write!(f, "{} or {last}", rest.join(", ")),
-                _ => f.write_str(&words.concat()),
-            },
-            Self::Texts(what) | Self::Items(what) => write!(f, "a list of {what}"),
-        }
-    }
-}
-
-const fn key(name: &'static str, expects: Expects, about: &'static str) -> Key {
-    Key { name, expects, optional: false, about }
-}
-
-const fn number(unit: &'static str, min: u64, max: u64) -> Expects {
-    Expects::Number { unit, min, max }
 }

@@ -10,6 +10,7 @@
 mod check;
 mod document;
 mod file_budget;
+mod key;
 pub mod keys;
 mod load;
 mod logging;

@@ -30,7 +30,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Most bytes that hyper gets with one read. It doubles its buffer whenever a read fills it, so this keeps the buffer of a
 /// connection below 32 KiB unless a head is larger.
-const READ_BYTES_MAX: usize = 32 * 1024 - 1;
+const READ_BYTES_MAX: usize = 32_767;
 
 /// A socket with its first bytes looked at.
 pub(crate) struct Socket {

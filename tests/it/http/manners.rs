@@ -230,7 +230,11 @@ async fn a_client_that_hangs_up_while_it_waits_is_forgotten() {
 
 #[test]
 fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
-    let server = Server::start_with(&[("EVENT_BROKER__SERVER__MAX_CONNECTIONS", "4")], &[]);
+    // One address has half of the connections, unless the configuration gives it all of them.
+    let all = |name| (name, "4");
+    let limits =
+        ["EVENT_BROKER__SERVER__MAX_CONNECTIONS", "EVENT_BROKER__SERVER__MAX_CONNECTIONS_PER_ADDRESS"].map(all);
+    let server = Server::start_with(&limits, &[]);
     let mut kept: Vec<_> = (0..4).map(|_| Wire::to(&server)).collect();
     for wire in &mut kept {
         wire.request("GET", "/healthz", &[], b"");

@@ -275,7 +275,7 @@ const METHODS: &str = "
     PUT /v1/topics -> 405 METHOD_NOT_ALLOWED
     POST /v1/topics/{T} -> 405 METHOD_NOT_ALLOWED
     POST /v1/topics/segments -> 405 METHOD_NOT_ALLOWED
-    DELETE /v1/event-types/{E} -> 405 METHOD_NOT_ALLOWED
+    DELETE /v1/event-types/{E} -> 409 INVALID_STATE
     POST /v1/event-types/{E} -> 405 METHOD_NOT_ALLOWED
     POST /v1/aggregates/{S}/x -> 405 METHOD_NOT_ALLOWED
     PUT /v1/consumers -> 405 METHOD_NOT_ALLOWED

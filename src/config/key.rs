@@ -1,0 +1,83 @@
+//! One key of the configuration: its name, what it takes, and what it is for.
+
+use super::keys::{KEYS, variable};
+use std::fmt;
+
+/// One key of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its path below `modules.event_broker`.
+    pub name: &'static str,
+    /// What it takes.
+    pub expects: Expects,
+    /// Whether `null` is a value: none.
+    pub optional: bool,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy)]
+pub enum Expects {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number within bounds, both of them allowed.
+    Number {
+        /// What it counts.
+        unit: &'static str,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// Text that is what this says.
+    Text(&'static str),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of texts that are what this says.
+    Texts(&'static str),
+    /// A list of objects.
+    Items(&'static str),
+}
+
+impl Key {
+    /// The key of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The environment variable that sets it.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        variable(self.name)
+    }
+
+    pub(super) const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+impl fmt::Display for Expects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("true or false"),
+            Self::Number { unit, min, max } => write!(f, "a whole number of {unit} from {min} to {max}"),
+            Self::Text(what) => f.write_str(what),
+            Self::Word(words) => match words.split_last() {
+                Some((last, rest)) if !rest.is_empty() => write!(f, "{} or {last}", rest.join(", ")),
+                _ => f.write_str(&words.concat()),
+            },
+            Self::Texts(what) | Self::Items(what) => write!(f, "a list of {what}"),
+        }
+    }
+}
+
+pub(super) const fn key(name: &'static str, expects: Expects, about: &'static str) -> Key {
+    Key { name, expects, optional: false, about }
+}
+
+pub(super) const fn number(unit: &'static str, min: u64, max: u64) -> Expects {
+    Expects::Number { unit, min, max }
+}
