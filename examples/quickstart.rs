@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use contract::{EventBroker, NewEvent, NewEventType, NewTopic, Offset, Outcome, Read};
+use contract::{EventBroker, NewEvent, NewEventType, NewTopic, Offset, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::error::Error;
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     event.id = Some("550e8400-e29b-41d4-a716-446655440000".parse()?);
     for _ in 0..2 {
         let published = broker.publish(event.clone(), None).await?;
-        let word = if published.outcome == Outcome::Created { "stored" } else { "known already" };
+        let word = if published.outcome == PublishOutcome::Created { "stored" } else { "known already" };
         println!("{word}: {}", std::str::from_utf8(&published.event.text)?);
     }
 
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("refused: {refusal}");
     }
 
-    let mut read = Read::all(topic);
+    let mut read = TopicRead::all(topic);
     read.filter.cel = Some("has(data) && data.total > 50.0".to_owned());
     let page = broker.wait(read.after(Offset::ZERO), Duration::from_secs(5)).await?;
     println!("read: {} event(s), next offset {}, tail {}", page.items.len(), page.next_offset, page.tail);

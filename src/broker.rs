@@ -17,30 +17,30 @@ mod writes;
 
 pub use declared::check_declared;
 pub use open_error::OpenError;
-pub use slot::{BrokerSlot, Outage, SlotState};
-pub use supervisor::{Opener, Supervisor, opener};
-pub(crate) use writes::Writes;
+pub use slot::{BrokerOutage, BrokerSlot, SlotState};
+pub use supervisor::{BrokerOpener, Supervisor, opener};
+pub(crate) use writes::BrokerWrites;
 
-use crate::claims::{Claims, Defaults, StaleEvents};
-use crate::clock::{BelievedClock, Clock, LogClock, SystemClock};
+use crate::claims::{ClaimDefaults, Claims, StaleEvents};
+use crate::clock::{Clock, LogClock, SystemClock, TrustedClock};
 use crate::config::{Config, Engine};
-use crate::consumers::{self, Consumers, Sessions};
+use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
-use crate::dispatch::{self, Context, Jobs};
-use crate::events::{Intake, Policy, Reader};
-use crate::groups::Groups;
-use crate::lag::LagViews;
-use crate::ledger::{Incidents, Keep, Ledger};
+use crate::dispatch::{self, DispatchContext, DispatchJobs};
+use crate::events::{EventPublisher, EventReader, PublishRules};
+use crate::groups::SharedGroups;
+use crate::lag::LagCache;
+use crate::ledger::{IncidentReporter, Ledger, ReplyRecorder};
 use crate::logs::{self, LogFailure, Logs, TablesFolder};
 use crate::projections::Projections;
-use crate::subscriptions::{Subscriptions, Vault};
-use crate::topics::{Expiring, RetentionFailures};
-use crate::types::Schemas;
+use crate::subscriptions::{SecretVault, Subscriptions};
+use crate::topics::{RetentionFailures, RetentionRun};
+use crate::types::SchemaCompiler;
 use crate::types::TypeSearches;
 use crate::{topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Error, NewEvent, NewTopic, Pause, ProducerId, Profile, Result, Sequence, TopicChange,
-    TopicId, Unread,
+    Atomicity, BatchOutcome, Error, IdentifierProfile, NewEvent, NewTopic, PauseDetails, ProducerId, Result, Sequence,
+    TopicChange, TopicId, UnreadableEvent,
 };
 use log::file::OpenFiles;
 use log::{Log, MemoryLog};
@@ -55,24 +55,24 @@ use tokio::task::AbortHandle;
 pub struct Broker {
     /// Shared with the retention chore, which ends when this is gone.
     logs: Arc<Logs>,
-    policy: Policy,
+    policy: PublishRules,
     /// Shared with the chore that clears away expired consumers.
-    sessions: Arc<Sessions>,
+    sessions: Arc<ConsumerSessions>,
     /// Shared with the same chore.
-    groups: Arc<Groups>,
+    groups: Arc<SharedGroups>,
     stale: StaleEvents,
-    lag: LagViews,
+    lag: LagCache,
     type_searches: TypeSearches,
     filter_failures: AtomicU64,
     /// Shared with the retention chore.
     retention: Arc<RetentionFailures>,
-    vault: Arc<Vault>,
+    vault: Arc<SecretVault>,
     /// Shared with the workers that push events.
-    dispatch: Arc<Context>,
+    dispatch: Arc<DispatchContext>,
     /// Held as long as the tables are used.
     tables: Mutex<Option<TablesFolder>>,
     /// What cannot be cured but by opening it again.
-    incidents: Arc<Incidents>,
+    incidents: Arc<IncidentReporter>,
     /// Ends the workers that push events at once.
     dispatching: Mutex<Option<AbortHandle>>,
 }
@@ -85,12 +85,12 @@ impl Broker {
 
     /// The same with a clock of the caller's.
     pub async fn open_at(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let clock = Arc::new(BelievedClock::new(clock, max_clock_jump(&config)));
-        Self::open_believing(config, clock).await
+        let clock = Arc::new(TrustedClock::new(clock, max_clock_jump(&config)));
+        Self::open_with_clock(config, clock).await
     }
 
     /// The same with a clock that a broker before this one may have had.
-    async fn open_believing(config: Config, clock: Arc<BelievedClock>) -> Result<Self, OpenError> {
+    async fn open_with_clock(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         match config.storage.engine {
             Engine::Memory => Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await,
             Engine::File => {
@@ -105,7 +105,7 @@ impl Broker {
 
     /// A broker on the database the configuration names. Its tables lie in a folder of its own below `storage.path`, or
     /// in memory where that is empty.
-    async fn on_database(config: Config, clock: Arc<BelievedClock>) -> Result<Self, OpenError> {
+    async fn on_database(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         let (log, tables) = logs::open_database(&config.storage).await?;
         let state = tables.as_ref().map(|tables| tables.state());
         let broker = Self::start_on(config, (Arc::new(log), open_files()), state, clock).await?;
@@ -119,7 +119,7 @@ impl Broker {
         state: Option<PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let clock = Arc::new(BelievedClock::new(clock, max_clock_jump(&config)));
+        let clock = Arc::new(TrustedClock::new(clock, max_clock_jump(&config)));
         Self::start_on(config, (log, open_files()), state, clock).await
     }
 
@@ -127,26 +127,26 @@ impl Broker {
         config: Config,
         (log, files): (Arc<dyn Log>, Arc<OpenFiles>),
         state: Option<PathBuf>,
-        clock: Arc<BelievedClock>,
+        clock: Arc<TrustedClock>,
     ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
-        let incidents = Arc::new(Incidents::default());
+        let incidents = Arc::new(IncidentReporter::default());
         let log_clock = LogClock::new(Arc::clone(&clock));
         let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
         let settings = log_settings(&config, Arc::clone(&incidents), files);
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
-        let policy = Policy { config, schemas: Schemas::default() };
+        let policy = PublishRules { config, schemas: SchemaCompiler::default() };
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
-        let sessions = Arc::new(Sessions::new(is_alone));
-        let vault = Arc::new(Vault::of(&policy.config));
+        let sessions = Arc::new(ConsumerSessions::new(is_alone));
+        let vault = Arc::new(SecretVault::of(&policy.config));
         let preparing = Arc::clone(&vault);
         // If it panics, it has said so, and whoever needs the key is told.
         let _ = tokio::task::spawn_blocking(move || preparing.prepare()).await;
         let dispatch = Arc::new(dispatching(&policy.config, &logs, clock.unfiltered(), &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
-        let (stale, lag) = (StaleEvents::default(), LagViews::default());
+        let (stale, lag) = (StaleEvents::default(), LagCache::default());
         let (tables, dispatching) = (Mutex::default(), Mutex::default());
         let broker = Self {
             logs,
@@ -187,14 +187,14 @@ impl Broker {
         let config = &self.policy.config;
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
         let (failures, age) = (Arc::clone(&self.retention), config.storage.retention_millis());
-        let expiring = topics::keep_expiring(Arc::downgrade(&self.logs), failures, every, age);
+        let expiring = topics::run_retention(Arc::downgrade(&self.logs), failures, every, age);
         self.incidents.spawn("retention", expiring);
-        let reclaiming = logs::keep_reclaiming(Arc::downgrade(&self.logs), every, self.reclaim_policy());
+        let reclaiming = logs::run_reclaiming(Arc::downgrade(&self.logs), every, self.reclaim_policy());
         self.incidents.spawn("reclaiming", reclaiming);
         let (logs, sessions, groups) =
             (Arc::downgrade(&self.logs), Arc::clone(&self.sessions), Arc::clone(&self.groups));
         let unused = consumers::unused_millis(config.claims.unused_days);
-        self.incidents.spawn("consumers", consumers::keep_expiring(logs, sessions, groups, every, unused));
+        self.incidents.spawn("consumers", consumers::run_consumer_expiry(logs, sessions, groups, every, unused));
         if config.dispatch.enabled {
             let (logs, context) = (Arc::downgrade(&self.logs), Arc::clone(&self.dispatch));
             let started = dispatch::start(logs, context, &self.incidents);
@@ -203,7 +203,7 @@ impl Broker {
     }
 
     async fn start(&self) -> Result<(), OpenError> {
-        topics::find_again(&self.logs).await.map_err(OpenError::SideLog)?;
+        topics::reopen_side_logs(&self.logs).await.map_err(OpenError::SideLog)?;
         topics::finish_removals(&self.logs).await;
         self.declare().await
     }
@@ -264,7 +264,7 @@ impl Broker {
 
     /// Delivers again after [`crate::pause_dispatch`], on behalf of `by`; changes nothing where dispatch is not paused.
     pub async fn resume_dispatch(&self, by: &str) -> Result<()> {
-        self.writes().resume_dispatch(by, Keep::nothing()).await
+        self.writes().resume_dispatch(by, ReplyRecorder::disabled()).await
     }
 
     /// How often a CEL filter had no answer for an event since the broker was opened.
@@ -283,7 +283,7 @@ impl Broker {
     pub async fn expire(&self) -> Result<u64> {
         let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
         let default_age = self.policy.config.storage.retention_millis();
-        let expiring = Expiring { default_age, tombstones: &tombstones, failures: &self.retention };
+        let expiring = RetentionRun { default_age, tombstones: &tombstones, failures: &self.retention };
         self.retention.try_all();
         let mut removed = Ok(0);
         for (home, ledger) in self.logs.housed_ledgers() {
@@ -297,23 +297,23 @@ impl Broker {
     /// Removes a topic's events up to and including `through`; answers how many sequences went.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
         let found = self.logs.find(topic)?;
-        topics::trim(self.logs.ledger(&found.place), &found.topic, through).await
+        topics::trim(self.logs.ledger(&found.log), &found.topic, through).await
     }
 
     /// Publishes a batch some of whose events could not even be read; those are refused in their places, and count as
     /// refused events of their topics.
     pub async fn publish_submitted(
         &self,
-        events: Vec<Result<NewEvent, Unread>>,
+        events: Vec<Result<NewEvent, UnreadableEvent>>,
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
     ) -> Result<BatchOutcome> {
-        self.intake(producer).publish_batch(events, atomicity, Keep::nothing()).await
+        self.publisher(producer).publish_batch(events, atomicity, ReplyRecorder::disabled()).await
     }
 
     /// Publishes lines of an import, each of which stands by itself: what a batch may hold is no matter.
-    pub(crate) async fn import(&self, events: Vec<Result<NewEvent, Unread>>) -> Result<BatchOutcome> {
-        self.intake(None).publish_units(events, Atomicity::Each, Keep::nothing()).await
+    pub(crate) async fn import(&self, events: Vec<Result<NewEvent, UnreadableEvent>>) -> Result<BatchOutcome> {
+        self.publisher(None).publish_units(events, Atomicity::Each, ReplyRecorder::disabled()).await
     }
 
     /// Most events and rows in one answer.
@@ -324,7 +324,7 @@ impl Broker {
 
     /// What identifiers are held to that somebody sends.
     #[must_use]
-    pub const fn profile(&self) -> Profile {
+    pub const fn profile(&self) -> IdentifierProfile {
         self.policy.config.gts.profile
     }
 
@@ -335,7 +335,7 @@ impl Broker {
     }
 
     /// Knows everything that was in the logs when this was asked, whoever wrote it.
-    pub(crate) async fn caught_up(&self) -> Result<()> {
+    pub(crate) async fn refresh(&self) -> Result<()> {
         self.logs.default_ledger().refresh().await
     }
 
@@ -354,7 +354,7 @@ impl Broker {
         if let Some(id) = &config.default_topic
             && self.logs.default_ledger().registry().definition(id).is_none()
         {
-            let registered = topics::register(&self.logs, NewTopic::new(id.clone()), Keep::nothing()).await;
+            let registered = topics::register(&self.logs, NewTopic::new(id.clone()), ReplyRecorder::disabled()).await;
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
@@ -368,15 +368,15 @@ impl Broker {
         if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
             let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = declared.clone();
             let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch };
-            topics::change(&self.logs, &declared.id, change, Keep::nothing()).await?;
+            topics::change(&self.logs, &declared.id, change, ReplyRecorder::disabled()).await?;
         }
-        topics::register(&self.logs, declared.clone(), Keep::nothing()).await?;
+        topics::register(&self.logs, declared.clone(), ReplyRecorder::disabled()).await?;
         Ok(())
     }
 
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> EventReader<'_> {
         let config = &self.policy.config;
-        Reader {
+        EventReader {
             logs: &self.logs,
             limit_max: config.consumer.max_limit,
             wait_max: Duration::from_secs(config.polling.max_timeout_secs),
@@ -386,7 +386,7 @@ impl Broker {
 
     fn consumers(&self) -> Consumers<'_> {
         let default_session = self.policy.config.consumer.session_timeout_secs;
-        let terms = Defaults::of(&self.policy.config.claims);
+        let terms = ClaimDefaults::of(&self.policy.config.claims);
         Consumers {
             logs: &self.logs,
             reader: self.reader(),
@@ -420,17 +420,17 @@ impl Broker {
     }
 
     /// Dispatch jobs, on behalf of `by`.
-    pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> Jobs<'a> {
-        Jobs { logs: &self.logs, reader: self.reader(), vault: &self.vault, context: &self.dispatch, by }
+    pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> DispatchJobs<'a> {
+        DispatchJobs { logs: &self.logs, reader: self.reader(), vault: &self.vault, context: &self.dispatch, by }
     }
 
-    fn intake<'a>(&'a self, producer: Option<&'a ProducerId>) -> Intake<'a> {
-        Intake { logs: &self.logs, policy: &self.policy, producer }
+    fn publisher<'a>(&'a self, producer: Option<&'a ProducerId>) -> EventPublisher<'a> {
+        EventPublisher { logs: &self.logs, policy: &self.policy, producer }
     }
 }
 
 /// What an operator is told while dispatch is paused.
-fn paused_line(Pause { since, by, .. }: &Pause) -> String {
+fn paused_line(PauseDetails { since, by, .. }: &PauseDetails) -> String {
     format!(
         "Dispatch is paused since {since} (by {by}): nothing is delivered. Resume it with `POST /v1/server/dispatch:resume` \
         or `event-broker serve --resume-dispatch`."

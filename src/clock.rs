@@ -87,7 +87,7 @@ impl Clock for ManualClock {
 
 /// The wall clock as far as it is believed. All logs of a broker share one, and so do the brokers that a process opens one
 /// after the other: a jump that is in doubt stays so whatever is opened meanwhile.
-pub struct BelievedClock {
+pub struct TrustedClock {
     clock: Arc<dyn Clock>,
     /// Monotonic time is counted from here.
     origin: Instant,
@@ -98,19 +98,19 @@ pub struct BelievedClock {
     jump_max: i64,
     /// Whether `doubt` holds one, so that nobody takes the lock while there is none.
     is_in_doubt: AtomicBool,
-    doubt: Mutex<Option<Doubt>>,
+    doubt: Mutex<Option<ClockDoubt>>,
 }
 
 /// A step of the wall clock that is not believed yet.
 #[derive(Debug, Clone, Copy)]
-struct Doubt {
+struct ClockDoubt {
     /// Monotonic time when it was first seen.
     since: i64,
     /// The wall clock's time less the monotonic time, then.
     wall_ahead: i64,
 }
 
-impl BelievedClock {
+impl TrustedClock {
     /// Believes what the clock says now: nothing may have been written for months.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, jump_max: Duration) -> Self {
@@ -172,7 +172,7 @@ impl BelievedClock {
                     believed_after_seconds = self.jump_max / 1000,
                     "the wall clock has jumped ahead: the log's time goes on by the monotonic clock unless this lasts"
                 );
-                *doubt = Some(Doubt { since: passed, wall_ahead });
+                *doubt = Some(ClockDoubt { since: passed, wall_ahead });
                 self.is_in_doubt.store(true, Ordering::Relaxed);
                 false
             }
@@ -193,7 +193,7 @@ impl BelievedClock {
 
 /// The time of one log, in milliseconds since 1970 began.
 pub struct LogClock {
-    clock: Arc<BelievedClock>,
+    clock: Arc<TrustedClock>,
     /// The log's time less the monotonic time; only rises.
     ahead: AtomicI64,
 }
@@ -201,7 +201,7 @@ pub struct LogClock {
 impl LogClock {
     /// The time of a log without records.
     #[must_use]
-    pub fn new(clock: Arc<BelievedClock>) -> Self {
+    pub fn new(clock: Arc<TrustedClock>) -> Self {
         let (wall, passed) = clock.read();
         Self { clock, ahead: AtomicI64::new(wall.saturating_sub(passed)) }
     }

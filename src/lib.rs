@@ -33,10 +33,14 @@ mod subscriptions;
 mod topics;
 mod types;
 
-pub use broker::{Broker, BrokerSlot, OpenError, Opener, Outage, SlotState, Supervisor, check_declared, opener};
-pub use clock::{BelievedClock, Clock, ClockReading, LogClock, ManualClock, SystemClock};
-pub use config::{Config, Route, Storage, Unregistered};
+pub use broker::{
+    Broker, BrokerOpener, BrokerOutage, BrokerSlot, OpenError, SlotState, Supervisor, check_declared, opener,
+};
+pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock, TrustedClock};
+pub use config::{Config, Storage, TopicRoute, UnregisteredPolicy};
 pub use dispatch::pause_dispatch;
-pub use ledger::Reclaimed;
-pub use logs::{LogFailure, Losses, STATE_FOLDER, Saved, known_of, open_folder, pending_repair, salvage};
+pub use ledger::ReclaimReport;
+pub use logs::{
+    LogFailure, RepairLosses, STATE_FOLDER, SalvageReport, acknowledged_state, open_folder, pending_repair, salvage,
+};
 pub use subscriptions::KEY_FILE;

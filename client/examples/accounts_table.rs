@@ -15,7 +15,7 @@
 
 use contract::{Generation, NewProjection, Offset, StoredEvent};
 use event_broker_client::Client;
-use event_broker_client::projection::{Checkpoint, Project, Runner};
+use event_broker_client::projection::{Checkpoint, ProjectionRunner, ProjectionView};
 use serde::Deserialize;
 use std::error::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,7 +54,7 @@ impl Accounts {
     }
 }
 
-impl Project for Accounts {
+impl ProjectionView for Accounts {
     type Error = Failure;
 
     async fn apply(&mut self, event: &StoredEvent, at: Checkpoint) -> Result<(), Failure> {
@@ -125,7 +125,7 @@ async fn main() -> Result<(), Failure> {
     let projection = arguments.next().unwrap_or_else(|| "accounts".to_owned());
     let view = Accounts::open(&database, projection.clone()).await?;
     let definition = NewProjection::of_topic(TOPIC.parse()?);
-    let mut runner = Runner::new(Client::new(&broker)?, projection, definition, view);
+    let mut runner = ProjectionRunner::new(Client::new(&broker)?, projection, definition, view);
     let mut asked = signal(SignalKind::terminate())?;
     let stop = async {
         asked.recv().await;

@@ -18,7 +18,7 @@
 
 use contract::{Claim, EventBroker, StoredEvent, TopicId};
 use event_broker_client::Client;
-use event_broker_client::handler::{self, Failed, Options, Runner, State, Worked};
+use event_broker_client::handler::{self, HandlerOptions, HandlerRunner, RunnerState, WorkError, WorkOutcome};
 use std::error::Error;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Read, Write};
@@ -44,7 +44,7 @@ fn append(file: &Path, event: &StoredEvent, claim: &Claim) -> Result<(), Failure
     let token = there.filter_map(|line| line.split('\t').nth(3)?.parse::<u64>().ok()).max();
     match token {
         Some(token) if token > claim.token.get() => {
-            return Err(Failed::new("StaleToken", "Somebody with a higher token was here.").into());
+            return Err(WorkError::new("StaleToken", "Somebody with a higher token was here.").into());
         }
         Some(_) => return Ok(()),
         None => (),
@@ -60,7 +60,7 @@ fn append(file: &Path, event: &StoredEvent, claim: &Claim) -> Result<(), Failure
 async fn work(file: Arc<PathBuf>, event: StoredEvent, claim: Claim) -> Result<(), Failure> {
     die("after-claim", &event);
     if std::env::var("WORKER_FAIL").is_ok_and(|subject| event.event().is_ok_and(|it| it.subject == Some(subject))) {
-        return Err(Failed::new("Declined", "This subject is declined.").into());
+        return Err(WorkError::new("Declined", "This subject is declined.").into());
     }
     append(&file, &event, &claim)?;
     die("before-done", &event);
@@ -76,26 +76,26 @@ fn die(place: &str, event: &StoredEvent) {
     }
 }
 
-fn options() -> Options {
+fn options() -> HandlerOptions {
     let parallel = std::env::var("WORKER_PARALLEL").ok().and_then(|number| number.parse().ok());
     let order = std::env::var("WORKER_ORDER").ok();
-    Options {
-        parallel: parallel.unwrap_or(Options::default().parallel),
+    HandlerOptions {
+        parallel: parallel.unwrap_or(HandlerOptions::default().parallel),
         order: order.and_then(|order| serde_json::from_value(order.into()).ok()),
         recheck: Duration::from_millis(500),
         sweep: Duration::from_millis(500),
-        ..Options::default()
+        ..HandlerOptions::default()
     }
 }
 
 /// Says how the runner stands, line by line.
-async fn report(mut state: tokio::sync::watch::Receiver<State>) {
+async fn report(mut state: tokio::sync::watch::Receiver<RunnerState>) {
     let mut out = std::io::stdout();
     loop {
         let line = match *state.borrow_and_update() {
-            State::Running => "running".to_owned(),
-            State::Paused(tries) => format!("paused {tries}"),
-            State::Draining => "draining".to_owned(),
+            RunnerState::Running => "running".to_owned(),
+            RunnerState::Paused(tries) => format!("paused {tries}"),
+            RunnerState::Draining => "draining".to_owned(),
         };
         let said = writeln!(out, "{line}").and_then(|()| out.flush());
         if said.is_err() || state.changed().await.is_err() {
@@ -113,12 +113,12 @@ async fn work_on_delivered(client: &Client, name: &str, file: Arc<PathBuf>) -> R
         let file = Arc::clone(&file);
         let effect = move |event, claim| work(Arc::clone(&file), event, claim);
         let said = match handler::once(client, name, event, &options(), effect).await? {
-            Worked::Done => "done",
-            Worked::AlreadyDone => "already",
-            Worked::Stale => "stale",
-            Worked::DeadLetter => "dead",
-            Worked::Gone => "gone",
-            Worked::Later(_) => "held",
+            WorkOutcome::Done => "done",
+            WorkOutcome::AlreadyDone => "already",
+            WorkOutcome::Stale => "stale",
+            WorkOutcome::DeadLetter => "dead",
+            WorkOutcome::Gone => "gone",
+            WorkOutcome::Later(_) => "held",
         };
         writeln!(out, "{said}").and_then(|()| out.flush())?;
     }
@@ -137,7 +137,7 @@ async fn main() -> Result<(), Failure> {
         return work_on_delivered(&client, &name, file).await;
     }
     let effect = move |event, claim| work(Arc::clone(&file), event, claim);
-    let runner = Runner::new(client, name, TopicId::parse(TOPIC)?, options(), effect);
+    let runner = HandlerRunner::new(client, name, TopicId::parse(TOPIC)?, options(), effect);
     tokio::spawn(report(runner.state()));
     let mut asked = signal(SignalKind::terminate())?;
     let stop = async {

@@ -10,7 +10,7 @@
 
 use contract::{Claim, EventTypeId, NewEvent, StoredEvent, TopicId};
 use event_broker_client::Client;
-use event_broker_client::handler::{self, Options};
+use event_broker_client::handler::{self, HandlerOptions};
 use serde::Deserialize;
 use serde_json::json;
 use std::error::Error;
@@ -44,5 +44,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let broker = std::env::args().nth(1).ok_or("usage: consume_produce BROKER")?;
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     let topic = TopicId::parse(TOPIC)?;
-    Ok(handler::run(Client::new(&broker)?, "notes", topic, Options::default(), note, stop).await?)
+    Ok(handler::run(Client::new(&broker)?, "notes", topic, HandlerOptions::default(), note, stop).await?)
 }

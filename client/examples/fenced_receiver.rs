@@ -8,9 +8,9 @@
 //! cargo run -p event-broker-client --example fenced_receiver -- http://127.0.0.1:8087
 //! ```
 
-use contract::{Claim, StoredEvent, Token, TopicId};
+use contract::{Claim, FencingToken, StoredEvent, TopicId};
 use event_broker_client::Client;
-use event_broker_client::handler::{self, Failed, Options};
+use event_broker_client::handler::{self, HandlerOptions, WorkError};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -28,18 +28,24 @@ pub(crate) struct Receiver(Arc<Mutex<HashMap<String, Account>>>);
 struct Account {
     balance: i64,
     /// The highest token that was here.
-    highest: Token,
+    highest: FencingToken,
     /// What was counted: an event comes once, by whichever attempt.
     counted: HashSet<Uuid>,
 }
 
 /// Why a charge was not taken: somebody with a higher token was here.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct StaleToken(pub(crate) Token);
+pub(crate) struct StaleToken(pub(crate) FencingToken);
 
 impl Receiver {
     /// Charges an account, for an event, on behalf of whoever holds the token; answers what was charged in all.
-    pub(crate) fn charge(&self, account: &str, amount: i64, event: Uuid, token: Token) -> Result<i64, StaleToken> {
+    pub(crate) fn charge(
+        &self,
+        account: &str,
+        amount: i64,
+        event: Uuid,
+        token: FencingToken,
+    ) -> Result<i64, StaleToken> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let account = accounts.entry(account.to_owned()).or_default();
         if token < account.highest {
@@ -70,7 +76,7 @@ pub(crate) async fn work(
         Ok(_) => Ok(()),
         Err(StaleToken(highest)) => {
             let message = format!("Token {} is behind {highest}: somebody else has taken over.", claim.token);
-            Err(Failed::new("StaleToken", message).into())
+            Err(WorkError::new("StaleToken", message).into())
         }
     }
 }
@@ -82,5 +88,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let effect = move |event, claim| work(receiver.clone(), event, claim);
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     let topic = TopicId::parse(TOPIC)?;
-    Ok(handler::run(Client::new(&broker)?, "charges", topic, Options::default(), effect, stop).await?)
+    Ok(handler::run(Client::new(&broker)?, "charges", topic, HandlerOptions::default(), effect, stop).await?)
 }

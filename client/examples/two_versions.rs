@@ -19,7 +19,7 @@
 
 use contract::{NewProjection, StoredEvent};
 use event_broker_client::Client;
-use event_broker_client::projection::{Checkpoint, Project, Runner};
+use event_broker_client::projection::{Checkpoint, ProjectionRunner, ProjectionView};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +88,7 @@ impl Balances {
     }
 }
 
-impl Project for Balances {
+impl ProjectionView for Balances {
     type Error = Failure;
 
     async fn apply(&mut self, event: &StoredEvent, at: Checkpoint) -> Result<(), Failure> {
@@ -114,7 +114,7 @@ impl Project for Balances {
 async fn main() -> Result<(), Failure> {
     let broker = std::env::args().nth(1).ok_or("usage: two_versions BROKER")?;
     let (balances, definition) = (Balances::default(), NewProjection::of_topic(TOPIC.parse()?));
-    let mut runner = Runner::new(Client::new(&broker)?, "balances", definition, balances.clone());
+    let mut runner = ProjectionRunner::new(Client::new(&broker)?, "balances", definition, balances.clone());
     let stop = async {
         // Without signals there is only being killed, which does no harm here.
         let _ = tokio::signal::ctrl_c().await;

@@ -1,11 +1,11 @@
 //! Answers, read into the contract's types. An event's text is a piece of the answer's bytes, not a copy.
 
 use crate::problem;
-use crate::transport::Answer;
+use crate::transport::HttpResponse;
 use bytes::Bytes;
 use contract::{
     Aggregate, AggregateEvents, AggregateSequence, BatchOutcome, Claim, ClaimOutcome, Error, EventPage, Kind, LogPage,
-    Offset, Outcome, Page, Position, Published, Registered, Result, Sequence, StoredEvent, Timestamp,
+    Offset, Page, Position, PublishOutcome, PublishedEvent, RegisterOutcome, Result, Sequence, StoredEvent, Timestamp,
 };
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -20,13 +20,13 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 
 /// Consumers stand under `data`.
 #[derive(Deserialize)]
-pub(crate) struct Data<T> {
+pub(crate) struct DataBody<T> {
     pub(crate) data: T,
 }
 
 /// A page of a list; topics and segments stand under their own names.
 #[derive(Deserialize)]
-pub(crate) struct Rows<T> {
+pub(crate) struct ListBody<T> {
     #[serde(alias = "topics", alias = "segments")]
     items: Vec<T>,
     page_info: PageInfo,
@@ -38,7 +38,7 @@ struct PageInfo {
     prev_cursor: Option<String>,
 }
 
-impl<T> Rows<T> {
+impl<T> ListBody<T> {
     pub(crate) fn page(self) -> Result<Page<T>> {
         let PageInfo { next_cursor, prev_cursor } = self.page_info;
         let cursor = |text: Option<String>| text.map(|text| text.parse()).transpose();
@@ -47,15 +47,19 @@ impl<T> Rows<T> {
 }
 
 /// Something that was registered now, or before.
-pub(crate) fn registered<T: DeserializeOwned>(answer: &Answer) -> Result<Registered<T>> {
+pub(crate) fn registered<T: DeserializeOwned>(answer: &HttpResponse) -> Result<RegisterOutcome<T>> {
     let thing = parse(&answer.body)?;
-    Ok(if answer.status == StatusCode::CREATED { Registered::Created(thing) } else { Registered::Unchanged(thing) })
+    Ok(if answer.status == StatusCode::CREATED {
+        RegisterOutcome::Created(thing)
+    } else {
+        RegisterOutcome::Unchanged(thing)
+    })
 }
 
 /// One result of several.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct One<'a> {
+struct BatchItem<'a> {
     status: u16,
     #[serde(borrow, default)]
     event: Option<&'a RawValue>,
@@ -70,16 +74,17 @@ struct One<'a> {
 /// What became of the events of a batch.
 pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     #[derive(Deserialize)]
-    struct Results<'a> {
+    struct BatchResults<'a> {
         #[serde(borrow)]
-        results: Vec<One<'a>>,
+        results: Vec<BatchItem<'a>>,
     }
-    let Data { data: Results { results } } = serde_json::from_slice(body).map_err(unreadable)?;
-    let published = |one: One<'_>| {
-        let One { status, event, error, payload_mismatch, deprecated } = one;
+    let DataBody { data: BatchResults { results } } = serde_json::from_slice(body).map_err(unreadable)?;
+    let published = |one: BatchItem<'_>| {
+        let BatchItem { status, event, error, payload_mismatch, deprecated } = one;
         let Some(event) = event else { return Err(refused(status, error)) };
-        let outcome = if status == 201 { Outcome::Created } else { Outcome::Duplicate { payload_mismatch } };
-        Ok(Published { event: stored_event(body.slice_ref(event.get().as_bytes()))?, outcome, deprecated })
+        let outcome =
+            if status == 201 { PublishOutcome::Created } else { PublishOutcome::Duplicate { payload_mismatch } };
+        Ok(PublishedEvent { event: stored_event(body.slice_ref(event.get().as_bytes()))?, outcome, deprecated })
     };
     Ok(results.into_iter().map(published).collect())
 }
@@ -92,22 +97,22 @@ pub(crate) fn outcomes(body: &Bytes) -> Result<Vec<Result<ClaimOutcome>>> {
 /// What became of claims that are done.
 pub(crate) fn claims(body: &Bytes) -> Result<Vec<Result<Claim>>> {
     #[derive(Deserialize)]
-    struct Done {
+    struct CompletedItem {
         claim: Claim,
     }
-    let done = several::<Done>(body)?;
+    let done = several::<CompletedItem>(body)?;
     Ok(done.into_iter().map(|done| Ok(done?.claim)).collect())
 }
 
 fn several<T: DeserializeOwned>(body: &Bytes) -> Result<Vec<Result<T>>> {
     #[derive(Deserialize)]
-    struct Results<'a> {
+    struct ClaimResults<'a> {
         #[serde(borrow)]
         results: Vec<&'a RawValue>,
     }
-    let Results { results } = serde_json::from_slice(body).map_err(unreadable)?;
+    let ClaimResults { results } = serde_json::from_slice(body).map_err(unreadable)?;
     let done = |text: &RawValue| {
-        let One { status, error, .. } = serde_json::from_str(text.get()).map_err(unreadable)?;
+        let BatchItem { status, error, .. } = serde_json::from_str(text.get()).map_err(unreadable)?;
         if status == 200 { parse(text.get().as_bytes()) } else { Err(refused(status, error)) }
     };
     Ok(results.into_iter().map(done).collect())
@@ -121,13 +126,14 @@ fn refused(status: u16, error: Option<&RawValue>) -> Error {
 pub(crate) fn aggregate(body: &Bytes) -> Result<Aggregate> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Stands<'a> {
+    struct AggregateBody<'a> {
         aggregate_sequence: AggregateSequence,
         sequence: Sequence,
         #[serde(borrow)]
         last_event: Option<&'a RawValue>,
     }
-    let Stands { aggregate_sequence, sequence, last_event } = serde_json::from_slice(body).map_err(unreadable)?;
+    let AggregateBody { aggregate_sequence, sequence, last_event } =
+        serde_json::from_slice(body).map_err(unreadable)?;
     let last_event = last_event.map(|event| stored_event(body.slice_ref(event.get().as_bytes()))).transpose()?;
     Ok(Aggregate { aggregate_sequence, sequence, last_event })
 }
@@ -136,13 +142,14 @@ pub(crate) fn aggregate(body: &Bytes) -> Result<Aggregate> {
 pub(crate) fn aggregate_events(body: &Bytes) -> Result<AggregateEvents> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Page<'a> {
+    struct AggregatePageBody<'a> {
         #[serde(borrow)]
         items: Vec<&'a RawValue>,
         next_after: AggregateSequence,
         aggregate_sequence: AggregateSequence,
     }
-    let Page { items, next_after, aggregate_sequence } = serde_json::from_slice(body).map_err(unreadable)?;
+    let AggregatePageBody { items, next_after, aggregate_sequence } =
+        serde_json::from_slice(body).map_err(unreadable)?;
     Ok(AggregateEvents { items: stored_events(body, &items)?, next_after, aggregate_sequence })
 }
 
@@ -150,23 +157,23 @@ pub(crate) fn aggregate_events(body: &Bytes) -> Result<AggregateEvents> {
 pub(crate) fn event_page(body: &Bytes) -> Result<EventPage> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Page<'a> {
+    struct EventPageBody<'a> {
         #[serde(borrow)]
         items: Vec<&'a RawValue>,
         next_offset: Offset,
         tail: Offset,
     }
-    let Page { items, next_offset, tail } = serde_json::from_slice(body).map_err(unreadable)?;
-    Ok(EventPage { items: stored_events(body, &items)?, claims: claims_beside(&items), next_offset, tail })
+    let EventPageBody { items, next_offset, tail } = serde_json::from_slice(body).map_err(unreadable)?;
+    Ok(EventPage { items: stored_events(body, &items)?, claims: claims_of_items(&items), next_offset, tail })
 }
 
 /// The claims to events that were handed to a member of a group.
-fn claims_beside(items: &[&RawValue]) -> Vec<Claim> {
+fn claims_of_items(items: &[&RawValue]) -> Vec<Claim> {
     #[derive(Deserialize)]
-    struct Handed {
+    struct ClaimedItem {
         claim: Claim,
     }
-    let claims = items.iter().map_while(|item| serde_json::from_str::<Handed>(item.get()).ok());
+    let claims = items.iter().map_while(|item| serde_json::from_str::<ClaimedItem>(item.get()).ok());
     claims.map(|handed| handed.claim).collect()
 }
 
@@ -174,13 +181,13 @@ fn claims_beside(items: &[&RawValue]) -> Vec<Claim> {
 pub(crate) fn log_page(body: &Bytes) -> Result<LogPage> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Page<'a> {
+    struct LogPageBody<'a> {
         #[serde(borrow)]
         items: Vec<&'a RawValue>,
         next_position: Position,
         tail: Position,
     }
-    let Page { items, next_position, tail } = serde_json::from_slice(body).map_err(unreadable)?;
+    let LogPageBody { items, next_position, tail } = serde_json::from_slice(body).map_err(unreadable)?;
     Ok(LogPage { items: stored_events(body, &items)?, next_position, tail })
 }
 
@@ -192,7 +199,7 @@ fn stored_events(body: &Bytes, items: &[&RawValue]) -> Result<Vec<StoredEvent>> 
 pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Assigned {
+    struct AssignedMembers {
         position: Position,
         sequence: Sequence,
         #[serde(default)]
@@ -200,7 +207,7 @@ pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
         id: Uuid,
         created_at: Timestamp,
     }
-    let Assigned { position, sequence, aggregate_sequence, id, created_at } = parse(&text)?;
+    let AssignedMembers { position, sequence, aggregate_sequence, id, created_at } = parse(&text)?;
     Ok(StoredEvent { position, sequence, aggregate_sequence, id, created_at, text })
 }
 

@@ -7,11 +7,11 @@
 
 use crate::answer;
 use crate::query;
-use crate::retry::Retry;
-use crate::transport::{Answer, Ask, Transport};
+use crate::retry::RetryPolicy;
+use crate::transport::{HttpRequest, HttpResponse, HttpTransport};
 use bytes::Bytes;
-use contract::{ClaimOutcome, NewClaim, NewEvent, Outcome, ProducerId, Published, Result};
-use query::Query;
+use contract::{ClaimOutcome, NewClaim, NewEvent, ProducerId, PublishOutcome, PublishedEvent, Result};
+use query::QueryParams;
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use uuid::Uuid;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    transport: Transport,
+    transport: HttpTransport,
 }
 
 /// Projections that a published event must have reached before the answer comes.
@@ -50,12 +50,12 @@ pub struct WaitFor<'a> {
 impl Client {
     /// The broker at `url`: `http://127.0.0.1:8087`.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self { transport: Transport::new(url)? })
+        Ok(Self { transport: HttpTransport::new(url)? })
     }
 
     /// The same, tried so often and after such waits.
     #[must_use]
-    pub const fn retrying(mut self, retry: Retry) -> Self {
+    pub const fn retrying(mut self, retry: RetryPolicy) -> Self {
         self.transport.retry = retry;
         self
     }
@@ -75,7 +75,7 @@ impl Client {
         event: NewEvent,
         producer: Option<&ProducerId>,
         wait_for: &WaitFor<'_>,
-    ) -> Result<Published> {
+    ) -> Result<PublishedEvent> {
         let names = ("waitFor".to_owned(), wait_for.projections.join(","));
         let query = vec![names, query::seconds(wait_for.timeout)];
         self.publish_with(event, producer, &query, wait_for.timeout).await
@@ -85,48 +85,53 @@ impl Client {
         &self,
         mut event: NewEvent,
         producer: Option<&ProducerId>,
-        query: &Query,
+        query: &QueryParams,
         waits: Duration,
-    ) -> Result<Published> {
+    ) -> Result<PublishedEvent> {
         let made = give_id(&mut event);
-        let ask = self.ask(Method::POST, &["events"], query).json(&event).by(producer).waiting(waits);
+        let ask = self.request(Method::POST, &["events"], query).json(&event).by(producer).waiting(waits);
         let answer = self.transport.send(ask).await?;
-        let (payload_mismatch, deprecated) = (answer.says("payload-mismatch"), answer.says("deprecation"));
+        let (payload_mismatch, deprecated) =
+            (answer.header_is_true("payload-mismatch"), answer.header_is_true("deprecation"));
         let outcome = match answer.status {
-            StatusCode::CREATED => Outcome::Created,
-            _ => Outcome::Duplicate { payload_mismatch },
+            StatusCode::CREATED => PublishOutcome::Created,
+            _ => PublishOutcome::Duplicate { payload_mismatch },
         };
-        let published = Published { event: answer::stored_event(answer.body)?, outcome, deprecated };
-        Ok(own_again(published, made))
+        let published = PublishedEvent { event: answer::stored_event(answer.body)?, outcome, deprecated };
+        Ok(as_created(published, made))
     }
 
     /// Claims an event. Where the answer is lost the claim may be there: whoever asks must find out.
-    pub(crate) async fn take(&self, claim: &NewClaim) -> Result<ClaimOutcome> {
+    pub(crate) async fn claim_once(&self, claim: &NewClaim) -> Result<ClaimOutcome> {
         answer::parse(
-            &self.transport.send(self.ask(Method::POST, &["claims"], &Query::new()).json(claim).once()).await?.body,
+            &self
+                .transport
+                .send(self.request(Method::POST, &["claims"], &QueryParams::new()).json(claim).once())
+                .await?
+                .body,
         )
     }
 
-    pub(crate) fn ask(&self, method: Method, path: &[&str], query: &Query) -> Ask {
-        self.transport.ask(method, path, query)
+    pub(crate) fn request(&self, method: Method, path: &[&str], query: &QueryParams) -> HttpRequest {
+        self.transport.request(method, path, query)
     }
 
-    pub(crate) async fn send(&self, ask: Ask) -> Result<Answer> {
+    pub(crate) async fn send(&self, ask: HttpRequest) -> Result<HttpResponse> {
         self.transport.send(ask).await
     }
 
     /// What is at this path, as bytes.
-    pub(crate) async fn bytes(&self, path: &[&str], query: &Query, waits: Duration) -> Result<Bytes> {
-        Ok(self.send(self.ask(Method::GET, path, query).waiting(waits)).await?.body)
+    pub(crate) async fn bytes(&self, path: &[&str], query: &QueryParams, waits: Duration) -> Result<Bytes> {
+        Ok(self.send(self.request(Method::GET, path, query).waiting(waits)).await?.body)
     }
 
     /// What is at this path.
-    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &Query) -> Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &QueryParams) -> Result<T> {
         answer::parse(&self.bytes(path, query, Duration::ZERO).await?)
     }
 
     /// What came of it.
-    pub(crate) async fn told<T: DeserializeOwned>(&self, ask: Ask) -> Result<T> {
+    pub(crate) async fn send_json<T: DeserializeOwned>(&self, ask: HttpRequest) -> Result<T> {
         answer::parse(&self.send(ask).await?.body)
     }
 }
@@ -139,9 +144,9 @@ pub(crate) fn give_id(event: &mut NewEvent) -> Option<Uuid> {
 }
 
 /// Nobody else knows an id that was made for this call: the event it repeats was stored by one of its own tries.
-pub(crate) fn own_again(mut published: Published, made: Option<Uuid>) -> Published {
+pub(crate) fn as_created(mut published: PublishedEvent, made: Option<Uuid>) -> PublishedEvent {
     if made == Some(published.event.id) {
-        published.outcome = Outcome::Created;
+        published.outcome = PublishOutcome::Created;
     }
     published
 }
@@ -155,12 +160,12 @@ mod tests {
         let text = br#"{"id":"550e8400-e29b-41d4-a716-446655440000","sequence":1,"position":3,
             "createdAt":"2025-12-03T12:05:00.000Z"}"#;
         let event = answer::stored_event(Bytes::from_static(text)).unwrap();
-        let duplicate = Outcome::Duplicate { payload_mismatch: false };
-        let published = Published { event, outcome: duplicate, deprecated: false };
+        let duplicate = PublishOutcome::Duplicate { payload_mismatch: false };
+        let published = PublishedEvent { event, outcome: duplicate, deprecated: false };
         for (made, outcome) in
-            [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), Outcome::Created)]
+            [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), PublishOutcome::Created)]
         {
-            assert_eq!(own_again(published.clone(), made).outcome, outcome, "{made:?}");
+            assert_eq!(as_created(published.clone(), made).outcome, outcome, "{made:?}");
         }
     }
 }

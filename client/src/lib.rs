@@ -22,7 +22,7 @@ mod transport;
 mod verbs;
 
 pub use client::{Client, WaitFor};
-pub use retry::Retry;
+pub use retry::RetryPolicy;
 
 /// The programs in the document are compiled with the tests.
 #[cfg(doctest)]

@@ -7,11 +7,11 @@ use uuid::Uuid;
 /// RFC 9457, with the broker's own members.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Problem {
+struct ProblemBody {
     #[serde(rename = "type")]
     problem_type: String,
     detail: Option<String>,
-    errors: Vec<Reason>,
+    errors: Vec<ProblemReason>,
     actual: Option<u64>,
     earliest: Option<Sequence>,
     event_id: Option<Uuid>,
@@ -19,14 +19,14 @@ struct Problem {
 }
 
 #[derive(Deserialize)]
-struct Reason {
+struct ProblemReason {
     pointer: String,
     detail: String,
 }
 
 /// The error behind a refusal.
 pub(crate) fn read(status: u16, body: &[u8], retry_after: Option<u32>) -> Error {
-    let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
+    let problem: ProblemBody = serde_json::from_slice(body).unwrap_or_default();
     let code = problem.problem_type.rsplit('/').next().unwrap_or_default();
     let kind = Kind::ALL.iter().copied().find(|kind| kind.code() == code).unwrap_or_else(|| kind_of(status));
     let detail = problem.detail.unwrap_or_else(|| format!("The broker, or something before it, answered {status}."));

@@ -1,33 +1,35 @@
 //! Questions as query parameters.
 
-use contract::{AggregateRead, Cursor, Filter, GroupReset, LetterFilter, LogRead, Read, ReadOffset, ResetTo};
+use contract::{
+    AggregateRead, Cursor, DeadLetterFilter, EventFilter, GroupReset, LogRead, ReadOffset, ResetTo, TopicRead,
+};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::time::Duration;
 use uuid::Uuid;
 
 /// Parameters by name.
-pub(crate) type Query = Vec<(String, String)>;
+pub(crate) type QueryParams = Vec<(String, String)>;
 
 /// One parameter.
-pub(crate) fn one(name: &str, value: impl Display) -> Query {
+pub(crate) fn one(name: &str, value: impl Display) -> QueryParams {
     vec![(name.to_owned(), value.to_string())]
 }
 
 /// One more parameter, if there is one.
-pub(crate) fn add(query: &mut Query, name: &str, value: Option<impl Display>) {
+pub(crate) fn add(query: &mut QueryParams, name: &str, value: Option<impl Display>) {
     query.extend(value.map(|value| (name.to_owned(), value.to_string())));
 }
 
 /// A page of a list.
-pub(crate) fn page(cursor: Option<&Cursor>, limit: usize) -> Query {
+pub(crate) fn page(cursor: Option<&Cursor>, limit: usize) -> QueryParams {
     let mut query = one("limit", limit);
     add(&mut query, "cursor", cursor);
     query
 }
 
 /// What is there for a consumer.
-pub(crate) fn of_consumer(consumer: Uuid, offset: ReadOffset, limit: usize, timeout: Option<Duration>) -> Query {
+pub(crate) fn of_consumer(consumer: Uuid, offset: ReadOffset, limit: usize, timeout: Option<Duration>) -> QueryParams {
     let mut query = one("consumer_id", consumer);
     add(&mut query, "offset", Some(offset));
     add(&mut query, "limit", Some(limit));
@@ -41,7 +43,7 @@ pub(crate) fn subject_type(read: &AggregateRead) -> &str {
 }
 
 /// A read of an aggregate.
-pub(crate) fn of_aggregate(read: &AggregateRead) -> Query {
+pub(crate) fn of_aggregate(read: &AggregateRead) -> QueryParams {
     let mut query = one("topic", &read.topic);
     add(&mut query, "after", Some(read.after));
     add(&mut query, "limit", Some(read.limit));
@@ -49,11 +51,11 @@ pub(crate) fn of_aggregate(read: &AggregateRead) -> Query {
 }
 
 /// Dead letters.
-pub(crate) fn of_letters(filter: &LetterFilter, cursor: Option<&Cursor>, limit: usize) -> Query {
+pub(crate) fn of_letters(filter: &DeadLetterFilter, cursor: Option<&Cursor>, limit: usize) -> QueryParams {
     let mut query = page(cursor, limit);
     let source = filter.source.map(|source| match source {
-        contract::LetterSource::Handler => "handler",
-        contract::LetterSource::Subscription => "subscription",
+        contract::DeadLetterSource::Handler => "handler",
+        contract::DeadLetterSource::Subscription => "subscription",
     });
     add(&mut query, "source", source);
     add(&mut query, "name", filter.name.as_deref());
@@ -74,7 +76,7 @@ pub(crate) fn reset(reset: &GroupReset) -> Value {
 }
 
 /// A read of a topic; without a time it does not wait.
-pub(crate) fn of_read(read: &Read, timeout: Option<Duration>) -> Query {
+pub(crate) fn of_read(read: &TopicRead, timeout: Option<Duration>) -> QueryParams {
     let mut query = of_filter(&read.filter);
     query.push(("topic".to_owned(), read.topic.to_string()));
     query.push(("offset".to_owned(), read.offset.to_string()));
@@ -84,7 +86,7 @@ pub(crate) fn of_read(read: &Read, timeout: Option<Duration>) -> Query {
 }
 
 /// A read of the log.
-pub(crate) fn of_log_read(read: &LogRead, timeout: Duration) -> Query {
+pub(crate) fn of_log_read(read: &LogRead, timeout: Duration) -> QueryParams {
     let mut query = of_filter(&read.filter);
     query.push(("after".to_owned(), read.after.to_string()));
     query.push(("limit".to_owned(), read.limit.to_string()));
@@ -97,9 +99,9 @@ pub(crate) fn seconds(timeout: Duration) -> (String, String) {
     ("timeout".to_owned(), timeout.as_secs().to_string())
 }
 
-fn of_filter(filter: &Filter) -> Query {
-    let Filter { types, subject_types, subjects, tenants, sources, correlation_ids, context, .. } = filter;
-    let mut query = Query::new();
+fn of_filter(filter: &EventFilter) -> QueryParams {
+    let EventFilter { types, subject_types, subjects, tenants, sources, correlation_ids, context, .. } = filter;
+    let mut query = QueryParams::new();
     let mut add = |name: &str, value: String| query.push((name.to_owned(), value));
     types.iter().for_each(|it| add("type", it.to_string()));
     subject_types.iter().for_each(|it| add("subjectType", it.to_string()));

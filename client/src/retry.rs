@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// How often, and after which waits, something is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// Most tries, the first one included.
     pub tries_max: u32,
     /// About the first wait; each is about twice the one before.
@@ -17,13 +17,13 @@ pub struct Retry {
     pub wait_max: Duration,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self { tries_max: 6, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(10) }
     }
 }
 
-impl Retry {
+impl RetryPolicy {
     /// How long to wait after so many tries; `None` where there were enough. `jitter` is from 0 to 255.
     #[must_use]
     pub fn wait_after(&self, tries: u32, asked: Option<Duration>, jitter: u8) -> Option<Duration> {
@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_cap_and_are_never_shorter_than_asked() {
-        let retry = Retry { tries_max: 8, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(2) };
+        let retry =
+            RetryPolicy { tries_max: 8, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(2) };
         let millis = |tries, asked: Option<u64>, jitter| {
             retry.wait_after(tries, asked.map(Duration::from_secs), jitter).map(|wait| wait.as_millis())
         };

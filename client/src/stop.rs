@@ -5,45 +5,45 @@ use std::pin::Pin;
 use std::time::Duration;
 
 /// An order to stop that has come or will come.
-pub(crate) struct Stop<'a> {
+pub(crate) struct StopSignal<'a> {
     order: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
-    came: bool,
+    stopped: bool,
 }
 
 /// What came first.
-pub(crate) enum First<T> {
+pub(crate) enum UntilStopped<T> {
     Done(T),
     Stopped,
 }
 
-impl<'a> Stop<'a> {
+impl<'a> StopSignal<'a> {
     pub(crate) fn new(order: impl Future<Output = ()> + Send + 'a) -> Self {
-        Self { order: Box::pin(order), came: false }
+        Self { order: Box::pin(order), stopped: false }
     }
 
     /// Whether it has come.
-    pub(crate) fn came(&mut self) -> bool {
-        self.came = self.came || self.order.as_mut().now_or_never().is_some();
-        self.came
+    pub(crate) fn is_stopped(&mut self) -> bool {
+        self.stopped = self.stopped || self.order.as_mut().now_or_never().is_some();
+        self.stopped
     }
 
     /// Does this, unless the order comes first; what is begun is dropped then.
-    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T> + Send) -> First<T> {
-        if self.came {
-            return First::Stopped;
+    pub(crate) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T> + Send) -> UntilStopped<T> {
+        if self.stopped {
+            return UntilStopped::Stopped;
         }
         tokio::select! {
             biased;
             () = &mut self.order => {
-                self.came = true;
-                First::Stopped
+                self.stopped = true;
+                UntilStopped::Stopped
             }
-            done = work => First::Done(done),
+            done = work => UntilStopped::Done(done),
         }
     }
 
     /// Waits for so long; whether the order came meanwhile.
-    pub(crate) async fn came_within(&mut self, wait: Duration) -> bool {
-        matches!(self.or(tokio::time::sleep(wait)).await, First::Stopped)
+    pub(crate) async fn stopped_within(&mut self, wait: Duration) -> bool {
+        matches!(self.unless_stopped(tokio::time::sleep(wait)).await, UntilStopped::Stopped)
     }
 }

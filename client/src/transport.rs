@@ -6,8 +6,8 @@
 //! - `Retry-After` is kept. One call takes no longer than its total, its waits included.
 
 use crate::problem;
-use crate::query::Query;
-use crate::retry::{Retry, jitter};
+use crate::query::QueryParams;
+use crate::retry::{RetryPolicy, jitter};
 use bytes::Bytes;
 use contract::{Error, Kind, ProducerId, Result, encode_identifier};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -26,7 +26,7 @@ const TOTAL_DEFAULT: Duration = Duration::from_secs(90);
 
 /// Whether a request may be sent again when it is not known what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub(crate) enum RepeatSafety {
     /// A second time comes to the same.
     Freely,
     /// It could have its effect twice.
@@ -35,36 +35,36 @@ pub(crate) enum Repeat {
 
 /// The way to a broker. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Transport {
+pub(crate) struct HttpTransport {
     http: reqwest::Client,
     base: Url,
-    pub(crate) retry: Retry,
+    pub(crate) retry: RetryPolicy,
     pub(crate) total: Duration,
 }
 
 /// A request that is to be sent.
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     request: RequestBuilder,
-    repeat: Repeat,
+    repeat: RepeatSafety,
     /// How long the broker is asked to wait before it answers.
     waits: Duration,
 }
 
 /// A whole answer that is no refusal.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Whether a header says `true`.
-    pub(crate) fn says(&self, name: &str) -> bool {
+    pub(crate) fn header_is_true(&self, name: &str) -> bool {
         self.headers.get(name).is_some_and(|value| value == "true")
     }
 }
 
-impl Ask {
+impl HttpRequest {
     /// The same with a body.
     pub(crate) fn json<T: Serialize + ?Sized>(mut self, body: &T) -> Self {
         self.request = self.request.json(body);
@@ -87,7 +87,7 @@ impl Ask {
 
     /// The same, not sent again where it may have had its effect.
     pub(crate) const fn once(mut self) -> Self {
-        self.repeat = Repeat::Never;
+        self.repeat = RepeatSafety::Never;
         self
     }
 
@@ -98,7 +98,7 @@ impl Ask {
     }
 }
 
-impl Transport {
+impl HttpTransport {
     pub(crate) fn new(url: &str) -> Result<Self> {
         let base = Url::parse(url).ok().filter(|base| matches!(base.scheme(), "http" | "https"));
         let base =
@@ -113,11 +113,11 @@ impl Transport {
             .user_agent(concat!("event-broker-client/", env!("CARGO_PKG_VERSION")))
             .build();
         let http = http.map_err(|cause| Error::new(Kind::Unavailable, "No client can be made.").with_source(cause))?;
-        Ok(Self { http, base, retry: Retry::default(), total: TOTAL_DEFAULT })
+        Ok(Self { http, base, retry: RetryPolicy::default(), total: TOTAL_DEFAULT })
     }
 
     /// A request that may be sent again.
-    pub(crate) fn ask(&self, method: Method, path: &[&str], query: &Query) -> Ask {
+    pub(crate) fn request(&self, method: Method, path: &[&str], query: &QueryParams) -> HttpRequest {
         let mut url = self.base.clone();
         if let Ok(mut pieces) = url.path_segments_mut() {
             // `pop_if_empty` for addresses that end in a slash.
@@ -129,11 +129,11 @@ impl Transport {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        Ask { request: self.http.request(method, url), repeat: Repeat::Freely, waits: Duration::ZERO }
+        HttpRequest { request: self.http.request(method, url), repeat: RepeatSafety::Freely, waits: Duration::ZERO }
     }
 
     /// Sends a request until it is answered, refused for good, or tried often and long enough.
-    pub(crate) async fn send(&self, Ask { request, repeat, waits }: Ask) -> Result<Answer> {
+    pub(crate) async fn send(&self, HttpRequest { request, repeat, waits }: HttpRequest) -> Result<HttpResponse> {
         let until = Instant::now() + self.total + waits;
         let mut tries = 0;
         loop {
@@ -152,23 +152,23 @@ impl Transport {
         }
     }
 
-    async fn send_once(&self, request: RequestBuilder) -> Result<Answer> {
+    async fn send_once(&self, request: RequestBuilder) -> Result<HttpResponse> {
         let response = request.send().await.map_err(unanswered)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await.map_err(unanswered)?;
         if status.is_success() {
-            return Ok(Answer { status, headers, body });
+            return Ok(HttpResponse { status, headers, body });
         }
         let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         Err(problem::read(status.as_u16(), &body, retry_after))
     }
 }
 
-const fn may_repeat(kind: Kind, repeat: Repeat) -> bool {
+const fn may_repeat(kind: Kind, repeat: RepeatSafety) -> bool {
     match kind {
         // With a key in flight, it is the first try of the same call that is.
         Kind::Overloaded | Kind::IdempotencyKeyInFlight => true,
-        Kind::Unavailable => matches!(repeat, Repeat::Freely),
+        Kind::Unavailable => matches!(repeat, RepeatSafety::Freely),
         _ => false,
     }
 }

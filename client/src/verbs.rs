@@ -3,18 +3,19 @@
 //! - Hot writes that come to the same when repeated (publishing under an id, committing, checkpoints, heartbeats, done,
 //!   failed) are sent as they are; all others carry a key of their call.
 
-use crate::answer::{self, Data};
-use crate::asking::{NONE, verb};
+use crate::answer::{self, DataBody};
+use crate::asking::{NO_PARAMS, custom_method};
 use crate::client::Client;
 use crate::query;
 use contract::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, Claim, ClaimCompletion,
-    ClaimOutcome, Compact, Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, DryRun, EventBroker,
-    EventPage, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder,
-    LetterSummary, LettersResolved, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType,
-    NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, ReadOffset,
-    Redrive, Registered, Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId,
-    Trim, Version,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, BulkResolveOutcome,
+    BulkResolveRequest, Claim, ClaimCompletion, ClaimFailure, ClaimOutcome, CompactRequest, Completion, Consumer,
+    ConsumerGroup, Cursor, DeadLetter, DeadLetterFilter, DeadLetterSummary, DryRunReport, EventBroker, EventCount,
+    EventPage, EventType, EventTypeId, FencingToken, GroupReset, GroupTopic, Handler, IdPattern, LogPage, LogRead,
+    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
+    Offset, Page, ProducerId, Projection, PublishedEvent, ReadOffset, RedriveRequest, RegisterOutcome,
+    RegisteredVersion, RepublishRequest, Result, SchemaVersion, StoredEvent, Topic, TopicChange, TopicId, TopicRead,
+    TopicSegments, TrimRequest,
 };
 use reqwest::Method;
 use serde_json::json;
@@ -22,18 +23,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl EventBroker for Client {
-    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>> {
+    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<RegisterOutcome<Topic>>> {
         Box::pin(async move { self.register(Method::POST, &["topics"], &topic).await })
     }
 
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>> {
         Box::pin(async move {
-            self.told(self.ask(Method::PATCH, &["topics", topic.as_str()], NONE).json(&change).keyed()).await
+            self.send_json(self.request(Method::PATCH, &["topics", topic.as_str()], NO_PARAMS).json(&change).keyed())
+                .await
         })
     }
 
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
-        Box::pin(async move { self.get(&["topics", id.as_str()], NONE).await })
+        Box::pin(async move { self.get(&["topics", id.as_str()], NO_PARAMS).await })
     }
 
     fn topics<'a>(
@@ -47,16 +49,16 @@ impl EventBroker for Client {
         Box::pin(async move { self.list(&["topics"], &query).await })
     }
 
-    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>> {
+    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<TopicSegments>> {
         Box::pin(self.segments_of(topic))
     }
 
-    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>> {
+    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>> {
         Box::pin(async move { self.register(Method::POST, &["event-types"], &event_type).await })
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(async move { self.get(&["event-types", id.as_str()], NONE).await })
+        Box::pin(async move { self.get(&["event-types", id.as_str()], NO_PARAMS).await })
     }
 
     fn event_types<'a>(
@@ -76,30 +78,44 @@ impl EventBroker for Client {
         &'a self,
         id: &'a EventTypeId,
         version: NewVersion,
-    ) -> BoxFuture<'a, Result<Registered<Version>>> {
+    ) -> BoxFuture<'a, Result<RegisterOutcome<RegisteredVersion>>> {
         Box::pin(async move { self.register(Method::POST, &["event-types", id.as_str(), "versions"], &version).await })
     }
 
-    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(async move { self.order(&["event-types", id.as_str(), "versions", &verb(version, "finalise")]).await })
+    fn finalise_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: SchemaVersion,
+    ) -> BoxFuture<'a, Result<RegisteredVersion>> {
+        Box::pin(async move {
+            self.post_empty(&["event-types", id.as_str(), "versions", &custom_method(version, "finalise")]).await
+        })
     }
 
-    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>> {
-        Box::pin(
-            async move { self.order(&["event-types", id.as_str(), "versions", &verb(version, "deprecate")]).await },
-        )
+    fn deprecate_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: SchemaVersion,
+    ) -> BoxFuture<'a, Result<RegisteredVersion>> {
+        Box::pin(async move {
+            self.post_empty(&["event-types", id.as_str(), "versions", &custom_method(version, "deprecate")]).await
+        })
     }
 
     fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
-        Box::pin(async move { self.order(&["event-types", &verb(id, "archive")]).await })
+        Box::pin(async move { self.post_empty(&["event-types", &custom_method(id, "archive")]).await })
     }
 
     fn delete_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.remove(&["event-types", id.as_str()]).await })
     }
 
-    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>> {
-        Box::pin(self.publish_with(event, producer, NONE, Duration::ZERO))
+    fn publish<'a>(
+        &'a self,
+        event: NewEvent,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<PublishedEvent>> {
+        Box::pin(self.publish_with(event, producer, NO_PARAMS, Duration::ZERO))
     }
 
     fn publish_batch<'a>(
@@ -111,12 +127,12 @@ impl EventBroker for Client {
         Box::pin(self.publish_several(events, atomicity, producer))
     }
 
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>> {
+    fn read(&self, read: TopicRead) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_read(&read, None);
         Box::pin(async move { answer::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
     }
 
-    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
+    fn wait(&self, read: TopicRead, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_read(&read, Some(timeout));
         Box::pin(async move { answer::event_page(&self.bytes(&["events:poll"], &query, timeout).await?) })
     }
@@ -131,9 +147,9 @@ impl EventBroker for Client {
     }
 
     fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
-        Box::pin(
-            async move { answer::stored_event(self.bytes(&["events", &id.to_string()], NONE, Duration::ZERO).await?) },
-        )
+        Box::pin(async move {
+            answer::stored_event(self.bytes(&["events", &id.to_string()], NO_PARAMS, Duration::ZERO).await?)
+        })
     }
 
     fn aggregate(&self, read: AggregateRead) -> BoxFuture<'_, Result<Aggregate>> {
@@ -153,11 +169,11 @@ impl EventBroker for Client {
     }
 
     fn create_consumer(&self, consumer: NewConsumer) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { Ok(self.change::<Data<_>>(&["consumers"], &consumer).await?.data) })
+        Box::pin(async move { Ok(self.post_keyed::<DataBody<_>>(&["consumers"], &consumer).await?.data) })
     }
 
     fn consumer(&self, id: Uuid) -> BoxFuture<'_, Result<Consumer>> {
-        Box::pin(async move { Ok(self.get::<Data<_>>(&["consumers", &id.to_string()], NONE).await?.data) })
+        Box::pin(async move { Ok(self.get::<DataBody<_>>(&["consumers", &id.to_string()], NO_PARAMS).await?.data) })
     }
 
     fn consumers<'a>(
@@ -192,7 +208,9 @@ impl EventBroker for Client {
     }
 
     fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
-        Box::pin(async move { self.say(&["consumers", &verb(consumer, "commit")], &json!({"offset": offset})).await })
+        Box::pin(async move {
+            self.post_repeatable(&["consumers", &custom_method(consumer, "commit")], &json!({"offset": offset})).await
+        })
     }
 
     fn consumer_groups<'a>(
@@ -205,7 +223,7 @@ impl EventBroker for Client {
     }
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.get(&["consumer-groups", name], NONE).await })
+        Box::pin(async move { self.get(&["consumer-groups", name], NO_PARAMS).await })
     }
 
     fn delete_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
@@ -213,39 +231,41 @@ impl EventBroker for Client {
     }
 
     fn reset_group<'a>(&'a self, name: &'a str, reset: GroupReset) -> BoxFuture<'a, Result<ConsumerGroup>> {
-        Box::pin(async move { self.change(&["consumer-groups", &verb(name, "reset")], &query::reset(&reset)).await })
+        Box::pin(async move {
+            self.post_keyed(&["consumer-groups", &custom_method(name, "reset")], &query::reset(&reset)).await
+        })
     }
 
-    fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>> {
-        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "republish")], &order).await })
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<EventCount>> {
+        Box::pin(async move { self.post_keyed(&["topics", &custom_method(topic.as_str(), "republish")], &order).await })
     }
 
-    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: Compact) -> BoxFuture<'a, Result<Counted>> {
-        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "compact")], &order).await })
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: CompactRequest) -> BoxFuture<'a, Result<EventCount>> {
+        Box::pin(async move { self.post_keyed(&["topics", &custom_method(topic.as_str(), "compact")], &order).await })
     }
 
     fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.remove_with(&["topics", topic.as_str()], &query::one("force", force)).await })
     }
 
-    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRun>> {
+    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRunReport>> {
         Box::pin(async move { self.preview_removal(&["topics", topic.as_str()]).await })
     }
 
-    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>> {
-        Box::pin(async move { self.change(&["topics", &verb(topic.as_str(), "trim")], &trim).await })
+    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: TrimRequest) -> BoxFuture<'a, Result<EventCount>> {
+        Box::pin(async move { self.post_keyed(&["topics", &custom_method(topic.as_str(), "trim")], &trim).await })
     }
 
     fn put_projection<'a>(
         &'a self,
         name: &'a str,
         projection: NewProjection,
-    ) -> BoxFuture<'a, Result<Registered<Projection>>> {
+    ) -> BoxFuture<'a, Result<RegisterOutcome<Projection>>> {
         Box::pin(async move { self.register(Method::PUT, &["projections", name], &projection).await })
     }
 
     fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.get(&["projections", name], NONE).await })
+        Box::pin(async move { self.get(&["projections", name], NO_PARAMS).await })
     }
 
     fn projections<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Projection>>> {
@@ -258,11 +278,13 @@ impl EventBroker for Client {
     }
 
     fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.say(&["projections", &verb(name, "checkpoint")], &to).await })
+        Box::pin(async move { self.post_repeatable(&["projections", &custom_method(name, "checkpoint")], &to).await })
     }
 
     fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>> {
-        Box::pin(async move { self.change(&["projections", &verb(name, "reset")], &json!({"offset": offset})).await })
+        Box::pin(async move {
+            self.post_keyed(&["projections", &custom_method(name, "reset")], &json!({"offset": offset})).await
+        })
     }
 
     fn wait_for_projection<'a>(
@@ -273,15 +295,15 @@ impl EventBroker for Client {
     ) -> BoxFuture<'a, Result<Projection>> {
         let mut query = query::one("offset", offset);
         query.push(query::seconds(timeout));
-        Box::pin(
-            async move { answer::parse(&self.bytes(&["projections", &verb(name, "wait")], &query, timeout).await?) },
-        )
+        Box::pin(async move {
+            answer::parse(&self.bytes(&["projections", &custom_method(name, "wait")], &query, timeout).await?)
+        })
     }
 
     fn claim<'a>(&'a self, claim: NewClaim, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<ClaimOutcome>> {
-        Box::pin(
-            async move { self.told(self.ask(Method::POST, &["claims"], NONE).json(&claim).by(producer).keyed()).await },
-        )
+        Box::pin(async move {
+            self.send_json(self.request(Method::POST, &["claims"], NO_PARAMS).json(&claim).by(producer).keyed()).await
+        })
     }
 
     fn claim_batch<'a>(
@@ -290,13 +312,19 @@ impl EventBroker for Client {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>> {
         Box::pin(async move {
-            let ask = self.ask(Method::POST, &["claims"], NONE).json(&json!({"claims": claims})).by(producer).keyed();
+            let ask = self
+                .request(Method::POST, &["claims"], NO_PARAMS)
+                .json(&json!({"claims": claims}))
+                .by(producer)
+                .keyed();
             answer::outcomes(&self.send(ask).await?.body)
         })
     }
 
-    fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move { self.say(&["claims", &verb(claim, "heartbeat")], &json!({"token": token})).await })
+    fn heartbeat<'a>(&'a self, claim: &'a str, token: FencingToken) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move {
+            self.post_repeatable(&["claims", &custom_method(claim, "heartbeat")], &json!({"token": token})).await
+        })
     }
 
     fn complete_claim<'a>(
@@ -306,8 +334,12 @@ impl EventBroker for Client {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Claim>> {
         Box::pin(async move {
-            self.told(self.ask(Method::POST, &["claims", &verb(claim, "done")], NONE).json(&completion).by(producer))
-                .await
+            self.send_json(
+                self.request(Method::POST, &["claims", &custom_method(claim, "done")], NO_PARAMS)
+                    .json(&completion)
+                    .by(producer),
+            )
+            .await
         })
     }
 
@@ -317,21 +349,26 @@ impl EventBroker for Client {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>> {
         Box::pin(async move {
-            let ask = self.ask(Method::POST, &["claims:done"], NONE).json(&json!({"claims": completions})).by(producer);
+            let ask = self
+                .request(Method::POST, &["claims:done"], NO_PARAMS)
+                .json(&json!({"claims": completions}))
+                .by(producer);
             answer::claims(&self.send(ask).await?.body)
         })
     }
 
-    fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move { self.say(&["claims", &verb(claim, "fail")], &failure).await })
+    fn fail_claim<'a>(&'a self, claim: &'a str, failure: ClaimFailure) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move { self.post_repeatable(&["claims", &custom_method(claim, "fail")], &failure).await })
     }
 
-    fn release_claim<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move { self.change(&["claims", &verb(claim, "release")], &json!({"token": token})).await })
+    fn release_claim<'a>(&'a self, claim: &'a str, token: FencingToken) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(async move {
+            self.post_keyed(&["claims", &custom_method(claim, "release")], &json!({"token": token})).await
+        })
     }
 
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move { self.get(&["claims", claim], NONE).await })
+        Box::pin(async move { self.get(&["claims", claim], NO_PARAMS).await })
     }
 
     fn open_claims<'a>(
@@ -345,7 +382,11 @@ impl EventBroker for Client {
         Box::pin(async move { self.list(&["claims"], &query).await })
     }
 
-    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>> {
+    fn put_handler<'a>(
+        &'a self,
+        name: &'a str,
+        handler: NewHandler,
+    ) -> BoxFuture<'a, Result<RegisterOutcome<Handler>>> {
         Box::pin(async move { self.register(Method::PUT, &["handlers", name], &handler).await })
     }
 
@@ -354,7 +395,7 @@ impl EventBroker for Client {
     }
 
     fn handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Handler>> {
-        Box::pin(async move { self.get(&["handlers", name], NONE).await })
+        Box::pin(async move { self.get(&["handlers", name], NO_PARAMS).await })
     }
 
     fn handlers<'a>(&'a self, cursor: Option<&'a Cursor>, limit: usize) -> BoxFuture<'a, Result<Page<Handler>>> {
@@ -364,7 +405,7 @@ impl EventBroker for Client {
 
     fn dead_letters<'a>(
         &'a self,
-        filter: &'a LetterFilter,
+        filter: &'a DeadLetterFilter,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<DeadLetter>>> {
@@ -372,21 +413,23 @@ impl EventBroker for Client {
         Box::pin(async move { self.list(&["dead-letters"], &query).await })
     }
 
-    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<LetterSummary>> {
-        Box::pin(async move { self.get(&["dead-letters", "summary"], NONE).await })
+    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<DeadLetterSummary>> {
+        Box::pin(async move { self.get(&["dead-letters", "summary"], NO_PARAMS).await })
     }
 
     fn dead_letter(&self, id: Uuid) -> BoxFuture<'_, Result<DeadLetter>> {
-        Box::pin(async move { self.get(&["dead-letters", &id.to_string()], NONE).await })
+        Box::pin(async move { self.get(&["dead-letters", &id.to_string()], NO_PARAMS).await })
     }
 
     fn redrive<'a>(
         &'a self,
         id: Uuid,
-        redrive: Redrive,
+        redrive: RedriveRequest,
         by: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<DeadLetter>> {
-        Box::pin(async move { self.deal(&["dead-letters", &verb(id, "redrive")], &redrive, by).await })
+        Box::pin(
+            async move { self.post_resolution(&["dead-letters", &custom_method(id, "redrive")], &redrive, by).await },
+        )
     }
 
     fn discard<'a>(
@@ -395,24 +438,24 @@ impl EventBroker for Client {
         reason: String,
         by: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<DeadLetter>> {
-        Box::pin(
-            async move { self.deal(&["dead-letters", &verb(id, "discard")], &json!({"reason": reason}), by).await },
-        )
+        Box::pin(async move {
+            self.post_resolution(&["dead-letters", &custom_method(id, "discard")], &json!({"reason": reason}), by).await
+        })
     }
 
     fn redrive_all<'a>(
         &'a self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&'a ProducerId>,
-    ) -> BoxFuture<'a, Result<LettersResolved>> {
-        Box::pin(async move { self.deal(&["dead-letters:redrive"], &order, by).await })
+    ) -> BoxFuture<'a, Result<BulkResolveOutcome>> {
+        Box::pin(async move { self.post_resolution(&["dead-letters:redrive"], &order, by).await })
     }
 
     fn discard_all<'a>(
         &'a self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&'a ProducerId>,
-    ) -> BoxFuture<'a, Result<LettersResolved>> {
-        Box::pin(async move { self.deal(&["dead-letters:discard"], &order, by).await })
+    ) -> BoxFuture<'a, Result<BulkResolveOutcome>> {
+        Box::pin(async move { self.post_resolution(&["dead-letters:discard"], &order, by).await })
     }
 }

@@ -1,12 +1,13 @@
 //! The broker as a Rust program sees it, in process or over HTTP.
 
 use crate::{
-    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Compact,
-    Completion, Consumer, ConsumerGroup, Counted, Cursor, DeadLetter, DryRun, EventPage, EventType, EventTypeId,
-    Failure, GroupReset, GroupTopic, Handler, IdPattern, LetterFilter, LetterOrder, LetterSummary, LettersResolved,
-    LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection,
-    NewTopic, NewVersion, Offset, Page, ProducerId, Projection, Published, Read, ReadOffset, Redrive, Registered,
-    Republish, Result, SchemaVersion, Segments, StoredEvent, Token, Topic, TopicChange, TopicId, Trim, Version,
+    Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BulkResolveOutcome, BulkResolveRequest, Claim,
+    ClaimCompletion, ClaimFailure, ClaimOutcome, CompactRequest, Completion, Consumer, ConsumerGroup, Cursor,
+    DeadLetter, DeadLetterFilter, DeadLetterSummary, DryRunReport, EventCount, EventPage, EventType, EventTypeId,
+    FencingToken, GroupReset, GroupTopic, Handler, IdPattern, LogPage, LogRead, NewCheckpoint, NewClaim, NewConsumer,
+    NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page, ProducerId, Projection,
+    PublishedEvent, ReadOffset, RedriveRequest, RegisterOutcome, RegisteredVersion, RepublishRequest, Result,
+    SchemaVersion, StoredEvent, Topic, TopicChange, TopicId, TopicRead, TopicSegments, TrimRequest,
 };
 use std::pin::Pin;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// An `Ok` of a writing call means the effect is durable. A refusal changed nothing.
 pub trait EventBroker: Send + Sync {
     /// Registers a topic. The same definition again is [`Registered::Unchanged`], another one is refused.
-    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<Registered<Topic>>>;
+    fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<RegisterOutcome<Topic>>>;
     /// Changes what may change about a topic.
     fn change_topic<'a>(&'a self, topic: &'a TopicId, change: TopicChange) -> BoxFuture<'a, Result<Topic>>;
     /// One topic.
@@ -35,21 +36,21 @@ pub trait EventBroker: Send + Sync {
     /// Has events of a topic once more, for everybody who reads it or for one shared group; answers how many. With the same
     /// ids, so whoever has done the work before can tell; in a topic that keeps the latest event per aggregate, under new
     /// ones.
-    fn republish<'a>(&'a self, topic: &'a TopicId, order: Republish) -> BoxFuture<'a, Result<Counted>>;
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<EventCount>>;
     /// Lets go of a topic's beginning now; answers how many sequences went.
-    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: Trim) -> BoxFuture<'a, Result<Counted>>;
+    fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: TrimRequest) -> BoxFuture<'a, Result<EventCount>>;
     /// Deletes a topic with its events and what handlers and groups have done there. Refused while subscriptions, consumers or
     /// projections use it, unless `force` has them deleted too.
     fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>>;
     /// What deleting a topic by force would do.
-    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRun>>;
+    fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRunReport>>;
     /// Compacts a topic now that keeps the latest event per aggregate; answers how many sequences went.
-    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: Compact) -> BoxFuture<'a, Result<Counted>>;
+    fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: CompactRequest) -> BoxFuture<'a, Result<EventCount>>;
     /// The segments that hold a topic's events, oldest first.
-    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<Segments>>;
+    fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<TopicSegments>>;
 
     /// Registers an event type. The same definition again is [`Registered::Unchanged`], another one is refused.
-    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<Registered<EventType>>>;
+    fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>>;
     /// One event type.
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
     /// Event types in order of their ids, those matching `pattern` if there is one, and those whose events go to
@@ -67,11 +68,19 @@ pub trait EventBroker: Send + Sync {
         &'a self,
         id: &'a EventTypeId,
         version: NewVersion,
-    ) -> BoxFuture<'a, Result<Registered<Version>>>;
+    ) -> BoxFuture<'a, Result<RegisterOutcome<RegisteredVersion>>>;
     /// Makes a FINALISING version CURRENT, and the one that was CURRENT in its major DEPRECATED.
-    fn finalise_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    fn finalise_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: SchemaVersion,
+    ) -> BoxFuture<'a, Result<RegisteredVersion>>;
     /// Makes a CURRENT version DEPRECATED.
-    fn deprecate_version<'a>(&'a self, id: &'a EventTypeId, version: SchemaVersion) -> BoxFuture<'a, Result<Version>>;
+    fn deprecate_version<'a>(
+        &'a self,
+        id: &'a EventTypeId,
+        version: SchemaVersion,
+    ) -> BoxFuture<'a, Result<RegisteredVersion>>;
     /// Ends an event type: it takes no more events. What is stored stays readable.
     fn archive_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
     /// Deletes an archived event type of which no event is stored; its name may be registered again.
@@ -79,7 +88,11 @@ pub trait EventBroker: Send + Sync {
     fn delete_event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<()>>;
 
     /// Publishes one event; a repeated idempotency key gets the stored one back.
-    fn publish<'a>(&'a self, event: NewEvent, producer: Option<&'a ProducerId>) -> BoxFuture<'a, Result<Published>>;
+    fn publish<'a>(
+        &'a self,
+        event: NewEvent,
+        producer: Option<&'a ProducerId>,
+    ) -> BoxFuture<'a, Result<PublishedEvent>>;
     /// Publishes several events in one atomic unit per topic, or in one altogether. `Err` means none was looked at.
     fn publish_batch<'a>(
         &'a self,
@@ -89,9 +102,9 @@ pub trait EventBroker: Send + Sync {
     ) -> BoxFuture<'a, Result<BatchOutcome>>;
 
     /// What is there now.
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<EventPage>>;
+    fn read(&self, read: TopicRead) -> BoxFuture<'_, Result<EventPage>>;
     /// What is there now, or as soon as there is something, or nothing when the time is up.
-    fn wait(&self, read: Read, timeout: Duration) -> BoxFuture<'_, Result<EventPage>>;
+    fn wait(&self, read: TopicRead, timeout: Duration) -> BoxFuture<'_, Result<EventPage>>;
     /// All topics of the default log, in global order.
     fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>>;
     /// The same, or as soon as there is something, or nothing when the time is up.
@@ -147,7 +160,7 @@ pub trait EventBroker: Send + Sync {
         &'a self,
         name: &'a str,
         projection: NewProjection,
-    ) -> BoxFuture<'a, Result<Registered<Projection>>>;
+    ) -> BoxFuture<'a, Result<RegisterOutcome<Projection>>>;
     /// One projection.
     fn projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Projection>>;
     /// Projections in order of their names, the page at `cursor`.
@@ -175,7 +188,7 @@ pub trait EventBroker: Send + Sync {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>>;
     /// Begins a claim's lease anew.
-    fn heartbeat<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>>;
+    fn heartbeat<'a>(&'a self, claim: &'a str, token: FencingToken) -> BoxFuture<'a, Result<Claim>>;
     /// Ends a claim: done. What the work has produced and the group's offset are stored with it, or nothing is. Said
     /// again with the same token it does nothing twice.
     fn complete_claim<'a>(
@@ -191,9 +204,9 @@ pub trait EventBroker: Send + Sync {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>>;
     /// Ends a claim: failed. The event may be claimed again after a while, or is a dead letter.
-    fn fail_claim<'a>(&'a self, claim: &'a str, failure: Failure) -> BoxFuture<'a, Result<Claim>>;
+    fn fail_claim<'a>(&'a self, claim: &'a str, failure: ClaimFailure) -> BoxFuture<'a, Result<Claim>>;
     /// Gives a claim back, unfinished: the event may be claimed at once, and no attempt is spent.
-    fn release_claim<'a>(&'a self, claim: &'a str, token: Token) -> BoxFuture<'a, Result<Claim>>;
+    fn release_claim<'a>(&'a self, claim: &'a str, token: FencingToken) -> BoxFuture<'a, Result<Claim>>;
     /// One claim that is not finished.
     fn open_claim<'a>(&'a self, claim: &'a str) -> BoxFuture<'a, Result<Claim>>;
     /// Claims of a handler that are not finished, by topic and sequence, the page at `cursor`.
@@ -205,7 +218,8 @@ pub trait EventBroker: Send + Sync {
     ) -> BoxFuture<'a, Result<Page<Claim>>>;
 
     /// Says how a handler's work is to be tried. It takes the place of what was said before.
-    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler) -> BoxFuture<'a, Result<Registered<Handler>>>;
+    fn put_handler<'a>(&'a self, name: &'a str, handler: NewHandler)
+    -> BoxFuture<'a, Result<RegisterOutcome<Handler>>>;
     /// Deletes a handler: its policy, its open claims, and what it has finished; its open dead letters are closed. Refused
     /// while members of a shared group of its name live.
     fn delete_handler<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
@@ -217,19 +231,19 @@ pub trait EventBroker: Send + Sync {
     /// Dead letters in the order they were given up, the page at `cursor`.
     fn dead_letters<'a>(
         &'a self,
-        filter: &'a LetterFilter,
+        filter: &'a DeadLetterFilter,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<DeadLetter>>>;
     /// How many are open, and whose they are.
-    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<LetterSummary>>;
+    fn dead_letter_summary(&self) -> BoxFuture<'_, Result<DeadLetterSummary>>;
     /// One dead letter.
     fn dead_letter(&self, id: Uuid) -> BoxFuture<'_, Result<DeadLetter>>;
     /// Lets a dead letter's event be worked on again, or publishes a corrected one in its place.
     fn redrive<'a>(
         &'a self,
         id: Uuid,
-        redrive: Redrive,
+        redrive: RedriveRequest,
         by: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<DeadLetter>>;
     /// Decides that a dead letter's event need not be worked on.
@@ -238,13 +252,13 @@ pub trait EventBroker: Send + Sync {
     /// Redrives every open dead letter that is meant; answers how many.
     fn redrive_all<'a>(
         &'a self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&'a ProducerId>,
-    ) -> BoxFuture<'a, Result<LettersResolved>>;
+    ) -> BoxFuture<'a, Result<BulkResolveOutcome>>;
     /// Discards every open dead letter that is meant; answers how many.
     fn discard_all<'a>(
         &'a self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&'a ProducerId>,
-    ) -> BoxFuture<'a, Result<LettersResolved>>;
+    ) -> BoxFuture<'a, Result<BulkResolveOutcome>>;
 }

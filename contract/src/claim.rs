@@ -5,7 +5,7 @@
 //! - A claim is over when it is done. One that failed may be claimed again later; one given up is a dead letter.
 
 use crate::object::object;
-use crate::{NewEvent, Offset, Sequence, Span, Timestamp, Token, TopicId};
+use crate::{FencingToken, IsoDuration, NewEvent, Offset, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -29,13 +29,13 @@ pub struct NewClaim {
     pub owner: Option<String>,
     /// How long the claim holds without a heartbeat; the handler's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Span>,
+    pub lease: Option<IsoDuration>,
     /// What order events of one aggregate keep; the handler's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<ClaimOrder>,
 }
 
-object!(NewClaim ClaimError Completion ClaimCompletion Failure);
+object!(NewClaim ClaimError Completion ClaimCompletion ClaimFailure);
 
 impl NewClaim {
     /// Of the event with this id.
@@ -124,7 +124,7 @@ pub struct Claim {
     /// The event.
     pub event_id: Uuid,
     /// What fences: it grows with every claim.
-    pub token: Token,
+    pub token: FencingToken,
     /// Which attempt it is, take-overs counted.
     pub attempt: u32,
     /// Who does the work.
@@ -132,9 +132,9 @@ pub struct Claim {
     /// How it stands.
     pub status: ClaimStatus,
     /// How long it holds without a heartbeat.
-    pub lease: Span,
+    pub lease: IsoDuration,
     /// How often whoever does the work should send a heartbeat.
-    pub heartbeat: Span,
+    pub heartbeat: IsoDuration,
     /// When it was claimed.
     pub claimed_at: Timestamp,
     /// Until when it holds, while it is claimed.
@@ -198,7 +198,7 @@ impl ClaimError {
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct Completion {
     /// The claim's token.
-    pub token: Token,
+    pub token: FencingToken,
     /// Events the work has produced: stored with the completion, or neither is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
@@ -211,7 +211,7 @@ pub struct Completion {
 impl Completion {
     /// Done, and nothing else.
     #[must_use]
-    pub const fn of(token: Token) -> Self {
+    pub const fn of(token: FencingToken) -> Self {
         Self { token, events: Vec::new(), offset: None }
     }
 }
@@ -223,7 +223,7 @@ pub struct ClaimCompletion {
     /// The claim.
     pub id: String,
     /// Its token.
-    pub token: Token,
+    pub token: FencingToken,
     /// Events the work has produced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
@@ -236,9 +236,9 @@ pub struct ClaimCompletion {
 /// The word that work failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct Failure {
+pub struct ClaimFailure {
     /// The claim's token.
-    pub token: Token,
+    pub token: FencingToken,
     /// Why.
     pub error: ClaimError,
     /// Whether another attempt makes sense; it does when absent.
@@ -249,11 +249,11 @@ pub struct Failure {
 /// One try that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Attempt {
+pub struct ClaimAttempt {
     /// Which one, from 1.
     pub number: u32,
     /// The token it had.
-    pub token: Token,
+    pub token: FencingToken,
     /// Who made it.
     pub owner: String,
     /// When it began.

@@ -1,6 +1,6 @@
 //! Consumers and their groups: who reads a topic through which filter, and how far a group has come.
 
-use crate::{IdPattern, Offset, Span, Timestamp, TopicId};
+use crate::{IdPattern, IsoDuration, Offset, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ pub struct NewConsumer {
     pub cel: Option<String>,
     /// How long it lives without polling; half a minute when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session_timeout: Option<Span>,
+    pub session_timeout: Option<IsoDuration>,
     /// How a group's members divide the events; broadcast when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
@@ -87,7 +87,7 @@ pub struct Consumer {
     #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,
     /// How long it lives without polling.
-    pub session_timeout: Span,
+    pub session_timeout: IsoDuration,
     /// How the group's members divide the events.
     pub distribution: Distribution,
     /// Most events it has in hand at a time, where the group divides them.
@@ -126,13 +126,13 @@ pub struct GroupTopic {
     /// or discarded do not. The same number as the lag of the handler of its name.
     pub lag: u64,
     /// Its live consumers there, in order of their ids.
-    pub members: Vec<Member>,
+    pub members: Vec<GroupMember>,
 }
 
 /// A live consumer as its group sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Member {
+pub struct GroupMember {
     /// Which one.
     pub consumer_id: Uuid,
     /// When it last polled or committed.

@@ -1,7 +1,7 @@
 //! Dead letters: work given up, kept for a person to redrive or discard.
 
 use crate::object::object;
-use crate::{Attempt, Sequence, Timestamp, TopicId};
+use crate::{ClaimAttempt, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Whose work was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LetterSource {
+pub enum DeadLetterSource {
     /// A handler's.
     Handler,
     /// A subscription's.
@@ -19,7 +19,7 @@ pub enum LetterSource {
 /// Whether somebody has dealt with a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LetterStatus {
+pub enum DeadLetterStatus {
     /// Not yet.
     Open,
     /// The event may be worked on again, or a corrected one was published in its place.
@@ -35,13 +35,13 @@ pub struct DeadLetter {
     /// Made by the broker.
     pub id: Uuid,
     /// Whose work it was.
-    pub source: LetterSource,
+    pub source: DeadLetterSource,
     /// The handler, or the subscription.
     pub name: String,
     /// The same again, by the name seed 001 has for it.
     pub service: String,
     /// How it stands.
-    pub status: LetterStatus,
+    pub status: DeadLetterStatus,
     /// The class of the last failure.
     #[serde(rename = "exc_class")]
     pub exc_class: String,
@@ -60,12 +60,12 @@ pub struct DeadLetter {
     #[serde(rename = "correlation_id", default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// Every try, the last ones where there were very many.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<ClaimAttempt>,
     /// When it was given up.
     pub created_at: Timestamp,
     /// Who dealt with it, when and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
+    pub resolution: Option<DeadLetterResolution>,
     /// The event itself; absent once retention has removed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Box<RawValue>>,
@@ -74,7 +74,7 @@ pub struct DeadLetter {
 /// How somebody dealt with a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Resolution {
+pub struct DeadLetterResolution {
     /// When.
     pub at: Timestamp,
     /// Who.
@@ -89,9 +89,9 @@ pub struct Resolution {
 
 /// Which dead letters are meant. What is absent does not narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LetterFilter {
+pub struct DeadLetterFilter {
     /// Whose work.
-    pub source: Option<LetterSource>,
+    pub source: Option<DeadLetterSource>,
     /// Of which handler or subscription.
     pub name: Option<String>,
     /// Of which topic's events.
@@ -103,7 +103,7 @@ pub struct LetterFilter {
 /// The order to try again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Redrive {
+pub struct RedriveRequest {
     /// What is to be different.
     #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<RedriveOverride>,
@@ -132,10 +132,10 @@ object!(RedriveOverride);
 /// The order to redrive or discard many dead letters at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LetterOrder {
+pub struct BulkResolveRequest {
     /// Whose work; any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<LetterSource>,
+    pub source: Option<DeadLetterSource>,
     /// Of which handler or subscription; any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -153,7 +153,7 @@ pub struct LetterOrder {
 /// What an order about many dead letters came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LettersResolved {
+pub struct BulkResolveOutcome {
     /// How many were redriven or discarded, or would be.
     pub count: u64,
     /// How many of those that are meant cannot be redriven and stay open: their events are not stored any more or are
@@ -170,19 +170,19 @@ const fn is_zero(count: &u64) -> bool {
 /// How many dead letters are open, and whose they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LetterSummary {
+pub struct DeadLetterSummary {
     /// All of them.
     pub count: u64,
     /// By source, name and topic.
-    pub items: Vec<LetterCount>,
+    pub items: Vec<DeadLetterCount>,
 }
 
 /// How many dead letters one handler or subscription has in one topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LetterCount {
+pub struct DeadLetterCount {
     /// Whose work.
-    pub source: LetterSource,
+    pub source: DeadLetterSource,
     /// The handler or the subscription.
     pub name: String,
     /// The topic.

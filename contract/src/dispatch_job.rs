@@ -1,8 +1,8 @@
 //! Dispatch jobs: the duty to deliver one event to one subscription, or one task to a URL; and the pools they share.
 
-use crate::given::{given, present};
+use crate::given::{nullable, required};
 use crate::object::object;
-use crate::{DispatchMode, Sequence, Span, Timestamp, Token, TopicId};
+use crate::{DispatchMode, FencingToken, IsoDuration, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -145,11 +145,11 @@ pub struct JobAttempt {
     pub response: Option<String>,
     /// What fenced it.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub token: Token,
+    pub token: FencingToken,
 }
 
-fn is_zero(token: &Token) -> bool {
-    *token == Token::ZERO
+fn is_zero(token: &FencingToken) -> bool {
+    *token == FencingToken::ZERO
 }
 
 /// What went wrong with a try.
@@ -228,6 +228,6 @@ pub struct PoolChange {
 
 /// The schedule of tries where nobody says otherwise.
 #[must_use]
-pub fn usual_schedule() -> Vec<Span> {
-    [5, 30, 120, 600, 3600, 21_600, 43_200].map(Span::seconds).to_vec()
+pub fn default_retry_schedule() -> Vec<IsoDuration> {
+    [5, 30, 120, 600, 3600, 21_600, 43_200].map(IsoDuration::seconds).to_vec()
 }

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 /// A length of time. Two are equal when they are equally long, however they were spelt.
 #[derive(Debug, Clone)]
-pub struct Span {
+pub struct IsoDuration {
     text: Box<str>,
     length: Duration,
 }
 
-impl Span {
+impl IsoDuration {
     /// This many hours; clamped to what a span can be (see [`Span::seconds`]).
     #[must_use]
     pub fn hours(hours: i64) -> Self {
@@ -55,7 +55,7 @@ impl Span {
     }
 }
 
-impl FromStr for Span {
+impl FromStr for IsoDuration {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -64,45 +64,45 @@ impl FromStr for Span {
     }
 }
 
-impl PartialEq for Span {
+impl PartialEq for IsoDuration {
     fn eq(&self, other: &Self) -> bool {
         self.length == other.length
     }
 }
 
-impl Eq for Span {}
+impl Eq for IsoDuration {}
 
-impl PartialOrd for Span {
+impl PartialOrd for IsoDuration {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Span {
+impl Ord for IsoDuration {
     fn cmp(&self, other: &Self) -> Ordering {
         self.length.cmp(&other.length)
     }
 }
 
-impl Hash for Span {
+impl Hash for IsoDuration {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.length.hash(state);
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for IsoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
     }
 }
 
-impl Serialize for Span {
+impl Serialize for IsoDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for IsoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(|error: Error| de::Error::custom(error.detail()))
@@ -119,14 +119,15 @@ const SECONDS_MAX: u64 = 36_525 * DAY;
 const TEXT_BYTES_MAX: usize = 64;
 
 /// Why a text is not a span. The submitted text is never part of it.
-type Reason = &'static str;
+type DurationFault = &'static str;
 
-const NOT_A_DURATION: Reason = "A duration must be ISO 8601 in upper case, for example PT30S, PT24H, P30D or P1DT12H.";
-const NO_FIXED_LENGTH: Reason = "Months and years have no fixed length; use days, for example P30D.";
-const NEGATIVE: Reason = "A duration cannot be negative.";
-const TOO_LONG: Reason = "A duration can be at most 36525 days (a hundred years).";
+const NOT_A_DURATION: DurationFault =
+    "A duration must be ISO 8601 in upper case, for example PT30S, PT24H, P30D or P1DT12H.";
+const NO_FIXED_LENGTH: DurationFault = "Months and years have no fixed length; use days, for example P30D.";
+const NEGATIVE: DurationFault = "A duration cannot be negative.";
+const TOO_LONG: DurationFault = "A duration can be at most 36525 days (a hundred years).";
 
-fn length_of(text: &str) -> Result<Duration, Reason> {
+fn length_of(text: &str) -> Result<Duration, DurationFault> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(NOT_A_DURATION);
     }
@@ -138,14 +139,14 @@ fn length_of(text: &str) -> Result<Duration, Reason> {
     if time.map_or(date, |time| time).is_empty() {
         return Err(NOT_A_DURATION);
     }
-    let mut sum = Sum::default();
+    let mut sum = DurationSum::default();
     sum.add_all(date, date_unit)?;
     sum.add_all(time.unwrap_or_default(), time_unit)?;
     sum.finish()
 }
 
 /// Seconds in the unit that a letter before the `T` stands for.
-fn date_unit(designator: char) -> Result<u64, Reason> {
+fn date_unit(designator: char) -> Result<u64, DurationFault> {
     match designator {
         'W' => Ok(WEEK),
         'D' => Ok(DAY),
@@ -155,7 +156,7 @@ fn date_unit(designator: char) -> Result<u64, Reason> {
 }
 
 /// Seconds in the unit that a letter behind the `T` stands for.
-fn time_unit(designator: char) -> Result<u64, Reason> {
+fn time_unit(designator: char) -> Result<u64, DurationFault> {
     match designator {
         'D' => Ok(DAY),
         'H' => Ok(HOUR),
@@ -167,7 +168,7 @@ fn time_unit(designator: char) -> Result<u64, Reason> {
 
 /// What has been read so far.
 #[derive(Default)]
-struct Sum {
+struct DurationSum {
     /// Wide enough for `TEXT_BYTES_MAX` digits' worth of `u64` times a week each.
     seconds: u128,
     nanos: u32,
@@ -175,8 +176,12 @@ struct Sum {
     unit: Option<u64>,
 }
 
-impl Sum {
-    fn add_all(&mut self, mut parts: &str, unit_of: fn(char) -> Result<u64, Reason>) -> Result<(), Reason> {
+impl DurationSum {
+    fn add_all(
+        &mut self,
+        mut parts: &str,
+        unit_of: fn(char) -> Result<u64, DurationFault>,
+    ) -> Result<(), DurationFault> {
         while let Some(at) = parts.find(|c: char| c != '.' && !c.is_ascii_digit()) {
             let (number, rest) = parts.split_at(at);
             let mut rest = rest.chars();
@@ -187,7 +192,7 @@ impl Sum {
         if parts.is_empty() { Ok(()) } else { Err(NOT_A_DURATION) }
     }
 
-    fn add(&mut self, number: &str, unit: u64) -> Result<(), Reason> {
+    fn add(&mut self, number: &str, unit: u64) -> Result<(), DurationFault> {
         if self.unit.is_some_and(|last| last <= unit) {
             return Err(NOT_A_DURATION);
         }
@@ -204,7 +209,7 @@ impl Sum {
         Ok(())
     }
 
-    fn finish(self) -> Result<Duration, Reason> {
+    fn finish(self) -> Result<Duration, DurationFault> {
         let most = Duration::from_secs(SECONDS_MAX);
         let seconds = u64::try_from(self.seconds).map_err(|_| TOO_LONG)?;
         Some(Duration::new(seconds, self.nanos)).filter(|length| *length <= most).ok_or(TOO_LONG)
@@ -243,7 +248,7 @@ mod tests {
             ("PT90M", 5_400_000),
             ("P36525D", 3_155_760_000_000),
         ] {
-            let span: Span = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            let span: IsoDuration = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!((span.millis(), span.as_str(), span.to_string().as_str()), (millis, text, text));
         }
     }
@@ -286,41 +291,41 @@ mod tests {
             ("PT99999999999999999999S", TOO_LONG),
             ("P18446744073709551615WT18446744073709551615H", TOO_LONG),
         ] {
-            let error = text.parse::<Span>().expect_err(text);
+            let error = text.parse::<IsoDuration>().expect_err(text);
             assert_eq!((error.kind(), error.detail()), (Kind::Validation, reason), "{text}");
             assert!(error.violations().is_empty());
         }
-        assert!(format!("PT{}1S", "0".repeat(64)).parse::<Span>().is_err());
+        assert!(format!("PT{}1S", "0".repeat(64)).parse::<IsoDuration>().is_err());
     }
 
     #[test]
     fn spans_are_equal_when_equally_long() {
-        assert_eq!("PT24H".parse::<Span>().unwrap(), "P1D".parse().unwrap());
-        assert_eq!(Span::hours(24), Span::seconds(86_400));
-        assert!(Span::seconds(59) < "PT1M".parse().unwrap());
-        assert_eq!((Span::hours(-1).as_str(), Span::seconds(-1).millis()), ("PT0H", 0));
-        assert_eq!(Span::hours(i64::MAX), Span::seconds(i64::MAX));
-        assert_eq!("PT0.5S".parse::<Span>().unwrap().std_duration(), Duration::from_millis(500));
+        assert_eq!("PT24H".parse::<IsoDuration>().unwrap(), "P1D".parse().unwrap());
+        assert_eq!(IsoDuration::hours(24), IsoDuration::seconds(86_400));
+        assert!(IsoDuration::seconds(59) < "PT1M".parse().unwrap());
+        assert_eq!((IsoDuration::hours(-1).as_str(), IsoDuration::seconds(-1).millis()), ("PT0H", 0));
+        assert_eq!(IsoDuration::hours(i64::MAX), IsoDuration::seconds(i64::MAX));
+        assert_eq!("PT0.5S".parse::<IsoDuration>().unwrap().std_duration(), Duration::from_millis(500));
     }
 
     #[test]
     fn a_span_travels_as_text() {
-        let span: Span = serde_json::from_str(r#""PT30D""#).unwrap();
+        let span: IsoDuration = serde_json::from_str(r#""PT30D""#).unwrap();
         assert_eq!(serde_json::to_string(&span).unwrap(), r#""PT30D""#);
-        assert!(serde_json::from_str::<Span>(r#""P1Y""#).unwrap_err().to_string().starts_with(NO_FIXED_LENGTH));
+        assert!(serde_json::from_str::<IsoDuration>(r#""P1Y""#).unwrap_err().to_string().starts_with(NO_FIXED_LENGTH));
     }
 
     proptest! {
         #[test]
         fn whatever_a_constructor_prints_is_read_back(seconds in any::<i64>()) {
-            for span in [Span::seconds(seconds), Span::hours(seconds)] {
-                prop_assert_eq!(&span.as_str().parse::<Span>().unwrap(), &span);
+            for span in [IsoDuration::seconds(seconds), IsoDuration::hours(seconds)] {
+                prop_assert_eq!(&span.as_str().parse::<IsoDuration>().unwrap(), &span);
             }
         }
 
         #[test]
         fn no_text_makes_it_panic(text in "P?[-PT0-9.WDHMSY]{0,80}") {
-            let _ = text.parse::<Span>();
+            let _ = text.parse::<IsoDuration>();
         }
     }
 }

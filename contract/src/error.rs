@@ -144,11 +144,11 @@ pub struct Error {
     kind: Kind,
     detail: Cow<'static, str>,
     /// Boxed so that the happy path's `Result` stays small.
-    more: Option<Box<More>>,
+    more: Option<Box<ErrorDetails>>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct More {
+struct ErrorDetails {
     violations: Vec<Violation>,
     actual: Option<u64>,
     earliest: Option<Sequence>,
@@ -287,7 +287,7 @@ impl Error {
         self.more.as_ref().and_then(|more| more.retry_after_seconds)
     }
 
-    fn more(&mut self) -> &mut More {
+    fn more(&mut self) -> &mut ErrorDetails {
         self.more.get_or_insert_default()
     }
 }

@@ -310,18 +310,18 @@ pub struct ProducerId(pub String);
 
 /// What became of a submitted event that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedEvent {
     /// The stored event: the new one, or the one it repeats.
     pub event: StoredEvent,
     /// Whether it is new.
-    pub outcome: Outcome,
+    pub outcome: PublishOutcome,
     /// Whether the schema version it was submitted under is DEPRECATED.
     pub deprecated: bool,
 }
 
 /// Whether a published event is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PublishOutcome {
     /// Stored now.
     Created,
     /// Stored before under the same idempotency key.
@@ -345,7 +345,7 @@ pub enum Atomicity {
 
 /// A submitted event that could not be read, and as much of it as its topic can be told from.
 #[derive(Debug, Clone)]
-pub struct Unread {
+pub struct UnreadableEvent {
     /// Why not.
     pub error: Error,
     /// Its type, where at least that was there.
@@ -353,4 +353,4 @@ pub struct Unread {
 }
 
 /// What became of a batch: one result per event, in the order submitted.
-pub type BatchOutcome = Vec<Result<Published>>;
+pub type BatchOutcome = Vec<Result<PublishedEvent>>;

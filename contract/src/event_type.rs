@@ -1,6 +1,6 @@
 //! The event type: the registered name, schema versions and subject types an event claims.
 
-use crate::{EventTypeId, NewVersion, SubjectTypeId, Timestamp, TopicId, Version};
+use crate::{EventTypeId, NewVersion, RegisteredVersion, SubjectTypeId, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ pub struct EventType {
     pub created_at: Timestamp,
     /// Its schema versions, lowest first; none: any object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub versions: Vec<Version>,
+    pub versions: Vec<RegisteredVersion>,
     /// Whether it takes no more events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,

@@ -1,6 +1,6 @@
 //! Handlers: named pieces of work, each done once per event; how they are to be tried, and how they stand.
 
-use crate::{ClaimOrder, Span, Timestamp, TopicId};
+use crate::{ClaimOrder, IsoDuration, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
 /// How a handler's work is to be tried. What is absent is the broker's default.
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct NewHandler {
     /// How long a claim holds without a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Span>,
+    pub lease: Option<IsoDuration>,
     /// After this many failed attempts an event is a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// The wait after the first failure; it doubles with every further one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<Span>,
+    pub backoff: Option<IsoDuration>,
     /// What order the events of one aggregate keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<ClaimOrder>,
@@ -28,11 +28,11 @@ pub struct Handler {
     /// Its name.
     pub name: String,
     /// How long a claim holds without a heartbeat.
-    pub lease: Span,
+    pub lease: IsoDuration,
     /// After this many failed attempts an event is a dead letter.
     pub max_attempts: u32,
     /// The wait after the first failure; it doubles with every further one.
-    pub backoff: Span,
+    pub backoff: IsoDuration,
     /// What order the events of one aggregate keep.
     pub order: ClaimOrder,
     /// Events somebody is at.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// Which grammar an identifier has to satisfy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Profile {
+pub enum IdentifierProfile {
     /// Codes, and GTS ids with two to four names per segment, of which an instance may stand alone.
     #[default]
     Relaxed,
@@ -44,21 +44,21 @@ pub enum Profile {
 thread_local! {
     /// The profile of the parsing that this thread is in the middle of. A derived deserializer has no parameter that could
     /// carry it.
-    static PROFILE: Cell<Profile> = const { Cell::new(Profile::Relaxed) };
+    static PROFILE: Cell<IdentifierProfile> = const { Cell::new(IdentifierProfile::Relaxed) };
 }
 
 /// Runs `parse` with all identifiers and patterns in it held to `profile`.
-pub fn under_profile<T>(profile: Profile, parse: impl FnOnce() -> T) -> T {
+pub fn under_profile<T>(profile: IdentifierProfile, parse: impl FnOnce() -> T) -> T {
     /// Restores the outer profile, also when `parse` panics.
-    struct Outer(Profile);
+    struct ProfileGuard(IdentifierProfile);
 
-    impl Drop for Outer {
+    impl Drop for ProfileGuard {
         fn drop(&mut self) {
             PROFILE.set(self.0);
         }
     }
 
-    let _outer = Outer(PROFILE.replace(profile));
+    let _outer = ProfileGuard(PROFILE.replace(profile));
     parse()
 }
 
@@ -95,8 +95,8 @@ impl Identifier {
 
     /// The strictest grammar it satisfies. Costs a few microseconds; meant for registration, not for publishing.
     #[must_use]
-    pub fn profile(&self) -> Profile {
-        if gts_id::GtsId::is_valid(&self.0) { Profile::Strict } else { Profile::Relaxed }
+    pub fn profile(&self) -> IdentifierProfile {
+        if gts_id::GtsId::is_valid(&self.0) { IdentifierProfile::Strict } else { IdentifierProfile::Relaxed }
     }
 
     /// Whether it names a GTS type (ends in `~`) rather than an instance.
@@ -113,12 +113,12 @@ impl Identifier {
 }
 
 /// Why a text is neither an identifier nor a pattern. The submitted text is never part of it.
-type Reason = &'static str;
+type IdentifierFault = &'static str;
 
-const NOT_STRICT: Reason = "This broker takes strict GTS identifiers only (`gts.profile: strict`), no codes: every segment \
+const NOT_STRICT: IdentifierFault = "This broker takes strict GTS identifiers only (`gts.profile: strict`), no codes: every segment \
     has exactly four names and a version, as in gts.vendor.package.namespace.type.v1~, and an instance follows its type.";
 
-fn refused<T>(read: Result<T, Reason>) -> Result<T, Error> {
+fn refused<T>(read: Result<T, IdentifierFault>) -> Result<T, Error> {
     read.map_err(|reason| Error::new(Kind::InvalidType, reason))
 }
 
@@ -135,8 +135,8 @@ fn fits(text: &str, bytes_max: usize) -> Result<(), Error> {
 /// The profile's say, where it has one.
 fn held_to_profile(is_strict: impl FnOnce() -> bool) -> Result<(), Error> {
     match PROFILE.get() {
-        Profile::Relaxed => Ok(()),
-        Profile::Strict => refused(if is_strict() { Ok(()) } else { Err(NOT_STRICT) }),
+        IdentifierProfile::Relaxed => Ok(()),
+        IdentifierProfile::Strict => refused(if is_strict() { Ok(()) } else { Err(NOT_STRICT) }),
     }
 }
 
@@ -290,9 +290,9 @@ impl Borrow<str> for TopicId {
 }
 
 /// Reads a text off the wire without copying it first.
-struct FromText<T>(PhantomData<T>);
+struct IdentifierVisitor<T>(PhantomData<T>);
 
-impl<T: FromStr<Err = Error>> de::Visitor<'_> for FromText<T> {
+impl<T: FromStr<Err = Error>> de::Visitor<'_> for IdentifierVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

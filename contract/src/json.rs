@@ -18,7 +18,7 @@ use std::fmt;
 pub fn parse_strict(text: &str, depth_max: usize) -> Result<Value, Error> {
     let fault = Cell::new(None);
     let mut source = serde_json::Deserializer::from_str(text);
-    let read = Walk::new(depth_max, &fault).deserialize(&mut source);
+    let read = StrictVisitor::new(depth_max, &fault).deserialize(&mut source);
     read.and_then(|value| source.end().map(|()| value)).map_err(|error| match fault.take() {
         Some(Violation { pointer, detail }) => Error::invalid(pointer, detail),
         None if is_out_of_range(&error) => Error::invalid("", NUMBER_TOO_LARGE),
@@ -44,7 +44,7 @@ impl<'de> DeserializeSeed<'de> for StrictJson {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
-        Walk::new(self.depth_max, &Cell::new(None)).deserialize(source)
+        StrictVisitor::new(self.depth_max, &Cell::new(None)).deserialize(source)
     }
 }
 
@@ -80,13 +80,13 @@ pub const NUMBER_TOO_LARGE: &str =
 const POINTER_BYTES_MAX: usize = 256;
 
 /// Where in the document we are: a list up the call stack, turned into text only when something is wrong.
-enum Place<'a> {
+enum JsonPath<'a> {
     Root,
-    Member(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>, usize),
+    Member(&'a JsonPath<'a>, &'a str),
+    Item(&'a JsonPath<'a>, usize),
 }
 
-impl Place<'_> {
+impl JsonPath<'_> {
     /// The RFC 6901 pointer; where that is too long, the pointer of the nearest place around it that fits.
     fn pointer(&self) -> String {
         let mut pointer = String::new();
@@ -97,9 +97,9 @@ impl Place<'_> {
     /// Appends the pointer and says whether all of it fitted.
     fn write(&self, pointer: &mut String) -> bool {
         let (around, step) = match self {
-            Place::Root => return true,
-            Place::Member(around, name) => (around, name.replace('~', "~0").replace('/', "~1")),
-            Place::Item(around, index) => (around, index.to_string()),
+            JsonPath::Root => return true,
+            JsonPath::Member(around, name) => (around, name.replace('~', "~0").replace('/', "~1")),
+            JsonPath::Item(around, index) => (around, index.to_string()),
         };
         if !around.write(pointer) || pointer.len() + 1 + step.len() > POINTER_BYTES_MAX {
             return false;
@@ -111,21 +111,21 @@ impl Place<'_> {
 }
 
 /// Reads the value at one place.
-struct Walk<'a> {
-    place: &'a Place<'a>,
+struct StrictVisitor<'a> {
+    place: &'a JsonPath<'a>,
     levels_left: usize,
     /// What was wrong, since an error of `serde` carries only a message.
     fault: &'a Cell<Option<Violation>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StrictVisitor<'a> {
     fn new(depth_max: usize, fault: &'a Cell<Option<Violation>>) -> Self {
-        Self { place: &Place::Root, levels_left: depth_max.min(DEPTH_MAX), fault }
+        Self { place: &JsonPath::Root, levels_left: depth_max.min(DEPTH_MAX), fault }
     }
 
     /// The same walk one level further down.
-    fn at<'b>(&'b self, place: &'b Place<'b>) -> Walk<'b> {
-        Walk { place, levels_left: self.levels_left.saturating_sub(1), fault: self.fault }
+    fn at<'b>(&'b self, place: &'b JsonPath<'b>) -> StrictVisitor<'b> {
+        StrictVisitor { place, levels_left: self.levels_left.saturating_sub(1), fault: self.fault }
     }
 
     fn descend<E: serde::de::Error>(&self) -> Result<(), E> {
@@ -138,14 +138,14 @@ impl<'a> Walk<'a> {
 
     /// The same error, with its place where it is about a number that `serde_json` cannot hold: it tells only line and
     /// column of that.
-    fn located<E: serde::de::Error>(&self, place: &Place<'_>, error: E) -> E {
+    fn located<E: serde::de::Error>(&self, place: &JsonPath<'_>, error: E) -> E {
         let fault = self.fault.take();
         let is_new = fault.is_none() && is_out_of_range(&error);
         self.fault.set(if is_new { Some(Violation::new(place.pointer(), NUMBER_TOO_LARGE)) } else { fault });
         error
     }
 
-    fn refuse<E: serde::de::Error>(&self, place: &Place<'_>, detail: &'static str) -> E {
+    fn refuse<E: serde::de::Error>(&self, place: &JsonPath<'_>, detail: &'static str) -> E {
         let violation = Violation::new(place.pointer(), detail);
         let error = E::custom(format_args!("{detail} Place: \"{}\"", violation.pointer));
         self.fault.set(Some(violation));
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
@@ -161,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for StrictVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,7 +200,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.descend()?;
         let mut items = Vec::new();
         loop {
-            let place = Place::Item(self.place, items.len());
+            let place = JsonPath::Item(self.place, items.len());
             match source.next_element_seed(self.at(&place)) {
                 Ok(Some(item)) => items.push(item),
                 Ok(None) => return Ok(Value::Array(items)),
@@ -217,13 +217,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
             self.no_nul(&name)?;
             match members.entry(name) {
                 Entry::Vacant(slot) => {
-                    let place = Place::Member(self.place, slot.key());
+                    let place = JsonPath::Member(self.place, slot.key());
                     let value = source.next_value_seed(self.at(&place));
                     let value = value.map_err(|error| self.located(&place, error))?;
                     slot.insert(value);
                 }
                 Entry::Occupied(slot) => {
-                    let place = Place::Member(self.place, slot.key());
+                    let place = JsonPath::Member(self.place, slot.key());
                     return Err(self.refuse(&place, "A member name stands twice in one object."));
                 }
             }

@@ -40,47 +40,48 @@ mod version;
 pub use breaker::{BreakerState, TargetBreaker};
 pub use broker::{BoxFuture, EventBroker};
 pub use claim::{
-    Attempt, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, ClaimStatus, Completion,
-    Failure, NewClaim,
+    Claim, ClaimAnswer, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome, ClaimStatus,
+    Completion, NewClaim,
 };
 pub use cloud_event::CloudEvent;
-pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupReset, GroupTopic, Member, NewConsumer, ResetTo};
+pub use consumer::{Consumer, ConsumerGroup, Distribution, GroupMember, GroupReset, GroupTopic, NewConsumer, ResetTo};
 pub use dead_letter::{
-    DeadLetter, LetterCount, LetterFilter, LetterOrder, LetterSource, LetterStatus, LetterSummary, LettersResolved,
-    Redrive, RedriveOverride, Resolution,
+    BulkResolveOutcome, BulkResolveRequest, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterResolution,
+    DeadLetterSource, DeadLetterStatus, DeadLetterSummary, RedriveOverride, RedriveRequest,
 };
 pub use delivery_auth::DeliveryAuth;
 pub use dispatch_job::{
     AttemptError, DispatchJob, JobAttempt, JobDeferral, JobFilter, JobKind, JobStatus, NewTask, Pool, PoolChange,
-    usual_schedule,
+    default_retry_schedule,
 };
-pub use duration::Span;
+pub use duration::IsoDuration;
 pub use error::{Error, Kind, Result, Violation};
 pub use event::{
-    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, Outcome, ProducerId, Published, StoredEvent, Unread,
+    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, ProducerId, PublishOutcome, PublishedEvent,
+    StoredEvent, UnreadableEvent,
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use handler::{Handler, HandlerTopic, NewHandler};
 pub use identifier::{
-    EventTypeId, IdPattern, Identifier, Profile, SubjectTypeId, TopicId, encode_identifier, under_profile,
+    EventTypeId, IdPattern, Identifier, IdentifierProfile, SubjectTypeId, TopicId, encode_identifier, under_profile,
 };
 pub use json::{NUMBER_TOO_LARGE, StrictJson, digest_form, parse_strict};
 pub use media_type::{MediaType, unquote};
-pub use numbers::{AggregateSequence, Generation, Offset, Position, Sequence, Token};
-pub use projection::{Lag, NewCheckpoint, NewProjection, Projection};
+pub use numbers::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};
+pub use projection::{NewCheckpoint, NewProjection, Projection, ProjectionLag};
 pub use query::{
-    Aggregate, AggregateEvents, AggregateRead, Cursor, EventPage, Filter, LogPage, LogRead, Page, Read, ReadOffset,
-    Segment, Segments,
+    Aggregate, AggregateEvents, AggregateRead, Cursor, EventFilter, EventPage, LogPage, LogRead, Page, ReadOffset,
+    Segment, TopicRead, TopicSegments,
 };
-pub use replay::{BlockedGroup, GroupVerbs, NewReplay, Replay, ReplayEdge, Replayed};
-pub use republish::{Compact, Counted, Republish, RepublishTarget, Trim};
+pub use replay::{BlockedGroup, GroupActions, NewReplay, Replay, ReplayBound, ReplayOutcome};
+pub use republish::{CompactRequest, EventCount, RepublishRequest, RepublishTarget, TrimRequest};
 pub use subscription::{
-    DeliveryFormat, DispatchMode, NewSecret, NewSubscription, Pause, Signing, SigningKind, StartFrom, Subscription,
-    SubscriptionChange, SubscriptionMade, SubscriptionStatus, TypeBinding,
+    DeliveryFormat, DispatchMode, NewSecret, NewSubscription, PauseDetails, SigningKind, SigningSettings, StartFrom,
+    Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TypeBinding,
 };
 pub use timestamp::Timestamp;
 pub use topic::{
-    Cleanup, DeduplicateBy, DryRun, NewTopic, Normalisation, PayloadMismatch, Registered, Streaming, StreamingOptions,
-    Topic, TopicChange,
+    CleanupPolicy, DeduplicateBy, DryRunReport, NewTopic, PayloadMismatch, RegisterOutcome, StreamingOptions,
+    StreamingSetting, SubjectNormalisation, Topic, TopicChange,
 };
-pub use version::{NewVersion, SchemaType, SchemaVersion, Version, VersionStatus};
+pub use version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};

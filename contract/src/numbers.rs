@@ -92,7 +92,7 @@ number! {
 
 number! {
     /// What fences a claim: grows with every claim, over all events of a log.
-    Token
+    FencingToken
 }
 
 impl From<Sequence> for Offset {

@@ -23,7 +23,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, Members(visitor))
+        self.0.deserialize_struct(name, fields, MapOnlyVisitor(visitor))
     }
 
     forward_to_deserialize_any! {
@@ -33,9 +33,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
 }
 
 /// A visitor that knows members and nothing else.
-struct Members<V>(V);
+struct MapOnlyVisitor<V>(V);
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Members<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for MapOnlyVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,15 +70,15 @@ pub(crate) use object;
 
 #[cfg(test)]
 mod tests {
-    use crate::{Actor, NewEvent, Streaming};
+    use crate::{Actor, NewEvent, StreamingSetting};
 
     #[test]
     fn a_list_is_no_object() {
         assert!(serde_json::from_str::<Actor>(r#"{"type":"user","id":"u"}"#).is_ok());
         let error = serde_json::from_str::<Actor>(r#"["user","u"]"#).unwrap_err();
         assert!(error.to_string().starts_with("invalid type: sequence, expected an object"), "{error}");
-        assert!(serde_json::from_str::<Streaming>(r#"{"type":"file"}"#).is_ok());
-        assert!(serde_json::from_str::<Streaming>(r#"["file"]"#).is_err());
+        assert!(serde_json::from_str::<StreamingSetting>(r#"{"type":"file"}"#).is_ok());
+        assert!(serde_json::from_str::<StreamingSetting>(r#"["file"]"#).is_err());
         assert!(serde_json::from_str::<NewEvent>(r#"[null,"gts.a.b.c.d.v1",null,null,"s"]"#).is_err());
     }
 }

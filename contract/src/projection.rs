@@ -59,7 +59,7 @@ pub struct Projection {
     /// Where this generation begins: a view that is rebuilt reads behind it.
     pub start: Offset,
     /// How far its view is behind.
-    pub lag: Lag,
+    pub lag: ProjectionLag,
     /// When it was registered.
     pub created_at: Timestamp,
     /// When it last changed: its filter, its checkpoint, its generation.
@@ -69,7 +69,7 @@ pub struct Projection {
 /// How far a view is behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Lag {
+pub struct ProjectionLag {
     /// How many numbers lie between its checkpoint and the tail; of the log, some of them the broker's own.
     pub events: u64,
     /// The age of the oldest event it has not applied, in whole seconds; 0 where there is none.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// Which events a reader wants. Values of one member widen, different members narrow; empty takes all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Filter {
+pub struct EventFilter {
     /// Event types.
     pub types: Vec<IdPattern>,
     /// Subject types.
@@ -94,7 +94,7 @@ impl ReadOffset {
 
 /// Read a topic in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read {
+pub struct TopicRead {
     /// The topic.
     pub topic: TopicId,
     /// Where the answer starts.
@@ -102,10 +102,10 @@ pub struct Read {
     /// Most events in the answer.
     pub limit: usize,
     /// Which events.
-    pub filter: Filter,
+    pub filter: EventFilter,
 }
 
-impl Read {
+impl TopicRead {
     /// Everything of a topic from its beginning.
     #[must_use]
     pub fn all(topic: TopicId) -> Self {
@@ -113,7 +113,7 @@ impl Read {
             topic,
             offset: ReadOffset::Behind(Offset::ZERO),
             limit: crate::limits::READ_EVENTS_MAX,
-            filter: Filter::default(),
+            filter: EventFilter::default(),
         }
     }
 
@@ -147,7 +147,7 @@ pub struct LogRead {
     /// Most events in the answer.
     pub limit: usize,
     /// Which events.
-    pub filter: Filter,
+    pub filter: EventFilter,
 }
 
 /// Events of all topics.
@@ -310,7 +310,7 @@ pub struct Segment {
 /// A topic's segments, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Segments {
+pub struct TopicSegments {
     /// The topic.
     pub topic: TopicId,
     /// The segments.

@@ -10,10 +10,10 @@ use uuid::Uuid;
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewReplay {
     /// The first one.
-    pub from: ReplayEdge,
+    pub from: ReplayBound,
     /// The last one; the tail when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<ReplayEdge>,
+    pub to: Option<ReplayBound>,
     /// Only count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -24,7 +24,7 @@ object!(NewReplay);
 /// Where a replay begins or ends, inclusive: a sequence or a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "must be a sequence (a whole number) or a time (RFC 3339, as 2026-11-16T00:00:00Z)")]
-pub enum ReplayEdge {
+pub enum ReplayBound {
     /// This event.
     Sequence(Sequence),
     /// What was stored at this time.
@@ -47,13 +47,13 @@ pub struct BlockedGroup {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub waiting_is_lower_bound: bool,
     /// What a person can do about it now.
-    pub verbs: GroupVerbs,
+    pub verbs: GroupActions,
 }
 
 /// What each verb would do, said of the job that blocks; what is absent would be refused now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GroupVerbs {
+pub struct GroupActions {
     /// `:retry`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
@@ -68,7 +68,7 @@ pub struct GroupVerbs {
 /// What an order to replay came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Replayed {
+pub struct ReplayOutcome {
     /// How many events are delivered once more, or would be.
     pub count: u64,
     /// Whether it may be more than were counted: the topic is too long to look through in one request.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The order to have events of a topic once more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct Republish {
+pub struct RepublishRequest {
     /// The first of them.
     pub from: Sequence,
     /// The last of them.
@@ -22,9 +22,9 @@ pub struct Republish {
     pub dry_run: bool,
 }
 
-object!(Republish Trim Compact);
+object!(RepublishRequest TrimRequest CompactRequest);
 
-impl Republish {
+impl RepublishRequest {
     /// Events from one sequence to another, both included, appended to their topic once more.
     #[must_use]
     pub const fn to_topic(from: Sequence, to: Sequence) -> Self {
@@ -59,7 +59,7 @@ pub enum RepublishTarget {
 /// The order to let go of a topic's beginning: through a sequence, or before a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct Trim {
+pub struct TrimRequest {
     /// The last sequence to go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Sequence>,
@@ -75,7 +75,7 @@ pub struct Trim {
 /// The order to compact a topic now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct Compact {
+pub struct CompactRequest {
     /// Whether the bytes of what was removed are erased from storage before this is answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erase: bool,
@@ -83,7 +83,7 @@ pub struct Compact {
 
 /// How many events it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct EventCount {
     /// That many.
     pub count: u64,
 }

@@ -3,9 +3,9 @@
 //! - A definition is plain values. Secrets come in with it and are never shown again.
 //! - What may be absent has one default, said at its field.
 
-use crate::given::{given, present};
+use crate::given::{nullable, required};
 use crate::object::object;
-use crate::{DeliveryAuth, IdPattern, Offset, Span, TargetBreaker, Timestamp, TopicId, limits};
+use crate::{DeliveryAuth, IdPattern, IsoDuration, Offset, TargetBreaker, Timestamp, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,7 @@ pub struct NewSubscription {
     pub max_attempts: Option<u32>,
     /// The waits between tries; the last one repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_schedule: Option<Vec<Span>>,
+    pub retry_schedule: Option<Vec<IsoDuration>>,
     /// Whether `data` alone is sent.
     #[serde(default)]
     pub data_only: bool,
@@ -71,7 +71,7 @@ pub struct NewSubscription {
     pub headers: BTreeMap<String, String>,
     /// How deliveries are signed; with a new secret when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signing: Option<Signing>,
+    pub signing: Option<SigningSettings>,
     /// How deliveries are authorised besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<DeliveryAuth>,
@@ -86,7 +86,7 @@ pub struct NewSubscription {
     pub start_from: StartFrom,
 }
 
-object!(NewSubscription TypeBinding Signing);
+object!(NewSubscription TypeBinding SigningSettings);
 
 const fn thirty() -> u32 {
     30
@@ -176,7 +176,7 @@ pub enum DeliveryFormat {
 /// How deliveries are signed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
-pub struct Signing {
+pub struct SigningSettings {
     /// By which standard.
     #[serde(rename = "type", default)]
     pub kind: SigningKind,
@@ -185,7 +185,7 @@ pub struct Signing {
     pub secrets: Vec<String>,
 }
 
-impl fmt::Debug for Signing {
+impl fmt::Debug for SigningSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Signing({} secrets)", self.secrets.len())
     }
@@ -260,7 +260,7 @@ pub struct SubscriptionChange {
     pub max_attempts: Option<Option<u32>>,
     /// The waits between tries.
     #[serde(deserialize_with = "given")]
-    pub retry_schedule: Option<Option<Vec<Span>>>,
+    pub retry_schedule: Option<Option<Vec<IsoDuration>>>,
     /// Whether `data` alone is sent.
     #[serde(deserialize_with = "present")]
     pub data_only: Option<bool>,
@@ -272,7 +272,7 @@ pub struct SubscriptionChange {
     pub headers: Option<BTreeMap<String, String>>,
     /// The secrets, all of them anew.
     #[serde(deserialize_with = "present")]
-    pub signing: Option<Signing>,
+    pub signing: Option<SigningSettings>,
     /// How deliveries are authorised.
     #[serde(deserialize_with = "given")]
     pub auth: Option<Option<DeliveryAuth>>,
@@ -316,9 +316,9 @@ pub struct Subscription {
     pub status: SubscriptionStatus,
     /// Why it does not, where the broker or a person said so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause: Option<Pause>,
+    pub pause: Option<PauseDetails>,
     /// Everything up to here is settled, but for jobs that are listed as open.
-    pub settled_through: Offset,
+    pub settled: Offset,
     /// Jobs that failed and wait, or were given up.
     pub open_jobs: u64,
     /// Why jobs that were not tried yet wait though it delivers.
@@ -348,7 +348,7 @@ pub enum SubscriptionStatus {
 /// Why a subscription is paused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pause {
+pub struct PauseDetails {
     /// Since when.
     pub since: Timestamp,
     /// Who paused it; `broker` after a 410.
@@ -360,7 +360,7 @@ pub struct Pause {
 
 /// A subscription that was made or given a new secret, with what is shown once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubscriptionMade {
+pub struct SubscriptionWithSecret {
     /// The subscription.
     pub subscription: Subscription,
     /// The secret the broker made, if it made one.

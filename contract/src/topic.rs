@@ -1,7 +1,7 @@
 //! The topic: a named append-only stream with its own order, types and retention.
 
 use crate::object::object;
-use crate::{Span, Timestamp, TopicId};
+use crate::{IsoDuration, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
 /// A topic as one asks for it.
@@ -14,13 +14,13 @@ pub struct NewTopic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How it is stored.
-    pub streaming: Streaming,
+    pub streaming: StreamingSetting,
     /// How long events are kept; absent: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<Span>,
+    pub retention: Option<IsoDuration>,
     /// How long idempotency keys are remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotent_retention: Option<Span>,
+    pub idempotent_retention: Option<IsoDuration>,
     /// What happens to a repeated key with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
@@ -29,10 +29,10 @@ pub struct NewTopic {
     pub deduplicate_by: Option<DeduplicateBy>,
     /// What retention lets go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cleanup: Option<Cleanup>,
+    pub cleanup: Option<CleanupPolicy>,
     /// Which differences between two subjects do not make them two aggregates; none: their bytes are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub aggregate_normalisation: Vec<Normalisation>,
+    pub aggregate_normalisation: Vec<SubjectNormalisation>,
     /// Hidden from ordinary callers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
@@ -45,7 +45,7 @@ impl NewTopic {
         Self {
             id,
             description: None,
-            streaming: Streaming::Enabled(true),
+            streaming: StreamingSetting::Enabled(true),
             retention: None,
             idempotent_retention: None,
             on_payload_mismatch: None,
@@ -77,10 +77,10 @@ pub struct TopicChange {
     pub description: Option<String>,
     /// How long events are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<Span>,
+    pub retention: Option<IsoDuration>,
     /// How long idempotency keys are remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotent_retention: Option<Span>,
+    pub idempotent_retention: Option<IsoDuration>,
     /// What happens to a repeated key with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
@@ -89,7 +89,7 @@ pub struct TopicChange {
 /// How a topic is stored: `true`, or an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "must be `true`, or an object of `type`, `location` and `retention`")]
-pub enum Streaming {
+pub enum StreamingSetting {
     /// In the default log.
     Enabled(bool),
     /// With options of its own.
@@ -108,7 +108,7 @@ pub struct StreamingOptions {
     pub location: Option<String>,
     /// Retention as seed 000 spells it, inside `streaming`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<Span>,
+    pub retention: Option<IsoDuration>,
 }
 
 object!(StreamingOptions);
@@ -141,7 +141,7 @@ pub enum DeduplicateBy {
 /// What retention lets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Cleanup {
+pub enum CleanupPolicy {
     /// Events past their age.
     #[default]
     Delete,
@@ -152,7 +152,7 @@ pub enum Cleanup {
 /// A difference between two subjects that does not make them two aggregates. An event keeps its own spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Normalisation {
+pub enum SubjectNormalisation {
     /// White space at either end.
     Trim,
     /// Upper and lower case.
@@ -164,7 +164,7 @@ pub enum Normalisation {
 /// What a deletion would do that was only asked about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DryRun {
+pub struct DryRunReport {
     /// How many events would go.
     pub count: u64,
     /// What else would happen, one sentence each.
@@ -173,14 +173,14 @@ pub struct DryRun {
 
 /// Whether a registration made something new.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Registered<T> {
+pub enum RegisterOutcome<T> {
     /// Made now.
     Created(T),
     /// The same definition was there already.
     Unchanged(T),
 }
 
-impl<T> Registered<T> {
+impl<T> RegisterOutcome<T> {
     /// The thing, new or not.
     pub fn into_inner(self) -> T {
         match self {

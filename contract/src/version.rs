@@ -53,13 +53,13 @@ impl Serialize for SchemaVersion {
 
 impl<'de> Deserialize<'de> for SchemaVersion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(FromText)
+        deserializer.deserialize_str(VersionVisitor)
     }
 }
 
-struct FromText;
+struct VersionVisitor;
 
-impl de::Visitor<'_> for FromText {
+impl de::Visitor<'_> for VersionVisitor {
     type Value = SchemaVersion;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +125,7 @@ impl NewVersion {
 /// A registered schema version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Version {
+pub struct RegisteredVersion {
     /// What was asked for.
     #[serde(flatten)]
     pub definition: NewVersion,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_version_reads_and_writes_as_the_api_spells_it() {
         let text = r#"{"version":"1.1","schemaType":"JSON_SCHEMA","schema":{},"status":"CURRENT","createdAt":"2026-01-01T00:00:00.000Z"}"#;
-        let version: Version = serde_json::from_str(text).unwrap();
+        let version: RegisteredVersion = serde_json::from_str(text).unwrap();
         assert_eq!(version.definition.version, SchemaVersion { major: 1, minor: 1 });
         assert_eq!(serde_json::to_string(&version).unwrap(), text);
         let unknown = r#"{"version":"1.1","schemaType":"JSON_SCHEMA","schema":{},"status":"CURRENT"}"#;

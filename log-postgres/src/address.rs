@@ -1,6 +1,6 @@
 //! The address of a database, as it may be shown: what the driver understands of it, without the password.
 
-use crate::tls::Wanted;
+use crate::tls::TlsParams;
 use std::fmt::Write;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -11,7 +11,7 @@ const HIDDEN: &str = "***";
 
 /// User, hosts and database of an address, with `***` for a password. Parameters are left out.
 #[must_use]
-pub fn shown(url: &str) -> String {
+pub fn redacted_url(url: &str) -> String {
     let Some(config) = read(url).filter(|config| !is_misread(config)) else { return HIDDEN.to_owned() };
     let mut text = String::from("postgres://");
     if let Some(user) = config.get_user() {
@@ -43,8 +43,8 @@ pub fn has_password(url: &str) -> bool {
 }
 
 /// Hosts that an address leads to beyond this machine without proving who they are, if there are any.
-pub(crate) fn unproven_host(url: &str) -> Option<String> {
-    let wanted = Wanted::take(url);
+pub(crate) fn unverified_host(url: &str) -> Option<String> {
+    let wanted = TlsParams::take(url);
     let config = wanted.rest.parse::<Config>().ok()?;
     let is_local = |name: &str| {
         let address = name.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
@@ -65,7 +65,7 @@ fn is_misread(config: &Config) -> bool {
 }
 
 fn read(url: &str) -> Option<Config> {
-    Wanted::take(url).rest.parse().ok()
+    TlsParams::take(url).rest.parse().ok()
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
             ("host=h user=u password=s3cret dbname=db", "postgres://u:***@h/db"),
             ("postgres://u:s3cret@h:no-port/db", "***"),
         ] {
-            assert_eq!(shown(url), expected, "{url}");
+            assert_eq!(redacted_url(url), expected, "{url}");
         }
         // However the driver takes an unescaped slash, nothing of the password is shown.
         for url in [
@@ -96,7 +96,11 @@ mod tests {
             "postgres://u:p@s3cr@h/db",
             "postgres://u:s3cr?et@h/db",
         ] {
-            assert!(!shown(url).contains("s3cr") && !shown(url).contains("et@"), "{url}: {}", shown(url));
+            assert!(
+                !redacted_url(url).contains("s3cr") && !redacted_url(url).contains("et@"),
+                "{url}: {}",
+                redacted_url(url)
+            );
         }
         assert!(has_password("postgres://u:p@h/db") && !has_password("postgres://u@h/db"));
     }
@@ -104,7 +108,7 @@ mod tests {
     #[test]
     fn a_host_beyond_this_machine_must_prove_itself() {
         for url in ["postgres://a@h/d", "postgres://a@h/d?sslmode=require", "postgres://a@127.0.0.1,10.0.0.1/d"] {
-            assert!(unproven_host(url).is_some(), "{url}");
+            assert!(unverified_host(url).is_some(), "{url}");
         }
         for url in [
             "postgres://a@localhost/d",
@@ -115,7 +119,7 @@ mod tests {
             "postgres://a@h/d?sslmode=verify-full",
             "postgres://a@h/d?sslrootcert=/x.pem",
         ] {
-            assert_eq!(unproven_host(url), None, "{url}");
+            assert_eq!(unverified_host(url), None, "{url}");
         }
     }
 }

@@ -13,14 +13,14 @@
 //!   said about the end of the log, a new session is begun, which the old one cannot append beside (`fence`).
 //! - What others have appended is shown only once synchronous standbys have it, where there are any (`prove`).
 
-use crate::columns::{Columns, OneTable, Param, Table};
+use crate::columns::{BatchColumns, SingleTableColumns, SqlParam, TargetTable};
 use crate::failure;
-use crate::fence::Fence;
-use crate::link::Link;
+use crate::fence::SessionFence;
+use crate::link::PersistentConnection;
 use crate::row::number;
-use crate::session::{Session, Target};
-use crate::shown::Shown;
-use crate::tail::Tail;
+use crate::session::{ConnectTarget, Session};
+use crate::shown::VisibleTail;
+use crate::tail::KnownTail;
 use contract::Position;
 use log::{LogError, Record};
 use std::future::poll_fn;
@@ -58,24 +58,24 @@ pub(crate) const STATEMENTS: [&str; 3] = [ADD_EVENTS, ADD_ENTRIES, APPEND];
 const CONFIRM: &str = "SELECT set_config('synchronous_commit', \
     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), \
     pg_logical_emit_message(true, 'event_broker'::text, ''::text)";
-const GIVE_BACK: &str = "SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)";
+const RELEASE_TURN: &str = "SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)";
 
 /// No log ends here.
-const NOWHERE: Position = Position(u64::MAX);
+const UNREACHABLE_POSITION: Position = Position(u64::MAX);
 
 /// How long somebody waits for synchronous standbys before it is told that they are away. They are waited for on.
-const PROOF_PATIENCE: Duration = Duration::from_secs(2);
+const REPLICATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A process that stopped holds its turn this many times longer than one that runs.
 const STOPPED_TURNS: u32 = 5;
 
 /// The one that appends.
-pub(crate) struct Writer {
-    inner: Arc<Inner>,
+pub(crate) struct PostgresWriter {
+    inner: Arc<WriterState>,
 }
 
-struct Inner {
-    link: Link,
+struct WriterState {
+    link: PersistentConnection,
     /// Held until an append is sent.
     in_order: tokio::sync::Mutex<()>,
     /// Appends begun: tells whether a turn was used.
@@ -86,59 +86,65 @@ struct Inner {
     in_doubt: Mutex<Option<Arc<Session>>>,
     /// Held while standbys are asked to confirm.
     confirming: Arc<tokio::sync::Mutex<()>>,
-    tail: Arc<Tail>,
-    shown: Arc<Shown>,
+    tail: Arc<KnownTail>,
+    shown: Arc<VisibleTail>,
     /// Whoever appends reads the log when a connection was made again, and is made to.
     is_followed: AtomicBool,
-    fence: Arc<Fence>,
+    fence: Arc<SessionFence>,
     turn: Duration,
     runtime: Handle,
 }
 
 /// Where a batch goes.
 #[derive(Clone, Copy)]
-struct Place {
+struct AppendPoint {
     after: Position,
     /// Only if the append before it, which is not answered yet, succeeds.
     chained: bool,
 }
 
 /// Counts an append as long as it lives.
-struct UnderWay<'a> {
+struct PendingAppend<'a> {
     count: &'a AtomicUsize,
     /// How many there were already.
     before: usize,
 }
 
-impl<'a> UnderWay<'a> {
+impl<'a> PendingAppend<'a> {
     fn one_more(count: &'a AtomicUsize) -> Self {
         Self { count, before: count.fetch_add(1, Ordering::AcqRel) }
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for PendingAppend<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// What PostgreSQL said. The outer error: no answer came in time.
-type Answer<T> = Result<Result<T, tokio_postgres::Error>, LogError>;
+type StatementResult<T> = Result<Result<T, tokio_postgres::Error>, LogError>;
 
 /// What `append` answered.
-enum Outcome {
+enum AppendOutcome {
     Appended,
     TailMoved(Position),
     TimeFell,
 }
 
-impl Writer {
-    pub(crate) fn start(target: Target, tail: Arc<Tail>, shown: Arc<Shown>, channel: &str, turn: Duration) -> Self {
+impl PostgresWriter {
+    pub(crate) fn start(
+        target: ConnectTarget,
+        tail: Arc<KnownTail>,
+        shown: Arc<VisibleTail>,
+        channel: &str,
+        turn: Duration,
+    ) -> Self {
         let runtime = target.runtime.clone();
-        let fence = Arc::new(Fence::new());
-        let link = Link::keep(target, Some(Arc::clone(&tail)), fence.prepare(channel, &tail, &shown));
+        let fence = Arc::new(SessionFence::new());
+        let link = PersistentConnection::start(target, Some(Arc::clone(&tail)), fence.prepare(channel, &tail, &shown));
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(WriterState {
                 link,
                 in_order: tokio::sync::Mutex::default(),
                 begun: AtomicU64::new(0),
@@ -161,12 +167,12 @@ impl Writer {
         session.iter().for_each(|session| session.set_followed());
     }
 
-    pub(crate) fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &PersistentConnection {
         &self.inner.link
     }
 
     /// Waits until no append of ours can still come in unseen: until a later session has begun.
-    pub(crate) async fn certain(&self) -> Result<(), LogError> {
+    pub(crate) async fn resolve_doubt(&self) -> Result<(), LogError> {
         let Some(lost) = self.inner.in_doubt().clone() else { return Ok(()) };
         self.inner.link.session().await?;
         let mut in_doubt = self.inner.in_doubt();
@@ -180,37 +186,37 @@ impl Writer {
     pub(crate) async fn append(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
         let inner = &self.inner;
         // Told before anything is waited for: what is under way now must succeed.
-        let under_way = UnderWay::one_more(&inner.under_way);
-        let columns = check(after, batch).and_then(|()| Columns::of(batch, true));
+        let under_way = PendingAppend::one_more(&inner.under_way);
+        let columns = check(after, batch).and_then(|()| BatchColumns::of(batch, true));
         // A batch that cannot be right is still compared first.
-        let (columns, wrong) = columns.map_or_else(|wrong| (Columns::default(), Some(wrong)), |it| (it, None));
+        let (columns, wrong) = columns.map_or_else(|wrong| (BatchColumns::default(), Some(wrong)), |it| (it, None));
         let sending = inner.in_order.lock().await;
         inner.begun.fetch_add(1, Ordering::AcqRel);
         let session = inner.link.session().await?;
         if inner.is_followed.load(Ordering::Acquire) && !session.is_followed() {
             return Err(failure::not_followed());
         }
-        let place = Place { after, chained: under_way.before > 0 };
-        let answered = once_begun(inner.ask(&session, place, &columns), || drop(sending)).await?;
+        let place = AppendPoint { after, chained: under_way.before > 0 };
+        let answered = once_begun(inner.append_columns(&session, place, &columns), || drop(sending)).await?;
         let outcome = match answered {
             Err(error) if failure::is_about_a_value(&error) => {
                 tracing::warn!(%error, "PostgreSQL refuses a payload; the batch is stored without payload columns");
-                inner.ask(&session, place, &Columns::of(batch, false)?).await?
+                inner.append_columns(&session, place, &BatchColumns::of(batch, false)?).await?
             }
             answered => answered,
         };
         let outcome = outcome.map_err(|error| refusal(&error))?;
         match (outcome, wrong) {
-            (Outcome::TailMoved(tail), _) => {
+            (AppendOutcome::TailMoved(tail), _) => {
                 inner.tail.show(tail);
                 if !batch.is_empty() {
-                    self.give_back_in_time();
+                    self.release_unused_turn();
                 }
                 Err(LogError::TailMoved(tail))
             }
-            (Outcome::TimeFell, _) => Err(LogError::Misnumbered("times must not fall")),
-            (Outcome::Appended, Some(wrong)) => Err(wrong),
-            (Outcome::Appended, None) => {
+            (AppendOutcome::TimeFell, _) => Err(LogError::Misnumbered("times must not fall")),
+            (AppendOutcome::Appended, Some(wrong)) => Err(wrong),
+            (AppendOutcome::Appended, None) => {
                 let tail = Position(after.get().saturating_add(batch.len() as u64));
                 if !batch.is_empty() {
                     inner.shown.raise(tail);
@@ -223,20 +229,20 @@ impl Writer {
 
     /// Waits until synchronous standbys have everything up to `position`, which was read: until a commit that is later than
     /// what was read has been answered.
-    pub(crate) async fn prove(&self, position: Position) -> Result<(), LogError> {
+    pub(crate) async fn await_replication(&self, position: Position) -> Result<(), LogError> {
         let inner = &self.inner;
         if inner.shown.get() >= position {
             return Ok(());
         }
         let late = {
             let _timers = inner.runtime.enter();
-            tokio::time::sleep(PROOF_PATIENCE)
+            tokio::time::sleep(REPLICATION_TIMEOUT)
         };
         let proving = async {
             let only_one = Arc::clone(&inner.confirming).lock_owned().await;
             let confirming = inner.runtime.spawn(confirm(Arc::clone(inner), position, only_one));
             // It is aborted only when the runtime ends.
-            confirming.await.unwrap_or_else(|_| Err(failure::silent()))
+            confirming.await.unwrap_or_else(|_| Err(failure::no_answer()))
         };
         tokio::select! {
             biased;
@@ -246,7 +252,7 @@ impl Writer {
     }
 
     /// A turn that is not used is given back: whoever has nothing more to append must not hold up the others.
-    fn give_back_in_time(&self) {
+    fn release_unused_turn(&self) {
         let inner = Arc::downgrade(&self.inner);
         let begun = self.inner.begun.load(Ordering::Acquire);
         let turn = self.inner.turn;
@@ -256,7 +262,7 @@ impl Writer {
             let _turn = inner.in_order.lock().await;
             if inner.begun.load(Ordering::Acquire) == begun
                 && let Ok(session) = inner.link.session().await
-                && let Err(error) = session.row(GIVE_BACK, &[]).await
+                && let Err(error) = session.row(RELEASE_TURN, &[]).await
             {
                 tracing::debug!(%error, "a turn could not be given back; it ends with its session");
             }
@@ -264,74 +270,89 @@ impl Writer {
     }
 }
 
-impl Inner {
+impl WriterState {
     fn in_doubt(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
         self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session is lost, and what it was doing may still be done.
-    fn doubt(&self, session: &Arc<Session>) {
+    fn mark_in_doubt(&self, session: &Arc<Session>) {
         session.close();
         *self.in_doubt() = Some(Arc::clone(session));
     }
 
     /// Has `columns` appended: in one round trip, unless somebody else was faster.
-    async fn ask(&self, session: &Arc<Session>, mut place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
+    async fn append_columns(
+        &self,
+        session: &Arc<Session>,
+        mut place: AppendPoint,
+        columns: &BatchColumns<'_>,
+    ) -> StatementResult<AppendOutcome> {
         if let Some(columns) = columns.of_one_table() {
-            match self.add(session, place, columns).await? {
+            match self.insert_single_table(session, place, columns).await? {
                 // `append` says why, and gives the turn. The append in front has failed: whatever has come in since, this
                 // one must not come in behind it.
-                Ok(false) if place.chained => place.after = NOWHERE,
+                Ok(false) if place.chained => place.after = UNREACHABLE_POSITION,
                 Ok(false) => {}
-                Ok(true) => return Ok(Ok(Outcome::Appended)),
+                Ok(true) => return Ok(Ok(AppendOutcome::Appended)),
                 Err(error) => return Ok(Err(error)),
             }
         }
-        self.append_any(session, place, columns).await
+        self.append_mixed(session, place, columns).await
     }
 
     /// Whether records were added to their table.
-    async fn add(&self, session: &Arc<Session>, place: Place, columns: OneTable<'_>) -> Answer<bool> {
+    async fn insert_single_table(
+        &self,
+        session: &Arc<Session>,
+        place: AppendPoint,
+        columns: SingleTableColumns<'_>,
+    ) -> StatementResult<bool> {
         let after = number(place.after.get());
         let (instance, epoch) = (self.fence.instance(), session.epoch());
-        let head: [Param<'_>; 6] =
+        let head: [SqlParam<'_>; 6] =
             [&after, &place.chained, &columns.amount, columns.first_stored_at, &instance, &epoch];
-        let params: Vec<Param<'_>> = head.into_iter().chain(columns.params).collect();
+        let params: Vec<SqlParam<'_>> = head.into_iter().chain(columns.params).collect();
         let text = match columns.table {
-            Table::Events => ADD_EVENTS,
-            Table::Entries => ADD_ENTRIES,
+            TargetTable::Events => ADD_EVENTS,
+            TargetTable::Entries => ADD_ENTRIES,
         };
-        let added = self.heard(session, session.try_add(text, &params).await)?;
+        let added = self.check_answer(session, session.try_add(text, &params).await)?;
         Ok(added.map(|rows| rows > 0))
     }
 
-    async fn append_any(&self, session: &Arc<Session>, place: Place, columns: &Columns<'_>) -> Answer<Outcome> {
+    async fn append_mixed(
+        &self,
+        session: &Arc<Session>,
+        place: AppendPoint,
+        columns: &BatchColumns<'_>,
+    ) -> StatementResult<AppendOutcome> {
         let after = number(place.after.get());
         let turn = i32::try_from((self.turn * STOPPED_TURNS).as_millis()).unwrap_or(i32::MAX);
         let (instance, epoch) = (self.fence.instance(), session.epoch());
-        let head: [Param<'_>; 5] = [&after, &place.chained, &turn, &instance, &epoch];
-        let params: Vec<Param<'_>> = head.into_iter().chain(columns.params()).collect();
-        let rows = match self.heard(session, session.try_rows(APPEND, &params).await)? {
+        let head: [SqlParam<'_>; 5] = [&after, &place.chained, &turn, &instance, &epoch];
+        let params: Vec<SqlParam<'_>> = head.into_iter().chain(columns.params()).collect();
+        let rows = match self.check_answer(session, session.try_rows(APPEND, &params).await)? {
             Ok(rows) => rows,
             Err(error) => return Ok(Err(error)),
         };
         let row = rows.first().ok_or_else(|| failure::refused("append gave no answer"))?;
         let tail = Position(row.get::<_, i64>(1).unsigned_abs());
         Ok(Ok(match row.get::<_, i32>(0) {
-            0 => Outcome::Appended,
-            1 => Outcome::TailMoved(tail),
-            _ => Outcome::TimeFell,
+            0 => AppendOutcome::Appended,
+            1 => AppendOutcome::TailMoved(tail),
+            _ => AppendOutcome::TimeFell,
         }))
     }
 
     /// An answer as it came; one that ends the session, or none, leaves it in doubt. So does one that came before
     /// synchronous standbys had what it speaks of.
-    fn heard<T>(&self, session: &Arc<Session>, answer: Answer<T>) -> Answer<T> {
+    fn check_answer<T>(&self, session: &Arc<Session>, answer: StatementResult<T>) -> StatementResult<T> {
         if answer.as_ref().map_or(true, |said| said.as_ref().is_err_and(failure::ends_session)) {
-            self.doubt(session);
+            self.mark_in_doubt(session);
         }
         if session.is_unreplicated() {
-            self.doubt(session);
+            self.mark_in_doubt(session);
             return Err(failure::unconfirmed());
         }
         answer
@@ -339,11 +360,11 @@ impl Inner {
 }
 
 /// Has synchronous standbys confirm everything up to `position`. Nobody has to wait for it: it goes on by itself.
-async fn confirm(inner: Arc<Inner>, position: Position, _only_one: OwnedMutexGuard<()>) -> Result<(), LogError> {
+async fn confirm(inner: Arc<WriterState>, position: Position, _only_one: OwnedMutexGuard<()>) -> Result<(), LogError> {
     let session = inner.link.session().await?;
     // Another one, or the beginning of the session, may have done so meanwhile.
     if inner.shown.get() < position {
-        let answer = inner.heard(&session, session.try_rows(CONFIRM, &[]).await)?;
+        let answer = inner.check_answer(&session, session.try_rows(CONFIRM, &[]).await)?;
         answer.map_err(|error| failure::of_statement(&error))?;
         inner.shown.raise(position);
     }

@@ -36,13 +36,13 @@ const UNREPLICATED_ROUTINE: &str = "SyncRepWaitForLSN";
 /// What a failed statement means.
 pub(crate) fn of_statement(error: &Error) -> LogError {
     match is_passing(error) {
-        true => LogError::Unavailable(Arc::new(told(error))),
-        false => LogError::Io(Arc::new(told(error))),
+        true => LogError::Unavailable(Arc::new(with_server_message(error))),
+        false => LogError::Io(Arc::new(with_server_message(error))),
     }
 }
 
 /// The server does not answer in time.
-pub(crate) fn silent() -> LogError {
+pub(crate) fn no_answer() -> LogError {
     LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, "PostgreSQL does not answer")))
 }
 
@@ -126,7 +126,7 @@ fn has_io_source(error: &Error) -> bool {
 }
 
 /// The library prints only "db error"; what the server said stands behind it.
-fn told(error: &Error) -> io::Error {
+fn with_server_message(error: &Error) -> io::Error {
     if let Some(said) = error.as_db_error() {
         let detail = [said.detail(), said.hint()].into_iter().flatten().map(|text| format!(" {text}"));
         let text = format!("{}{} (SQLSTATE {})", said.message(), detail.collect::<String>(), said.code().code());

@@ -13,12 +13,12 @@
 
 use crate::append::STATEMENTS;
 use crate::failure;
-use crate::follow::look;
-use crate::link::Prepare;
-use crate::row::{Stamp, number};
+use crate::follow::poll_tail;
+use crate::link::PrepareSession;
+use crate::row::{PgTimestamp, number};
 use crate::session::Session;
-use crate::shown::Shown;
-use crate::tail::Tail;
+use crate::shown::VisibleTail;
+use crate::tail::KnownTail;
 use contract::Position;
 use log::LogError;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,16 +31,16 @@ const END_BACKEND: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activit
 const BEGIN: &str = "SELECT begin_session($1, $2, $3)";
 
 /// The sessions of one process, of which the last may append.
-pub(crate) struct Fence {
+pub(crate) struct SessionFence {
     /// A random number of this process.
     instance: i64,
     /// Sessions begun, or tried to.
     epochs: AtomicI64,
     /// The backend of the last one, where it can be seen.
-    backend: Mutex<Option<(i32, Stamp)>>,
+    backend: Mutex<Option<(i32, PgTimestamp)>>,
 }
 
-impl Fence {
+impl SessionFence {
     pub(crate) fn new() -> Self {
         let instance = number(Uuid::new_v4().as_u64_pair().0 >> 1);
         Self { instance, epochs: AtomicI64::new(0), backend: Mutex::default() }
@@ -51,7 +51,12 @@ impl Fence {
     }
 
     /// What is done on each new connection before anybody gets it.
-    pub(crate) fn prepare(self: &Arc<Self>, channel: &str, tail: &Arc<Tail>, shown: &Arc<Shown>) -> Prepare {
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        channel: &str,
+        tail: &Arc<KnownTail>,
+        shown: &Arc<VisibleTail>,
+    ) -> PrepareSession {
         let (fence, listen) = (Arc::clone(self), format!("LISTEN \"{channel}\""));
         let (tail, shown) = (Arc::clone(tail), Arc::clone(shown));
         Box::new(move |session| {
@@ -68,7 +73,7 @@ impl Fence {
                 }
                 // It listens before it looks, so that nothing falls between.
                 session.run(&listen).await?;
-                look(&session, &tail).await
+                poll_tail(&session, &tail).await
             })
         })
     }
@@ -87,7 +92,7 @@ impl Fence {
     }
 
     /// Makes this session the one that appends.
-    async fn begin(&self, session: &Session, shown: &Shown) -> Result<(), LogError> {
+    async fn begin(&self, session: &Session, shown: &VisibleTail) -> Result<(), LogError> {
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel).saturating_add(1);
         let patience = i32::try_from(session.answer_timeout().as_millis()).unwrap_or(i32::MAX);
         let before = shown.get();
@@ -101,7 +106,7 @@ impl Fence {
         Ok(())
     }
 
-    fn backend(&self) -> std::sync::MutexGuard<'_, Option<(i32, Stamp)>> {
+    fn backend(&self) -> std::sync::MutexGuard<'_, Option<(i32, PgTimestamp)>> {
         self.backend.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

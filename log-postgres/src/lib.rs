@@ -42,38 +42,38 @@ mod tail;
 pub mod testing;
 mod tls;
 
-pub use address::{has_password, shown};
-pub use options::Options;
+pub use address::{has_password, redacted_url};
+pub use options::PostgresOptions;
 
-use append::Writer;
+use append::PostgresWriter;
 use contract::{BoxFuture, Position, Segment, Sequence};
-use follow::Follower;
-use link::Link;
-use log::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
-use remove::Remover;
-use session::{Session, Target};
-use shown::Shown;
+use follow::TailPoller;
+use link::PersistentConnection;
+use log::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use remove::RecordRemover;
+use session::{ConnectTarget, Session};
+use shown::VisibleTail;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tail::Tail;
+use tail::KnownTail;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// A log in PostgreSQL.
 pub struct PostgresLog {
-    tail: Arc<Tail>,
-    shown: Arc<Shown>,
-    writer: Writer,
-    readers: Vec<Link>,
+    tail: Arc<KnownTail>,
+    shown: Arc<VisibleTail>,
+    writer: PostgresWriter,
+    readers: Vec<PersistentConnection>,
     /// Whose turn it is among the readers.
     next_reader: AtomicUsize,
-    remover: Remover,
+    remover: RecordRemover,
     /// What segments say of where they lie.
     location: String,
     identity: String,
     warnings: Vec<String>,
-    _follower: Follower,
+    _follower: TailPoller,
 }
 
 /// When the log was made, in microseconds, as hexadecimal digits: no two logs share a moment, and a copy keeps it.
@@ -84,23 +84,24 @@ const HAS_STANDBYS: &str = "SELECT current_setting('synchronous_standby_names') 
 
 impl PostgresLog {
     /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
-    pub async fn open(url: &str, options: Options) -> Result<Self, LogError> {
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, LogError> {
         let schema = options.quoted_schema()?;
-        let unproven = unproven(url, &options)?;
+        let unproven = unverified_host_warning(url, &options)?;
         let runtime =
             Handle::try_current().map_err(|_| failure::refused("the log must be opened on a tokio runtime"))?;
-        let at = |url: &str| Target::parse(url, &schema, &runtime, options.answer_timeout);
+        let at = |url: &str| ConnectTarget::parse(url, &schema, &runtime, options.answer_timeout);
         let target = at(url)?;
         let owner = options.owner_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
         let maintenance = options.maintenance_url.as_deref().map_or_else(|| Ok(target.clone()), at)?;
         migrate::migrate(&target, owner).await?;
-        let tail = Arc::new(Tail::default());
+        let tail = Arc::new(KnownTail::default());
         let session = target.connect(None).await?;
-        follow::look(&session, &tail).await?;
-        let reader = |_| Link::plain(target.clone());
+        follow::poll_tail(&session, &tail).await?;
+        let reader = |_| PersistentConnection::start_unprepared(target.clone());
         let channel = format!("event_broker.{}", options.schema);
-        let shown = Arc::new(Shown::default());
-        let writer = Writer::start(target.clone(), Arc::clone(&tail), Arc::clone(&shown), &channel, options.turn);
+        let shown = Arc::new(VisibleTail::default());
+        let writer =
+            PostgresWriter::start(target.clone(), Arc::clone(&tail), Arc::clone(&shown), &channel, options.turn);
         match writer.link().session().await {
             // Nothing was read yet that could be gone.
             Ok(first) => first.set_followed(),
@@ -114,11 +115,11 @@ impl PostgresLog {
             shown,
             readers: (0..options.read_connections.max(1)).map(reader).collect(),
             next_reader: AtomicUsize::new(0),
-            remover: Remover::new(maintenance),
+            remover: RecordRemover::new(maintenance),
             location: format!("postgres:{}", options.schema),
             identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
             warnings: unproven.into_iter().chain(rights::warnings(&session).await?).collect(),
-            _follower: Follower::start(target.clone(), &tail),
+            _follower: TailPoller::start(target.clone(), &tail),
             tail,
         })
     }
@@ -143,7 +144,7 @@ impl PostgresLog {
     }
 
     /// What `ask` comes to on a connection for reading. One that was lost meanwhile costs a second try, not an answer.
-    async fn ask<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, LogError>
+    async fn run_on_reader<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, LogError>
     where
         F: Future<Output = Result<T, LogError>>,
     {
@@ -157,21 +158,21 @@ impl PostgresLog {
     }
 
     /// What was read, once synchronous standbys have it.
-    async fn proven(&self, found: read::Found) -> Result<Vec<Record>, LogError> {
+    async fn await_replicated(&self, found: read::RecordsRead) -> Result<Vec<Record>, LogError> {
         if let Some(last) = found.records.last().map(|last| last.header.position) {
             match found.has_standbys {
-                true => self.writer.prove(last).await?,
+                true => self.writer.await_replication(last).await?,
                 false => self.shown.raise(last),
             }
         }
-        Ok(found.through(self.shown.get()))
+        Ok(found.visible_through(self.shown.get()))
     }
 
     async fn reader(&self) -> Result<Arc<Session>, LogError> {
         let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         match self.readers.get(next) {
             Some(link) => link.session().await,
-            None => Err(failure::silent()),
+            None => Err(failure::no_answer()),
         }
     }
 }
@@ -181,45 +182,45 @@ impl Log for PostgresLog {
         Box::pin(async move { self.writer.append(after, &batch).await })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             // The end of the log is not known while an append of ours may still come in.
-            if let Range::All(_) = range {
-                self.writer.certain().await?;
+            if let ReadRange::All(_) = range {
+                self.writer.resolve_doubt().await?;
             }
-            let found = self.ask(|session| async move { read::read(&session, range, limit).await }).await?;
+            let found = self.run_on_reader(|session| async move { read::read(&session, range, limit).await }).await?;
             match range {
-                Range::All(_) => self.proven(found).await,
-                _ => Ok(found.through(self.shown.get())),
+                ReadRange::All(_) => self.await_replicated(found).await,
+                _ => Ok(found.visible_through(self.shown.get())),
             }
         })
     }
 
-    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read_committed(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             // Positions are dense and given by a compare: whatever is visible has nothing missing before it, whether or not
             // an append of ours is still under way behind it.
-            let found = self.ask(|session| async move { read::read(&session, range, limit).await }).await?;
-            Ok(found.through(self.shown.get()))
+            let found = self.run_on_reader(|session| async move { read::read(&session, range, limit).await }).await?;
+            Ok(found.visible_through(self.shown.get()))
         })
     }
 
-    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             // Where an append was cut off, its session has ended by then, and there is another one.
-            self.writer.certain().await?;
+            self.writer.resolve_doubt().await?;
             // Over the connection that appends: others may still lead to a server that this one has been replaced by.
             let Some(session) = self.writer.link().current() else {
-                let page = self.read(Range::All(after), limit).await?;
+                let page = self.read(ReadRange::All(after), limit).await?;
                 self.writer.set_followed(None);
                 return Ok(page);
             };
-            let found = read::read(&session, Range::All(after), limit).await?;
+            let found = read::read(&session, ReadRange::All(after), limit).await?;
             if !session.is_followed() {
-                self.readers.iter().for_each(Link::renew);
+                self.readers.iter().for_each(PersistentConnection::renew);
             }
             self.writer.set_followed(Some(&session));
-            self.proven(found).await
+            self.await_replicated(found).await
         })
     }
 
@@ -227,17 +228,18 @@ impl Log for PostgresLog {
         self.tail.watch()
     }
 
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>> {
         let shown = self.shown.get();
-        Box::pin(self.ask(move |session| async move { read::find(&session, what, shown).await }))
+        Box::pin(self.run_on_reader(move |session| async move { read::find(&session, what, shown).await }))
     }
 
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>> {
         Box::pin(async move {
             let location = self.location.as_str();
             let shown = self.shown.get();
-            let segment =
-                self.ask(|session| async move { read::segment(&session, topic, location, shown).await }).await?;
+            let segment = self
+                .run_on_reader(|session| async move { read::segment(&session, topic, location, shown).await })
+                .await?;
             Ok(segment.into_iter().collect())
         })
     }
@@ -269,9 +271,9 @@ impl Log for PostgresLog {
 }
 
 /// What there is to say about hosts that do not prove who they are; refused where they must.
-fn unproven(url: &str, options: &Options) -> Result<Option<String>, LogError> {
+fn unverified_host_warning(url: &str, options: &PostgresOptions) -> Result<Option<String>, LogError> {
     let urls = [Some(url), options.owner_url.as_deref(), options.maintenance_url.as_deref()];
-    let Some(host) = urls.into_iter().flatten().find_map(address::unproven_host) else { return Ok(None) };
+    let Some(host) = urls.into_iter().flatten().find_map(address::unverified_host) else { return Ok(None) };
     let detail = format!(
         "the database host {host} does not prove its name: whoever is on the way can read and change everything; set \
          `sslmode=verify-full` in the URL"

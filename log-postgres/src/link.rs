@@ -8,8 +8,8 @@
 //! ```
 
 use crate::failure;
-use crate::session::{Session, Target};
-use crate::tail::Tail;
+use crate::session::{ConnectTarget, Session};
+use crate::tail::KnownTail;
 use contract::BoxFuture;
 use log::LogError;
 use std::io;
@@ -22,30 +22,30 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// What is done on a new connection before anybody gets it.
-pub(crate) type Prepare = Box<dyn Fn(Arc<Session>) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
+pub(crate) type PrepareSession = Box<dyn Fn(Arc<Session>) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
 
 #[derive(Clone)]
-enum State {
+enum ConnectionState {
     Connecting,
     Up(Arc<Session>),
-    Away(Arc<io::Error>),
+    Down(Arc<io::Error>),
 }
 
 /// A connection that is kept as long as this lives.
-pub(crate) struct Link {
-    state: watch::Receiver<State>,
+pub(crate) struct PersistentConnection {
+    state: watch::Receiver<ConnectionState>,
     keeping: JoinHandle<()>,
 }
 
-impl Link {
+impl PersistentConnection {
     /// Begins to keep a connection that needs no preparation.
-    pub(crate) fn plain(target: Target) -> Self {
-        Self::keep(target, None, Box::new(|_| Box::pin(async { Ok(()) })))
+    pub(crate) fn start_unprepared(target: ConnectTarget) -> Self {
+        Self::start(target, None, Box::new(|_| Box::pin(async { Ok(()) })))
     }
 
     /// Begins to keep a connection to `target`.
-    pub(crate) fn keep(target: Target, tail: Option<Arc<Tail>>, prepare: Prepare) -> Self {
-        let (state, watched) = watch::channel(State::Connecting);
+    pub(crate) fn start(target: ConnectTarget, tail: Option<Arc<KnownTail>>, prepare: PrepareSession) -> Self {
+        let (state, watched) = watch::channel(ConnectionState::Connecting);
         let runtime = target.runtime.clone();
         let keeping = runtime.spawn(async move {
             let mut pause = PAUSE_MIN;
@@ -53,15 +53,15 @@ impl Link {
                 match connect(&target, tail.clone(), &prepare).await {
                     Ok(session) => {
                         pause = PAUSE_MIN;
-                        state.send_replace(State::Up(Arc::clone(&session)));
+                        state.send_replace(ConnectionState::Up(Arc::clone(&session)));
                         session.ended().await;
-                        state.send_replace(State::Connecting);
+                        state.send_replace(ConnectionState::Connecting);
                     }
                     Err(error) => {
-                        if !matches!(*state.borrow(), State::Away(_)) {
+                        if !matches!(*state.borrow(), ConnectionState::Down(_)) {
                             tracing::warn!(%error, "PostgreSQL cannot be reached; trying again until it can");
                         }
-                        state.send_replace(State::Away(cause(error)));
+                        state.send_replace(ConnectionState::Down(cause(error)));
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(PAUSE_MAX);
                     }
@@ -76,12 +76,12 @@ impl Link {
         let mut state = self.state.clone();
         loop {
             match &*state.borrow_and_update() {
-                State::Up(session) if !session.is_closed() => return Ok(Arc::clone(session)),
-                State::Away(error) => return Err(LogError::Unavailable(Arc::clone(error))),
-                State::Up(_) | State::Connecting => {}
+                ConnectionState::Up(session) if !session.is_closed() => return Ok(Arc::clone(session)),
+                ConnectionState::Down(error) => return Err(LogError::Unavailable(Arc::clone(error))),
+                ConnectionState::Up(_) | ConnectionState::Connecting => {}
             }
             if state.changed().await.is_err() {
-                return Err(failure::silent());
+                return Err(failure::no_answer());
             }
         }
     }
@@ -89,7 +89,7 @@ impl Link {
     /// The connection, where there is one now.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
         match &*self.state.borrow() {
-            State::Up(session) if !session.is_closed() => Some(Arc::clone(session)),
+            ConnectionState::Up(session) if !session.is_closed() => Some(Arc::clone(session)),
             _ => None,
         }
     }
@@ -104,19 +104,23 @@ impl Link {
     /// Why there is no connection, where there is none and an attempt has failed.
     pub(crate) fn trouble(&self) -> Option<Arc<io::Error>> {
         match &*self.state.borrow() {
-            State::Away(error) => Some(Arc::clone(error)),
+            ConnectionState::Down(error) => Some(Arc::clone(error)),
             _ => None,
         }
     }
 }
 
-impl Drop for Link {
+impl Drop for PersistentConnection {
     fn drop(&mut self) {
         self.keeping.abort();
     }
 }
 
-async fn connect(target: &Target, tail: Option<Arc<Tail>>, prepare: &Prepare) -> Result<Arc<Session>, LogError> {
+async fn connect(
+    target: &ConnectTarget,
+    tail: Option<Arc<KnownTail>>,
+    prepare: &PrepareSession,
+) -> Result<Arc<Session>, LogError> {
     let session = target.connect(tail).await?;
     prepare(Arc::clone(&session)).await?;
     Ok(session)

@@ -6,7 +6,7 @@
 //! - They run as the owner. A role without rights finds the schema there and only looks at its version.
 
 use crate::failure::refused;
-use crate::session::{Session, Target};
+use crate::session::{ConnectTarget, Session};
 use log::LogError;
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ const THERE: &str = "SELECT CASE \
     ELSE to_regclass($1::text || '.migrations') IS NOT NULL END";
 
 /// Brings the schema of `target` to the latest version, as `owner`.
-pub(crate) async fn migrate(target: &Target, owner: Target) -> Result<(), LogError> {
+pub(crate) async fn migrate(target: &ConnectTarget, owner: ConnectTarget) -> Result<(), LogError> {
     let session = target.connect(None).await?;
     check_server(&session).await?;
     if version(&session, target).await? < LATEST {
-        let owner = Target { answer_timeout: MIGRATION_TIMEOUT, ..owner };
-        bring_up(&*owner.connect(None).await?, &owner).await?;
+        let owner = ConnectTarget { answer_timeout: MIGRATION_TIMEOUT, ..owner };
+        apply_migrations(&*owner.connect(None).await?, &owner).await?;
         if version(&session, target).await? < LATEST {
             return Err(refused("the schema was migrated, but this role cannot see it; run roles.sql"));
         }
@@ -61,7 +61,7 @@ async fn check_server(session: &Session) -> Result<(), LogError> {
 }
 
 /// The version the database has, 0 where it has none yet; one from the future is refused.
-async fn version(session: &Session, target: &Target) -> Result<i32, LogError> {
+async fn version(session: &Session, target: &ConnectTarget) -> Result<i32, LogError> {
     let there = session.row(THERE, &[&target.schema]).await?;
     if !there.is_some_and(|row| row.get(0)) {
         return Ok(0);
@@ -77,7 +77,7 @@ async fn version(session: &Session, target: &Target) -> Result<i32, LogError> {
 }
 
 /// Runs what is missing, in one transaction under a lock.
-async fn bring_up(session: &Session, target: &Target) -> Result<(), LogError> {
+async fn apply_migrations(session: &Session, target: &ConnectTarget) -> Result<(), LogError> {
     session.run("BEGIN; SELECT pg_advisory_xact_lock(1163282770, 0)").await?;
     let schema = &target.schema;
     let made = session

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How the log is opened.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// The schema its tables are in. Several logs may share a database, each in a schema of its own.
     pub schema: String,
     /// Where to connect for migrations. Absent: the log's own role runs them, if it may.
@@ -24,7 +24,7 @@ pub struct Options {
     pub turn: Duration,
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             schema: "event_broker".to_owned(),
@@ -41,7 +41,7 @@ impl Default for Options {
 /// Longest name of a schema: with a prefix it names a channel of notifications too.
 const SCHEMA_BYTES_MAX: usize = 48;
 
-impl Options {
+impl PostgresOptions {
     /// The schema's name, in quotes and safe to put into a statement.
     pub(crate) fn quoted_schema(&self) -> Result<String, LogError> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

@@ -8,10 +8,10 @@
 //!   read before they have it: when its session was ended, or the server restarted, while it waited for them.
 
 use crate::failure::refused;
-use crate::row::{self, Stamp, number};
+use crate::row::{self, PgTimestamp, number};
 use crate::session::Session;
 use contract::{Position, Segment, Sequence, Timestamp};
-use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use uuid::Uuid;
 
 /// Most records of one statement; a longer read is made of several.
@@ -105,16 +105,16 @@ const ENTRY_ENDS: &str = "SELECT first.sequence, first.stored_at, last.sequence,
      ORDER BY sequence DESC LIMIT 1) AS last";
 
 /// What was read.
-pub(crate) struct Found {
+pub(crate) struct RecordsRead {
     pub(crate) records: Vec<Record>,
     /// Whether there were synchronous standbys.
     pub(crate) has_standbys: bool,
 }
 
-impl Found {
+impl RecordsRead {
     /// What of it may be shown, `shown` being how far where there are synchronous standbys. Positions grow along every
     /// range.
-    pub(crate) fn through(mut self, shown: Position) -> Vec<Record> {
+    pub(crate) fn visible_through(mut self, shown: Position) -> Vec<Record> {
         if self.has_standbys {
             let amount = self.records.partition_point(|record| record.header.position <= shown);
             self.records.truncate(amount);
@@ -124,7 +124,7 @@ impl Found {
 }
 
 /// Records of `range`, up to `limit`.
-pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Result<Found, LogError> {
+pub(crate) async fn read(session: &Session, range: ReadRange, limit: ReadLimit) -> Result<RecordsRead, LogError> {
     let mut given: Vec<Record> = Vec::new();
     let mut has_standbys = false;
     let mut bytes = 0_usize;
@@ -134,13 +134,13 @@ pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Resul
         let most = limit.records.max(1).saturating_sub(given.len()).min(PAGE_RECORDS);
         let first = if given.is_empty() { usize::MAX } else { bytes_left };
         let page = fetch(session, range, behind, PageLimit { most, bytes: bytes_left.min(PAGE_BYTES), first }).await?;
-        if let Range::Topic(topic, _) = range
-            && !goes_on(&page.records, behind)
+        if let ReadRange::Topic(topic, _) = range
+            && !is_contiguous(&page.records, behind)
             && let Some(removed) = removed(session, topic).await?.filter(|removed| removed.get() > behind)
         {
             // What was read before it was removed is whole; the next read is told.
             let trimmed = given.is_empty().then_some(LogError::Trimmed(removed.next()));
-            return trimmed.map_or(Ok(Found { records: given, has_standbys }), Err);
+            return trimmed.map_or(Ok(RecordsRead { records: given, has_standbys }), Err);
         }
         // There is no more, or no more fits.
         let is_last = if page.is_whole() { page.candidates < most } else { bytes_left <= PAGE_BYTES };
@@ -148,7 +148,7 @@ pub(crate) async fn read(session: &Session, range: Range, limit: Limit) -> Resul
         has_standbys |= page.has_standbys;
         given.extend(page.records);
         if is_last || given.len() >= limit.records || bytes > limit.bytes {
-            return Ok(Found { records: given, has_standbys });
+            return Ok(RecordsRead { records: given, has_standbys });
         }
     }
 }
@@ -162,14 +162,14 @@ struct PageLimit {
 }
 
 /// What one statement gave.
-struct Page {
+struct StatementPage {
     records: Vec<Record>,
     /// How many it could choose from.
     candidates: usize,
     has_standbys: bool,
 }
 
-impl Page {
+impl StatementPage {
     /// Whether no record was left out for its size.
     fn is_whole(&self) -> bool {
         self.records.len() == self.candidates
@@ -177,45 +177,49 @@ impl Page {
 }
 
 /// What a range starts behind.
-fn start(range: Range) -> u64 {
+fn start(range: ReadRange) -> u64 {
     match range {
-        Range::All(position) => position.get(),
-        Range::Topic(_, sequence) => sequence.get(),
-        Range::Aggregate(_, sequence) => sequence.get(),
+        ReadRange::All(position) => position.get(),
+        ReadRange::Topic(_, sequence) => sequence.get(),
+        ReadRange::Aggregate(_, sequence) => sequence.get(),
     }
 }
 
 /// The number of a record in the order of `range`.
-fn place(range: Range, header: &Header) -> u64 {
+fn place(range: ReadRange, header: &RecordHeader) -> u64 {
     match range {
-        Range::All(_) => header.position.get(),
-        Range::Topic(..) => header.sequence.get(),
-        Range::Aggregate(..) => header.facets.and_then(|facets| facets.aggregate).map_or(0, |mark| mark.sequence.get()),
+        ReadRange::All(_) => header.position.get(),
+        ReadRange::Topic(..) => header.sequence.get(),
+        ReadRange::Aggregate(..) => {
+            header.facets.and_then(|facets| facets.aggregate).map_or(0, |mark| mark.sequence.get())
+        }
     }
 }
 
 /// Whether a page of a topic begins right behind `behind`.
-fn goes_on(page: &[Record], behind: u64) -> bool {
+fn is_contiguous(page: &[Record], behind: u64) -> bool {
     page.first().is_some_and(|first| first.header.sequence.get().checked_sub(1) == Some(behind))
 }
 
-async fn fetch(session: &Session, range: Range, behind: u64, limit: PageLimit) -> Result<Page, LogError> {
+async fn fetch(session: &Session, range: ReadRange, behind: u64, limit: PageLimit) -> Result<StatementPage, LogError> {
     let PageLimit { most, bytes, first } = limit;
     let [behind, most, bytes, first] = [behind, most as u64, bytes as u64, first as u64].map(number);
     let rows = match range {
-        Range::All(_) => session.rows(ALL, &[&behind, &0_i64, &most, &bytes, &first]).await?,
-        Range::Topic(TopicNumber::LEDGER, _) => {
+        ReadRange::All(_) => session.rows(ALL, &[&behind, &0_i64, &most, &bytes, &first]).await?,
+        ReadRange::Topic(TopicNumber::LEDGER, _) => {
             session.rows(ENTRIES, &[&behind, &0_i64, &most, &bytes, &first]).await?
         }
-        Range::Topic(topic, _) => session.rows(TOPIC, &[&behind, &i64::from(topic.0), &most, &bytes, &first]).await?,
-        Range::Aggregate(key, _) => {
+        ReadRange::Topic(topic, _) => {
+            session.rows(TOPIC, &[&behind, &i64::from(topic.0), &most, &bytes, &first]).await?
+        }
+        ReadRange::Aggregate(key, _) => {
             session.rows(AGGREGATE, &[&behind, &Uuid::from_u128(key), &most, &bytes, &first]).await?
         }
     };
     let candidates = rows.first().map_or(0, |row| row.get::<_, i64>(9).unsigned_abs());
     let records = rows.iter().map(row::record).collect::<Result<_, _>>()?;
     let has_standbys = rows.last().is_some_and(|row| row.get(10));
-    Ok(Page { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX), has_standbys })
+    Ok(StatementPage { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX), has_standbys })
 }
 
 /// The last sequence removed of `topic`.
@@ -225,18 +229,22 @@ async fn removed(session: &Session, topic: TopicNumber) -> Result<Option<Sequenc
 }
 
 /// The header of the one record `what` describes; `shown` is how far records may be shown.
-pub(crate) async fn find(session: &Session, what: Find, shown: Position) -> Result<Option<Header>, LogError> {
+pub(crate) async fn find(
+    session: &Session,
+    what: RecordQuery,
+    shown: Position,
+) -> Result<Option<RecordHeader>, LogError> {
     let shown = number(shown.get());
     let row = match what {
-        Find::Id(0) => None,
-        Find::Id(id) => session.row(BY_ID, &[&Uuid::from_u128(id), &shown]).await?,
-        Find::Aggregate(key) => session.row(BY_AGGREGATE, &[&Uuid::from_u128(key), &shown]).await?,
-        Find::Time(None, time) => session.row(BY_TIME, &[&Stamp::nearest(time), &shown]).await?,
-        Find::Time(Some(TopicNumber::LEDGER), time) => {
-            session.row(ENTRY_BY_TIME, &[&Stamp::nearest(time), &shown]).await?
+        RecordQuery::Id(0) => None,
+        RecordQuery::Id(id) => session.row(BY_ID, &[&Uuid::from_u128(id), &shown]).await?,
+        RecordQuery::Aggregate(key) => session.row(BY_AGGREGATE, &[&Uuid::from_u128(key), &shown]).await?,
+        RecordQuery::Time(None, time) => session.row(BY_TIME, &[&PgTimestamp::nearest(time), &shown]).await?,
+        RecordQuery::Time(Some(TopicNumber::LEDGER), time) => {
+            session.row(ENTRY_BY_TIME, &[&PgTimestamp::nearest(time), &shown]).await?
         }
-        Find::Time(Some(topic), time) => {
-            session.row(EVENT_BY_TIME, &[&i64::from(topic.0), &Stamp::nearest(time), &shown]).await?
+        RecordQuery::Time(Some(topic), time) => {
+            session.row(EVENT_BY_TIME, &[&i64::from(topic.0), &PgTimestamp::nearest(time), &shown]).await?
         }
     };
     row.as_ref().map(row::header).transpose()
@@ -256,7 +264,7 @@ pub(crate) async fn segment(
     };
     let Some(row) = row else { return Ok(None) };
     let sequence = |at: usize| Sequence(row.get::<_, i64>(at).unsigned_abs());
-    let time = |at: usize| Timestamp::from_millis(row.get::<_, Stamp>(at).millis());
+    let time = |at: usize| Timestamp::from_millis(row.get::<_, PgTimestamp>(at).millis());
     let (start_sequence, end_sequence) = (sequence(0), sequence(2));
     let amount = end_sequence.get().checked_sub(start_sequence.get());
     let amount = amount.ok_or_else(|| refused("a topic ends before it begins"))? + 1;

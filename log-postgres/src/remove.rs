@@ -6,7 +6,7 @@
 
 use crate::failure;
 use crate::row::number;
-use crate::session::{Session, Target};
+use crate::session::{ConnectTarget, Session};
 use contract::Sequence;
 use log::{LogError, TopicNumber};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ const MAINTENANCE: &str = "SELECT rolname, pg_has_role(oid, 'MEMBER') FROM pg_ro
     WHERE rolname = 'event_broker_maintenance' AND has_table_privilege(oid, 'events', 'DELETE')";
 
 /// The one that removes; it connects when it is first asked.
-pub(crate) struct Remover {
-    target: Target,
+pub(crate) struct RecordRemover {
+    target: ConnectTarget,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
 }
 
-impl Remover {
-    pub(crate) fn new(target: Target) -> Self {
+impl RecordRemover {
+    pub(crate) fn new(target: ConnectTarget) -> Self {
         Self { target, session: tokio::sync::Mutex::default() }
     }
 

@@ -8,7 +8,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use contract::{AggregateSequence, Position, Sequence, Timestamp};
-use log::{AggregateMark, Facets, Header, IdempotencyMark, LogError, Record, TopicNumber};
+use log::{AggregateMark, EventFacets, IdempotencyMark, LogError, Record, RecordHeader, TopicNumber};
 use std::error::Error;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
@@ -24,9 +24,9 @@ const FACETS_WITH_KEY_BYTES: usize = 56;
 
 /// An instant as `timestamptz` has it: microseconds since 2000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stamp(i64);
+pub(crate) struct PgTimestamp(i64);
 
-impl Stamp {
+impl PgTimestamp {
     /// The instant this many milliseconds after 1970 began, where a column can hold it.
     pub(crate) fn exactly(millis: i64) -> Option<Self> {
         let micros = millis.checked_sub(EPOCH_MILLIS)?.checked_mul(1000)?;
@@ -52,7 +52,7 @@ impl Stamp {
     }
 }
 
-impl ToSql for Stamp {
+impl ToSql for PgTimestamp {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.put_i64(self.0);
         Ok(IsNull::No)
@@ -62,7 +62,7 @@ impl ToSql for Stamp {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Stamp {
+impl<'a> FromSql<'a> for PgTimestamp {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(i64::from_be_bytes(raw.try_into()?)))
     }
@@ -81,7 +81,7 @@ pub(crate) fn id_of(wide: u128) -> Option<Uuid> {
 }
 
 /// What is known of an event beside its numbers, id and aggregate.
-pub(crate) fn pack(facets: &Facets) -> Vec<u8> {
+pub(crate) fn pack(facets: &EventFacets) -> Vec<u8> {
     let mut packed = Vec::with_capacity(FACETS_WITH_KEY_BYTES);
     packed.put_u64(facets.type_tag);
     packed.put_u64(facets.subject_type_tag);
@@ -93,7 +93,7 @@ pub(crate) fn pack(facets: &Facets) -> Vec<u8> {
     packed
 }
 
-fn unpack(packed: &[u8], aggregate: Option<AggregateMark>) -> Option<Facets> {
+fn unpack(packed: &[u8], aggregate: Option<AggregateMark>) -> Option<EventFacets> {
     let idempotency = match packed.len() {
         FACETS_BYTES => None,
         FACETS_WITH_KEY_BYTES => Some(IdempotencyMark {
@@ -102,7 +102,7 @@ fn unpack(packed: &[u8], aggregate: Option<AggregateMark>) -> Option<Facets> {
         }),
         _ => return None,
     };
-    Some(Facets {
+    Some(EventFacets {
         type_tag: u64::from_be_bytes(packed.get(0..8)?.try_into().ok()?),
         subject_type_tag: u64::from_be_bytes(packed.get(8..16)?.try_into().ok()?),
         tenant: u128::from_be_bytes(packed.get(16..32)?.try_into().ok()?),
@@ -112,7 +112,7 @@ fn unpack(packed: &[u8], aggregate: Option<AggregateMark>) -> Option<Facets> {
 }
 
 /// A header from a row of: position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets.
-pub(crate) fn header(row: &Row) -> Result<Header, LogError> {
+pub(crate) fn header(row: &Row) -> Result<RecordHeader, LogError> {
     let broken = |column: &str| {
         let position: Option<i64> = row.try_get(0).ok();
         crate::failure::refused(format!("column {column} at position {position:?} is not what was written"))
@@ -125,11 +125,11 @@ pub(crate) fn header(row: &Row) -> Result<Header, LogError> {
     let aggregate = key.map(|key| AggregateMark { key: key.as_u128(), sequence });
     let packed: Option<&[u8]> = row.try_get(7).map_err(|_| broken("facets"))?;
     let topic = u32::try_from(unsigned(1, "topic_number")?).map_err(|_| broken("topic_number"))?;
-    Ok(Header {
+    Ok(RecordHeader {
         position: Position(unsigned(0, "position")?),
         topic: TopicNumber(topic),
         sequence: Sequence(unsigned(2, "sequence")?),
-        time: row.try_get::<_, Stamp>(3).map_err(|_| broken("stored_at"))?.millis(),
+        time: row.try_get::<_, PgTimestamp>(3).map_err(|_| broken("stored_at"))?.millis(),
         id: row.try_get::<_, Option<Uuid>>(4).map_err(|_| broken("id"))?.map_or(0, |id| id.as_u128()),
         facets: match packed {
             Some(packed) => Some(unpack(packed, aggregate).ok_or_else(|| broken("facets"))?),
@@ -152,19 +152,22 @@ mod tests {
     #[test]
     fn milliseconds_survive_the_trip_to_a_column() {
         for millis in [-62_135_596_800_000, -1, 0, 1, 946_684_799_999, 1_764_763_200_001, 253_402_300_799_999] {
-            assert_eq!(Stamp::exactly(millis).unwrap().millis(), millis);
+            assert_eq!(PgTimestamp::exactly(millis).unwrap().millis(), millis);
         }
         for millis in [i64::MIN, i64::MAX, -300_000_000_000_000] {
-            assert_eq!(Stamp::exactly(millis), None, "{millis}");
+            assert_eq!(PgTimestamp::exactly(millis), None, "{millis}");
         }
-        assert!(Stamp::nearest(i64::MIN) < Stamp::nearest(0) && Stamp::nearest(0) < Stamp::nearest(i64::MAX));
+        assert!(
+            PgTimestamp::nearest(i64::MIN) < PgTimestamp::nearest(0)
+                && PgTimestamp::nearest(0) < PgTimestamp::nearest(i64::MAX)
+        );
     }
 
     #[test]
     fn an_instant_keeps_its_microseconds() {
         let time: Timestamp = "2025-12-03T12:01:59.829123456Z".parse().unwrap();
-        assert_eq!(Stamp::of(time).0 % 1_000_000, 829_123);
+        assert_eq!(PgTimestamp::of(time).0 % 1_000_000, 829_123);
         let early: Timestamp = "0000-01-01T00:00:00Z".parse().unwrap();
-        assert!(Stamp::of(early).0 > *STAMPS.start());
+        assert!(PgTimestamp::of(early).0 > *STAMPS.start());
     }
 }

@@ -5,8 +5,8 @@
 //! - Every statement walks an index. The planner is told so, since the statistics of a young table would tempt it.
 
 use crate::failure;
-use crate::tail::Tail;
-use crate::tls::Tls;
+use crate::tail::KnownTail;
+use crate::tls::TlsSettings;
 use log::LogError;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -26,16 +26,16 @@ const DEAD_PEER: Duration = Duration::from_secs(15);
 
 /// Where and how to connect.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct ConnectTarget {
     pub(crate) config: Config,
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsSettings,
     /// The schema, in quotes.
     pub(crate) schema: String,
     pub(crate) runtime: Handle,
     pub(crate) answer_timeout: Duration,
 }
 
-impl Target {
+impl ConnectTarget {
     /// Reads a URL (or a list of `key=value`) as libpq does.
     pub(crate) fn parse(url: &str, schema: &str, runtime: &Handle, answer_timeout: Duration) -> Result<Self, LogError> {
         let (mut config, tls) = crate::tls::parse(url)?;
@@ -53,12 +53,12 @@ impl Target {
     }
 
     /// Connects. What it hears goes to `tail`, where it is given one.
-    pub(crate) async fn connect(&self, tail: Option<Arc<Tail>>) -> Result<Arc<Session>, LogError> {
+    pub(crate) async fn connect(&self, tail: Option<Arc<KnownTail>>) -> Result<Arc<Session>, LogError> {
         let target = self.clone();
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, target.config.connect(target.tls.clone())).await;
             let (client, connection) =
-                connected.map_err(|_| failure::silent())?.map_err(|error| failure::of_statement(&error))?;
+                connected.map_err(|_| failure::no_answer())?.map_err(|error| failure::of_statement(&error))?;
             let (open, opened) = watch::channel(());
             let unreplicated = Arc::new(AtomicBool::new(false));
             let driver = drive(connection, tail, Arc::clone(&unreplicated), open);
@@ -75,22 +75,22 @@ impl Target {
                 statements: Mutex::default(),
             }))
         });
-        let session = done(connecting).await?;
-        session.settle(&self.schema).await?;
+        let session = join_task(connecting).await?;
+        session.configure(&self.schema).await?;
         Ok(session)
     }
 }
 
 /// What a task on the log's runtime came to. It is aborted only when that runtime ends.
-async fn done<T>(task: JoinHandle<Result<T, LogError>>) -> Result<T, LogError> {
-    task.await.unwrap_or_else(|_| Err(failure::silent()))
+async fn join_task<T>(task: JoinHandle<Result<T, LogError>>) -> Result<T, LogError> {
+    task.await.unwrap_or_else(|_| Err(failure::no_answer()))
 }
 
 /// Moves bytes until the connection ends; `open` says that it has not. `unreplicated` is set before the answer is given
 /// out to which it belongs.
 fn drive<S, T>(
     mut connection: tokio_postgres::Connection<S, T>,
-    tail: Option<Arc<Tail>>,
+    tail: Option<Arc<KnownTail>>,
     unreplicated: Arc<AtomicBool>,
     open: watch::Sender<()>,
 ) -> AbortHandle
@@ -104,7 +104,7 @@ where
             match poll_fn(|context| connection.poll_message(context)).await {
                 Some(Ok(AsyncMessage::Notification(heard))) => {
                     if let Some(tail) = &tail {
-                        tail.heard(heard.payload());
+                        tail.on_notification(heard.payload());
                     }
                 }
                 Some(Ok(AsyncMessage::Notice(notice))) if failure::is_unreplicated(&notice) => {
@@ -144,7 +144,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// What holds for every statement of the session.
-    async fn settle(&self, schema: &str) -> Result<(), LogError> {
+    async fn configure(&self, schema: &str) -> Result<(), LogError> {
         self.run(&format!(
             "SET search_path = {schema}, pg_temp; SET idle_session_timeout = 0; \
              SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off; \
@@ -269,7 +269,7 @@ impl Session {
             done = work => Ok(done),
             () = late => {
                 self.close();
-                Err(failure::silent())
+                Err(failure::no_answer())
             }
         }
     }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The last position that may be shown.
 #[derive(Default)]
-pub(crate) struct Shown(AtomicU64);
+pub(crate) struct VisibleTail(AtomicU64);
 
-impl Shown {
+impl VisibleTail {
     pub(crate) fn get(&self) -> Position {
         Position(self.0.load(Ordering::Acquire))
     }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn what_may_be_shown_grows_unless_the_log_went_back() {
-        let shown = Shown::default();
+        let shown = VisibleTail::default();
         shown.raise(Position(5));
         shown.raise(Position(3));
         assert_eq!(shown.get(), Position(5));

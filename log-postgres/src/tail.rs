@@ -5,9 +5,9 @@ use tokio::sync::watch;
 
 /// The tail that readers watch. It rises; only a look at the log itself can find that it fell.
 #[derive(Default)]
-pub(crate) struct Tail(watch::Sender<Position>);
+pub(crate) struct KnownTail(watch::Sender<Position>);
 
-impl Tail {
+impl KnownTail {
     pub(crate) fn watch(&self) -> watch::Receiver<Position> {
         self.0.subscribe()
     }
@@ -36,7 +36,7 @@ impl Tail {
     }
 
     /// Takes a notification.
-    pub(crate) fn heard(&self, payload: &str) {
+    pub(crate) fn on_notification(&self, payload: &str) {
         match payload.parse() {
             Ok(tail) => self.show(Position(tail)),
             Err(_) => tracing::warn!("a notification that is no position was heard on the log's channel"),

@@ -23,7 +23,7 @@
 mod programs;
 mod standby;
 
-use programs::Programs;
+use programs::PgPrograms;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -71,7 +71,7 @@ pub struct ServerOptions {
 
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum ShutdownMode {
     /// Connections are cut, and everything is written to disk.
     Fast,
     /// Everything is dropped where it is, as in a crash; the next start recovers.
@@ -79,8 +79,8 @@ pub enum Stop {
 }
 
 /// A PostgreSQL server that nobody else uses.
-pub struct Server {
-    programs: Programs,
+pub struct TestServer {
+    programs: PgPrograms,
     folder: TempDir,
     port: u16,
     options: ServerOptions,
@@ -89,7 +89,7 @@ pub struct Server {
     databases: AtomicU64,
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server without syncs.
     #[must_use]
     pub fn start() -> Self {
@@ -99,14 +99,14 @@ impl Server {
     /// Starts a server.
     #[must_use]
     pub fn start_with(options: ServerOptions) -> Self {
-        let programs = Programs::find();
+        let programs = PgPrograms::find();
         let folder = programs.folder(options.place.as_deref());
         programs.initialise(&folder.path().join("data"));
         Self::launch_in(programs, folder, options)
     }
 
     /// Starts a server on the data that lies in `folder`, on a port of its own.
-    fn launch_in(programs: Programs, folder: TempDir, options: ServerOptions) -> Self {
+    fn launch_in(programs: PgPrograms, folder: TempDir, options: ServerOptions) -> Self {
         let mut server =
             Self { programs, folder, port: 0, options, running: Mutex::new(None), databases: AtomicU64::new(0) };
         let mut refused = String::new();
@@ -123,7 +123,7 @@ impl Server {
     /// The one server that all tests of a program share. It ends with the program.
     #[must_use]
     pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Server> = OnceLock::new();
+        static SHARED: OnceLock<TestServer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
@@ -201,7 +201,7 @@ impl Server {
     }
 
     /// Stops the server and waits until it is gone. One that is stopped stays so.
-    pub fn stop(&self, how: Stop) {
+    pub fn stop(&self, how: ShutdownMode) {
         if let Some(watchdog) = self.running().take() {
             self.end(watchdog, how);
         }
@@ -220,7 +220,7 @@ impl Server {
     }
 
     /// Has every process of the server stand still, until [`Server::go_on`].
-    pub fn stand_still(&self) {
+    pub fn pause(&self) {
         let postmaster = self.postmaster();
         send("STOP", &[&postmaster]);
         // It makes no more processes once it stands; those there are can be listed then.
@@ -232,8 +232,8 @@ impl Server {
     }
 
     /// Ends [`Server::stand_still`].
-    pub fn go_on(&self) {
-        go_on(&self.postmaster());
+    pub fn resume(&self) {
+        continue_processes(&self.postmaster());
     }
 
     /// Has one session's process stand still, until [`Server::wake_backend`]. What is sent to it waits, also when its
@@ -256,7 +256,7 @@ impl Server {
     /// Whether this machine lets a test have a small disk; a container may not.
     #[must_use]
     pub fn can_have_small_disk() -> bool {
-        let programs = Programs::find();
+        let programs = PgPrograms::find();
         let folder = programs.folder(None);
         let mut nothing = programs.as_user_with_disk(1 << 20, &folder.path().join("small"), "true");
         nothing.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
@@ -287,11 +287,11 @@ impl Server {
         file.lines().next().expect("a process id").to_owned()
     }
 
-    fn end(&self, mut watchdog: Child, how: Stop) {
+    fn end(&self, mut watchdog: Child, how: ShutdownMode) {
         let postmaster = self.postmaster();
-        send(if how == Stop::Fast { "INT" } else { "QUIT" }, &[&postmaster]);
+        send(if how == ShutdownMode::Fast { "INT" } else { "QUIT" }, &[&postmaster]);
         // Whatever stands still does not end.
-        go_on(&postmaster);
+        continue_processes(&postmaster);
         // Waiting would close the pipe, and the watchdog would take the folder away.
         let pipe = watchdog.stdin.take();
         watchdog.wait().expect("the watchdog can be waited for");
@@ -348,9 +348,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
-        self.stop(Stop::Immediate);
+        self.stop(ShutdownMode::Immediate);
     }
 }
 
@@ -382,7 +382,7 @@ fn send(signal: &str, pids: &[impl AsRef<std::ffi::OsStr>]) {
     let _ = Command::new("kill").arg(format!("-{signal}")).args(pids).stderr(Stdio::null()).status();
 }
 
-fn go_on(postmaster: &str) {
+fn continue_processes(postmaster: &str) {
     send("CONT", &children(postmaster));
     send("CONT", &[postmaster]);
 }

@@ -29,17 +29,17 @@ use tokio_rustls::TlsConnector;
 
 /// What connections are encrypted with.
 #[derive(Clone)]
-pub(crate) struct Tls(Arc<ClientConfig>);
+pub(crate) struct TlsSettings(Arc<ClientConfig>);
 
 /// Reads a URL (or a list of `key=value`) as libpq does.
-pub(crate) fn parse(url: &str) -> Result<(Config, Tls), LogError> {
-    let wanted = Wanted::take(url);
+pub(crate) fn parse(url: &str) -> Result<(Config, TlsSettings), LogError> {
+    let wanted = TlsParams::take(url);
     let config = wanted.rest.parse::<Config>();
     // The library's words may repeat a part of the address, with the password in it.
     let config = config.map_err(|_| refused("this is no address of a PostgreSQL database"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let trust: Arc<dyn ServerCertVerifier> = match (wanted.verified, wanted.roots) {
-        (false, _) => Arc::new(Anybody(Arc::clone(&provider))),
+        (false, _) => Arc::new(AcceptAnyCertificate(Arc::clone(&provider))),
         (true, None) => Arc::new(machine_roots(&provider)?),
         (true, Some(file)) => file_roots(&file, &provider)?,
     };
@@ -47,17 +47,17 @@ pub(crate) fn parse(url: &str) -> Result<(Config, Tls), LogError> {
     let builder = builder.map_err(|error| refused(format!("TLS cannot be set up: {error}")))?;
     let mut tls = builder.dangerous().with_custom_certificate_verifier(trust).with_no_client_auth();
     tls.alpn_protocols = vec![b"postgresql".to_vec()];
-    Ok((config, Tls(Arc::new(tls))))
+    Ok((config, TlsSettings(Arc::new(tls))))
 }
 
 /// What an address says of encryption, and the rest, which the library understands.
-pub(crate) struct Wanted {
+pub(crate) struct TlsParams {
     pub(crate) rest: String,
     pub(crate) verified: bool,
     roots: Option<String>,
 }
 
-impl Wanted {
+impl TlsParams {
     pub(crate) fn take(url: &str) -> Self {
         let is_url = url.contains("://");
         let (front, parameters, separator) = match url.split_once('?') {
@@ -103,9 +103,9 @@ fn file_roots(file: &str, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn Serv
 
 /// Takes any certificate, as libpq does unless it is told to verify: against listeners, not against impostors.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -140,51 +140,51 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
-    type TlsConnect = Handshake;
+impl MakeTlsConnect<Socket> for TlsSettings {
+    type Stream = EncryptedStream;
+    type TlsConnect = TlsHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        Ok(Handshake { config: Arc::clone(&self.0), host: host.to_owned() })
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsHandshake> {
+        Ok(TlsHandshake { config: Arc::clone(&self.0), host: host.to_owned() })
     }
 }
 
 /// A handshake with one host.
-pub(crate) struct Handshake {
+pub(crate) struct TlsHandshake {
     config: Arc<ClientConfig>,
     host: String,
 }
 
-impl TlsConnect<Socket> for Handshake {
-    type Stream = Encrypted;
+impl TlsConnect<Socket> for TlsHandshake {
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Encrypted>>;
+    type Future = BoxFuture<'static, io::Result<EncryptedStream>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
         Box::pin(async move {
             let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
-            Ok(Encrypted(TlsConnector::from(self.config).connect(name, stream).await?))
+            Ok(EncryptedStream(TlsConnector::from(self.config).connect(name, stream).await?))
         })
     }
 }
 
 /// An encrypted connection.
-pub(crate) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
+pub(crate) struct EncryptedStream(tokio_rustls::client::TlsStream<Socket>);
 
-impl tokio_postgres::tls::TlsStream for Encrypted {
+impl tokio_postgres::tls::TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buf)
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
@@ -214,12 +214,12 @@ mod tests {
             ("postgres://a@h/d?sslrootcert=%2Fx&application_name=x", SslMode::Require, true),
             ("host=h user=a sslmode=verify-full dbname=d", SslMode::Require, true),
         ] {
-            let wanted = Wanted::take(url);
+            let wanted = TlsParams::take(url);
             let config: Config = wanted.rest.parse().unwrap_or_else(|error| panic!("{}: {error}", wanted.rest));
             assert_eq!((config.get_ssl_mode(), wanted.verified), (mode, verified), "{url}");
             assert_eq!((config.get_dbname(), config.get_user()), (Some("d"), Some("a")), "{url}");
         }
-        assert_eq!(Wanted::take("postgres://h/d?sslrootcert=%2Fx").roots.as_deref(), Some("/x"));
+        assert_eq!(TlsParams::take("postgres://h/d?sslrootcert=%2Fx").roots.as_deref(), Some("/x"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub enum LogError {
     /// A write or sync failed: nothing more is promised until the log is opened again.
     Poisoned(Arc<io::Error>),
     /// Bytes on disk are not what was written.
-    Damaged(Damage),
+    Damaged(FileDamage),
     /// Reading, opening or removing failed; the log itself is as it was.
     Io(Arc<io::Error>),
     /// Another process has the log open.
@@ -46,7 +46,7 @@ pub enum LogError {
 
 /// Where bytes are not what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
+pub struct FileDamage {
     /// The file.
     pub file: PathBuf,
     /// Where in it.
@@ -55,7 +55,7 @@ pub struct Damage {
     pub reason: String,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for FileDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}: {}", self.file.display(), self.offset, self.reason)
     }

@@ -17,9 +17,9 @@ mod room;
 pub mod testing;
 
 pub use crash::{CRASH_POINTS, crash_point};
-pub use error::{Damage, LogError};
+pub use error::{FileDamage, LogError};
 pub use memory::MemoryLog;
-pub use record::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+pub use record::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, TopicNumber};
 pub use room::StorageRoom;
 
 use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence};
@@ -66,13 +66,13 @@ pub trait Log: Send + Sync {
     ///   (or the one after the last removed, where none is left). Reading from `earliest - 1` works.
     /// - `All` and `Aggregate` skip holes.
     /// - Limits are exact: a read does not stop early because a file ends.
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
 
     /// The headers of the records `read` would give, whatever has become of their bodies.
     ///
     /// For whoever needs no more: the fold of an event, and trimming. A record whose body is damaged ([`LogError::Damaged`]
     /// to its readers) is among them as long as its header is intact; the limit's bytes count bodies as `read` does.
-    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+    fn headers(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<RecordHeader>, LogError>> {
         Box::pin(async move { Ok(self.read(range, limit).await?.into_iter().map(|record| record.header).collect()) })
     }
 
@@ -80,7 +80,7 @@ pub trait Log: Send + Sync {
     ///
     /// `read` of `All` tells the caller that appends what became of its appends. An engine whose server does not confirm
     /// that at the moment refuses it, and can still give what was confirmed before.
-    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read_committed(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         self.read(range, limit)
     }
 
@@ -89,8 +89,8 @@ pub trait Log: Send + Sync {
     /// An engine whose connection was lost and made again does not know whether the log behind it is still the one that
     /// its caller has read. For a caller that has called this before, it answers every append with
     /// [`LogError::Unavailable`] until this is called again; the caller compares what it gets with what it knows.
-    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
-        self.read(Range::All(after), limit)
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        self.read(ReadRange::All(after), limit)
     }
 
     /// The last durable position; changes when an append becomes visible. 0 while the log is empty. It falls only where a
@@ -98,7 +98,7 @@ pub trait Log: Send + Sync {
     fn tail(&self) -> watch::Receiver<Position>;
 
     /// The header of the one record `what` describes among those not removed, `None` where there is none. Id 0 is no id.
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>>;
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>>;
 
     /// The runs of records that hold `topic`'s events, oldest first, without what was removed.
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>>;
@@ -157,7 +157,7 @@ pub trait Log: Send + Sync {
 
 /// Which records to read, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Range {
+pub enum ReadRange {
     /// Every record behind this position, in global order.
     All(Position),
     /// A topic's records behind this sequence, in topic order.
@@ -168,7 +168,7 @@ pub enum Range {
 
 /// Where a read stops. The first record is always given, however large, and even if `records` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct ReadLimit {
     /// Most records.
     pub records: usize,
     /// Most bytes of bodies.
@@ -177,7 +177,7 @@ pub struct Limit {
 
 /// One record, described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Find {
+pub enum RecordQuery {
     /// The first record stored under this id.
     Id(u128),
     /// The first record stored at or after this time (in milliseconds), of one topic or of all.

@@ -16,12 +16,12 @@
 mod index;
 mod records;
 
-use crate::{AggregateMark, Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use crate::{AggregateMark, Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence, Timestamp};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use index::{Ids, Index};
-use records::Records;
+use index::{IdIndex, NumberIndex};
+use records::RecordChunks;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
@@ -31,7 +31,7 @@ const REMOVAL_STEP_RECORDS: usize = 1024;
 /// A log in memory.
 #[derive(Default)]
 pub struct MemoryLog {
-    state: RwLock<State>,
+    state: RwLock<MemoryState>,
     tail: watch::Sender<Position>,
     shared: bool,
 }
@@ -54,17 +54,18 @@ impl MemoryLog {
     #[must_use]
     pub fn behind(removed: impl IntoIterator<Item = (TopicNumber, Sequence)>) -> Self {
         let log = Self::new();
-        let topics = removed.into_iter().map(|(topic, removed)| (topic, Topic { removed, ..Topic::default() }));
+        let topics =
+            removed.into_iter().map(|(topic, removed)| (topic, TopicRecords { removed, ..TopicRecords::default() }));
         log.state_mut().topics = topics.collect();
         log
     }
 
     /// A state is never left half changed, so a panic elsewhere does not spoil it.
-    fn state(&self) -> RwLockReadGuard<'_, State> {
+    fn state(&self) -> RwLockReadGuard<'_, MemoryState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+    fn state_mut(&self) -> RwLockWriteGuard<'_, MemoryState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +89,7 @@ impl Log for MemoryLog {
         })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move { self.state().read(range, limit) })
     }
 
@@ -96,7 +97,7 @@ impl Log for MemoryLog {
         self.tail.subscribe()
     }
 
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>> {
         Box::pin(async move { Ok(self.state().find(what).map(|record| record.header)) })
     }
 
@@ -129,34 +130,34 @@ impl Log for MemoryLog {
 }
 
 /// Everything behind the lock.
-struct State {
+struct MemoryState {
     /// The last position given; it stays when its record goes.
     tail: Position,
     /// The time of that record.
     time: i64,
     /// The time of the first record there ever was.
     begun: Option<i64>,
-    records: Records,
-    topics: HashMap<TopicNumber, Topic>,
-    aggregates: HashMap<u128, Index<AggregateSequence>>,
-    ids: Ids,
+    records: RecordChunks,
+    topics: HashMap<TopicNumber, TopicRecords>,
+    aggregates: HashMap<u128, NumberIndex<AggregateSequence>>,
+    ids: IdIndex,
 }
 
-impl Default for State {
+impl Default for MemoryState {
     fn default() -> Self {
         Self {
             tail: Position::ZERO,
             time: i64::MIN,
             begun: None,
-            records: Records::default(),
+            records: RecordChunks::default(),
             topics: HashMap::new(),
             aggregates: HashMap::new(),
-            ids: Ids::default(),
+            ids: IdIndex::default(),
         }
     }
 }
 
-impl State {
+impl MemoryState {
     fn append(&mut self, after: Position, batch: Vec<Record>) -> Result<Position, LogError> {
         if after != self.tail {
             return Err(LogError::TailMoved(self.tail));
@@ -183,7 +184,7 @@ impl State {
     }
 
     fn put(&mut self, record: Record) {
-        let Header { position, topic, sequence, time, id, .. } = record.header;
+        let RecordHeader { position, topic, sequence, time, id, .. } = record.header;
         self.topics.entry(topic).or_default().index.push(sequence, position);
         if let Some(mark) = aggregate_of(&record) {
             self.aggregates.entry(mark.key).or_default().push(mark.sequence, position);
@@ -194,15 +195,15 @@ impl State {
         (self.tail, self.time) = (position, time);
     }
 
-    fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, LogError> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> Result<Vec<Record>, LogError> {
         Ok(match range {
-            Range::All(after) => up_to(limit, self.records.behind(after)),
-            Range::Topic(number, after) => match self.topics.get(&number) {
+            ReadRange::All(after) => up_to(limit, self.records.behind(after)),
+            ReadRange::Topic(number, after) => match self.topics.get(&number) {
                 Some(topic) if after < topic.removed => return Err(LogError::Trimmed(topic.earliest())),
                 Some(topic) => up_to(limit, self.each(topic.index.behind(after))),
                 None => Vec::new(),
             },
-            Range::Aggregate(key, after) => match self.aggregates.get(&key) {
+            ReadRange::Aggregate(key, after) => match self.aggregates.get(&key) {
                 Some(index) => up_to(limit, self.each(index.behind(after))),
                 None => Vec::new(),
             },
@@ -213,15 +214,15 @@ impl State {
         positions.filter_map(|position| self.records.get(position))
     }
 
-    fn find(&self, what: Find) -> Option<&Record> {
+    fn find(&self, what: RecordQuery) -> Option<&Record> {
         match what {
-            Find::Id(id) => self.records.get(self.ids.first(id)?),
-            Find::Time(None, time) => self.records.since(time),
-            Find::Time(Some(topic), time) => {
+            RecordQuery::Id(id) => self.records.get(self.ids.first(id)?),
+            RecordQuery::Time(None, time) => self.records.since(time),
+            RecordQuery::Time(Some(topic), time) => {
                 let earlier = |at| self.records.get(at).is_some_and(|record| record.header.time < time);
                 self.records.get(self.topics.get(&topic)?.index.first_not(earlier)?)
             }
-            Find::Aggregate(key) => self.records.get(self.aggregates.get(&key)?.last()?.1),
+            RecordQuery::Aggregate(key) => self.records.get(self.aggregates.get(&key)?.last()?.1),
         }
     }
 
@@ -275,7 +276,7 @@ fn aggregate_of(record: &Record) -> Option<AggregateMark> {
     record.header.facets?.aggregate
 }
 
-fn up_to<'a>(limit: Limit, records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
+fn up_to<'a>(limit: ReadLimit, records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
     let mut bytes = 0_usize;
     let fits = |&(taken, record): &(usize, &Record)| {
         bytes = bytes.saturating_add(record.body.len());
@@ -286,13 +287,13 @@ fn up_to<'a>(limit: Limit, records: impl Iterator<Item = &'a Record>) -> Vec<Rec
 
 /// What is left of a topic.
 #[derive(Default)]
-struct Topic {
-    index: Index<Sequence>,
+struct TopicRecords {
+    index: NumberIndex<Sequence>,
     /// The last sequence removed.
     removed: Sequence,
 }
 
-impl Topic {
+impl TopicRecords {
     fn earliest(&self) -> Sequence {
         self.index.first().map_or(self.removed.next(), |first| first.0)
     }
@@ -312,18 +313,18 @@ impl Topic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Facets;
+    use crate::EventFacets;
     use bytes::Bytes;
 
     #[tokio::test]
     async fn a_log_that_begins_behind_lost_sequences_says_so() {
-        let (topic, limit) = (TopicNumber(1), Limit { records: 1, bytes: 0 });
+        let (topic, limit) = (TopicNumber(1), ReadLimit { records: 1, bytes: 0 });
         let log = MemoryLog::behind([(topic, Sequence(9))]);
         for after in [0, 8] {
-            let refused = log.read(Range::Topic(topic, Sequence(after)), limit).await.unwrap_err();
+            let refused = log.read(ReadRange::Topic(topic, Sequence(after)), limit).await.unwrap_err();
             assert!(matches!(refused, LogError::Trimmed(Sequence(10))), "{refused}");
         }
-        assert!(log.read(Range::Topic(topic, Sequence(9)), limit).await.unwrap().is_empty());
+        assert!(log.read(ReadRange::Topic(topic, Sequence(9)), limit).await.unwrap().is_empty());
         assert!(log.segments(topic).await.unwrap().is_empty() && *log.tail().borrow() == Position::ZERO);
     }
 
@@ -332,13 +333,13 @@ mod tests {
         let log = MemoryLog::new();
         let aggregate = |number| AggregateMark { key: number % 3, sequence: AggregateSequence(number as u64 / 3 + 1) };
         let batch = (1..=3000_u64).map(|number| Record {
-            header: Header {
+            header: RecordHeader {
                 position: Position(number),
                 topic: TopicNumber(1),
                 sequence: Sequence(number),
                 time: 0,
                 id: u128::from(number) / 2,
-                facets: Some(Facets {
+                facets: Some(EventFacets {
                     type_tag: 0,
                     subject_type_tag: 0,
                     tenant: 0,
@@ -357,7 +358,7 @@ mod tests {
                 chunks.iter().map(|chunk| (chunk.records.len(), chunk.records.capacity())).collect::<Vec<_>>(),
                 [(1, 1)]
             );
-            assert_eq!(state.aggregates.values().map(Index::len).sum::<usize>(), 1);
+            assert_eq!(state.aggregates.values().map(NumberIndex::len).sum::<usize>(), 1);
             assert_eq!(state.ids.first.len(), 1);
         }
         log.remove(TopicNumber(1), Sequence(3000)).await.unwrap();

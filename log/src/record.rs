@@ -16,14 +16,14 @@ impl TopicNumber {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// What the engine knows of it.
-    pub header: Header,
+    pub header: RecordHeader,
     /// What is served: an event's JSON, or an entry.
     pub body: Bytes,
 }
 
 /// What an engine knows of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct RecordHeader {
     /// Its number in the log.
     pub position: Position,
     /// Its topic.
@@ -35,12 +35,12 @@ pub struct Header {
     /// The event's id, or 0 for an entry.
     pub id: u128,
     /// What filters and the fold need of an event without reading its body; absent for an entry.
-    pub facets: Option<Facets>,
+    pub facets: Option<EventFacets>,
 }
 
 /// What filters and the fold need of an event without reading its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facets {
+pub struct EventFacets {
     /// Fingerprint of the event type.
     pub type_tag: u64,
     /// Fingerprint of the subject type; 0 where there is none.

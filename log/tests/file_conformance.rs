@@ -9,7 +9,7 @@
 
 use contract::BoxFuture;
 use log::Log;
-use log::file::{Disk, FileLog, Options};
+use log::file::{Disk, FileLog, FileLogOptions};
 use log::testing::fault_disk::FaultDisk;
 use log::testing::{Engine, in_time, model};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use tempfile::TempDir;
 /// A log in a temporary folder.
 struct Folder {
     folder: TempDir,
-    options: Options,
+    options: FileLogOptions,
 }
 
 /// A log on a disk in RAM, where a thousand syncs cost nothing.
 struct Ram {
     disk: Arc<dyn Disk>,
-    options: Options,
+    options: FileLogOptions,
 }
 
-fn options(segment_bytes: u64, tail_cache_bytes: usize) -> Options {
-    Options { segment_bytes, tail_cache_bytes, ..Options::default() }
+fn options(segment_bytes: u64, tail_cache_bytes: usize) -> FileLogOptions {
+    FileLogOptions { segment_bytes, tail_cache_bytes, ..FileLogOptions::default() }
 }
 
 fn folder(segment_bytes: u64, tail_cache_bytes: usize) -> Folder {

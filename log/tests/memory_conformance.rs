@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use contract::{BoxFuture, Position, Sequence, Timestamp};
 use log::testing::model::agree;
-use log::testing::{MemoryEngine, NO_LIMIT, Numbering, Probe, RecordSetters};
-use log::{Log, MemoryLog, Range, TopicNumber};
+use log::testing::{LogProbe, MemoryEngine, NO_LIMIT, RecordNumbering, RecordSetters};
+use log::{Log, MemoryLog, ReadRange, TopicNumber};
 use std::pin::pin;
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -27,7 +27,7 @@ async fn a_long_run_agrees_with_the_model() {
 #[tokio::test]
 async fn the_log_is_one_segment_begun_with_its_first_record() {
     let engine = MemoryEngine::default();
-    let mut probe = Probe::open(&engine).await;
+    let mut probe = LogProbe::open(&engine).await;
     probe.put_at(2, &[1000]).await;
     probe.put_at(1, &[2000, 3000]).await;
     let segments = probe.segments(1).await;
@@ -40,7 +40,7 @@ async fn the_log_is_one_segment_begun_with_its_first_record() {
 #[tokio::test]
 async fn a_removed_body_is_let_go_and_a_stored_one_is_not_copied() {
     let log = MemoryLog::new();
-    let mut numbering = Numbering::default();
+    let mut numbering = RecordNumbering::default();
     let body = Bytes::from(vec![7; 1 << 16]);
     let batch = (0..2000).map(|_| numbering.event(1, 10).body(body.clone())).collect();
     log.append(Position::ZERO, batch).await.unwrap();
@@ -65,12 +65,12 @@ fn a_reader_may_hold_the_watch_while_it_reads() {
         ready.wait();
         for _ in 0..100_000 {
             let held = tail.borrow();
-            now(reader.read(Range::All(*held), NO_LIMIT)).unwrap();
+            now(reader.read(ReadRange::All(*held), NO_LIMIT)).unwrap();
         }
         read.send(()).unwrap();
     });
     std::thread::spawn(move || {
-        let mut numbering = Numbering::default();
+        let mut numbering = RecordNumbering::default();
         both.wait();
         while reading.try_recv() == Err(mpsc::TryRecvError::Empty) {
             let after = numbering.tail();

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The keys that are taken.
 #[derive(Default)]
-pub(crate) struct InFlight(Mutex<HashSet<u128>>);
+pub(crate) struct InFlightKeys(Mutex<HashSet<u128>>);
 
 /// A request that has its key to itself.
-pub(crate) struct Turn {
-    of: Arc<InFlight>,
+pub(crate) struct InFlightGuard {
+    of: Arc<InFlightKeys>,
     key: u128,
 }
 
-impl InFlight {
+impl InFlightKeys {
     /// Takes a key; `None` where another request has it.
-    pub(crate) fn enter(self: &Arc<Self>, key: u128) -> Option<Turn> {
+    pub(crate) fn enter(self: &Arc<Self>, key: u128) -> Option<InFlightGuard> {
         let is_free = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-        is_free.then(|| Turn { of: Arc::clone(self), key })
+        is_free.then(|| InFlightGuard { of: Arc::clone(self), key })
     }
 }
 
-impl Drop for Turn {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.of.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_until_its_turn_is_over() {
-        let keys = Arc::new(InFlight::default());
+        let keys = Arc::new(InFlightKeys::default());
         let turn = keys.enter(1);
         assert!(turn.is_some() && keys.enter(1).is_none() && keys.enter(2).is_some());
         drop(turn);

@@ -11,51 +11,51 @@
 mod in_flight;
 mod scope;
 
-pub(crate) use in_flight::{InFlight, Turn};
-pub(crate) use scope::{Scope, digest};
+pub(crate) use in_flight::{InFlightGuard, InFlightKeys};
+pub(crate) use scope::{KeyScope, digest};
 
-use crate::ledger::{Entry, KeptAnswer, Ledger, Piece, Remembered, Ticket, read_failed};
+use crate::ledger::{Entry, IdempotencyRow, IdempotentRequest, Ledger, ReplyPiece, StoredReply, read_failed};
 use crate::logs::Logs;
 use bytes::Bytes;
 use contract::{Error, Kind, Position, Result};
-use log::{Limit, Range, Record};
+use log::{ReadLimit, ReadRange, Record};
 use std::sync::Arc;
 
 /// The kept answers of all logs.
-pub(crate) struct Answers<'a> {
+pub(crate) struct StoredReplies<'a> {
     pub(crate) logs: &'a Logs,
     /// How long a key lives.
     pub(crate) lives_millis: i64,
 }
 
 /// A key that has its answer.
-pub(crate) struct Found {
+pub(crate) struct FoundReply {
     ledger: Arc<Ledger>,
     key: u128,
-    remembered: Remembered,
+    remembered: IdempotencyRow,
 }
 
 /// An answer to be given again.
-pub(crate) struct Replay {
+pub(crate) struct ReplayedReply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Bytes,
 }
 
-impl Answers<'_> {
+impl StoredReplies<'_> {
     /// What stands for a request under a key.
-    pub(crate) fn ticket(&self, key: u128, digest: u64) -> Arc<Ticket> {
-        Arc::new(Ticket::new(key, digest, self.lives_millis))
+    pub(crate) fn request(&self, key: u128, digest: u64) -> Arc<IdempotentRequest> {
+        Arc::new(IdempotentRequest::new(key, digest, self.lives_millis))
     }
 
     /// The answer kept under a key that lives, in whichever log.
-    pub(crate) async fn find(&self, key: u128) -> Result<Option<Found>> {
+    pub(crate) async fn find(&self, key: u128) -> Result<Option<FoundReply>> {
         for ledger in self.logs.ledgers() {
-            let remembered = ledger.ask(move |state| state.remembered(key)).await??;
+            let remembered = ledger.query_state(move |state| state.stored_key(key)).await??;
             let now = ledger.now();
-            let lives = |known: &Remembered| now.saturating_sub(known.time) < self.lives_millis;
+            let lives = |known: &IdempotencyRow| now.saturating_sub(known.time) < self.lives_millis;
             if let Some(remembered) = remembered.filter(lives) {
-                return Ok(Some(Found { ledger, key, remembered }));
+                return Ok(Some(FoundReply { ledger, key, remembered }));
             }
         }
         Ok(None)
@@ -67,47 +67,52 @@ impl Answers<'_> {
     }
 
     /// Keeps an answer by itself; a refusal only if what it `rests_on` is still so.
-    pub(crate) async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer, rests_on: Option<Position>) -> Result<()> {
-        self.logs.default_ledger().keep(ticket, answer, rests_on).await
+    pub(crate) async fn record_reply(
+        &self,
+        ticket: Arc<IdempotentRequest>,
+        answer: StoredReply,
+        rests_on: Option<Position>,
+    ) -> Result<()> {
+        self.logs.default_ledger().record_reply(ticket, answer, rests_on).await
     }
 }
 
-impl Found {
+impl FoundReply {
     /// Whether it answers the request of this digest.
     pub(crate) const fn answers(&self, digest: u64) -> bool {
         self.remembered.digest == digest
     }
 
     /// The answer itself.
-    pub(crate) async fn replay(&self) -> Result<Replay> {
+    pub(crate) async fn replay(&self) -> Result<ReplayedReply> {
         let record = match record_at(&self.ledger, self.remembered.position).await? {
             Some(record) => Some(record),
-            None => self.written_again().await?,
+            None => self.rewritten_entry().await?,
         };
         let entry = record.and_then(|record| serde_json::from_slice::<Entry>(&record.body).ok());
-        let Some(Entry::AnswerKept { answer: KeptAnswer { status, headers, body }, .. }) = entry else {
+        let Some(Entry::AnswerKept { answer: StoredReply { status, headers, body }, .. }) = entry else {
             return Err(Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log."));
         };
-        Ok(Replay { status, headers, body: self.assemble(body).await? })
+        Ok(ReplayedReply { status, headers, body: self.assemble(body).await? })
     }
 
     /// The entry of the answer where it was written again, and the first one reclaimed, since the key was looked up.
-    async fn written_again(&self) -> Result<Option<Record>> {
-        let (key, Remembered { position, .. }) = (self.key, self.remembered);
-        let known = self.ledger.ask(move |state| state.remembered(key)).await??;
+    async fn rewritten_entry(&self) -> Result<Option<Record>> {
+        let (key, IdempotencyRow { position, .. }) = (self.key, self.remembered);
+        let known = self.ledger.query_state(move |state| state.stored_key(key)).await??;
         match known.filter(|known| known.position != position) {
             Some(known) => record_at(&self.ledger, known.position).await,
             None => Ok(None),
         }
     }
 
-    async fn assemble(&self, pieces: Vec<Piece>) -> Result<Bytes> {
+    async fn assemble(&self, pieces: Vec<ReplyPiece>) -> Result<Bytes> {
         let mut body = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Text(text) => body.extend_from_slice(text.as_bytes()),
-                Piece::Event(position) => {
-                    let event = record_at(&self.ledger, position).await?.ok_or_else(gone)?;
+                ReplyPiece::Text(text) => body.extend_from_slice(text.as_bytes()),
+                ReplyPiece::Event(position) => {
+                    let event = record_at(&self.ledger, position).await?.ok_or_else(reply_removed)?;
                     body.extend_from_slice(&event.body);
                 }
             }
@@ -117,13 +122,13 @@ impl Found {
 }
 
 async fn record_at(ledger: &Ledger, position: Position) -> Result<Option<Record>> {
-    let range = Range::All(Position(position.0.saturating_sub(1)));
+    let range = ReadRange::All(Position(position.0.saturating_sub(1)));
     let page =
-        ledger.log().read_committed(range, Limit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
+        ledger.log().read_committed(range, ReadLimit { records: 1, bytes: usize::MAX }).await.map_err(read_failed)?;
     Ok(page.into_iter().next().filter(|record| record.header.position == position))
 }
 
-fn gone() -> Error {
+fn reply_removed() -> Error {
     let detail = "This request was carried out before, and retention has removed an event of its answer since; it is \
         not carried out again.";
     Error::new(Kind::Trimmed, detail)

@@ -4,12 +4,12 @@
 //! wherever a [`Scope`] is made; once there are credentials they are filled in there, and the keys of today are those of
 //! nobody in particular.
 
-use crate::events::Parts;
+use crate::events::FingerprintBuilder;
 use contract::{digest_form, limits, parse_strict};
 use uuid::Uuid;
 
 /// Where a key counts.
-pub(crate) struct Scope<'a> {
+pub(crate) struct KeyScope<'a> {
     /// The tenant the caller is bound to.
     pub(crate) tenant: Option<Uuid>,
     /// Who the caller is.
@@ -20,10 +20,10 @@ pub(crate) struct Scope<'a> {
     pub(crate) key: &'a str,
 }
 
-impl Scope<'_> {
+impl KeyScope<'_> {
     /// The fingerprint it is remembered under.
     pub(crate) fn fingerprint(&self) -> u128 {
-        Parts::new(b"answer")
+        FingerprintBuilder::new(b"answer")
             .optional(self.tenant.as_ref().map(|tenant| tenant.as_bytes().as_slice()))
             .optional(self.actor.map(str::as_bytes))
             .bytes(self.route.as_bytes())
@@ -35,7 +35,7 @@ impl Scope<'_> {
 /// The fingerprint of a request: what it is about, and its body. A body with `media` is told by its bytes, one without
 /// as JSON, so that it is the same however it is spelt.
 pub(crate) fn digest(about: &[&[u8]], media: Option<&str>, body: &[u8]) -> u64 {
-    let mut parts = Parts::new(b"request").number(about.len() as u64);
+    let mut parts = FingerprintBuilder::new(b"request").number(about.len() as u64);
     for part in about {
         parts = parts.bytes(part);
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_part_of_a_scope_counts() {
-        let fingerprint = |tenant, actor, route, key| Scope { tenant, actor, route, key }.fingerprint();
+        let fingerprint = |tenant, actor, route, key| KeyScope { tenant, actor, route, key }.fingerprint();
         let base = fingerprint(None, None, "POST /v1/events", "k");
         assert_eq!(fingerprint(None, None, "POST /v1/events", "k"), base);
         for other in [

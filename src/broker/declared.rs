@@ -3,9 +3,9 @@
 use super::{Broker, OpenError};
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::ledger::Keep;
+use crate::ledger::ReplyRecorder;
 use crate::{topics, types};
-use contract::{Error, NewTopic, Streaming};
+use contract::{Error, NewTopic, StreamingSetting};
 use log::MemoryLog;
 use std::sync::Arc;
 
@@ -40,6 +40,6 @@ async fn declare_all(broker: &Broker, config: &Config) -> Vec<(String, Error)> {
 /// Registers a topic in memory, wherever it is to live: its folder is judged, and not opened.
 async fn declare_topic(broker: &Broker, topic: NewTopic) -> contract::Result<()> {
     topics::check(&topic, &broker.logs)?;
-    let here = NewTopic { streaming: Streaming::Enabled(true), ..topic };
-    topics::register(&broker.logs, here, Keep::nothing()).await.map(drop)
+    let here = NewTopic { streaming: StreamingSetting::Enabled(true), ..topic };
+    topics::register(&broker.logs, here, ReplyRecorder::disabled()).await.map(drop)
 }

@@ -2,8 +2,8 @@
 
 use super::Broker;
 use crate::config::Config;
-use crate::ledger::{Command, Decision, Entry, Placed};
-use contract::{EventBroker, Kind, NewProjection, NewTopic, Registered, Result, TopicId};
+use crate::ledger::{Command, Decision, Entry, TopicPlacement};
+use contract::{EventBroker, Kind, NewProjection, NewTopic, RegisterOutcome, Result, TopicId};
 use std::time::{Duration, Instant};
 
 /// Marks a topic, as a deletion does before the topic's own log has decided.
@@ -14,7 +14,7 @@ impl Command for Mark {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let known = decision.registry().placed(&self.0).unwrap().placed.clone();
-        decision.add_entry(Entry::TopicPlaced { placed: Placed { deleting: true, ..known } }).map(drop)
+        decision.add_entry(Entry::TopicPlaced { placed: TopicPlacement { deleting: true, ..known } }).map(drop)
     }
 
     fn bytes(&self) -> usize {
@@ -45,7 +45,7 @@ async fn whoever_registers_the_name_again_finishes_the_deletion_first() {
     for is_used in [false, true] {
         let broker = marked(Config::default(), is_used).await;
         let registered = broker.register_topic(side()).await.unwrap();
-        assert_eq!(matches!(registered, Registered::Unchanged(_)), is_used, "what is used is not deleted");
+        assert_eq!(matches!(registered, RegisterOutcome::Unchanged(_)), is_used, "what is used is not deleted");
         broker.segments(&side().id).await.unwrap();
         broker.close().await;
     }

@@ -3,41 +3,41 @@
 
 mod facts;
 
-use crate::clock::{BelievedClock, Clock, LogClock, ManualClock};
-use crate::ledger::testing::{Folded, fold_on, fold_records, folded, follow_on, take_snapshot};
-use crate::ledger::{Command, Decision, Entry, EventDraft, KeptAnswer, Ledger, Piece, Ticket};
+use crate::clock::{Clock, LogClock, ManualClock, TrustedClock};
+use crate::ledger::testing::{FoldedState, fold_on, fold_records, folded, follow_on, take_snapshot};
+use crate::ledger::{Command, Decision, Entry, EventDraft, IdempotentRequest, Ledger, ReplyPiece, StoredReply};
 use crate::topics;
 use contract::{Position, Result, Sequence};
 use facts::{TOPICS, registered};
-use log::file::{FileLog, Options};
-use log::testing::Random;
-use log::{Find, IdempotencyMark, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::SeededRandom;
+use log::{IdempotencyMark, Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordQuery, TopicNumber};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long keys and kept answers live.
 const WINDOW_MILLIS: i64 = 3_600_000;
-const ALL: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
+const ALL: ReadLimit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
 
 /// So small that a history fills many.
 const SEGMENT_BYTES: u64 = 4096;
 
 /// A ledger, and everything that was ever in its log.
-struct World {
+struct ReclaimFixture {
     log: Arc<dyn Log>,
     /// Where the log is, if it is in files.
     folder: Option<TempDir>,
     ledger: Ledger,
     clock: Arc<ManualClock>,
     archive: Vec<Record>,
-    random: Random,
+    random: SeededRandom,
     letter_count: u64,
     /// What the last snapshot stands for.
     reclaimable: Sequence,
 }
 
-impl World {
+impl ReclaimFixture {
     async fn new(seed: u64, log: MemoryLog) -> Self {
         Self::on(seed, Arc::new(log), None).await
     }
@@ -51,7 +51,7 @@ impl World {
     async fn on(seed: u64, log: Arc<dyn Log>, folder: Option<TempDir>) -> Self {
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         let ledger = open(&log, &clock).await;
-        let (archive, random, letter_count, reclaimable) = (Vec::new(), Random::new(seed), 0, Sequence::ZERO);
+        let (archive, random, letter_count, reclaimable) = (Vec::new(), SeededRandom::new(seed), 0, Sequence::ZERO);
         let mut world = Self { log, folder, ledger, clock, archive, random, letter_count, reclaimable };
         world.say((1..=TOPICS).map(registered).collect()).await;
         world
@@ -70,13 +70,13 @@ impl World {
 
     /// Has these facts written, and notes what is new in the log.
     async fn say(&mut self, facts: Vec<Entry>) {
-        self.ledger.submit(Say(facts)).await.unwrap();
+        self.ledger.submit(AppendEntries(facts)).await.unwrap();
         self.note().await;
     }
 
     async fn note(&mut self) {
         let after = self.archive.last().map(|record| record.header.position).unwrap_or_default();
-        self.archive.extend(self.log.read(Range::All(after), ALL).await.unwrap());
+        self.archive.extend(self.log.read(ReadRange::All(after), ALL).await.unwrap());
     }
 
     async fn step(&mut self) {
@@ -113,15 +113,16 @@ impl World {
         };
         // An aggregate lies in one topic.
         let aggregate = draft.aggregate.map(|key| key * 10 + u128::from(draft.topic.0));
-        self.ledger.submit(Store(EventDraft { aggregate, ..draft })).await.unwrap();
+        self.ledger.submit(AppendEvent(EventDraft { aggregate, ..draft })).await.unwrap();
     }
 
     async fn keep_answer(&mut self) {
         let (key, digest) = (u128::from(1000 + self.random.through(9)), self.random.through(1));
-        let body = vec![Piece::Text("told".to_owned())];
-        let answer = KeptAnswer { status: 200, headers: Vec::new(), body };
+        let body = vec![ReplyPiece::Text("told".to_owned())];
+        let answer = StoredReply { status: 200, headers: Vec::new(), body };
         // Refused where the key has its answer already.
-        let _ = self.ledger.keep(Arc::new(Ticket::new(key, digest, WINDOW_MILLIS)), answer, None).await;
+        let _ =
+            self.ledger.record_reply(Arc::new(IdempotentRequest::new(key, digest, WINDOW_MILLIS)), answer, None).await;
     }
 
     async fn trim(&mut self) {
@@ -174,24 +175,24 @@ impl World {
 }
 
 fn open_files(folder: &TempDir) -> Arc<dyn Log> {
-    let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
+    let options = FileLogOptions { segment_bytes: SEGMENT_BYTES, ..FileLogOptions::default() };
     Arc::new(FileLog::open_folder(folder.path(), options).unwrap())
 }
 
 async fn open(log: &Arc<dyn Log>, clock: &Arc<ManualClock>) -> Ledger {
-    let believed = BelievedClock::new(Arc::clone(clock) as Arc<dyn Clock>, Duration::from_secs(31_536_000));
+    let believed = TrustedClock::new(Arc::clone(clock) as Arc<dyn Clock>, Duration::from_secs(31_536_000));
     let clock = LogClock::new(Arc::new(believed));
     Ledger::open(Arc::clone(log), clock, None, usize::MAX, WINDOW_MILLIS, Arc::default()).await.unwrap()
 }
 
-fn assert_same(one: &Folded, other: &Folded, what: &str) {
+fn assert_same(one: &FoldedState, other: &FoldedState, what: &str) {
     assert_eq!(one.checkpoint, other.checkpoint, "{what}");
     assert_eq!(one, other, "{what}");
 }
 
-struct Say(Vec<Entry>);
+struct AppendEntries(Vec<Entry>);
 
-impl Command for Say {
+impl Command for AppendEntries {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -203,9 +204,9 @@ impl Command for Say {
     }
 }
 
-struct Store(EventDraft);
+struct AppendEvent(EventDraft);
 
-impl Command for Store {
+impl Command for AppendEvent {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -223,7 +224,7 @@ fn histories() -> u64 {
 }
 
 /// A history of so many steps; whether entries were removed in it.
-async fn live(mut world: World, steps: u64, name: &str) -> bool {
+async fn live(mut world: ReclaimFixture, steps: u64, name: &str) -> bool {
     for step in 0..steps {
         world.step().await;
         if world.folder.is_some() && world.random.once_in(20) {
@@ -233,7 +234,7 @@ async fn live(mut world: World, steps: u64, name: &str) -> bool {
             world.compare(&format!("{name} step {step}")).await;
         }
     }
-    let first = world.log.find(Find::Time(Some(TopicNumber::LEDGER), 0)).await.unwrap();
+    let first = world.log.find(RecordQuery::Time(Some(TopicNumber::LEDGER), 0)).await.unwrap();
     world.ledger.close().await;
     first.is_some_and(|first| first.sequence > Sequence(1))
 }
@@ -243,7 +244,7 @@ async fn a_fold_of_what_is_left_comes_to_the_state_of_a_fold_of_everything() {
     let mut reclaimed = 0;
     for seed in 0..histories() {
         let log = if seed % 2 == 0 { MemoryLog::new() } else { MemoryLog::shared() };
-        reclaimed += u64::from(live(World::new(seed, log).await, 120, &format!("seed {seed}")).await);
+        reclaimed += u64::from(live(ReclaimFixture::new(seed, log).await, 120, &format!("seed {seed}")).await);
     }
     assert!(reclaimed * 2 > histories(), "only {reclaimed} histories lost entries");
 }
@@ -252,23 +253,23 @@ async fn a_fold_of_what_is_left_comes_to_the_state_of_a_fold_of_everything() {
 async fn a_fold_of_what_is_left_in_files_comes_to_the_state_of_a_fold_of_everything() {
     let (histories, mut reclaimed) = (histories() / 4, 0);
     for seed in 0..histories {
-        reclaimed += u64::from(live(World::in_files(seed).await, 120, &format!("files, seed {seed}")).await);
+        reclaimed += u64::from(live(ReclaimFixture::in_files(seed).await, 120, &format!("files, seed {seed}")).await);
     }
     assert!(reclaimed * 2 > histories, "only {reclaimed} histories lost entries");
 }
 
 #[tokio::test]
 async fn an_answer_that_is_written_again_lives_no_longer_for_that_and_then_goes() {
-    let mut world = World::new(1, MemoryLog::new()).await;
-    let answer = KeptAnswer { status: 200, headers: Vec::new(), body: vec![Piece::Text("secret".to_owned())] };
-    let keep = async |world: &World, digest| {
-        let ticket = Arc::new(Ticket::new(1, digest, WINDOW_MILLIS));
-        world.ledger.keep(ticket, KeptAnswer { body: Vec::new(), ..answer.clone() }, None).await.is_ok()
+    let mut world = ReclaimFixture::new(1, MemoryLog::new()).await;
+    let answer = StoredReply { status: 200, headers: Vec::new(), body: vec![ReplyPiece::Text("secret".to_owned())] };
+    let keep = async |world: &ReclaimFixture, digest| {
+        let ticket = Arc::new(IdempotentRequest::new(1, digest, WINDOW_MILLIS));
+        world.ledger.record_reply(ticket, StoredReply { body: Vec::new(), ..answer.clone() }, None).await.is_ok()
     };
-    let ticket = Arc::new(Ticket::new(1, 5, WINDOW_MILLIS));
-    world.ledger.keep(ticket, answer.clone(), None).await.unwrap();
-    let holds_secret = async |world: &World| {
-        let left = world.log.read(Range::All(Position::ZERO), ALL).await.unwrap();
+    let ticket = Arc::new(IdempotentRequest::new(1, 5, WINDOW_MILLIS));
+    world.ledger.record_reply(ticket, answer.clone(), None).await.unwrap();
+    let holds_secret = async |world: &ReclaimFixture| {
+        let left = world.log.read(ReadRange::All(Position::ZERO), ALL).await.unwrap();
         left.iter().any(|record| String::from_utf8_lossy(&record.body).contains("secret"))
     };
     for (passed, lives) in [(WINDOW_MILLIS / 2, true), (WINDOW_MILLIS / 2 - 1, true), (1, false)] {

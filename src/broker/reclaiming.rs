@@ -1,21 +1,21 @@
 //! Reclaiming the broker's own entries, log by log.
 
 use super::Broker;
-use crate::ledger::{ReclaimPolicy, Reclaimed, reclaim};
+use crate::ledger::{ReclaimPolicy, ReclaimReport, reclaim};
 use contract::Result;
 
 impl Broker {
     /// Reclaims the broker's own entries in every log where that is due; answers what became of each, the default log first.
-    pub async fn reclaim(&self) -> Result<Vec<Reclaimed>> {
+    pub async fn reclaim(&self) -> Result<Vec<ReclaimReport>> {
         self.reclaim_by(&self.reclaim_policy()).await
     }
 
     /// The same now, however few of them there are.
-    pub async fn reclaim_now(&self) -> Result<Vec<Reclaimed>> {
+    pub async fn reclaim_now(&self) -> Result<Vec<ReclaimReport>> {
         self.reclaim_by(&ReclaimPolicy { within_millis: 0, ..self.reclaim_policy() }).await
     }
 
-    async fn reclaim_by(&self, policy: &ReclaimPolicy) -> Result<Vec<Reclaimed>> {
+    async fn reclaim_by(&self, policy: &ReclaimPolicy) -> Result<Vec<ReclaimReport>> {
         let mut reclaimed = Vec::new();
         for ledger in self.logs.ledgers() {
             reclaimed.push(reclaim(&ledger, policy).await?);

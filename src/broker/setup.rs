@@ -3,11 +3,11 @@
 use super::OpenError;
 use crate::clock::Clock;
 use crate::config::{Config, Engine, FileBudget, Storage};
-use crate::delivery::{Deliverer, DeliveryPolicy, roots};
-use crate::dispatch::Context;
-use crate::ledger::Incidents;
-use crate::logs::{FolderSettings, Logs, Roots, Settings};
-use crate::subscriptions::Vault;
+use crate::delivery::{DeliveryPolicy, WebhookDeliverer, roots};
+use crate::dispatch::DispatchContext;
+use crate::ledger::IncidentReporter;
+use crate::logs::{FolderSettings, LogRoots, LogSettings, Logs};
+use crate::subscriptions::SecretVault;
 use contract::Result;
 use log::file::OpenFiles;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(super) fn dispatching(
     config: &Config,
     logs: &Logs,
     clock: &Arc<dyn Clock>,
-    vault: &Arc<Vault>,
-) -> Result<Context, OpenError> {
+    vault: &Arc<SecretVault>,
+) -> Result<DispatchContext, OpenError> {
     let allow_private_targets = config.dispatch.allow_private_targets;
     let extra_roots = match &config.dispatch.ca_file {
         Some(path) => roots(path).map_err(|error| OpenError::declared("dispatch.ca_file".to_owned(), error))?,
@@ -28,7 +28,7 @@ pub(super) fn dispatching(
     let sockets_max = FileBudget::of_process().deliveries;
     let policy = DeliveryPolicy::default();
     let connections_max = policy.connections_max.min(sockets_max / 2);
-    let deliverer = Deliverer::new(DeliveryPolicy {
+    let deliverer = WebhookDeliverer::new(DeliveryPolicy {
         allow_private_targets,
         allowed_hosts: config.dispatch.allowed_hosts.clone(),
         extra_roots,
@@ -37,7 +37,7 @@ pub(super) fn dispatching(
         ..policy
     });
     let (clock, vault) = (Arc::clone(clock), Arc::clone(vault));
-    Ok(Context::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
+    Ok(DispatchContext::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
 }
 
 /// How far the clock may step ahead at once.
@@ -61,15 +61,19 @@ pub(super) fn folder_settings(config: &Config, open_files: Arc<OpenFiles>) -> Fo
 }
 
 /// What every log of a broker is opened with.
-pub(super) fn log_settings(config: &Config, incidents: Arc<Incidents>, open_files: Arc<OpenFiles>) -> Settings {
+pub(super) fn log_settings(
+    config: &Config,
+    incidents: Arc<IncidentReporter>,
+    open_files: Arc<OpenFiles>,
+) -> LogSettings {
     let Storage { engine, path, locations, side_logs, .. } = &config.storage;
     let default_log = (*engine == Engine::File).then(|| path.clone());
     // A broker in memory has a folder for its topics' files too, if it was given one.
     let data = (!path.as_os_str().is_empty()).then(|| path.clone());
-    let roots = Roots { default_log, data, locations: locations.clone() };
+    let roots = LogRoots { default_log, data, locations: locations.clone() };
     let checkpoint_rows = config.maintenance.checkpoint_rows;
     let answers_millis = config.idempotency.key_retention_millis();
-    Settings {
+    LogSettings {
         default_type: engine.name(),
         roots,
         side_logs: *side_logs,

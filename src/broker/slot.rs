@@ -19,12 +19,12 @@ pub enum SlotState {
     /// A broker.
     Open(Arc<Broker>),
     /// None at the moment.
-    Closed(Outage),
+    Closed(BrokerOutage),
 }
 
 /// Why there is no broker at the moment.
 #[derive(Debug, Clone)]
-pub struct Outage {
+pub struct BrokerOutage {
     /// What everybody is told.
     pub error: Error,
     /// Opening it again has failed so often that a new process may do better.
@@ -73,7 +73,7 @@ impl BrokerSlot {
         self.state.send_replace(SlotState::Open(broker));
     }
 
-    pub(crate) fn close(&self, outage: Outage) {
+    pub(crate) fn close(&self, outage: BrokerOutage) {
         self.state.send_replace(SlotState::Closed(outage));
     }
 }

@@ -15,11 +15,11 @@
 //! - Whoever waited on the failed broker is refused. Its log is let go even where somebody still holds the broker.
 //! - A broker that fails soon after it was opened waits longer for the next time, so a disk that stays full costs little.
 
-use super::slot::{BrokerSlot, Outage};
+use super::slot::{BrokerOutage, BrokerSlot};
 use super::{Broker, OpenError, max_clock_jump};
-use crate::clock::{BelievedClock, SystemClock};
+use crate::clock::{SystemClock, TrustedClock};
 use crate::config::{Config, Engine};
-use crate::ledger::leaves_state_right;
+use crate::ledger::leaves_state_intact;
 use contract::{BoxFuture, Error, Kind};
 use log::{Log, LogError, MemoryLog};
 use std::sync::Arc;
@@ -38,41 +38,41 @@ const TRIES_MAX: u32 = 3;
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// How a broker is opened, each time.
-pub type Opener = Box<dyn Fn() -> BoxFuture<'static, Result<Broker, OpenError>> + Send + Sync>;
+pub type BrokerOpener = Box<dyn Fn() -> BoxFuture<'static, Result<Broker, OpenError>> + Send + Sync>;
 
 /// Opens the broker of a [`BrokerSlot`] again whenever it fails.
 pub struct Supervisor {
     slot: Arc<BrokerSlot>,
-    open: Opener,
+    open: BrokerOpener,
 }
 
 impl Supervisor {
     /// Of the broker in `slot`; `open` opens another one like it.
     #[must_use]
-    pub fn new(slot: Arc<BrokerSlot>, open: Opener) -> Self {
+    pub fn new(slot: Arc<BrokerSlot>, open: BrokerOpener) -> Self {
         slot.supervise();
         Self { slot, open }
     }
 
     /// Works until a broker cannot be opened again whatever is tried; answers why.
     pub async fn run(&self) -> OpenError {
-        let mut backoff = Backoff::default();
+        let mut backoff = ReopenBackoff::default();
         while let Some(broker) = self.slot.broker() {
             let opened_at = Instant::now();
             let failure = broker.failed().await;
             if opened_at.elapsed() >= STABLE {
-                backoff = Backoff::default();
+                backoff = ReopenBackoff::default();
             }
             let wait = backoff.next();
             tracing::warn!(error = %failure, wait = ?wait, "the broker failed; it is opened again");
-            if leaves_state_right(&failure) {
+            if leaves_state_intact(&failure) {
                 tokio::time::sleep(wait).await;
                 self.end(broker, &failure).await;
             } else {
                 self.end(broker, &failure).await;
                 tokio::time::sleep(wait).await;
             }
-            if let Err(error) = self.open_again(&mut backoff).await {
+            if let Err(error) = self.reopen(&mut backoff).await {
                 return error;
             }
         }
@@ -82,14 +82,14 @@ impl Supervisor {
 
     /// Ends a broker that failed, and lets go of its logs.
     async fn end(&self, broker: Arc<Broker>, failure: &Error) {
-        self.slot.close(Outage { error: failure.clone(), restart_helps: false });
+        self.slot.close(BrokerOutage { error: failure.clone(), restart_helps: false });
         if tokio::time::timeout(END_MAX, broker.abandon(failure)).await.is_err() {
             tracing::warn!("the failed broker does not end; its log may still be held");
         }
     }
 
     /// Opens until it works; `Err` where it never will.
-    async fn open_again(&self, backoff: &mut Backoff) -> Result<(), OpenError> {
+    async fn reopen(&self, backoff: &mut ReopenBackoff) -> Result<(), OpenError> {
         let mut tries = 0_u32;
         loop {
             let error = match (self.open)().await {
@@ -115,23 +115,23 @@ impl Supervisor {
 
 /// How `serve` opens its broker, each time. A log in memory stays the same one: its events are nowhere else.
 #[must_use]
-pub fn opener(config: Config) -> Opener {
+pub fn opener(config: Config) -> BrokerOpener {
     // One for all: a jump of the wall clock that is in doubt is not believed because the broker is opened again.
-    let clock = Arc::new(BelievedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
+    let clock = Arc::new(TrustedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
     let memory = (config.storage.engine == Engine::Memory).then(|| Arc::new(MemoryLog::new()));
     Box::new(move || {
         let (config, memory, clock) = (config.clone(), memory.clone(), Arc::clone(&clock));
         Box::pin(async move {
             match memory {
                 Some(log) => Broker::start_on(config, (log as Arc<dyn Log>, super::open_files()), None, clock).await,
-                None => Broker::open_believing(config, clock).await,
+                None => Broker::open_with_clock(config, clock).await,
             }
         })
     })
 }
 
 /// What callers are told after `tries` openings in vain.
-fn outage(error: &OpenError, tries: u32) -> Outage {
+fn outage(error: &OpenError, tries: u32) -> BrokerOutage {
     let is_away = matches!(cause_of(error), Some(LogError::Unavailable(_)));
     let detail = match is_away {
         true => "The log's server cannot be reached; the broker opens the log as soon as it can.".to_owned(),
@@ -140,7 +140,7 @@ fn outage(error: &OpenError, tries: u32) -> Outage {
         ),
     };
     let error = Error::new(Kind::Unavailable, detail).with_retry_after(RETRY_AFTER_SECONDS);
-    Outage { error, restart_helps: !is_away && tries >= TRIES_MAX }
+    BrokerOutage { error, restart_helps: !is_away && tries >= TRIES_MAX }
 }
 
 /// Whether opening fails however often it is tried: what is stored is damaged, of a newer version, or does not fit the
@@ -167,11 +167,11 @@ fn cause_of(error: &OpenError) -> Option<&LogError> {
 
 /// How long to wait before the next opening.
 #[derive(Default)]
-struct Backoff {
+struct ReopenBackoff {
     tries: u32,
 }
 
-impl Backoff {
+impl ReopenBackoff {
     /// The next wait: twice as long as the last, less up to a quarter by chance.
     fn next(&mut self) -> Duration {
         let wait = WAIT_MIN.saturating_mul(1 << self.tries.min(16)).min(WAIT_MAX);
@@ -184,14 +184,14 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::Damage;
+    use log::FileDamage;
     use std::future::poll_fn;
     use std::io;
     use std::task::Poll;
 
     #[test]
     fn waits_double_to_a_bound_and_differ_by_chance() {
-        let mut backoff = Backoff::default();
+        let mut backoff = ReopenBackoff::default();
         for longest in [1, 2, 4, 8, 16, 30, 30, 30] {
             let (wait, longest) = (backoff.next(), Duration::from_secs(longest));
             assert!(wait <= longest && wait >= longest * 3 / 4, "{wait:?} of {longest:?}");
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn what_passes_is_tried_again_and_a_restart_is_asked_for_only_where_it_may_help() {
         let io = || Arc::new(io::Error::other("no"));
-        let damage = Damage { file: "x".into(), offset: 1, reason: "flipped".to_owned() };
+        let damage = FileDamage { file: "x".into(), offset: 1, reason: "flipped".to_owned() };
         let unsupported = LogError::Unsupported { position: contract::Position(7), reason: "is new".to_owned() };
         for (error, is_last, restart_helps) in [
             (LogError::Io(io()), false, true),

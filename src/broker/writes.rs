@@ -3,26 +3,27 @@
 //! The same verbs as `EventBroker`'s, for who speaks to callers that send a request again.
 
 use super::Broker;
-use crate::answers::Answers;
-use crate::ledger::{Keep, Ledger};
+use crate::answers::StoredReplies;
+use crate::ledger::{Ledger, ReplyRecorder};
 use crate::{dispatch, topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Claim, ClaimCompletion, ClaimOutcome, Completion, Consumer, ConsumerGroup, Counted,
-    DeadLetter, Error, EventType, EventTypeId, Failure, GroupReset, GroupTopic, Handler, Kind, LetterOrder,
-    LettersResolved, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
-    NewVersion, Offset, ProducerId, Projection, Published, Redrive, Registered, Republish, RepublishTarget, Result,
-    SchemaVersion, Token, Topic, TopicChange, TopicId, Unread, Version,
+    Atomicity, BatchOutcome, BulkResolveOutcome, BulkResolveRequest, Claim, ClaimCompletion, ClaimFailure,
+    ClaimOutcome, Completion, Consumer, ConsumerGroup, DeadLetter, Error, EventCount, EventType, EventTypeId,
+    FencingToken, GroupReset, GroupTopic, Handler, Kind, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType,
+    NewHandler, NewProjection, NewTopic, NewVersion, Offset, ProducerId, Projection, PublishedEvent, RedriveRequest,
+    RegisterOutcome, RegisteredVersion, RepublishRequest, RepublishTarget, Result, SchemaVersion, Topic, TopicChange,
+    TopicId, UnreadableEvent,
 };
 use uuid::Uuid;
 
 /// A broker's writing verbs.
 #[derive(Clone, Copy)]
-pub(crate) struct Writes<'a>(pub(super) &'a Broker);
+pub(crate) struct BrokerWrites<'a>(pub(super) &'a Broker);
 
 impl Broker {
     /// The writing verbs, with answers to keep.
-    pub(crate) const fn writes(&self) -> Writes<'_> {
-        Writes(self)
+    pub(crate) const fn writes(&self) -> BrokerWrites<'_> {
+        BrokerWrites(self)
     }
 
     /// Refuses to delete a topic that must be there.
@@ -37,32 +38,37 @@ impl Broker {
     }
 
     /// The answers that are kept.
-    pub(crate) fn answers(&self) -> Answers<'_> {
+    pub(crate) fn stored_replies(&self) -> StoredReplies<'_> {
         let lives_millis = self.policy.config.idempotency.key_retention_millis();
-        Answers { logs: &self.logs, lives_millis }
+        StoredReplies { logs: &self.logs, lives_millis }
     }
 }
 
-impl Writes<'_> {
+impl BrokerWrites<'_> {
     pub(crate) async fn register_topic(
         self,
         topic: NewTopic,
-        keep: Keep<Registered<Topic>>,
-    ) -> Result<Registered<Topic>> {
+        keep: ReplyRecorder<RegisterOutcome<Topic>>,
+    ) -> Result<RegisterOutcome<Topic>> {
         topics::register(&self.0.logs, topic, keep).await
     }
 
-    pub(crate) async fn change_topic(self, id: &TopicId, change: TopicChange, keep: Keep<Topic>) -> Result<Topic> {
+    pub(crate) async fn change_topic(
+        self,
+        id: &TopicId,
+        change: TopicChange,
+        keep: ReplyRecorder<Topic>,
+    ) -> Result<Topic> {
         let (change, keep) = (&change, &keep);
-        self.0.afresh(|| topics::change(&self.0.logs, id, change.clone(), keep.clone())).await
+        self.0.with_refresh(|| topics::change(&self.0.logs, id, change.clone(), keep.clone())).await
     }
 
-    pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, keep: ReplyRecorder<()>) -> Result<()> {
         self.0.check_deletable(id)?;
         let keep = &keep;
         let members = |ledger: &Ledger| self.0.consumers().members_of_topic(ledger, id);
         let delete = || topics::delete(&self.0.logs, id, force, members, keep.clone());
-        let ended = self.0.afresh(delete).await?;
+        let ended = self.0.with_refresh(delete).await?;
         ended.into_iter().for_each(|consumer| self.0.sessions.end(consumer));
         self.0.retention.forget(id);
         Ok(())
@@ -71,8 +77,8 @@ impl Writes<'_> {
     pub(crate) async fn register_event_type(
         self,
         event_type: NewEventType,
-        keep: Keep<Registered<EventType>>,
-    ) -> Result<Registered<EventType>> {
+        keep: ReplyRecorder<RegisterOutcome<EventType>>,
+    ) -> Result<RegisterOutcome<EventType>> {
         types::register((self.0.logs.default_ledger(), &self.0.policy.schemas), event_type, keep).await
     }
 
@@ -80,8 +86,8 @@ impl Writes<'_> {
         self,
         id: &EventTypeId,
         version: NewVersion,
-        keep: Keep<Registered<Version>>,
-    ) -> Result<Registered<Version>> {
+        keep: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
+    ) -> Result<RegisterOutcome<RegisteredVersion>> {
         types::versions::add((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
     }
 
@@ -89,8 +95,8 @@ impl Writes<'_> {
         self,
         id: &EventTypeId,
         version: SchemaVersion,
-        keep: Keep<Version>,
-    ) -> Result<Version> {
+        keep: ReplyRecorder<RegisteredVersion>,
+    ) -> Result<RegisteredVersion> {
         types::versions::finalise((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
     }
 
@@ -98,16 +104,20 @@ impl Writes<'_> {
         self,
         id: &EventTypeId,
         version: SchemaVersion,
-        keep: Keep<Version>,
-    ) -> Result<Version> {
+        keep: ReplyRecorder<RegisteredVersion>,
+    ) -> Result<RegisteredVersion> {
         types::versions::deprecate(self.0.logs.default_ledger(), id, version, keep).await
     }
 
-    pub(crate) async fn archive_event_type(self, id: &EventTypeId, keep: Keep<EventType>) -> Result<EventType> {
+    pub(crate) async fn archive_event_type(
+        self,
+        id: &EventTypeId,
+        keep: ReplyRecorder<EventType>,
+    ) -> Result<EventType> {
         types::versions::archive(self.0.logs.default_ledger(), id, keep).await
     }
 
-    pub(crate) async fn delete_event_type(self, id: &EventTypeId, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_event_type(self, id: &EventTypeId, keep: ReplyRecorder<()>) -> Result<()> {
         types::delete(&self.0.logs, &self.0.type_searches, id, keep).await
     }
 
@@ -115,103 +125,114 @@ impl Writes<'_> {
         self,
         event: Box<NewEvent>,
         producer: Option<&ProducerId>,
-        keep: Keep<Published>,
-    ) -> Result<Published> {
-        self.0.intake(producer).publish(event, keep).await
+        keep: ReplyRecorder<PublishedEvent>,
+    ) -> Result<PublishedEvent> {
+        self.0.publisher(producer).publish(event, keep).await
     }
 
     pub(crate) async fn publish_batch(
         self,
-        events: Vec<Result<NewEvent, Unread>>,
+        events: Vec<Result<NewEvent, UnreadableEvent>>,
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
-        keep: Keep<BatchOutcome>,
+        keep: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        self.0.intake(producer).publish_batch(events, atomicity, keep).await
+        self.0.publisher(producer).publish_batch(events, atomicity, keep).await
     }
 
-    pub(crate) async fn create_consumer(self, consumer: NewConsumer, keep: Keep<Consumer>) -> Result<Consumer> {
+    pub(crate) async fn create_consumer(
+        self,
+        consumer: NewConsumer,
+        keep: ReplyRecorder<Consumer>,
+    ) -> Result<Consumer> {
         let (consumer, keep) = (&consumer, &keep);
-        self.0.afresh(|| async move { self.0.consumers().create(consumer.clone(), keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.consumers().create(consumer.clone(), keep.clone()).await }).await
     }
 
-    pub(crate) async fn delete_consumer(self, id: Uuid, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_consumer(self, id: Uuid, keep: ReplyRecorder<()>) -> Result<()> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.consumers().delete(id, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.consumers().delete(id, keep.clone()).await }).await
     }
 
-    pub(crate) async fn commit_offset(self, id: Uuid, offset: Offset, keep: Keep<GroupTopic>) -> Result<GroupTopic> {
+    pub(crate) async fn commit_offset(
+        self,
+        id: Uuid,
+        offset: Offset,
+        keep: ReplyRecorder<GroupTopic>,
+    ) -> Result<GroupTopic> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.consumers().commit(id, offset, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.consumers().commit(id, offset, keep.clone()).await }).await
     }
 
     pub(crate) async fn reset_group(
         self,
         name: &str,
         reset: GroupReset,
-        keep: Keep<ConsumerGroup>,
+        keep: ReplyRecorder<ConsumerGroup>,
     ) -> Result<ConsumerGroup> {
         let (reset, keep) = (&reset, &keep);
-        self.0.afresh(|| async move { self.0.consumers().reset(name, reset.clone(), keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.consumers().reset(name, reset.clone(), keep.clone()).await }).await
     }
 
-    pub(crate) async fn delete_projection(self, name: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_projection(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.projections().delete(name, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.projections().delete(name, keep.clone()).await }).await
     }
 
     pub(crate) async fn put_projection(
         self,
         name: &str,
         projection: NewProjection,
-        keep: Keep<Registered<Projection>>,
-    ) -> Result<Registered<Projection>> {
+        keep: ReplyRecorder<RegisterOutcome<Projection>>,
+    ) -> Result<RegisterOutcome<Projection>> {
         let (projection, keep) = (&projection, &keep);
-        self.0.afresh(|| async move { self.0.projections().put(name, projection.clone(), keep.clone()).await }).await
+        self.0
+            .with_refresh(|| async move { self.0.projections().put(name, projection.clone(), keep.clone()).await })
+            .await
     }
 
     pub(crate) async fn move_checkpoint(
         self,
         name: &str,
         to: NewCheckpoint,
-        keep: Keep<Projection>,
+        keep: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.projections().checkpoint(name, to, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.projections().checkpoint(name, to, keep.clone()).await }).await
     }
 
     pub(crate) async fn reset_projection(
         self,
         name: &str,
         offset: Offset,
-        keep: Keep<Projection>,
+        keep: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.projections().reset(name, offset, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.projections().reset(name, offset, keep.clone()).await }).await
     }
 
     pub(crate) async fn claim(
         self,
         claim: NewClaim,
         producer: Option<&ProducerId>,
-        keep: Keep<ClaimOutcome>,
+        keep: ReplyRecorder<ClaimOutcome>,
     ) -> Result<ClaimOutcome> {
         let (claim, keep) = (&claim, &keep);
-        self.0.afresh(|| async move { self.0.claims(producer).claim(claim.clone(), keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.claims(producer).claim(claim.clone(), keep.clone()).await }).await
     }
 
     pub(crate) async fn claim_batch(
         self,
         claims: Vec<NewClaim>,
         producer: Option<&ProducerId>,
-        keep: Keep<Vec<Result<ClaimOutcome>>>,
+        keep: ReplyRecorder<Vec<Result<ClaimOutcome>>>,
     ) -> Result<Vec<Result<ClaimOutcome>>> {
         self.0.claims(producer).claim_batch(claims, keep).await
     }
 
-    pub(crate) async fn heartbeat(self, claim: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
+    pub(crate) async fn heartbeat(self, claim: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.claims(None).heartbeat(claim, token, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.claims(None).heartbeat(claim, token, keep.clone()).await }).await
     }
 
     pub(crate) async fn complete_claim(
@@ -219,63 +240,77 @@ impl Writes<'_> {
         claim: &str,
         completion: Completion,
         producer: Option<&ProducerId>,
-        keep: Keep<Claim>,
+        keep: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
         let (done, keep) = (&completion, &keep);
-        self.0.afresh(|| async move { self.0.claims(producer).complete(claim, done.clone(), keep.clone()).await }).await
+        self.0
+            .with_refresh(|| async move { self.0.claims(producer).complete(claim, done.clone(), keep.clone()).await })
+            .await
     }
 
     pub(crate) async fn complete_claims(
         self,
         completions: Vec<ClaimCompletion>,
         producer: Option<&ProducerId>,
-        keep: Keep<Vec<Result<Claim>>>,
+        keep: ReplyRecorder<Vec<Result<Claim>>>,
     ) -> Result<Vec<Result<Claim>>> {
         self.0.claims(producer).complete_batch(completions, keep).await
     }
 
-    pub(crate) async fn fail_claim(self, claim: &str, failure: Failure, keep: Keep<Claim>) -> Result<Claim> {
+    pub(crate) async fn fail_claim(
+        self,
+        claim: &str,
+        failure: ClaimFailure,
+        keep: ReplyRecorder<Claim>,
+    ) -> Result<Claim> {
         let (failure, keep) = (&failure, &keep);
-        self.0.afresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await }).await
+        self.0
+            .with_refresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await })
+            .await
     }
 
-    pub(crate) async fn release_claim(self, claim: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
+    pub(crate) async fn release_claim(
+        self,
+        claim: &str,
+        token: FencingToken,
+        keep: ReplyRecorder<Claim>,
+    ) -> Result<Claim> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.claims(None).release(claim, token, keep.clone()).await }).await
+        self.0.with_refresh(|| async move { self.0.claims(None).release(claim, token, keep.clone()).await }).await
     }
 
-    pub(crate) async fn delete_handler(self, name: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_handler(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.claims(None).delete_handler(name, keep).await }).await
+        self.0.with_refresh(|| async move { self.0.claims(None).delete_handler(name, keep).await }).await
     }
 
-    pub(crate) async fn delete_group(self, name: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_group(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
         let keep = &keep;
-        self.0.afresh(|| async move { self.0.consumers().delete_group(name, keep).await }).await
+        self.0.with_refresh(|| async move { self.0.consumers().delete_group(name, keep).await }).await
     }
 
     pub(crate) async fn put_handler(
         self,
         name: &str,
         handler: NewHandler,
-        keep: Keep<Registered<Handler>>,
-    ) -> Result<Registered<Handler>> {
+        keep: ReplyRecorder<RegisterOutcome<Handler>>,
+    ) -> Result<RegisterOutcome<Handler>> {
         self.0.claims(None).put_handler(name, handler, keep).await
     }
 
-    pub(crate) async fn resume_dispatch(self, by: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn resume_dispatch(self, by: &str, keep: ReplyRecorder<()>) -> Result<()> {
         dispatch::resume_dispatch(&self.0.logs, by, keep).await
     }
 
     pub(crate) async fn redrive(
         self,
         id: Uuid,
-        redrive: Redrive,
+        redrive: RedriveRequest,
         by: Option<&ProducerId>,
-        keep: Keep<DeadLetter>,
+        keep: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
         let (redrive, keep) = (&redrive, &keep);
-        self.0.afresh(|| async move { self.0.letters(by).redrive(id, redrive, keep).await }).await
+        self.0.with_refresh(|| async move { self.0.letters(by).redrive(id, redrive, keep).await }).await
     }
 
     pub(crate) async fn discard(
@@ -283,30 +318,35 @@ impl Writes<'_> {
         id: Uuid,
         reason: String,
         by: Option<&ProducerId>,
-        keep: Keep<DeadLetter>,
+        keep: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
         self.0.letters(by).discard(id, reason, &keep).await
     }
 
     pub(crate) async fn redrive_all(
         self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&ProducerId>,
-        keep: Keep<LettersResolved>,
-    ) -> Result<LettersResolved> {
+        keep: ReplyRecorder<BulkResolveOutcome>,
+    ) -> Result<BulkResolveOutcome> {
         self.0.letters(by).redrive_all(order, &keep).await
     }
 
     pub(crate) async fn discard_all(
         self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         by: Option<&ProducerId>,
-        keep: Keep<LettersResolved>,
-    ) -> Result<LettersResolved> {
+        keep: ReplyRecorder<BulkResolveOutcome>,
+    ) -> Result<BulkResolveOutcome> {
         self.0.letters(by).discard_all(order, &keep).await
     }
 
-    pub(crate) async fn republish(self, id: &TopicId, order: Republish, keep: Keep<Counted>) -> Result<Counted> {
+    pub(crate) async fn republish(
+        self,
+        id: &TopicId,
+        order: RepublishRequest,
+        keep: ReplyRecorder<EventCount>,
+    ) -> Result<EventCount> {
         id.check_unreserved("/id")?;
         let (order, keep) = (&order, &keep);
         let again = || async move {
@@ -318,6 +358,6 @@ impl Writes<'_> {
                 RepublishTarget::Subscriptions => self.0.subscriptions(None).republish(&found, order, keep).await,
             }
         };
-        self.0.afresh(again).await
+        self.0.with_refresh(again).await
     }
 }

@@ -3,18 +3,18 @@
 //! - Under a key a log decides all of its items or none, and keeps the answer to all of them in the same append. Items of
 //!   several logs take several appends; their answer is kept behind the last, by whoever asked.
 
-use super::order::{self, Known};
-use super::take::{By, Take, Taken, Wanted};
-use super::terms::Defaults;
-use super::{Claims, NOBODY, check_name, view};
+use super::order::{self, AggregateReads};
+use super::take::{ClaimEvents, ClaimRequest, ClaimVerdict, OrderedBy};
+use super::terms::ClaimDefaults;
+use super::{Claims, UNKNOWN_OWNER, check_name, view};
 use crate::events::original_of;
-use crate::ledger::{ClaimKey, Keep, read_failed};
-use crate::logs::{Located, Place};
+use crate::ledger::{ClaimKey, ReplyRecorder, read_failed};
+use crate::logs::{LocatedTopic, LogRef};
 use contract::{
     ClaimAnswer, ClaimOutcome, Error, Kind, NewClaim, Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
 use futures_util::future::join_all;
-use log::{Header, Limit, Range, Record};
+use log::{ReadLimit, ReadRange, Record, RecordHeader};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -23,41 +23,41 @@ use uuid::Uuid;
 pub(super) const TRIES_MAX: usize = 8;
 
 /// Events of a request this near to each other are read at once, with those between them.
-const NEAR: u64 = 4;
+const GAP_MAX: u64 = 4;
 /// Most bytes of events read at once for their headers.
 const RUN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The items of a request that one log decides, by their indexes.
-pub(super) struct Part<T> {
-    pub(super) place: Place,
+pub(super) struct LogItems<T> {
+    pub(super) place: LogRef,
     pub(super) items: Vec<(usize, T)>,
 }
 
 /// Sorts items by the log that decides them; the order within each is kept. An answer is kept where one log decides all
 /// of it.
-pub(super) fn by_place<T, A: 'static>(
-    items: Vec<(usize, Place, T)>,
-    keep: Keep<All<A>>,
-) -> (Vec<Part<T>>, Keep<All<A>>) {
-    let mut parts: Vec<Part<T>> = Vec::new();
+pub(super) fn group_by_log<T, A: 'static>(
+    items: Vec<(usize, LogRef, T)>,
+    keep: ReplyRecorder<ItemResults<A>>,
+) -> (Vec<LogItems<T>>, ReplyRecorder<ItemResults<A>>) {
+    let mut parts: Vec<LogItems<T>> = Vec::new();
     for (index, place, item) in items {
         match parts.iter_mut().find(|part| part.place == place) {
             Some(part) => part.items.push((index, item)),
-            None => parts.push(Part { place, items: vec![(index, item)] }),
+            None => parts.push(LogItems { place, items: vec![(index, item)] }),
         }
     }
-    let keep = if parts.len() == 1 { keep } else { Keep::nothing() };
+    let keep = if parts.len() == 1 { keep } else { ReplyRecorder::disabled() };
     (parts, keep)
 }
 
 /// One answer per item of a request; those nobody gave are told so.
 #[derive(Clone)]
-pub(super) struct Answers<T>(Vec<Option<Result<T>>>);
+pub(super) struct ItemAnswers<T>(Vec<Option<Result<T>>>);
 
 /// What all items of a request are answered.
-pub(super) type All<T> = Vec<Result<T>>;
+pub(super) type ItemResults<T> = Vec<Result<T>>;
 
-impl<T> Answers<T> {
+impl<T> ItemAnswers<T> {
     pub(super) fn of(count: usize) -> Self {
         Self((0..count).map(|_| None).collect())
     }
@@ -68,7 +68,7 @@ impl<T> Answers<T> {
         }
     }
 
-    pub(super) fn finish(self) -> All<T> {
+    pub(super) fn finish(self) -> ItemResults<T> {
         let changing = || {
             let detail = "What this request rests on keeps changing under it; try again.";
             Err(Error::new(Kind::Overloaded, detail).with_retry_after(1))
@@ -79,23 +79,23 @@ impl<T> Answers<T> {
 
 /// An event somebody wants to claim.
 #[derive(Clone)]
-struct Found {
-    located: Located,
-    header: Header,
+struct FoundEvent {
+    located: LocatedTopic,
+    header: RecordHeader,
     /// The sequence it is known by: where it was published again, the first one's. So whoever has done the one has done
     /// the other.
     sequence: Sequence,
 }
 
-impl Found {
-    fn of(located: &Located, record: &Record) -> Self {
+impl FoundEvent {
+    fn of(located: &LocatedTopic, record: &Record) -> Self {
         let sequence = original_of(record).unwrap_or(record.header.sequence);
         Self { located: located.clone(), header: record.header, sequence }
     }
 }
 
 /// Events by their topics and sequences.
-type SideBySide = HashMap<TopicId, HashMap<Sequence, Found>>;
+type EventsByTopic = HashMap<TopicId, HashMap<Sequence, FoundEvent>>;
 
 pub(super) fn check_count(count: usize) -> Result<()> {
     match count {
@@ -110,8 +110,8 @@ pub(super) fn check_count(count: usize) -> Result<()> {
 
 impl Claims<'_> {
     /// Claims one event, or says why not.
-    pub(crate) async fn claim(&self, claim: NewClaim, keep: Keep<ClaimOutcome>) -> Result<ClaimOutcome> {
-        let mut answers = self.claim_several(vec![claim], keep.seen_through(the_one)).await;
+    pub(crate) async fn claim(&self, claim: NewClaim, keep: ReplyRecorder<ClaimOutcome>) -> Result<ClaimOutcome> {
+        let mut answers = self.claim_several(vec![claim], keep.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
     }
 
@@ -119,55 +119,60 @@ impl Claims<'_> {
     pub(crate) async fn claim_batch(
         &self,
         claims: Vec<NewClaim>,
-        keep: Keep<All<ClaimOutcome>>,
-    ) -> Result<All<ClaimOutcome>> {
+        keep: ReplyRecorder<ItemResults<ClaimOutcome>>,
+    ) -> Result<ItemResults<ClaimOutcome>> {
         check_count(claims.len())?;
         Ok(self.claim_several(claims, keep).await)
     }
 
-    async fn claim_several(&self, claims: Vec<NewClaim>, keep: Keep<All<ClaimOutcome>>) -> All<ClaimOutcome> {
-        let mut answers = Answers::of(claims.len());
+    async fn claim_several(
+        &self,
+        claims: Vec<NewClaim>,
+        keep: ReplyRecorder<ItemResults<ClaimOutcome>>,
+    ) -> ItemResults<ClaimOutcome> {
+        let mut answers = ItemAnswers::of(claims.len());
         let mut found = Vec::with_capacity(claims.len());
-        let known = self.side_by_side(&claims).await;
+        let known = self.read_adjacent(&claims).await;
         for (index, claim) in claims.into_iter().enumerate() {
-            match self.wanted(claim, &known).await {
+            match self.claim_request(claim, &known).await {
                 Ok((place, wanted)) => found.push((index, place, wanted)),
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let (parts, keep) = by_place(found, keep);
+        let (parts, keep) = group_by_log(found, keep);
         for part in parts {
-            self.take_part(part, &mut answers, &keep).await;
+            self.decide_claims(part, &mut answers, &keep).await;
         }
         answers.finish()
     }
 
     /// Has one log decide its items, those again that must know more; under a key, all of them.
-    async fn take_part(
+    async fn decide_claims(
         &self,
-        Part { place, mut items }: Part<Wanted>,
-        answers: &mut Answers<ClaimOutcome>,
-        keep: &Keep<All<ClaimOutcome>>,
+        LogItems { place, mut items }: LogItems<ClaimRequest>,
+        answers: &mut ItemAnswers<ClaimOutcome>,
+        keep: &ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), keep.is_something());
+        let (ledger, whole) = (self.logs.ledger(&place), keep.is_enabled());
         for _ in 0..TRIES_MAX {
             let (indexes, wanted): (Vec<_>, Vec<_>) = items.into_iter().unzip();
             let wanted = Arc::new(wanted);
-            let keep = if whole { self.taken(keep, &indexes, &wanted, answers) } else { Keep::nothing() };
-            let take = Take { items: Arc::clone(&wanted), defaults: self.defaults(), whole };
-            let taken = ledger.submit_keeping(take, keep).await;
+            let keep =
+                if whole { self.claim_recorder(keep, &indexes, &wanted, answers) } else { ReplyRecorder::disabled() };
+            let take = ClaimEvents { items: Arc::clone(&wanted), defaults: self.defaults(), all_or_none: whole };
+            let taken = ledger.submit_recording(take, keep).await;
             let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
-            let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(Taken::Unsure(_))));
+            let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(ClaimVerdict::NeedsRead(_))));
             items = Vec::new();
             let mut unsure = Vec::new();
             for ((index, wanted), taken) in indexes.into_iter().zip(wanted.iter()).zip(taken) {
                 match taken {
-                    Ok(Taken::Unsure(need)) => unsure.push((index, wanted.clone(), need)),
+                    Ok(ClaimVerdict::NeedsRead(need)) => unsure.push((index, wanted.clone(), need)),
                     _ if is_undone => items.push((index, wanted.clone())),
-                    Ok(Taken::Stale) => {
+                    Ok(ClaimVerdict::Stale) => {
                         let topic = &wanted.topic.topic.definition.id;
                         self.stale.note(&wanted.key.handler, topic, wanted.key.sequence);
-                        answers.put(index, Ok(outcome(wanted, &Taken::Stale, self.defaults())));
+                        answers.put(index, Ok(outcome(wanted, &ClaimVerdict::Stale, self.defaults())));
                     }
                     taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
                 }
@@ -190,20 +195,20 @@ impl Claims<'_> {
     }
 
     /// What is kept of a decision about all these: their answers beside those that are known already.
-    fn taken(
+    fn claim_recorder(
         &self,
-        keep: &Keep<All<ClaimOutcome>>,
+        keep: &ReplyRecorder<ItemResults<ClaimOutcome>>,
         indexes: &[usize],
-        wanted: &Arc<Vec<Wanted>>,
-        answers: &Answers<ClaimOutcome>,
-    ) -> Keep<Vec<Result<Taken>>> {
+        wanted: &Arc<Vec<ClaimRequest>>,
+        answers: &ItemAnswers<ClaimOutcome>,
+    ) -> ReplyRecorder<Vec<Result<ClaimVerdict>>> {
         let (indexes, wanted) = (indexes.to_vec(), Arc::clone(wanted));
         let (answers, defaults) = (answers.clone(), self.defaults());
-        keep.seen_through(move |taken: &Vec<Result<Taken>>| {
+        keep.map_answer(move |taken: &Vec<Result<ClaimVerdict>>| {
             let mut answers = answers.clone();
             for ((index, wanted), taken) in indexes.iter().zip(wanted.iter()).zip(taken) {
                 match taken {
-                    Ok(Taken::Unsure(_)) => return None,
+                    Ok(ClaimVerdict::NeedsRead(_)) => return None,
                     Ok(taken) => answers.put(*index, Ok(outcome(wanted, taken, defaults))),
                     Err(error) => answers.put(*index, Err(error.clone())),
                 }
@@ -213,9 +218,9 @@ impl Claims<'_> {
     }
 
     /// The event somebody wants to claim, and the log that decides it.
-    async fn wanted(&self, claim: NewClaim, known: &SideBySide) -> Result<(Place, Wanted)> {
+    async fn claim_request(&self, claim: NewClaim, known: &EventsByTopic) -> Result<(LogRef, ClaimRequest)> {
         check(&claim)?;
-        let Found { located: Located { place, topic }, header, sequence } =
+        let FoundEvent { located: LocatedTopic { log: place, topic }, header, sequence } =
             match (claim.event_id, &claim.topic, claim.sequence) {
                 (Some(id), ..) => self.event_with(id).await?,
                 (None, Some(id), Some(sequence)) => match known.get(id).and_then(|topic| topic.get(&sequence)) {
@@ -225,14 +230,14 @@ impl Claims<'_> {
                 _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
             };
         let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
-        let wanted = Wanted {
+        let wanted = ClaimRequest {
             event: Uuid::from_u128(header.id),
             aggregate: header.facets.and_then(|facets| facets.aggregate),
-            owner: owner.unwrap_or_else(|| NOBODY.to_owned()),
+            owner: owner.unwrap_or_else(|| UNKNOWN_OWNER.to_owned()),
             lease_millis: claim.lease.map(|lease| lease.millis()),
-            by: By::Order(claim.order),
+            ordered_by: OrderedBy::Order(claim.order),
             policy: self.policy_for(&place, &claim.handler),
-            known: Known::default(),
+            reads: AggregateReads::default(),
             key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence },
             topic,
         };
@@ -241,50 +246,50 @@ impl Claims<'_> {
 
     /// Events of a request that stand side by side in their topics, each run of them read at once. Whatever is not found so
     /// is looked for by itself, and refused in its own words.
-    async fn side_by_side(&self, claims: &[NewClaim]) -> SideBySide {
+    async fn read_adjacent(&self, claims: &[NewClaim]) -> EventsByTopic {
         let mut wanted: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
         for claim in claims.iter().filter(|_| claims.len() > 1) {
             if let (Some(topic), Some(sequence)) = (&claim.topic, claim.sequence) {
                 wanted.entry(topic).or_default().insert(sequence);
             }
         }
-        let mut found = SideBySide::new();
+        let mut found = EventsByTopic::new();
         for (id, sequences) in wanted {
             let Ok(located) = self.logs.find(id) else { continue };
             let sequences: Vec<_> = sequences.into_iter().collect();
-            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= NEAR;
+            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= GAP_MAX;
             for run in sequences.chunk_by(is_near) {
-                let page = self.run(&located, run).await;
-                let page = page.into_iter().map(|record| (record.header.sequence, Found::of(&located, &record)));
+                let page = self.read_run(&located, run).await;
+                let page = page.into_iter().map(|record| (record.header.sequence, FoundEvent::of(&located, &record)));
                 found.entry(id.clone()).or_default().extend(page);
             }
         }
         found
     }
 
-    async fn run(&self, located: &Located, run: &[Sequence]) -> Vec<Record> {
+    async fn read_run(&self, located: &LocatedTopic, run: &[Sequence]) -> Vec<Record> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let before = Sequence(first.get().saturating_sub(1));
         let records = usize::try_from(last.get() - before.get()).unwrap_or(usize::MAX);
-        let range = Range::Topic(located.topic.number, before);
-        let log = self.logs.ledger(&located.place).log();
-        log.read(range, Limit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
+        let range = ReadRange::Topic(located.topic.number, before);
+        let log = self.logs.ledger(&located.log).log();
+        log.read(range, ReadLimit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
     }
 
-    async fn event_with(&self, id: Uuid) -> Result<Found> {
+    async fn event_with(&self, id: Uuid) -> Result<FoundEvent> {
         let (place, header) = self.reader.locate(id).await?;
         let registry = self.logs.ledger(&place).registry();
         let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
-        let located = Located { place, topic };
+        let located = LocatedTopic { log: place, topic };
         if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
-            return Ok(Found { located, header, sequence: header.sequence });
+            return Ok(FoundEvent { located, header, sequence: header.sequence });
         }
-        let page = self.run(&located, &[header.sequence]).await;
+        let page = self.read_run(&located, &[header.sequence]).await;
         let sequence = page.first().and_then(original_of).unwrap_or(header.sequence);
-        Ok(Found { located, header, sequence })
+        Ok(FoundEvent { located, header, sequence })
     }
 
-    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<Found> {
+    async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<FoundEvent> {
         if self.logs.find(topic).is_err() {
             // Another broker may have registered it a moment ago.
             self.logs.default_ledger().refresh().await?;
@@ -293,31 +298,33 @@ impl Claims<'_> {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,
         })?;
-        let range = Range::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
-        let log = self.logs.ledger(&located.place).log();
-        let page = log.read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+        let range = ReadRange::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
+        let log = self.logs.ledger(&located.log).log();
+        let page = log.read(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
         let record = page.first().filter(|record| record.header.sequence == sequence);
-        Ok(Found::of(&located, record.ok_or_else(|| Error::not_found("event"))?))
+        Ok(FoundEvent::of(&located, record.ok_or_else(|| Error::not_found("event"))?))
     }
 }
 
 /// What became of a wish, as it is told.
-fn outcome(wanted: &Wanted, taken: &Taken, defaults: Defaults) -> ClaimOutcome {
+fn outcome(wanted: &ClaimRequest, taken: &ClaimVerdict, defaults: ClaimDefaults) -> ClaimOutcome {
     let outcome = |outcome| ClaimOutcome { outcome, claim: None, retry_at: None };
     match taken {
-        Taken::Claimed(row) => {
+        ClaimVerdict::Claimed(row) => {
             let claim = view(&wanted.key, &wanted.topic.topic.definition.id, row, defaults);
             ClaimOutcome { claim: Some(claim), ..outcome(ClaimAnswer::Claimed) }
         }
-        Taken::Done => outcome(ClaimAnswer::Done),
-        Taken::Stale => outcome(ClaimAnswer::Stale),
-        Taken::Held(at) => ClaimOutcome { retry_at: at.map(Timestamp::from_millis), ..outcome(ClaimAnswer::Held) },
-        Taken::Unsure(_) => outcome(ClaimAnswer::Held),
+        ClaimVerdict::Done => outcome(ClaimAnswer::Done),
+        ClaimVerdict::Stale => outcome(ClaimAnswer::Stale),
+        ClaimVerdict::Held(at) => {
+            ClaimOutcome { retry_at: at.map(Timestamp::from_millis), ..outcome(ClaimAnswer::Held) }
+        }
+        ClaimVerdict::NeedsRead(_) => outcome(ClaimAnswer::Held),
     }
 }
 
 /// The answer to a request of one item.
-pub(super) fn the_one<T: Clone>(answers: &All<T>) -> Option<Result<T>> {
+pub(super) fn single_answer<T: Clone>(answers: &ItemResults<T>) -> Option<Result<T>> {
     answers.first().cloned()
 }
 

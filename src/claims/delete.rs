@@ -7,13 +7,13 @@
 //! - The offsets of a group that does not divide its topics stay; they are deleted with the group.
 
 use super::Claims;
-use crate::ledger::{Command, Decision, Entry, Keep};
+use crate::ledger::{Command, Decision, Entry, ReplyRecorder};
 use contract::{Distribution, Error, Kind, Result};
 use log::TopicNumber;
 
 impl Claims<'_> {
     /// Deletes a handler, in every log that knows it.
-    pub(crate) async fn delete_handler(&self, name: &str, keep: &Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_handler(&self, name: &str, keep: &ReplyRecorder<()>) -> Result<()> {
         let mut ledgers = self.logs.ledgers();
         ledgers.retain(|ledger| ledger.claims().has_handler(name));
         let count = ledgers.len();
@@ -21,8 +21,8 @@ impl Claims<'_> {
             return Err(Error::not_found("handler"));
         }
         for (number, ledger) in ledgers.into_iter().enumerate() {
-            let keep = if number + 1 == count { keep.clone() } else { Keep::nothing() };
-            ledger.submit_keeping(DeleteHandler(name.to_owned()), keep).await?;
+            let keep = if number + 1 == count { keep.clone() } else { ReplyRecorder::disabled() };
+            ledger.submit_recording(DeleteHandler(name.to_owned()), keep).await?;
         }
         self.stale.forget(name);
         Ok(())
@@ -37,14 +37,14 @@ impl Command for DeleteHandler {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let Self(name) = self;
-        let (members, now) = (decision.readers().members(name), decision.now());
+        let (members, now) = (decision.consumers().members(name), decision.now());
         let shares = |distribution| distribution == Distribution::Shared;
         if members.iter().any(|it| shares(it.consumer.distribution) && it.deadline() > now) {
             let detail =
                 "Members of the shared group of this name live; delete them, or wait until their sessions end.";
             return Err(Error::new(Kind::InvalidState, detail));
         }
-        let divided = decision.claims().divided(name);
+        let divided = decision.claims().shared_topics(name);
         let registry = decision.registry();
         let topic = |number: u32| Some(registry.topic_numbered(TopicNumber(number))?.topic.definition.id.clone());
         let topics = divided.into_iter().filter_map(topic).collect();

@@ -3,44 +3,46 @@
 //! - Under a key a log decides all of its items or none, as it does when they are claimed ([`super::batch`]).
 //! - What was done before is told from the log: whoever had the claim then is told so again.
 
-use super::batch::{All, Answers, Part, TRIES_MAX, by_place, check_count, no_answer, the_one};
-use super::finish::{Complete, Completed, Finishing};
-use super::terms::Defaults;
-use super::{Claims, Placed, done};
-use crate::ledger::{Keep, Slot};
+use super::batch::{
+    ItemAnswers, ItemResults, LogItems, TRIES_MAX, check_count, group_by_log, no_answer, single_answer,
+};
+use super::finish::{CompleteClaims, CompletionOutcome, PreparedCompletion};
+use super::terms::ClaimDefaults;
+use super::{Claims, LocatedClaim, done_view};
+use crate::ledger::{ClaimSlot, ReplyRecorder};
 use contract::{Claim, ClaimCompletion, Completion, NewEvent, Result};
 use std::sync::Arc;
 
 /// A claim to be ended.
 #[derive(Clone)]
-struct Ending {
-    placed: Placed,
+struct PendingCompletion {
+    located: LocatedClaim,
     completion: ClaimCompletion,
     /// The claim, if the log says that whoever asks had done it before.
     before: Option<Claim>,
 }
 
-impl Ending {
+impl PendingCompletion {
     /// What is told of it; nothing where it must be decided again.
-    fn answer(&self, completed: &Completed, defaults: Defaults) -> Option<Claim> {
+    fn answer(&self, completed: &CompletionOutcome, defaults: ClaimDefaults) -> Option<Claim> {
         match completed {
-            Completed::Now(row, committed) => Some(Claim {
+            CompletionOutcome::Now(row, committed) => Some(Claim {
                 committed_offset: committed.map(|it| it.offset),
                 open_sequence: committed.and_then(|it| it.open),
-                ..done(&self.placed, row, defaults)
+                ..done_view(&self.located, row, defaults)
             }),
-            Completed::Before => self.before.clone(),
-            Completed::Stale => None,
+            CompletionOutcome::Before => self.before.clone(),
+            CompletionOutcome::Stale => None,
         }
     }
 }
 
 impl Claims<'_> {
     /// Ends one claim: done.
-    pub(crate) async fn complete(&self, id: &str, completion: Completion, keep: Keep<Claim>) -> Result<Claim> {
+    pub(crate) async fn complete(&self, id: &str, completion: Completion, keep: ReplyRecorder<Claim>) -> Result<Claim> {
         let Completion { token, events, offset } = completion;
         let one = ClaimCompletion { id: id.to_owned(), token, events, offset };
-        let mut answers = self.complete_several(vec![one], keep.seen_through(the_one)).await;
+        let mut answers = self.complete_several(vec![one], keep.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
     }
 
@@ -48,41 +50,49 @@ impl Claims<'_> {
     pub(crate) async fn complete_batch(
         &self,
         completions: Vec<ClaimCompletion>,
-        keep: Keep<All<Claim>>,
-    ) -> Result<All<Claim>> {
+        keep: ReplyRecorder<ItemResults<Claim>>,
+    ) -> Result<ItemResults<Claim>> {
         check_count(completions.len())?;
         Ok(self.complete_several(completions, keep).await)
     }
 
-    async fn complete_several(&self, completions: Vec<ClaimCompletion>, keep: Keep<All<Claim>>) -> All<Claim> {
-        let mut answers = Answers::of(completions.len());
+    async fn complete_several(
+        &self,
+        completions: Vec<ClaimCompletion>,
+        keep: ReplyRecorder<ItemResults<Claim>>,
+    ) -> ItemResults<Claim> {
+        let mut answers = ItemAnswers::of(completions.len());
         let mut found = Vec::with_capacity(completions.len());
         for (index, completion) in completions.into_iter().enumerate() {
-            match self.placed(&completion.id) {
-                Ok(placed) => found.push((index, placed.place.clone(), Ending { placed, completion, before: None })),
+            match self.locate(&completion.id) {
+                Ok(placed) => found.push((
+                    index,
+                    placed.place.clone(),
+                    PendingCompletion { located: placed, completion, before: None },
+                )),
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let (parts, keep) = by_place(found, keep);
+        let (parts, keep) = group_by_log(found, keep);
         for part in parts {
-            self.complete_part(part, &mut answers, &keep).await;
+            self.decide_completions(part, &mut answers, &keep).await;
         }
         answers.finish()
     }
 
     /// Has one log decide its items, those again whose events were prepared for what has changed since; under a key, all
     /// of them.
-    async fn complete_part(
+    async fn decide_completions(
         &self,
-        Part { place, mut items }: Part<Ending>,
-        answers: &mut Answers<Claim>,
-        keep: &Keep<All<Claim>>,
+        LogItems { place, mut items }: LogItems<PendingCompletion>,
+        answers: &mut ItemAnswers<Claim>,
+        keep: &ReplyRecorder<ItemResults<Claim>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), keep.is_something());
+        let (ledger, whole) = (self.logs.ledger(&place), keep.is_enabled());
         for _ in 0..TRIES_MAX {
             let (mut finishing, mut asked) = (Vec::new(), Vec::new());
             for (index, ending) in items {
-                match self.finishing(&ending).await {
+                match self.prepare_completion(&ending).await {
                     Ok(item) => {
                         finishing.push(item);
                         asked.push((index, ending));
@@ -94,31 +104,33 @@ impl Claims<'_> {
                 return;
             }
             let asked = Arc::new(asked);
-            let keep = if whole { self.completed(keep, &asked, answers) } else { Keep::nothing() };
-            let completed = ledger.submit_keeping(Complete { items: finishing, whole }, keep).await;
+            let keep = if whole { self.completion_recorder(keep, &asked, answers) } else { ReplyRecorder::disabled() };
+            let completed =
+                ledger.submit_recording(CompleteClaims { items: finishing, all_or_none: whole }, keep).await;
             let completed = completed.unwrap_or_else(|error| asked.iter().map(|_| Err(error.clone())).collect());
-            items = self.settle(Arc::unwrap_or_clone(asked), completed, answers, whole).await;
+            items = self.answer_settled(Arc::unwrap_or_clone(asked), completed, answers, whole).await;
         }
     }
 
     /// Answers what a decision has settled; the rest has to be decided again, knowing more.
-    async fn settle(
+    async fn answer_settled(
         &self,
-        asked: Vec<(usize, Ending)>,
-        completed: Vec<Result<Completed>>,
-        answers: &mut Answers<Claim>,
+        asked: Vec<(usize, PendingCompletion)>,
+        completed: Vec<Result<CompletionOutcome>>,
+        answers: &mut ItemAnswers<Claim>,
         whole: bool,
-    ) -> Vec<(usize, Ending)> {
-        let is_open = |((_, ending), completed): (&(usize, Ending), &Result<Completed>)| match completed {
-            Ok(Completed::Before) => ending.before.is_none(),
-            Ok(Completed::Stale) => true,
-            Ok(Completed::Now(..)) | Err(_) => false,
-        };
+    ) -> Vec<(usize, PendingCompletion)> {
+        let is_open =
+            |((_, ending), completed): (&(usize, PendingCompletion), &Result<CompletionOutcome>)| match completed {
+                Ok(CompletionOutcome::Before) => ending.before.is_none(),
+                Ok(CompletionOutcome::Stale) => true,
+                Ok(CompletionOutcome::Now(..)) | Err(_) => false,
+            };
         let is_undone = whole && asked.iter().zip(&completed).any(is_open);
         let mut again = Vec::new();
         for ((index, mut ending), completed) in asked.into_iter().zip(completed) {
-            if let (Ok(Completed::Before), None) = (&completed, &ending.before) {
-                match self.done_before(&ending.placed, ending.completion.token).await {
+            if let (Ok(CompletionOutcome::Before), None) = (&completed, &ending.before) {
+                match self.done_before(&ending.located, ending.completion.token).await {
                     Ok(claim) => ending.before = Some(claim),
                     Err(error) => {
                         answers.put(index, Err(error));
@@ -137,14 +149,14 @@ impl Claims<'_> {
     }
 
     /// What is kept of a decision about all these: their answers beside those that are known already.
-    fn completed(
+    fn completion_recorder(
         &self,
-        keep: &Keep<All<Claim>>,
-        asked: &Arc<Vec<(usize, Ending)>>,
-        answers: &Answers<Claim>,
-    ) -> Keep<Vec<Result<Completed>>> {
+        keep: &ReplyRecorder<ItemResults<Claim>>,
+        asked: &Arc<Vec<(usize, PendingCompletion)>>,
+        answers: &ItemAnswers<Claim>,
+    ) -> ReplyRecorder<Vec<Result<CompletionOutcome>>> {
         let (asked, answers, defaults) = (Arc::clone(asked), answers.clone(), self.defaults());
-        keep.seen_through(move |completed: &Vec<Result<Completed>>| {
+        keep.map_answer(move |completed: &Vec<Result<CompletionOutcome>>| {
             let mut answers = answers.clone();
             for ((index, ending), completed) in asked.iter().zip(completed) {
                 answers.put(
@@ -159,10 +171,14 @@ impl Claims<'_> {
         })
     }
 
-    async fn finishing(&self, Ending { placed, completion, before }: &Ending) -> Result<Finishing> {
-        let events = self.caused(placed, &completion.events).await?;
-        let produced = self.intake().bundle(events, &placed.place, |index| format!("/events/{index}")).await?;
-        Ok(Finishing {
+    async fn prepare_completion(
+        &self,
+        PendingCompletion { located: placed, completion, before }: &PendingCompletion,
+    ) -> Result<PreparedCompletion> {
+        let events = self.with_causation(placed, &completion.events).await?;
+        let produced =
+            self.publisher().prepare_produced(events, &placed.place, |index| format!("/events/{index}")).await?;
+        Ok(PreparedCompletion {
             key: placed.key.clone(),
             topic: placed.topic.clone(),
             token: completion.token,
@@ -173,14 +189,14 @@ impl Claims<'_> {
     }
 
     /// Produced events say which event caused them, where they do not say otherwise.
-    async fn caused(&self, placed: &Placed, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
+    async fn with_causation(&self, placed: &LocatedClaim, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let ledger = self.ledger(placed);
         ledger.refresh().await?;
         let cause = match ledger.claims().slot(&placed.key) {
-            Some(Slot::Open(row)) => Some(row.event.to_string()),
+            Some(ClaimSlot::Open(row)) => Some(row.event.to_string()),
             _ => None,
         };
         let caused = |event: &NewEvent| NewEvent {

@@ -1,7 +1,7 @@
 //! Giving up: an open claim becomes a dead letter.
 
-use crate::ledger::{ClaimKey, Decision, Entry, Letter, Slot};
-use contract::{ClaimError, LetterSource, Result, TopicId};
+use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter};
+use contract::{ClaimError, DeadLetterSource, Result, TopicId};
 use uuid::Uuid;
 
 /// Makes a dead letter of an open claim, with all that was tried.
@@ -14,12 +14,12 @@ pub(super) fn give_up(
     decision: &mut Decision<'_>,
 ) -> Result<()> {
     let attempts = match decision.claims().slot(key) {
-        Some(Slot::Open(row)) => row.attempts,
+        Some(ClaimSlot::Open(row)) => row.attempts,
         _ => Vec::new(),
     };
-    let letter = Letter {
+    let letter = StoredDeadLetter {
         id: letter_id(key, topic, decision.position().next().get()),
-        source: LetterSource::Handler,
+        source: DeadLetterSource::Handler,
         name: key.handler.clone(),
         topic: topic.clone(),
         number: key.topic,

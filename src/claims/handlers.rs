@@ -2,13 +2,13 @@
 
 use super::batch::{is_lease, lease_rule};
 use super::finish::PutHandler;
-use super::terms::{Terms, span};
+use super::terms::{ClaimPolicy, span};
 use super::{Claims, check_name};
-use crate::lag::{Question, ScanBudget};
-use crate::ledger::{ClaimRows, Keep, Ledger, Standing, TopicEntry};
+use crate::lag::{LagQuery, ScanBudget};
+use crate::ledger::{ClaimRows, ClaimState, Ledger, RegisteredTopic, ReplyRecorder};
 use contract::{
-    Cursor, Error, Handler, HandlerTopic, Kind, NewHandler, Offset, Page, Registered, Result, Span, Timestamp,
-    Violation, limits,
+    Cursor, Error, Handler, HandlerTopic, IsoDuration, Kind, NewHandler, Offset, Page, RegisterOutcome, Result,
+    Timestamp, Violation, limits,
 };
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// How a handler stands, as it is added up.
 #[derive(Default)]
-struct Standings {
-    topics: Vec<(Arc<Ledger>, Arc<TopicEntry>, HandlerTopic)>,
+struct HandlerTotals {
+    topics: Vec<(Arc<Ledger>, Arc<RegisteredTopic>, HandlerTopic)>,
     oldest_failure: Option<Timestamp>,
 }
 
@@ -27,48 +27,48 @@ impl Claims<'_> {
         &self,
         name: &str,
         handler: NewHandler,
-        keep: Keep<Registered<Handler>>,
-    ) -> Result<Registered<Handler>> {
+        keep: ReplyRecorder<RegisterOutcome<Handler>>,
+    ) -> Result<RegisterOutcome<Handler>> {
         check(name, &handler)?;
         // How far it has come is told as of now: a decision knows its own log alone.
-        let shown = self.shown(name, Some(&handler), &mut ScanBudget::default()).await?;
+        let shown = self.handler_view(name, Some(&handler), &mut ScanBudget::default()).await?;
         let put = PutHandler { name: name.to_owned(), definition: Arc::new(handler) };
         let registered = move |is_new: &bool| match is_new {
-            true => Registered::Created(shown.clone()),
-            false => Registered::Unchanged(shown.clone()),
+            true => RegisterOutcome::Created(shown.clone()),
+            false => RegisterOutcome::Unchanged(shown.clone()),
         };
         let seen = registered.clone();
-        let keep = keep.seen_through(move |is_new| Some(Ok(seen(is_new))));
-        Ok(registered(&self.logs.default_ledger().submit_keeping(put, keep).await?))
+        let keep = keep.map_answer(move |is_new| Some(Ok(seen(is_new))));
+        Ok(registered(&self.logs.default_ledger().submit_recording(put, keep).await?))
     }
 
     /// One handler: it was put, or has claimed something.
     pub(crate) async fn handler(&self, name: &str) -> Result<Handler> {
-        self.known(name, &mut ScanBudget::default()).await
+        self.known_handler(name, &mut ScanBudget::default()).await
     }
 
-    async fn known(&self, name: &str, budget: &mut ScanBudget) -> Result<Handler> {
+    async fn known_handler(&self, name: &str, budget: &mut ScanBudget) -> Result<Handler> {
         if !self.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
             return Err(Error::not_found("handler"));
         }
         let said = self.logs.default_ledger().claims().policy(name).cloned();
-        self.shown(name, said.as_ref(), budget).await
+        self.handler_view(name, said.as_ref(), budget).await
     }
 
     /// A handler of whom this is said, as it is shown.
-    async fn shown(&self, name: &str, said: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
-        let terms = Terms::of(said, self.defaults());
-        let mut standings = Standings::default();
+    async fn handler_view(&self, name: &str, said: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
+        let terms = ClaimPolicy::of(said, self.defaults());
+        let mut standings = HandlerTotals::default();
         self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, ledger.now()));
-        let Standings { topics: found, oldest_failure } = standings;
+        let HandlerTotals { topics: found, oldest_failure } = standings;
         let mut topics = Vec::with_capacity(found.len());
         for (ledger, topic, standing) in found {
-            let question = Question { ledger: &ledger, name, topic: &topic, order: terms.order };
+            let question = LagQuery { ledger: &ledger, name, topic: &topic, order: terms.order };
             topics.push(HandlerTopic { lag: self.lag.lag(&question, budget).await?, ..standing });
         }
         topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
         let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();
-        let shown = |span_said: Option<&Span>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
+        let shown = |span_said: Option<&IsoDuration>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
         Ok(Handler {
             name: name.to_owned(),
             lease: shown(said.and_then(|it| it.lease.as_ref()), terms.lease_millis),
@@ -95,17 +95,17 @@ impl Claims<'_> {
         let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
         let (mut shown, mut budget) = (Vec::with_capacity(items.len()), ScanBudget::default());
         for name in &items {
-            shown.push(self.known(name, &mut budget).await?);
+            shown.push(self.known_handler(name, &mut budget).await?);
         }
         Ok(Page { items: shown, next, prev })
     }
 }
 
-impl Standings {
+impl HandlerTotals {
     /// Adds what one log knows: the topics that the handler has claimed events of, or that its group reads.
     fn add(&mut self, ledger: &Arc<Ledger>, name: &str, now: i64) {
         let registry = ledger.registry();
-        let (offsets, read) = match ledger.readers().group(name) {
+        let (offsets, read) = match ledger.consumers().group(name) {
             Some(group) => (group.offsets.clone(), group.filters.keys().cloned().collect()),
             None => (BTreeMap::new(), Vec::new()),
         };
@@ -126,10 +126,10 @@ impl Standings {
     fn count(&mut self, claims: &ClaimRows, name: &str, number: u32, now: i64, topic: &mut HandlerTopic) {
         for (_, row) in claims.open(name, number) {
             match row.standing {
-                Standing::Live { until } if until > now => topic.in_flight += 1,
-                Standing::Dead { .. } => topic.dead_letters += 1,
-                Standing::Live { .. } | Standing::Failed { .. } | Standing::Redriven => topic.failed += 1,
-                Standing::Released => (),
+                ClaimState::Live { until } if until > now => topic.in_flight += 1,
+                ClaimState::Dead { .. } => topic.dead_letters += 1,
+                ClaimState::Live { .. } | ClaimState::Failed { .. } | ClaimState::Redriven => topic.failed += 1,
+                ClaimState::Released => (),
             }
             let failed_at = row.attempts.first().map(|attempt| attempt.failed_at);
             self.oldest_failure = [self.oldest_failure, failed_at].into_iter().flatten().min();

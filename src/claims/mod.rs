@@ -22,63 +22,66 @@ mod stale;
 mod take;
 mod terms;
 
-pub(crate) use offer::{Offer, Offering};
-pub(crate) use release::{Departure, release_all};
+pub(crate) use offer::{MemberOffer, OfferedEvent};
+pub(crate) use release::{MemberDeparture, release_all};
 pub(crate) use stale::StaleEvents;
-pub(crate) use terms::Defaults;
+pub(crate) use terms::ClaimDefaults;
 
-use crate::events::{Intake, Policy, Reader};
-use crate::lag::LagViews;
-use crate::ledger::{ClaimKey, ClaimRow, Entry, Keep, Ledger, Slot, Standing, read_failed};
-use crate::logs::{Logs, Place};
+use crate::events::{EventPublisher, EventReader, PublishRules};
+use crate::lag::LagCache;
+use crate::ledger::{ClaimKey, ClaimRow, ClaimSlot, ClaimState, Entry, Ledger, ReplyRecorder, read_failed};
+use crate::logs::{LogRef, Logs};
 use contract::{
-    Claim, ClaimError, ClaimStatus, Cursor, Error, Failure, Kind, NewHandler, Page, ProducerId, Result, Sequence,
-    Timestamp, Token, TopicId, Violation, limits,
+    Claim, ClaimError, ClaimFailure, ClaimStatus, Cursor, Error, FencingToken, Kind, NewHandler, Page, ProducerId,
+    Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
-use finish::{Extend, Fail};
+use finish::{ExtendLease, FailClaim};
 use id::ClaimId;
-use log::{Limit, LogError, Range, TopicNumber};
-use release::Release;
+use log::{LogError, ReadLimit, ReadRange, TopicNumber};
+use release::ReleaseClaim;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Who does the work where nobody says.
-pub(crate) const NOBODY: &str = "unknown";
+pub(crate) const UNKNOWN_OWNER: &str = "unknown";
 
 /// The claims of all logs, on behalf of one caller.
 pub(crate) struct Claims<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a Policy,
-    pub(crate) reader: Reader<'a>,
+    pub(crate) policy: &'a PublishRules,
+    pub(crate) reader: EventReader<'a>,
     pub(crate) producer: Option<&'a ProducerId>,
     pub(crate) stale: &'a StaleEvents,
-    pub(crate) lag: &'a LagViews,
+    pub(crate) lag: &'a LagCache,
 }
 
 /// A claim's key, and where it is decided.
 #[derive(Clone)]
-struct Placed {
-    place: Place,
+struct LocatedClaim {
+    place: LogRef,
     key: ClaimKey,
     topic: TopicId,
 }
 
 impl Claims<'_> {
     /// Begins a claim's lease anew.
-    pub(crate) async fn heartbeat(&self, id: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
-        let placed = self.placed(id)?;
+    pub(crate) async fn heartbeat(&self, id: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
+        let placed = self.locate(id)?;
         let key = placed.key.clone();
-        let row = self.ledger(&placed).submit_keeping(Extend { key, token }, self.seen(&placed, &keep)).await?;
+        let row = self
+            .ledger(&placed)
+            .submit_recording(ExtendLease { key, token }, self.row_recorder(&placed, &keep))
+            .await?;
         Ok(self.view(&placed.key, &placed.topic, &row))
     }
 
     /// Says that an attempt failed.
-    pub(crate) async fn fail(&self, id: &str, failure: Failure, keep: Keep<Claim>) -> Result<Claim> {
-        let Failure { token, error, retryable } = failure;
+    pub(crate) async fn fail(&self, id: &str, failure: ClaimFailure, keep: ReplyRecorder<Claim>) -> Result<Claim> {
+        let ClaimFailure { token, error, retryable } = failure;
         let error = check_error(error)?;
-        let placed = self.placed(id)?;
-        let Placed { place, key, topic } = &placed;
-        let fail = Fail {
+        let placed = self.locate(id)?;
+        let LocatedClaim { place, key, topic } = &placed;
+        let fail = FailClaim {
             key: key.clone(),
             topic: topic.clone(),
             token,
@@ -87,26 +90,29 @@ impl Claims<'_> {
             policy: self.policy_for(place, &key.handler),
             defaults: self.defaults(),
         };
-        let row = self.ledger(&placed).submit_keeping(fail, self.seen(&placed, &keep)).await?;
+        let row = self.ledger(&placed).submit_recording(fail, self.row_recorder(&placed, &keep)).await?;
         Ok(self.view(key, topic, &row))
     }
 
     /// Gives a claim back, unfinished.
-    pub(crate) async fn release(&self, id: &str, token: Token, keep: Keep<Claim>) -> Result<Claim> {
-        let placed = self.placed(id)?;
+    pub(crate) async fn release(&self, id: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
+        let placed = self.locate(id)?;
         let key = placed.key.clone();
-        let row = self.ledger(&placed).submit_keeping(Release { key, token }, self.seen(&placed, &keep)).await?;
+        let row = self
+            .ledger(&placed)
+            .submit_recording(ReleaseClaim { key, token }, self.row_recorder(&placed, &keep))
+            .await?;
         Ok(self.view(&placed.key, &placed.topic, &row))
     }
 
     /// One claim that is not finished.
     pub(crate) async fn get(&self, id: &str) -> Result<Claim> {
-        let placed = self.placed(id)?;
+        let placed = self.locate(id)?;
         let ledger = self.ledger(&placed);
         ledger.refresh().await?;
         let slot = ledger.claims().slot(&placed.key);
         match slot {
-            Some(Slot::Open(row)) => Ok(self.view(&placed.key, &placed.topic, &row)),
+            Some(ClaimSlot::Open(row)) => Ok(self.view(&placed.key, &placed.topic, &row)),
             _ => Err(Error::not_found("claim")),
         }
     }
@@ -122,7 +128,7 @@ impl Claims<'_> {
                 let id = &topic.topic.definition.id;
                 found.extend(claims.open(handler, number).map(|(sequence, row)| {
                     let key = ClaimKey { handler: handler.to_owned(), topic: number, sequence };
-                    (place_in_list(id, &key), key, id.clone(), row.clone())
+                    (list_key(id, &key), key, id.clone(), row.clone())
                 }));
             }
         }
@@ -132,33 +138,33 @@ impl Claims<'_> {
     }
 
     /// What a claim's id stands for.
-    fn placed(&self, id: &str) -> Result<Placed> {
+    fn locate(&self, id: &str) -> Result<LocatedClaim> {
         let ClaimId { handler, topic, sequence } = ClaimId::parse(id)?;
         let found = self.logs.find(&topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::not_found("claim"),
             _ => error,
         })?;
         let key = ClaimKey { handler, topic: found.topic.number.0, sequence };
-        Ok(Placed { place: found.place, key, topic })
+        Ok(LocatedClaim { place: found.log, key, topic })
     }
 
-    fn ledger<'a>(&'a self, placed: &'a Placed) -> &'a Arc<Ledger> {
+    fn ledger<'a>(&'a self, placed: &'a LocatedClaim) -> &'a Arc<Ledger> {
         self.logs.ledger(&placed.place)
     }
 
-    fn defaults(&self) -> Defaults {
-        Defaults::of(&self.policy.config.claims)
+    fn defaults(&self) -> ClaimDefaults {
+        ClaimDefaults::of(&self.policy.config.claims)
     }
 
-    fn intake(&self) -> Intake<'_> {
-        Intake { logs: self.logs, policy: self.policy, producer: self.producer }
+    fn publisher(&self) -> EventPublisher<'_> {
+        EventPublisher { logs: self.logs, policy: self.policy, producer: self.producer }
     }
 
     /// What the default log says of a handler, for decisions in another; in its own it knows better.
-    fn policy_for(&self, place: &Place, handler: &str) -> Option<NewHandler> {
+    fn policy_for(&self, place: &LogRef, handler: &str) -> Option<NewHandler> {
         match place {
-            Place::Default => None,
-            Place::Side(_) => self.logs.default_ledger().claims().policy(handler).cloned(),
+            LogRef::Default => None,
+            LogRef::Side(_) => self.logs.default_ledger().claims().policy(handler).cloned(),
         }
     }
 
@@ -168,31 +174,31 @@ impl Claims<'_> {
     }
 
     /// What is kept of a decision about one claim.
-    fn seen(&self, placed: &Placed, keep: &Keep<Claim>) -> Keep<ClaimRow> {
-        let (Placed { key, topic, .. }, defaults) = (placed.clone(), self.defaults());
-        keep.seen_through(move |row| Some(Ok(view(&key, &topic, row, defaults))))
+    fn row_recorder(&self, placed: &LocatedClaim, keep: &ReplyRecorder<Claim>) -> ReplyRecorder<ClaimRow> {
+        let (LocatedClaim { key, topic, .. }, defaults) = (placed.clone(), self.defaults());
+        keep.map_answer(move |row| Some(Ok(view(&key, &topic, row, defaults))))
     }
 
     /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
-    async fn done_before(&self, placed: &Placed, token: Token) -> Result<Claim> {
+    async fn done_before(&self, placed: &LocatedClaim, token: FencingToken) -> Result<Claim> {
         let ledger = self.ledger(placed);
         if token < ledger.claims().first_token(&placed.key.handler, placed.key.topic) {
-            return Err(finish::lost());
+            return Err(finish::token_lost());
         }
-        let row = match taken_at(ledger, &placed.key, token).await? {
+        let row = match claim_at(ledger, &placed.key, token).await? {
             Some(row) => row,
-            None if is_reclaimed(ledger, token).await? => self.forgotten(placed, token).await?,
-            None => return Err(finish::lost()),
+            None if is_reclaimed(ledger, token).await? => self.reclaimed_row(placed, token).await?,
+            None => return Err(finish::token_lost()),
         };
-        Ok(done(placed, &row, self.defaults()))
+        Ok(done_view(placed, &row, self.defaults()))
     }
 
     /// What is known of a claim whose entry is reclaimed. It was the only one of its event, or its token is known to be the
     /// finishing one, so whoever has a token of that time finished it; who that was is not known any more.
-    async fn forgotten(&self, placed: &Placed, token: Token) -> Result<ClaimRow> {
+    async fn reclaimed_row(&self, placed: &LocatedClaim, token: FencingToken) -> Result<ClaimRow> {
         let ClaimKey { topic, sequence, .. } = placed.key;
-        let behind = Range::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
-        let event = match self.ledger(placed).log().headers(behind, Limit { records: 1, bytes: 0 }).await {
+        let behind = ReadRange::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
+        let event = match self.ledger(placed).log().headers(behind, ReadLimit { records: 1, bytes: 0 }).await {
             Err(LogError::Trimmed(_)) => None,
             page => page.map_err(read_failed)?.into_iter().find(|header| header.sequence == sequence),
         };
@@ -203,9 +209,9 @@ impl Claims<'_> {
             attempt: 1,
             claims: 1,
             owner: self.producer.map_or_else(|| "unknown".to_owned(), |producer| producer.0.clone()),
-            lease_millis: terms::Terms::of(None, self.defaults()).lease_millis,
+            lease_millis: terms::ClaimPolicy::of(None, self.defaults()).lease_millis,
             taken_at: stored_at,
-            standing: Standing::Live { until: stored_at },
+            standing: ClaimState::Live { until: stored_at },
             redriven: false,
             attempts: Vec::new(),
         })
@@ -213,29 +219,29 @@ impl Claims<'_> {
 }
 
 /// A claim that is done, as it is shown.
-fn done(placed: &Placed, row: &ClaimRow, defaults: Defaults) -> Claim {
+fn done_view(placed: &LocatedClaim, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
     let shown = view(&placed.key, &placed.topic, row, defaults);
     Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
 }
 
 /// A claim as it is shown.
-pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: Defaults) -> Claim {
+pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
     let (mut lease_expires_at, mut retry_at, mut dead_letter) = (None, None, None);
     let status = match row.standing {
-        Standing::Live { until } => {
+        ClaimState::Live { until } => {
             lease_expires_at = Some(Timestamp::from_millis(until));
             ClaimStatus::Claimed
         }
-        Standing::Failed { retry_at: at } => {
+        ClaimState::Failed { retry_at: at } => {
             retry_at = Some(Timestamp::from_millis(at));
             ClaimStatus::Failed
         }
-        Standing::Dead { letter, .. } => {
+        ClaimState::Dead { letter, .. } => {
             dead_letter = Some(letter);
             ClaimStatus::Dead
         }
-        Standing::Redriven => ClaimStatus::Redriven,
-        Standing::Released => ClaimStatus::Released,
+        ClaimState::Redriven => ClaimStatus::Redriven,
+        ClaimState::Released => ClaimStatus::Released,
     };
     Claim {
         id: ClaimId::text(&key.handler, topic, key.sequence),
@@ -260,9 +266,9 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: De
 }
 
 /// Whether an entry at this place would be gone by now: it lies before the first one that the log holds.
-async fn is_reclaimed(ledger: &Ledger, token: Token) -> Result<bool> {
-    const ONE: Limit = Limit { records: 1, bytes: 0 };
-    let entries = |after: u64| Range::Topic(TopicNumber::LEDGER, Sequence(after));
+async fn is_reclaimed(ledger: &Ledger, token: FencingToken) -> Result<bool> {
+    const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
+    let entries = |after: u64| ReadRange::Topic(TopicNumber::LEDGER, Sequence(after));
     let earliest = match ledger.log().headers(entries(0), ONE).await {
         Err(LogError::Trimmed(earliest)) => earliest,
         page => return page.map(|_| false).map_err(read_failed),
@@ -272,10 +278,10 @@ async fn is_reclaimed(ledger: &Ledger, token: Token) -> Result<bool> {
 }
 
 /// The claim that the entry at this place gave, if it gave this one.
-async fn taken_at(ledger: &Ledger, key: &ClaimKey, token: Token) -> Result<Option<ClaimRow>> {
+async fn claim_at(ledger: &Ledger, key: &ClaimKey, token: FencingToken) -> Result<Option<ClaimRow>> {
     let Some(before) = token.get().checked_sub(1) else { return Ok(None) };
-    let range = Range::All(contract::Position(before));
-    let page = ledger.log().read(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+    let range = ReadRange::All(contract::Position(before));
+    let page = ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
     let record = page.into_iter().next();
     let Some(record) = record.filter(|it| it.header.position.get() == token.get() && it.header.facets.is_none()) else {
         return Ok(None);
@@ -289,7 +295,7 @@ async fn taken_at(ledger: &Ledger, key: &ClaimKey, token: Token) -> Result<Optio
             owner,
             lease_millis,
             taken_at: record.header.time,
-            standing: Standing::Live { until: record.header.time },
+            standing: ClaimState::Live { until: record.header.time },
             redriven: false,
             attempts: Vec::new(),
         }),
@@ -298,7 +304,7 @@ async fn taken_at(ledger: &Ledger, key: &ClaimKey, token: Token) -> Result<Optio
 }
 
 /// Where a claim stands in the list of a handler's claims.
-fn place_in_list(topic: &TopicId, key: &ClaimKey) -> String {
+fn list_key(topic: &TopicId, key: &ClaimKey) -> String {
     format!("{topic} {:020}", key.sequence.get())
 }
 

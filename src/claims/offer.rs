@@ -2,53 +2,57 @@
 //!
 //! - The same decision as any claim, but for the order: the group sees to that itself.
 
-use super::order::Known;
-use super::take::{By, Taken, Wanted, take};
-use super::terms::Defaults;
-use crate::ledger::{ClaimKey, ClaimRow, Decision, TopicEntry};
+use super::order::AggregateReads;
+use super::take::{ClaimRequest, ClaimVerdict, OrderedBy, decide_claim};
+use super::terms::ClaimDefaults;
+use crate::ledger::{ClaimKey, ClaimRow, Decision, RegisteredTopic};
 use contract::{NewHandler, Result, Sequence};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// An event for a member.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedEvent {
     pub(crate) sequence: Sequence,
     pub(crate) event: Uuid,
 }
 
 /// Who offers to whom, and on what terms.
-pub(crate) struct Offering {
+pub(crate) struct MemberOffer {
     pub(crate) handler: String,
-    pub(crate) topic: Arc<TopicEntry>,
+    pub(crate) topic: Arc<RegisteredTopic>,
     pub(crate) owner: String,
     /// What the default log says of the handler, where it is decided in another.
     pub(crate) policy: Option<NewHandler>,
-    pub(crate) defaults: Defaults,
+    pub(crate) defaults: ClaimDefaults,
 }
 
-impl Offering {
+impl MemberOffer {
     /// The claim's key.
     pub(crate) fn key(&self, sequence: Sequence) -> ClaimKey {
         ClaimKey { handler: self.handler.clone(), topic: self.topic.number.0, sequence }
     }
 
     /// Gives the event to the member, if it may be worked on.
-    pub(crate) fn give(&self, offer: Offer, decision: &mut Decision<'_>) -> Result<Option<ClaimRow>> {
-        let wanted = Wanted {
+    pub(crate) fn claim_for_member(
+        &self,
+        offer: OfferedEvent,
+        decision: &mut Decision<'_>,
+    ) -> Result<Option<ClaimRow>> {
+        let wanted = ClaimRequest {
             key: self.key(offer.sequence),
             topic: Arc::clone(&self.topic),
             event: offer.event,
             aggregate: None,
             owner: self.owner.clone(),
             lease_millis: None,
-            by: By::Group,
+            ordered_by: OrderedBy::Group,
             policy: self.policy.clone(),
-            known: Known::default(),
+            reads: AggregateReads::default(),
         };
-        Ok(match take(&wanted, self.defaults, decision)? {
-            Taken::Claimed(row) => Some(row),
-            Taken::Done | Taken::Stale | Taken::Held(_) | Taken::Unsure(_) => None,
+        Ok(match decide_claim(&wanted, self.defaults, decision)? {
+            ClaimVerdict::Claimed(row) => Some(row),
+            ClaimVerdict::Done | ClaimVerdict::Stale | ClaimVerdict::Held(_) | ClaimVerdict::NeedsRead(_) => None,
         })
     }
 }

@@ -5,32 +5,32 @@
 //! - What is read stays true: events never change, and a finished one stays finished. Only what came behind the read may
 //!   be missing, and the decision can tell ([`Later::through`]).
 
-use super::take::Wanted;
-use crate::ledger::{ClaimKey, DecidedClaims, Decision, GroupKey, Ledger, Slot, Standing, read_failed};
+use super::take::ClaimRequest;
+use crate::ledger::{ClaimKey, ClaimSlot, ClaimState, DecidedClaims, Decision, GroupKey, Ledger, read_failed};
 use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, limits};
-use log::{AggregateMark, Header, Limit, Range};
+use log::{AggregateMark, ReadLimit, ReadRange, RecordHeader};
 
 /// How many later events are read at a time.
-const PAGE: Limit = Limit { records: 64, bytes: 4 * limits::EVENT_BYTES_MAX };
+const PAGE: ReadLimit = ReadLimit { records: 64, bytes: 4 * limits::EVENT_BYTES_MAX };
 
 /// What was read of an aggregate for one claim.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
-    pub(super) later: Option<Later>,
-    pub(super) before: Option<Before>,
+pub(super) struct AggregateReads {
+    pub(super) later: Option<LaterEvents>,
+    pub(super) before: Option<PrecedingEvent>,
 }
 
 /// Events of the aggregate behind the wanted one.
 #[derive(Debug, Clone)]
-pub(super) struct Later {
+pub(super) struct LaterEvents {
     sequences: Vec<Sequence>,
     /// All of them up to this sequence of the topic are among those.
-    through: Sequence,
+    scanned: Sequence,
 }
 
 /// The event of the aggregate before the wanted one.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Before {
+pub(super) enum PrecedingEvent {
     /// It is there.
     At(Sequence),
     /// Retention has removed it.
@@ -39,14 +39,14 @@ pub(super) enum Before {
 
 /// What a decision must know and does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum NeededRead {
     Later,
     Before,
 }
 
 /// Whether the order lets an event be worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum OrderVerdict {
     /// It does.
     Free,
     /// A later one is finished.
@@ -54,12 +54,12 @@ pub(super) enum Turn {
     /// The one before is not finished; perhaps it is known when that may be tried.
     Waits(Option<i64>),
     /// That cannot be told yet.
-    Unsure(Need),
+    NeedsRead(NeededRead),
 }
 
 /// Whether it is this event's turn.
-pub(super) fn turn(wanted: &Wanted, order: ClaimOrder, decision: &Decision<'_>) -> Result<Turn> {
-    let Some(aggregate) = wanted.aggregate else { return Ok(Turn::Free) };
+pub(super) fn order_verdict(wanted: &ClaimRequest, order: ClaimOrder, decision: &Decision<'_>) -> Result<OrderVerdict> {
+    let Some(aggregate) = wanted.aggregate else { return Ok(OrderVerdict::Free) };
     match order {
         ClaimOrder::Latest => latest(wanted, aggregate, decision),
         ClaimOrder::Gapless => Ok(gapless(wanted, aggregate, decision)),
@@ -67,102 +67,105 @@ pub(super) fn turn(wanted: &Wanted, order: ClaimOrder, decision: &Decision<'_>) 
 }
 
 /// The state alone tells in the usual cases: nothing came later, or nothing later was finished in the whole topic.
-fn latest(wanted: &Wanted, aggregate: AggregateMark, decision: &Decision<'_>) -> Result<Turn> {
+fn latest(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> Result<OrderVerdict> {
     let ClaimKey { handler, topic, sequence } = &wanted.key;
     let is_last = decision.head(aggregate.key)?.is_none_or(|head| head.aggregate_sequence <= aggregate.sequence);
     let claims = decision.claims();
     let highest = claims.highest(handler, *topic);
     if is_last || highest <= *sequence {
-        return Ok(Turn::Free);
+        return Ok(OrderVerdict::Free);
     }
-    let Some(later) = &wanted.known.later else { return Ok(Turn::Unsure(Need::Later)) };
+    let Some(later) = &wanted.reads.later else { return Ok(OrderVerdict::NeedsRead(NeededRead::Later)) };
     let is_finished = |sequence: &Sequence| claims.is_finished(&wanted.sibling(*sequence));
     Ok(match later.sequences.iter().any(is_finished) {
-        true => Turn::Passed,
-        false if highest <= later.through => Turn::Free,
-        false => Turn::Unsure(Need::Later),
+        true => OrderVerdict::Passed,
+        false if highest <= later.scanned => OrderVerdict::Free,
+        false => OrderVerdict::NeedsRead(NeededRead::Later),
     })
 }
 
-fn gapless(wanted: &Wanted, aggregate: AggregateMark, decision: &Decision<'_>) -> Turn {
+fn gapless(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> OrderVerdict {
     if aggregate.sequence.get() <= 1 {
-        return Turn::Free;
+        return OrderVerdict::Free;
     }
-    match wanted.known.before {
-        None => Turn::Unsure(Need::Before),
-        Some(Before::Gone) => Turn::Free,
-        Some(Before::At(sequence)) => {
+    match wanted.reads.before {
+        None => OrderVerdict::NeedsRead(NeededRead::Before),
+        Some(PrecedingEvent::Gone) => OrderVerdict::Free,
+        Some(PrecedingEvent::At(sequence)) => {
             let before = wanted.sibling(sequence);
             if decision.claims().slot(&before).is_none() && is_committed(wanted, sequence, decision) {
-                return Turn::Free;
+                return OrderVerdict::Free;
             }
-            after(&before, &decision.claims(), decision.now())
+            predecessor_verdict(&before, &decision.claims(), decision.now())
         }
     }
 }
 
 /// Whether the group named like the handler has said that an event is dealt with: it began behind it, or was moved there.
-fn is_committed(wanted: &Wanted, sequence: Sequence, decision: &Decision<'_>) -> bool {
+fn is_committed(wanted: &ClaimRequest, sequence: Sequence, decision: &Decision<'_>) -> bool {
     let (group, topic) = (wanted.key.handler.clone(), wanted.topic.topic.definition.id.clone());
-    decision.readers().offset(&GroupKey { group, topic }).is_some_and(|offset| Sequence::from(offset) >= sequence)
+    decision.consumers().offset(&GroupKey { group, topic }).is_some_and(|offset| Sequence::from(offset) >= sequence)
 }
 
 /// Whether the event before is finished, and if not, when it may be tried.
-fn after(before: &ClaimKey, claims: &DecidedClaims<'_>, now: i64) -> Turn {
+fn predecessor_verdict(before: &ClaimKey, claims: &DecidedClaims<'_>, now: i64) -> OrderVerdict {
     match claims.slot(before) {
-        Some(Slot::Finished(_)) => Turn::Free,
-        Some(Slot::Open(row)) => match row.standing {
-            Standing::Live { until: at } | Standing::Failed { retry_at: at } if at > now => Turn::Waits(Some(at)),
-            _ => Turn::Waits(None),
+        Some(ClaimSlot::Finished(_)) => OrderVerdict::Free,
+        Some(ClaimSlot::Open(row)) => match row.standing {
+            ClaimState::Live { until: at } | ClaimState::Failed { retry_at: at } if at > now => {
+                OrderVerdict::Waits(Some(at))
+            }
+            _ => OrderVerdict::Waits(None),
         },
-        None => Turn::Waits(None),
+        None => OrderVerdict::Waits(None),
     }
 }
 
 /// Reads what a decision asked for.
-pub(super) async fn read(ledger: &Ledger, wanted: &mut Wanted, need: Need) -> Result<()> {
+pub(super) async fn read(ledger: &Ledger, wanted: &mut ClaimRequest, need: NeededRead) -> Result<()> {
     let Some(aggregate) = wanted.aggregate else { return Ok(()) };
     match need {
-        Need::Before => wanted.known.before = Some(before(ledger, aggregate).await?),
-        Need::Later => wanted.known.later = Some(later(ledger, wanted, aggregate).await?),
+        NeededRead::Before => wanted.reads.before = Some(before(ledger, aggregate).await?),
+        NeededRead::Later => wanted.reads.later = Some(later(ledger, wanted, aggregate).await?),
     }
     Ok(())
 }
 
-async fn before(ledger: &Ledger, aggregate: AggregateMark) -> Result<Before> {
+async fn before(ledger: &Ledger, aggregate: AggregateMark) -> Result<PrecedingEvent> {
     let wanted = AggregateSequence(aggregate.sequence.get().saturating_sub(1));
     let after = AggregateSequence(wanted.get().saturating_sub(1));
-    let page = ledger.log().headers(Range::Aggregate(aggregate.key, after), Limit { records: 1, bytes: 0 }).await;
+    let page =
+        ledger.log().headers(ReadRange::Aggregate(aggregate.key, after), ReadLimit { records: 1, bytes: 0 }).await;
     let found = page.map_err(read_failed)?.into_iter().find(|header| number_of(header) == Some(wanted));
-    Ok(found.map_or(Before::Gone, |header| Before::At(header.sequence)))
+    Ok(found.map_or(PrecedingEvent::Gone, |header| PrecedingEvent::At(header.sequence)))
 }
 
 /// Reads on until one that is finished, or until behind everything that is.
-async fn later(ledger: &Ledger, wanted: &Wanted, aggregate: AggregateMark) -> Result<Later> {
+async fn later(ledger: &Ledger, wanted: &ClaimRequest, aggregate: AggregateMark) -> Result<LaterEvents> {
     let ClaimKey { handler, topic, .. } = &wanted.key;
     let (mut after, mut sequences) = (aggregate.sequence, Vec::new());
     while sequences.len() < limits::SCAN_EVENTS_MAX {
         // Looked at before the log is read: what is at or below it is in the log.
         let tail = wanted.topic.tail();
-        let page = ledger.log().headers(Range::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
+        let page = ledger.log().headers(ReadRange::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
         // Only an empty page says that nothing is missing up to the tail: how many bytes a short one stands for is not told.
-        let Some(last) = page.last() else { return Ok(Later { sequences, through: tail }) };
+        let Some(last) = page.last() else { return Ok(LaterEvents { sequences, scanned: tail }) };
         let through = last.sequence;
         after = number_of(last).unwrap_or(after);
         let claims = ledger.claims();
         let finished = page.iter().find(|header| claims.is_finished(handler, *topic, header.sequence));
         if let Some(finished) = finished {
-            return Ok(Later { sequences: vec![finished.sequence], through });
+            return Ok(LaterEvents { sequences: vec![finished.sequence], scanned: through });
         }
         sequences.extend(page.iter().map(|header| header.sequence));
         if through > claims.highest(handler, *topic) {
-            return Ok(Later { sequences, through });
+            return Ok(LaterEvents { sequences, scanned: through });
         }
     }
     let detail = "Too many later events of this aggregate lie unfinished between finished ones; finish those first.";
     Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
 }
 
-fn number_of(header: &Header) -> Option<AggregateSequence> {
+fn number_of(header: &RecordHeader) -> Option<AggregateSequence> {
     Some(header.facets?.aggregate?.sequence)
 }

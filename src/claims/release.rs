@@ -5,23 +5,23 @@
 //!   session ended, the leases are over: the attempts count, so that work that kills its worker ends as a dead letter, and
 //!   a late `done` is still accepted while nobody else has claimed the event.
 
-use super::finish::{Hold, hold, lost, open_row};
-use crate::ledger::{ClaimKey, ClaimRow, Command, Decision, Entry, Standing};
-use contract::{Result, Token};
+use super::finish::{TokenHold, check_token, open_row, token_lost};
+use crate::ledger::{ClaimKey, ClaimRow, ClaimState, Command, Decision, Entry};
+use contract::{FencingToken, Result};
 
 /// Gives one claim back.
-pub(super) struct Release {
+pub(super) struct ReleaseClaim {
     pub(super) key: ClaimKey,
-    pub(super) token: Token,
+    pub(super) token: FencingToken,
 }
 
-impl Command for Release {
+impl Command for ReleaseClaim {
     type Answer = ClaimRow;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<ClaimRow> {
-        match hold(&self.key, self.token, decision)? {
-            Hold::Last(ClaimRow { standing: Standing::Live { .. }, .. }) => (),
-            _ => return Err(lost()),
+        match check_token(&self.key, self.token, decision)? {
+            TokenHold::Last(ClaimRow { standing: ClaimState::Live { .. }, .. }) => (),
+            _ => return Err(token_lost()),
         }
         let ClaimKey { handler, topic, sequence } = self.key.clone();
         decision.add_entry(Entry::ClaimsReleased { handler, topic, sequences: vec![sequence], spent: false })?;
@@ -35,7 +35,7 @@ impl Command for Release {
 
 /// Why a member of a shared group holds nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub(crate) enum MemberDeparture {
     /// It was deleted.
     Deleted,
     /// Its session ended.
@@ -47,14 +47,14 @@ pub(crate) fn release_all(
     group: &str,
     topic: u32,
     member: &str,
-    why: Departure,
+    why: MemberDeparture,
     decision: &mut Decision<'_>,
 ) -> Result<()> {
     let sequences = decision.claims().held_by(group, topic, member, decision.now());
     if sequences.is_empty() {
         return Ok(());
     }
-    let (handler, spent) = (group.to_owned(), why == Departure::Expired);
+    let (handler, spent) = (group.to_owned(), why == MemberDeparture::Expired);
     decision.add_entry(Entry::ClaimsReleased { handler, topic, sequences, spent })?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Terms: how work is tried, as the claim, its handler and the configuration say together.
 
 use crate::config;
-use contract::{ClaimOrder, NewHandler, Span, limits};
+use contract::{ClaimOrder, IsoDuration, NewHandler, limits};
 
 /// What holds where nobody says otherwise.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Defaults {
+pub(crate) struct ClaimDefaults {
     pub(crate) lease_millis: i64,
     pub(crate) heartbeat_millis: i64,
     pub(crate) max_attempts: u32,
@@ -13,8 +13,8 @@ pub(crate) struct Defaults {
     pub(crate) order: ClaimOrder,
 }
 
-impl Defaults {
-    pub(crate) fn of(config: &config::Claims) -> Self {
+impl ClaimDefaults {
+    pub(crate) fn of(config: &config::ClaimsConfig) -> Self {
         let millis = |seconds: u64| i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
         Self {
             lease_millis: millis(config.lease_secs),
@@ -26,7 +26,7 @@ impl Defaults {
     }
 }
 
-impl Defaults {
+impl ClaimDefaults {
     /// How often to send a heartbeat for a claim with this lease: as configured, but at least three times in a lease, so
     /// that one may be late and one lost.
     pub(super) fn heartbeat(&self, lease_millis: i64) -> i64 {
@@ -36,17 +36,17 @@ impl Defaults {
 
 /// How one handler's work is tried.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct ClaimPolicy {
     pub(super) lease_millis: i64,
     pub(super) max_attempts: u32,
     pub(super) backoff_millis: i64,
     pub(super) order: ClaimOrder,
 }
 
-impl Terms {
+impl ClaimPolicy {
     /// What the handler says, else what holds by default.
-    pub(super) fn of(handler: Option<&NewHandler>, defaults: Defaults) -> Self {
-        let said = |span: fn(&NewHandler) -> Option<&Span>| handler.and_then(span).map(Span::millis);
+    pub(super) fn of(handler: Option<&NewHandler>, defaults: ClaimDefaults) -> Self {
+        let said = |span: fn(&NewHandler) -> Option<&IsoDuration>| handler.and_then(span).map(IsoDuration::millis);
         Self {
             lease_millis: said(|it| it.lease.as_ref()).unwrap_or(defaults.lease_millis),
             max_attempts: handler.and_then(|it| it.max_attempts).unwrap_or(defaults.max_attempts),
@@ -68,10 +68,10 @@ impl Terms {
 }
 
 /// A length of time as it is shown.
-pub(super) fn span(millis: i64) -> Span {
+pub(super) fn span(millis: i64) -> IsoDuration {
     match (millis / 1000, millis % 1000) {
-        (seconds, 0) => Span::seconds(seconds),
-        (seconds, rest) => format!("PT{seconds}.{rest:03}S").parse().unwrap_or_else(|_| Span::seconds(seconds)),
+        (seconds, 0) => IsoDuration::seconds(seconds),
+        (seconds, rest) => format!("PT{seconds}.{rest:03}S").parse().unwrap_or_else(|_| IsoDuration::seconds(seconds)),
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_end_with_the_attempts() {
-        let terms = |backoff_millis, max_attempts| Terms {
+        let terms = |backoff_millis, max_attempts| ClaimPolicy {
             lease_millis: 1,
             max_attempts,
             backoff_millis,
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_is_never_more_than_a_third_of_the_claims_own_lease() {
-        let defaults = Defaults::of(&config::Claims::default());
+        let defaults = ClaimDefaults::of(&config::ClaimsConfig::default());
         for (lease, heartbeat) in [(900_000, 30_000), (30_000, 10_000), (5000, 1666), (3, 1), (1, 1)] {
             assert_eq!(defaults.heartbeat(lease), heartbeat, "{lease}");
         }

@@ -1,8 +1,8 @@
 //! `event-broker backup`: a data folder's logs, copied while they are in use.
 
-use super::failure::{self, Failure, Outcome};
-use super::folders::{self, Draft, Manifest, Part};
-use super::output::Output;
+use super::failure::{self, CliError, CliResult};
+use super::folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::output::CliOutput;
 use contract::Timestamp;
 use event_broker::{Clock, SystemClock};
 use log::file::private_file;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     event-broker backup --data ./data --output /backups/2026-11-16\n  \
     event-broker backup --data ./data --output \"/backups/$(date +%F)\" --json")]
-pub(super) struct Arguments {
+pub(super) struct BackupArgs {
     /// The data folder.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
@@ -38,49 +38,55 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    failure::end(backup(arguments))
+pub(super) fn run(arguments: &BackupArgs) -> ExitCode {
+    failure::exit_code(backup(arguments))
 }
 
-fn backup(arguments: &Arguments) -> Outcome {
-    let Arguments { data, output, without_key, json } = arguments;
+fn backup(arguments: &BackupArgs) -> CliResult {
+    let BackupArgs { data, output, without_key, json } = arguments;
     let begun_at = Timestamp::from_millis(SystemClock.now());
-    let found = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
+    let found = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if found.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
-        return Err(Failure::Misused(reason));
+        return Err(CliError::Misused(reason));
     }
-    let draft = Draft::begin(output)?;
+    let draft = StagedFolder::begin(output)?;
     if draft.is_inside(data) {
-        return Err(Failure::Misused(format!("{} lies in the data folder itself", output.display())));
+        return Err(CliError::Misused(format!("{} lies in the data folder itself", output.display())));
     }
     let acknowledged = folders::copy_logs(data, draft.path())?;
     if !without_key {
         folders::copy_key(data, draft.path())?;
     }
     let logs = folders::check_logs(draft.path(), &acknowledged)?;
-    let manifest = Manifest { version: Manifest::VERSION, begun_at, logs };
-    write(&manifest, draft.path()).map_err(|cause| Failure::because(output.display(), cause))?;
-    draft.put_in_place()?;
-    tell(&manifest.logs, "backed up", output, Some(begun_at), *json)?;
+    let manifest = BackupManifest { version: BackupManifest::VERSION, begun_at, logs };
+    write(&manifest, draft.path()).map_err(|cause| CliError::caused_by(output.display(), cause))?;
+    draft.commit()?;
+    print_logs(&manifest.logs, "backed up", output, Some(begun_at), *json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(manifest: &Manifest, folder: &Path) -> std::io::Result<()> {
-    let mut file = private_file().write(true).create_new(true).open(folder.join(Manifest::FILE))?;
+fn write(manifest: &BackupManifest, folder: &Path) -> std::io::Result<()> {
+    let mut file = private_file().write(true).create_new(true).open(folder.join(BackupManifest::FILE))?;
     file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
     file.write_all(b"\n")?;
     file.sync_all()
 }
 
 /// Says what is there now.
-pub(super) fn tell(logs: &[Part], done: &str, place: &Path, begun_at: Option<Timestamp>, json: bool) -> Outcome<()> {
-    let mut output = Output::new();
+pub(super) fn print_logs(
+    logs: &[BackupLog],
+    done: &str,
+    place: &Path,
+    begun_at: Option<Timestamp>,
+    json: bool,
+) -> CliResult<()> {
+    let mut output = CliOutput::new();
     if json {
         let folder = place.display().to_string();
         return output.json(&serde_json::json!({"folder": folder, "begunAt": begun_at, "logs": logs}));
     }
-    for Part { folder, segments, records, bytes } in logs {
+    for BackupLog { folder, segments, records, bytes } in logs {
         let name = if folder.as_os_str().is_empty() { "the log".to_owned() } else { folder.display().to_string() };
         output.line(&format!("{name}: {segments} segments, {records} records, {bytes} bytes"))?;
     }

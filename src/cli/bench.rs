@@ -3,12 +3,12 @@
 //! With `--acks` every acknowledged event is a line on standard output, written before the caller goes on: whoever kills
 //! the process knows what it had promised.
 
-use super::failure::{self, Failure, Outcome};
+use super::failure::{self, CliError, CliResult};
 use super::folders;
-use super::output::{Output, note};
+use super::output::{CliOutput, print_note};
 use contract::{
-    Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Read, Result, Sequence,
-    SubjectTypeId, TopicId,
+    Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Result, Sequence, SubjectTypeId,
+    TopicId, TopicRead,
 };
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
@@ -34,7 +34,7 @@ use uuid::Uuid;
     event-broker bench\n  \
     event-broker bench --data ./bench-data --callers 256 --events 200000\n  \
     event-broker bench --memory --callers 16 --batch 100 --events 1000000")]
-pub(super) struct Arguments {
+pub(super) struct BenchArgs {
     /// Keep the log in this folder, and leave it there; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -77,35 +77,35 @@ pub(super) struct Arguments {
     acks: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    failure::end(bench(arguments))
+pub(super) fn run(arguments: &BenchArgs) -> ExitCode {
+    failure::exit_code(bench(arguments))
 }
 
-fn bench(arguments: &Arguments) -> Outcome {
+fn bench(arguments: &BenchArgs) -> CliResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
+    let runtime = runtime.map_err(|cause| CliError::caused_by("cannot start", cause))?;
     runtime.block_on(async {
         // Listened for before a temporary folder is made, so that it is removed whenever the program is stopped.
         let mut terminate = listen(SignalKind::terminate())?;
         let mut interrupt = listen(SignalKind::interrupt())?;
         let folder = BenchFolder::choose(arguments)?;
         let broker = Broker::open(configuration(arguments, folder.path())).await;
-        let broker = Arc::new(broker.map_err(|error| Failure::Failed(error.to_string()))?);
+        let broker = Arc::new(broker.map_err(|error| CliError::Failed(error.to_string()))?);
         let outcome = tokio::select! {
-            outcome = publish_all(&broker, arguments) => outcome.map_err(|error| Failure::Failed(error.to_string())),
-            _ = terminate.recv() => Err(Failure::Failed("interrupted".to_owned())),
-            _ = interrupt.recv() => Err(Failure::Failed("interrupted".to_owned())),
+            outcome = publish_all(&broker, arguments) => outcome.map_err(|error| CliError::Failed(error.to_string())),
+            _ = terminate.recv() => Err(CliError::Failed("interrupted".to_owned())),
+            _ = interrupt.recv() => Err(CliError::Failed("interrupted".to_owned())),
         };
         broker.close().await;
         outcome.map(|()| ExitCode::SUCCESS)
     })
 }
 
-fn listen(kind: SignalKind) -> Outcome<Signal> {
-    signal(kind).map_err(|cause| Failure::because("cannot listen for signals", cause))
+fn listen(kind: SignalKind) -> CliResult<Signal> {
+    signal(kind).map_err(|cause| CliError::caused_by("cannot listen for signals", cause))
 }
 
-fn configuration(arguments: &Arguments, folder: Option<&Path>) -> Config {
+fn configuration(arguments: &BenchArgs, folder: Option<&Path>) -> Config {
     let mut config = folder.map_or_else(Config::default, Config::folder);
     config.storage.segment_bytes = arguments.segment_bytes;
     config.maintenance.checkpoint_rows = arguments.checkpoint_rows;
@@ -126,7 +126,7 @@ enum BenchFolder {
 }
 
 impl BenchFolder {
-    fn choose(arguments: &Arguments) -> Outcome<Self> {
+    fn choose(arguments: &BenchArgs) -> CliResult<Self> {
         match &arguments.data {
             _ if arguments.memory => Ok(Self::Memory),
             Some(folder) => Self::named(folder, arguments.append),
@@ -134,11 +134,11 @@ impl BenchFolder {
         }
     }
 
-    fn named(folder: &Path, append: bool) -> Outcome<Self> {
-        let logs = folders::with_logs(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+    fn named(folder: &Path, append: bool) -> CliResult<Self> {
+        let logs = folders::log_folders(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
         match logs.is_empty() || append {
             true => Ok(Self::Named(folder.to_owned())),
-            false => Err(Failure::Misused(format!(
+            false => Err(CliError::Misused(format!(
                 "{} already holds a log, and published events cannot be deleted; name another folder with --data, leave \
                 --data out for a temporary one, or say --append to publish into this one",
                 folder.display()
@@ -146,13 +146,13 @@ impl BenchFolder {
         }
     }
 
-    fn temporary() -> Outcome<Self> {
+    fn temporary() -> CliResult<Self> {
         let folder = std::env::temp_dir().join(format!("event-broker-bench-{}", Uuid::new_v4().simple()));
         // Fails if it exists: nobody else's folder is used, or removed. And nobody else reads it.
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)
-            .map_err(|cause| Failure::because(folder.display(), cause))?;
+            .map_err(|cause| CliError::caused_by(folder.display(), cause))?;
         Ok(Self::Temporary(folder))
     }
 
@@ -169,18 +169,18 @@ impl Drop for BenchFolder {
         if let Self::Temporary(folder) = self
             && let Err(cause) = std::fs::remove_dir_all(&folder)
         {
-            note(&format_args!("{} could not be removed: {cause}", folder.display()));
+            print_note(&format_args!("{} could not be removed: {cause}", folder.display()));
         }
     }
 }
 
-async fn publish_all(broker: &Arc<Broker>, arguments: &Arguments) -> Result<()> {
+async fn publish_all(broker: &Arc<Broker>, arguments: &BenchArgs) -> Result<()> {
     register(broker, arguments.topics).await?;
     let begun = Instant::now();
     let left = Arc::new(AtomicU64::new(arguments.events));
     let mut callers = Vec::new();
     for number in 0..arguments.callers {
-        let caller = Caller {
+        let caller = BenchCaller {
             broker: Arc::clone(broker),
             arguments: arguments.clone(),
             number,
@@ -219,9 +219,9 @@ async fn register(broker: &Broker, topics: u32) -> Result<()> {
     Ok(())
 }
 
-struct Caller {
+struct BenchCaller {
     broker: Arc<Broker>,
-    arguments: Arguments,
+    arguments: BenchArgs,
     number: u32,
     left: Arc<AtomicU64>,
     event_type: EventTypeId,
@@ -229,7 +229,7 @@ struct Caller {
     filling: String,
 }
 
-impl Caller {
+impl BenchCaller {
     /// Publishes until the common count is used up; answers how long each request took.
     async fn publish(self) -> Result<Vec<Duration>> {
         let batch = u64::from(self.arguments.batch);
@@ -270,7 +270,7 @@ impl Caller {
             && count.is_multiple_of(200)
         {
             let topic = topic_id(self.number)?;
-            let tail = self.broker.read(Read::all(topic.clone()).after(Offset(u64::MAX))).await?.tail;
+            let tail = self.broker.read(TopicRead::all(topic.clone()).after(Offset(u64::MAX))).await?.tail;
             self.broker.trim(&topic, Sequence(tail.0.saturating_sub(keep))).await?;
             self.broker.reclaim_now().await?;
         }
@@ -288,7 +288,7 @@ impl Caller {
     }
 }
 
-fn report(arguments: &Arguments, took: Duration, mut waits: Vec<Duration>) {
+fn report(arguments: &BenchArgs, took: Duration, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let at = |share: f64| {
         let index = (waits.len() as f64 * share) as usize;
@@ -301,10 +301,10 @@ fn report(arguments: &Arguments, took: Duration, mut waits: Vec<Duration>) {
         format!("  answered after {:.2} ms (median), {:.2} ms (99 %)", at(0.5), at(0.99)),
     ];
     // Nobody has to read it.
-    let _ = Output::new().line(&lines.join("\n"));
+    let _ = CliOutput::new().line(&lines.join("\n"));
 }
 
-fn mebibytes(arguments: &Arguments) -> f64 {
+fn mebibytes(arguments: &BenchArgs) -> f64 {
     arguments.events as f64 * f64::from(arguments.bytes) / (1024.0 * 1024.0)
 }
 

@@ -1,8 +1,8 @@
 //! `event-broker claims`: what handlers are at, and how they stand.
 
-use super::client::{self, Asking, Repeat};
-use super::failure::Outcome;
-use super::output::{Output, member};
+use super::client::{self, ClientArgs, RequestRetry};
+use super::failure::CliResult;
+use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use std::process::ExitCode;
     event-broker claims handler billing\n  \
     event-broker claims list billing\n  \
     event-broker claims delete old-billing")]
-pub(super) struct Arguments {
+pub(super) struct ClaimsArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<ClaimsCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum ClaimsCommand {
     /// Lists a handler's claims that are not finished.
     List {
         /// The handler's name.
@@ -58,49 +58,55 @@ enum Verb {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &ClaimsArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<ClaimsCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     match verb {
-        Verb::List { handler } => {
+        ClaimsCommand::List { handler } => {
             let query = [("handler".to_owned(), handler.clone())];
             let claims = client.list(&["claims"], &query, "items").await?;
             let names = ["id", "topic", "sequence", "status", "attempt", "owner", "leaseExpiresAt", "retryAt"];
             let headings = ["CLAIM", "TOPIC", "SEQUENCE", "STATUS", "ATTEMPT", "OWNER", "HELD UNTIL", "AGAIN AT"];
             print_rows(&mut output, json, &claims, &headings, &names)?;
         }
-        Verb::Handlers => {
+        ClaimsCommand::Handlers => {
             let handlers = client.list(&["handlers"], &[], "items").await?;
             let names = ["name", "order", "inFlight", "failed", "deadLetters", "lag", "stale", "oldestFailure"];
             let headings =
                 ["HANDLER", "ORDER", "IN FLIGHT", "FAILED", "DEAD LETTERS", "LAG", "STALE", "OLDEST FAILURE"];
             print_rows(&mut output, json, &handlers, &headings, &names)?;
         }
-        Verb::Release { id, token } => {
+        ClaimsCommand::Release { id, token } => {
             let path = ["claims", &format!("{id}:release")];
-            let claim = client.put_forth(Method::POST, &path, &json!({"token": token}), Repeat::Never).await?;
+            let claim = client.send_json(Method::POST, &path, &json!({"token": token}), RequestRetry::Never).await?;
             print(&mut output, json, &claim)?;
         }
-        Verb::Delete { handler } => {
-            client.send(client.request(Method::DELETE, &["handlers", handler], &[]), Repeat::Never).await?;
+        ClaimsCommand::Delete { handler } => {
+            client.send(client.request(Method::DELETE, &["handlers", handler], &[]), RequestRetry::Never).await?;
             output.line(&if json { json!({"deleted": handler}).to_string() } else { format!("deleted {handler}") })?;
         }
-        Verb::Show { id } => print(&mut output, json, &client.get(&["claims", id], &[]).await?)?,
-        Verb::Handler { name } => print(&mut output, json, &client.get(&["handlers", name], &[]).await?)?,
+        ClaimsCommand::Show { id } => print(&mut output, json, &client.get(&["claims", id], &[]).await?)?,
+        ClaimsCommand::Handler { name } => print(&mut output, json, &client.get(&["handlers", name], &[]).await?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, thing: &Value) -> CliResult<()> {
     if json { output.json(thing) } else { output.members(thing) }
 }
 
-fn print_rows(output: &mut Output, json: bool, things: &[Value], headings: &[&str], names: &[&str]) -> Outcome<()> {
+fn print_rows(
+    output: &mut CliOutput,
+    json: bool,
+    things: &[Value],
+    headings: &[&str],
+    names: &[&str],
+) -> CliResult<()> {
     if json {
         return things.iter().try_for_each(|thing| output.json(thing));
     }

@@ -5,7 +5,7 @@
 //!   connection broke before the answer was there. One that may not is sent once.
 //! - A broker that cannot be reached at all is said so at once.
 
-use super::failure::{Failure, Outcome, Refusal};
+use super::failure::{BrokerRefusal, CliError, CliResult};
 use super::output;
 use bytes::Bytes;
 use contract::encode_identifier;
@@ -29,7 +29,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(75);
 
 /// Which broker is asked.
 #[derive(clap::Args, Debug, Clone)]
-pub(super) struct Server {
+pub(super) struct BrokerUrl {
     /// The broker's address. Proxies named in the environment are not used.
     #[arg(long, global = true, env = "EVENT_BROKER_URL", value_name = "URL", default_value = "http://127.0.0.1:8087")]
     url: String,
@@ -37,26 +37,26 @@ pub(super) struct Server {
 
 /// What commands that ask a broker have in common.
 #[derive(clap::Args)]
-pub(super) struct Asking<V: clap::Subcommand> {
+pub(super) struct ClientArgs<V: clap::Subcommand> {
     #[command(flatten)]
-    pub(super) server: Server,
+    pub(super) server: BrokerUrl,
     /// Print JSON: one object, or one to a line for a list.
     #[arg(long, global = true)]
     pub(super) json: bool,
     #[command(subcommand)]
-    pub(super) verb: V,
+    pub(super) command: V,
 }
 
 /// A broker to ask.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct BrokerClient {
     http: reqwest::Client,
     base: Url,
 }
 
 /// Whether a request may be sent again when it is not known what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum RequestRetry {
     /// It comes to the same.
     Freely,
     /// It could have its effect twice.
@@ -64,34 +64,35 @@ pub(super) enum Repeat {
 }
 
 /// A page of a list, wherever its rows stand.
-struct Rows {
+struct ListPage {
     rows: Vec<Value>,
     next: Option<String>,
 }
 
 /// Runs what asks a broker, and says how it ended.
-pub(super) fn run(work: impl Future<Output = Outcome>) -> ExitCode {
+pub(super) fn run(work: impl Future<Output = CliResult>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(work),
-        Err(cause) => Err(Failure::because("cannot start", cause)),
+        Err(cause) => Err(CliError::caused_by("cannot start", cause)),
     };
-    super::failure::end(outcome)
+    super::failure::exit_code(outcome)
 }
 
-impl Server {
+impl BrokerUrl {
     /// The broker, ready to be asked.
-    pub(super) fn client(&self) -> Outcome<Client> {
+    pub(super) fn client(&self) -> CliResult<BrokerClient> {
         self.build(|http| http.read_timeout(SILENCE_MAX))
     }
 
     /// The same, but content to wait for as long as whatever is sent takes.
-    pub(super) fn patient_client(&self) -> Outcome<Client> {
+    pub(super) fn client_without_timeout(&self) -> CliResult<BrokerClient> {
         self.build(|http| http)
     }
 
-    fn build(&self, tuned: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Outcome<Client> {
-        let misused = |reason: &str| Failure::Misused(format!("--url {}: {reason}", output::plain(&self.url)));
+    fn build(&self, tuned: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> CliResult<BrokerClient> {
+        let misused =
+            |reason: &str| CliError::Misused(format!("--url {}: {reason}", output::escape_controls(&self.url)));
         let base = Url::parse(&self.url).map_err(|error| misused(&error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(misused("must begin with http:// or https://"));
@@ -103,12 +104,12 @@ impl Server {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("event-broker/", env!("CARGO_PKG_VERSION")));
-        let http = tuned(http).build().map_err(|cause| Failure::because("cannot start", cause))?;
-        Ok(Client { http, base })
+        let http = tuned(http).build().map_err(|cause| CliError::caused_by("cannot start", cause))?;
+        Ok(BrokerClient { http, base })
     }
 }
 
-impl Client {
+impl BrokerClient {
     /// A request to a path, given piece by piece, with these parameters.
     pub(super) fn request(&self, method: Method, path: &[&str], query: &[(String, String)]) -> RequestBuilder {
         let mut url = self.base.clone();
@@ -126,31 +127,31 @@ impl Client {
     }
 
     /// Asks for something.
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(String, String)]) -> Outcome<T> {
-        let response = self.send(self.request(Method::GET, path, query), Repeat::Freely).await?;
-        parse(&self.whole(response).await?)
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(String, String)]) -> CliResult<T> {
+        let response = self.send(self.request(Method::GET, path, query), RequestRetry::Freely).await?;
+        parse(&self.read_body(response).await?)
     }
 
     /// Sends JSON, and answers what is answered.
-    pub(super) async fn put_forth(
+    pub(super) async fn send_json(
         &self,
         method: Method,
         path: &[&str],
         body: &Value,
-        repeat: Repeat,
-    ) -> Outcome<Value> {
+        repeat: RequestRetry,
+    ) -> CliResult<Value> {
         let request = self.request(method, path, &[]).json(body);
         let response = self.send(request, repeat).await?;
-        parse(&self.whole(response).await?)
+        parse(&self.read_body(response).await?)
     }
 
     /// All rows of a list, page by page; they stand under `member`.
-    pub(super) async fn list(&self, path: &[&str], query: &[(String, String)], member: &str) -> Outcome<Vec<Value>> {
+    pub(super) async fn list(&self, path: &[&str], query: &[(String, String)], member: &str) -> CliResult<Vec<Value>> {
         let mut rows = Vec::new();
         let mut query = query.to_vec();
         loop {
             let page: Value = self.get(path, &query).await?;
-            let mut page = Rows::of(page, member);
+            let mut page = ListPage::of(page, member);
             rows.append(&mut page.rows);
             let Some(next) = page.next else { return Ok(rows) };
             query.retain(|(name, _)| name != "cursor");
@@ -159,26 +160,26 @@ impl Client {
     }
 
     /// Sends a request; an answer that is a refusal is a failure.
-    pub(super) async fn send(&self, request: RequestBuilder, repeat: Repeat) -> Outcome<Response> {
+    pub(super) async fn send(&self, request: RequestBuilder, repeat: RequestRetry) -> CliResult<Response> {
         let mut wait = FIRST_WAIT;
         let mut broke = false;
         let mut tries = 0;
         loop {
             tries += 1;
             // A body that is a stream cannot be sent twice; such a request is never repeated.
-            let again = request.try_clone().filter(|_| repeat == Repeat::Freely && tries < TRIES_MAX);
+            let again = request.try_clone().filter(|_| repeat == RequestRetry::Freely && tries < TRIES_MAX);
             let Some(again) = again else { return self.send_once(request).await };
             match self.send_once(again).await {
-                Err(Failure::Refused(refusal)) if refusal.is_passing() => {
-                    tokio::time::sleep(refusal.wait()).await;
+                Err(CliError::Refused(refusal)) if refusal.is_transient() => {
+                    tokio::time::sleep(refusal.retry_delay()).await;
                 }
-                Err(Failure::Broken(_)) => {
+                Err(CliError::Broken(_)) => {
                     broke = true;
                     tokio::time::sleep(wait).await;
                     wait *= 2;
                 }
                 // A broker that was there a moment ago may be starting again.
-                Err(Failure::Unreachable(_)) if broke => {
+                Err(CliError::Unreachable(_)) if broke => {
                     tokio::time::sleep(wait).await;
                     wait *= 2;
                 }
@@ -187,31 +188,31 @@ impl Client {
         }
     }
 
-    async fn send_once(&self, request: RequestBuilder) -> Outcome<Response> {
-        let response = request.send().await.map_err(|error| self.unanswered(&error))?;
+    async fn send_once(&self, request: RequestBuilder) -> CliResult<Response> {
+        let response = request.send().await.map_err(|error| self.request_error(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());
         let body = response.bytes().await.unwrap_or_default();
-        Err(Refusal::read(status.as_u16(), &body, retry_after).into())
+        Err(BrokerRefusal::read(status.as_u16(), &body, retry_after).into())
     }
 
     /// A whole answer.
-    pub(super) async fn whole(&self, response: Response) -> Outcome<Bytes> {
-        response.bytes().await.map_err(|error| self.unanswered(&error))
+    pub(super) async fn read_body(&self, response: Response) -> CliResult<Bytes> {
+        response.bytes().await.map_err(|error| self.request_error(&error))
     }
 
     /// Why there is no answer.
-    pub(super) fn unanswered(&self, error: &reqwest::Error) -> Failure {
+    pub(super) fn request_error(&self, error: &reqwest::Error) -> CliError {
         let address = self.address();
-        let cause = innermost(error);
+        let cause = root_cause(error);
         if error.is_connect() {
             let advice = "start one with `event-broker serve`, or say where it is with --url";
-            return Failure::Unreachable(format!("no broker answers at {address} ({cause}); {advice}"));
+            return CliError::Unreachable(format!("no broker answers at {address} ({cause}); {advice}"));
         }
-        Failure::Broken(format!("the connection to {address} broke off: {cause}"))
+        CliError::Broken(format!("the connection to {address} broke off: {cause}"))
     }
 
     /// The broker's address, without what should not be shown.
@@ -220,24 +221,24 @@ impl Client {
     }
 }
 
-impl Refusal {
+impl BrokerRefusal {
     /// Whether the broker asks to come back.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         matches!(self.status(), 429 | 503) && self.retry_after.is_some()
     }
 
     /// Whether it is this request that is wrong, and not the broker's hour.
-    pub(super) fn is_the_requests(&self) -> bool {
+    pub(super) fn is_client_error(&self) -> bool {
         (400..500).contains(&self.status()) && self.status() != 429
     }
 
     /// How long it wants to be left alone, within reason.
-    pub(super) fn wait(&self) -> Duration {
+    pub(super) fn retry_delay(&self) -> Duration {
         Duration::from_secs(self.retry_after.unwrap_or(1).clamp(1, WAIT_SECONDS_MAX))
     }
 }
 
-impl Rows {
+impl ListPage {
     fn of(mut page: Value, member: &str) -> Self {
         let next = page.pointer("/page_info/next_cursor").and_then(Value::as_str).map(str::to_owned);
         let rows = match page.get_mut(member).map(Value::take) {
@@ -249,9 +250,9 @@ impl Rows {
 }
 
 /// Reads an answer; an empty one is null.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Outcome<T> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> CliResult<T> {
     let body = if body.is_empty() { b"null" } else { body };
-    serde_json::from_slice(body).map_err(|error| Failure::because("the broker's answer cannot be read", error))
+    serde_json::from_slice(body).map_err(|error| CliError::caused_by("the broker's answer cannot be read", error))
 }
 
 /// When to come back, in whole seconds.
@@ -260,7 +261,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// What is at the bottom of an error: the operating system's own words.
-fn innermost(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

@@ -1,6 +1,6 @@
 //! `event-broker completions`: what a shell needs to complete this command line.
 
-use super::failure::{self, Failure};
+use super::failure::{self, CliError};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
@@ -12,14 +12,14 @@ use std::process::ExitCode;
     event-broker completions bash > ~/.local/share/bash-completion/completions/event-broker\n  \
     event-broker completions zsh > \"${fpath[1]}/_event-broker\"\n  \
     event-broker completions fish > ~/.config/fish/completions/event-broker.fish")]
-pub(super) struct Arguments {
+pub(super) struct CompletionsArgs {
     /// The shell.
     shell: Shell,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &CompletionsArgs) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "event-broker", &mut script);
+    clap_complete::generate(arguments.shell, &mut super::CommandLine::command(), "event-broker", &mut script);
     let printed = std::io::stdout().lock().write_all(&script);
-    failure::end(printed.map(|()| ExitCode::SUCCESS).map_err(|cause| Failure::printing(&cause)))
+    failure::exit_code(printed.map(|()| ExitCode::SUCCESS).map_err(|cause| CliError::printing(&cause)))
 }

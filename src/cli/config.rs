@@ -1,12 +1,12 @@
 //! `event-broker config`: what is in force, and where each value came from.
 
-use super::failure::{self, Failure, Outcome};
-use super::output::note;
-use super::settings::Settings;
+use super::failure::{self, CliError, CliResult};
+use super::output::print_note;
+use super::settings::SettingsArgs;
 use comfy_table::{Table, presets};
 use contract::Error;
 use event_broker::check_declared;
-use event_broker::config::{FileBudget, Loaded, Sources, keys};
+use event_broker::config::{FileBudget, LoadedConfig, ValueSources, keys};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,9 +29,9 @@ use std::process::ExitCode;
     event-broker config --config config/quickstart.yaml\n  \
     EVENT_BROKER__BATCH__MAX_SIZE=50 event-broker config --json\n  \
     event-broker config --keys")]
-pub(super) struct Arguments {
+pub(super) struct ConfigArgs {
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingsArgs,
     /// Print JSON: `config` as it is in force, `sources` by key, and `notes`.
     #[arg(long)]
     json: bool,
@@ -40,43 +40,43 @@ pub(super) struct Arguments {
     keys: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &ConfigArgs) -> ExitCode {
     if arguments.keys {
-        return say(&keys::table());
+        return print_text(&keys::table());
     }
     let loaded = match arguments.settings.load() {
         Ok(loaded) => loaded,
         Err(error) => {
-            error.problems.iter().for_each(|problem| note(problem));
+            error.problems.iter().for_each(|problem| print_note(problem));
             return ExitCode::from(2);
         }
     };
     if let Err(failure) = check(&loaded) {
-        return failure::end(Err(failure));
+        return failure::exit_code(Err(failure));
     }
     let mut loaded = loaded;
     loaded.notes.extend(connections_note(loaded.config.server.max_connections));
     match arguments.json {
-        true => say(&for_programs(&loaded)),
-        false => say(&for_people(&loaded)),
+        true => print_text(&as_json(&loaded)),
+        false => print_text(&as_table(&loaded)),
     }
 }
 
 /// Refuses what `serve` would refuse of the declared topics and event types.
-fn check(loaded: &Loaded) -> Outcome<()> {
+fn check(loaded: &LoadedConfig) -> CliResult<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|cause| Failure::because("cannot check what is declared", cause))?;
+    let runtime = runtime.map_err(|cause| CliError::caused_by("cannot check what is declared", cause))?;
     let refused = runtime.block_on(check_declared(&loaded.config));
-    let refused = refused.map_err(|error| Failure::Failed(error.to_string()))?;
+    let refused = refused.map_err(|error| CliError::Failed(error.to_string()))?;
     let lines: Vec<_> = refused.iter().map(|(path, error)| refusal(&loaded.sources, path, error)).collect();
     match lines.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Failed(lines.join("\n"))),
+        false => Err(CliError::Failed(lines.join("\n"))),
     }
 }
 
 /// Why something that is declared is refused, behind its place in the configuration: the line of the member where known.
-pub(super) fn refusal(sources: &Sources, path: &str, error: &Error) -> String {
+pub(super) fn refusal(sources: &ValueSources, path: &str, error: &Error) -> String {
     let pointer = error.violations().first().map_or("", |violation| violation.pointer.as_str());
     let place = sources.of(&format!("{path}{}", pointer.replace('/', ".")));
     format!("{place}: {path}: {error}")
@@ -96,24 +96,24 @@ fn connections_note(configured: usize) -> Option<String> {
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-fn say(text: &str) -> ExitCode {
+fn print_text(text: &str) -> ExitCode {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
 
-fn for_programs(loaded: &Loaded) -> String {
+fn as_json(loaded: &LoadedConfig) -> String {
     let sources: BTreeMap<_, _> = loaded.sources.iter().collect();
     let answer = json!({"config": loaded.config, "sources": sources, "notes": loaded.notes});
     format!("{answer:#}\n")
 }
 
-fn for_people(loaded: &Loaded) -> String {
+fn as_table(loaded: &LoadedConfig) -> String {
     let values = serde_json::to_value(&loaded.config).unwrap_or_default();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["KEY", "VALUE", "SOURCE"]);
     for (key, source) in loaded.sources.iter() {
         let value = values.pointer(&format!("/{}", key.replace('.', "/"))).unwrap_or(&Value::Null);
-        table.add_row([key.to_owned(), shown(value), source.to_string()]);
+        table.add_row([key.to_owned(), cell_text(value), source.to_string()]);
     }
     let mut text = format!("{}\n", table.trim_fmt());
     for note in &loaded.notes {
@@ -123,7 +123,7 @@ fn for_people(loaded: &Loaded) -> String {
 }
 
 /// A value in a cell. Declared things are counted; `--json` has them whole.
-fn shown(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),

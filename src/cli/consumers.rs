@@ -1,8 +1,8 @@
 //! `event-broker consumers`: who reads, and how far each group has come.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::Outcome;
-use super::output::{Output, member};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::CliResult;
+use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use std::process::ExitCode;
     event-broker consumers group billing\n  \
     event-broker consumers reset billing --topic gts.hx.core.events.topic.v1~ --to earliest\n  \
     event-broker consumers create --group billing --topic gts.hx.core.events.topic.v1~ --session-timeout PT5M")]
-pub(super) struct Arguments {
+pub(super) struct ConsumersArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<ConsumersCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum ConsumersCommand {
     /// Lists the consumers that live.
     List {
         /// Only those of this group.
@@ -38,7 +38,7 @@ enum Verb {
         id: String,
     },
     /// Makes a consumer.
-    Create(Creation),
+    Create(CreateConsumerArgs),
     /// Ends a consumer. Its group's offsets stay; what a member of a shared group holds is released.
     Delete {
         /// Its id.
@@ -80,7 +80,7 @@ enum Verb {
 }
 
 #[derive(clap::Args)]
-struct Creation {
+struct CreateConsumerArgs {
     /// The name its instances share.
     #[arg(long, value_name = "NAME")]
     group: String,
@@ -104,44 +104,44 @@ struct Creation {
     distribution: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &ConsumersArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<ConsumersCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     match verb {
-        Verb::List { group } => {
+        ConsumersCommand::List { group } => {
             let query: Vec<_> = group.iter().map(|group| ("consumerGroup".to_owned(), group.clone())).collect();
             let consumers = client.list(&["consumers"], &query, "items").await?;
             print_consumers(&mut output, json, &consumers)?;
         }
-        Verb::Groups => {
+        ConsumersCommand::Groups => {
             let groups = client.list(&["consumer-groups"], &[], "items").await?;
             print_groups(&mut output, json, &groups)?;
         }
-        Verb::Group { name } => {
+        ConsumersCommand::Group { name } => {
             let group = client.get(&["consumer-groups", name], &[]).await?;
             print_group(&mut output, json, &group)?;
         }
-        Verb::Reset { group, topic, to, time } => {
+        ConsumersCommand::Reset { group, topic, to, time } => {
             let path = ["consumer-groups", &format!("{group}:reset")];
             let body = reset(topic, to.as_deref(), time.as_deref());
-            let group = client.put_forth(Method::POST, &path, &body, Repeat::Freely).await?;
+            let group = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
             print_group(&mut output, json, &group)?;
         }
-        Verb::DeleteGroup { name } => {
-            client.send(client.request(Method::DELETE, &["consumer-groups", name], &[]), Repeat::Never).await?;
+        ConsumersCommand::DeleteGroup { name } => {
+            client.send(client.request(Method::DELETE, &["consumer-groups", name], &[]), RequestRetry::Never).await?;
             output.line(&if json { json!({"deleted": name}).to_string() } else { format!("deleted {name}") })?;
         }
-        Verb::Delete { id } => {
-            client.send(client.request(Method::DELETE, &["consumers", id], &[]), Repeat::Never).await?;
+        ConsumersCommand::Delete { id } => {
+            client.send(client.request(Method::DELETE, &["consumers", id], &[]), RequestRetry::Never).await?;
             output.line(&if json { json!({"deleted": id}).to_string() } else { format!("deleted {id}") })?;
         }
         verb => {
-            let thing = about_one(&client, verb).await?;
+            let thing = execute_for_one(&client, verb).await?;
             if json { output.json(&thing)? } else { output.members(&thing)? }
         }
     }
@@ -149,24 +149,24 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
 }
 
 /// The verbs about one consumer; each answers a thing with members.
-async fn about_one(client: &Client, verb: &Verb) -> Outcome<Value> {
+async fn execute_for_one(client: &BrokerClient, verb: &ConsumersCommand) -> CliResult<Value> {
     match verb {
-        Verb::Show { id } => client.get(&["consumers", id], &[]).await.map(bare),
-        Verb::Create(creation) => {
+        ConsumersCommand::Show { id } => client.get(&["consumers", id], &[]).await.map(unwrap_data),
+        ConsumersCommand::Create(creation) => {
             // A second one would live beside the first.
-            let made = client.put_forth(Method::POST, &["consumers"], &creation.body(), Repeat::Never).await;
-            made.map(bare)
+            let made = client.send_json(Method::POST, &["consumers"], &creation.body(), RequestRetry::Never).await;
+            made.map(unwrap_data)
         }
-        Verb::Commit { id, offset } => {
+        ConsumersCommand::Commit { id, offset } => {
             let path = ["consumers", &format!("{id}:commit")];
-            client.put_forth(Method::POST, &path, &json!({"offset": offset}), Repeat::Freely).await
+            client.send_json(Method::POST, &path, &json!({"offset": offset}), RequestRetry::Freely).await
         }
         _ => Ok(Value::Null),
     }
 }
 
 /// A consumer without what the API wraps it in.
-fn bare(mut answer: Value) -> Value {
+fn unwrap_data(mut answer: Value) -> Value {
     answer.get_mut("data").map(Value::take).unwrap_or(answer)
 }
 
@@ -176,7 +176,7 @@ fn reset(topic: &str, to: Option<&str>, time: Option<&str>) -> Value {
     Value::Object(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
-impl Creation {
+impl CreateConsumerArgs {
     fn body(&self) -> Value {
         let texts =
             [("CEL", &self.filter), ("sessionTimeout", &self.session_timeout), ("distribution", &self.distribution)];
@@ -190,7 +190,7 @@ impl Creation {
     }
 }
 
-fn print_consumers(output: &mut Output, json: bool, consumers: &[Value]) -> Outcome<()> {
+fn print_consumers(output: &mut CliOutput, json: bool, consumers: &[Value]) -> CliResult<()> {
     if json {
         return consumers.iter().try_for_each(|consumer| output.json(consumer));
     }
@@ -199,7 +199,7 @@ fn print_consumers(output: &mut Output, json: bool, consumers: &[Value]) -> Outc
     output.table(&["CONSUMER", "GROUP", "TOPIC", "DISTRIBUTION", "LAST SEEN", "EXPIRES"], rows.collect())
 }
 
-fn print_groups(output: &mut Output, json: bool, groups: &[Value]) -> Outcome<()> {
+fn print_groups(output: &mut CliOutput, json: bool, groups: &[Value]) -> CliResult<()> {
     if json {
         return groups.iter().try_for_each(|group| output.json(group));
     }
@@ -214,7 +214,7 @@ fn print_groups(output: &mut Output, json: bool, groups: &[Value]) -> Outcome<()
     output.table(&["GROUP", "TOPIC", "OFFSET", "TAIL", "LAG", "MEMBERS"], rows.collect())
 }
 
-fn print_group(output: &mut Output, json: bool, group: &Value) -> Outcome<()> {
+fn print_group(output: &mut CliOutput, json: bool, group: &Value) -> CliResult<()> {
     if json {
         return output.json(group);
     }

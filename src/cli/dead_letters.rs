@@ -1,8 +1,8 @@
 //! `event-broker dead-letters`: what was given up, and what to make of it.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::{Failure, Outcome};
-use super::output::{Output, member};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::{CliError, CliResult};
+use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -21,17 +21,17 @@ use std::process::ExitCode;
     event-broker dead-letters redrive ID --data '{\"total\":9}'        publish a corrected event instead\n  \
     event-broker dead-letters redrive --all --name billing --dry-run  count first\n  \
     event-broker dead-letters discard ID --reason 'the tenant is gone'")]
-pub(super) struct Arguments {
+pub(super) struct DeadLettersArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<DeadLettersCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum DeadLettersCommand {
     /// Lists dead letters, the oldest first.
     List {
         #[command(flatten)]
-        which: Which,
+        which: LetterFilterArgs,
         /// Those that were dealt with, too.
         #[arg(long)]
         resolved: bool,
@@ -46,7 +46,7 @@ enum Verb {
     /// Tries again: one dead letter, or with --all every one that is meant.
     Redrive {
         #[command(flatten)]
-        target: Target,
+        target: LetterTargetArgs,
         /// Publish a corrected event with this payload in the place of the old one.
         #[arg(long, value_name = "JSON", conflicts_with = "all")]
         data: Option<String>,
@@ -60,7 +60,7 @@ enum Verb {
     /// Lets be: one dead letter, or with --all every one that is meant.
     Discard {
         #[command(flatten)]
-        target: Target,
+        target: LetterTargetArgs,
         /// Why.
         #[arg(long, value_name = "TEXT")]
         reason: String,
@@ -69,7 +69,7 @@ enum Verb {
 
 /// Which letters are meant; what is absent does not narrow.
 #[derive(clap::Args)]
-struct Which {
+struct LetterFilterArgs {
     /// Whose work: handler or subscription.
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
@@ -82,7 +82,7 @@ struct Which {
 }
 
 #[derive(clap::Args)]
-struct Target {
+struct LetterTargetArgs {
     /// The dead letter's id.
     #[arg(required_unless_present = "all", conflicts_with_all = ["all", "source", "name", "topic"])]
     id: Option<String>,
@@ -90,48 +90,48 @@ struct Target {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    which: Which,
+    which: LetterFilterArgs,
     /// Change nothing; say what would be done.
     #[arg(long)]
     dry_run: bool,
 }
 
-impl Which {
+impl LetterFilterArgs {
     fn members(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let members = [("source", &self.source), ("name", &self.name), ("topic", &self.topic)];
         members.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &DeadLettersArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<DeadLettersCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     match verb {
-        Verb::List { which, resolved } => {
+        DeadLettersCommand::List { which, resolved } => {
             let mut query: Vec<_> = which.members().map(|(name, value)| (name.to_owned(), value.clone())).collect();
             query.extend(resolved.then(|| ("status".to_owned(), "all".to_owned())));
             let letters = client.list(&["dead-letters"], &query, "items").await?;
             print_letters(&mut output, json, &letters)?;
         }
-        Verb::Summary => {
+        DeadLettersCommand::Summary => {
             let summary: Value = client.get(&["dead-letters", "summary"], &[]).await?;
             print_summary(&mut output, json, &summary)?;
         }
-        Verb::Show { id } => print(&mut output, json, &client.get(&["dead-letters", id], &[]).await?)?,
-        Verb::Redrive { target, data, new_event_id, reason } => {
-            let mut body = order(target, reason.as_deref());
+        DeadLettersCommand::Show { id } => print(&mut output, json, &client.get(&["dead-letters", id], &[]).await?)?,
+        DeadLettersCommand::Redrive { target, data, new_event_id, reason } => {
+            let mut body = order_body(target, reason.as_deref());
             if data.is_some() || *new_event_id {
                 body.insert("override".to_owned(), changes(data.as_deref(), *new_event_id)?);
             }
-            deal(&client, &mut output, json, target, "redrive", body).await?;
+            resolve(&client, &mut output, json, target, "redrive", body).await?;
         }
-        Verb::Discard { target, reason } => {
-            let mut body = order(target, Some(reason));
+        DeadLettersCommand::Discard { target, reason } => {
+            let mut body = order_body(target, Some(reason));
             if target.dry_run && !target.all {
                 let letter: Value =
                     client.get(&["dead-letters", target.id.as_deref().unwrap_or_default()], &[]).await?;
@@ -141,14 +141,14 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             if !target.all {
                 body.remove("dryRun");
             }
-            deal(&client, &mut output, json, target, "discard", body).await?;
+            resolve(&client, &mut output, json, target, "discard", body).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What an order says, of one letter or of many.
-fn order(target: &Target, reason: Option<&str>) -> Map<String, Value> {
+fn order_body(target: &LetterTargetArgs, reason: Option<&str>) -> Map<String, Value> {
     let which = target.which.members().map(|(name, value)| (name.to_owned(), json!(value)));
     let mut order: Map<_, _> = which.collect();
     order.extend(reason.map(|reason| ("reason".to_owned(), json!(reason))));
@@ -156,43 +156,43 @@ fn order(target: &Target, reason: Option<&str>) -> Map<String, Value> {
     order
 }
 
-fn changes(data: Option<&str>, new_event_id: bool) -> Outcome<Value> {
+fn changes(data: Option<&str>, new_event_id: bool) -> CliResult<Value> {
     let mut changes = Map::new();
     if let Some(data) = data {
         let data =
-            serde_json::from_str(data).map_err(|error| Failure::Misused(format!("--data is not JSON: {error}")))?;
+            serde_json::from_str(data).map_err(|error| CliError::Misused(format!("--data is not JSON: {error}")))?;
         changes.insert("data".to_owned(), data);
     }
     changes.extend(new_event_id.then(|| ("newEventId".to_owned(), json!(true))));
     Ok(Value::Object(changes))
 }
 
-async fn deal(
-    client: &Client,
-    output: &mut Output,
+async fn resolve(
+    client: &BrokerClient,
+    output: &mut CliOutput,
     json: bool,
-    target: &Target,
+    target: &LetterTargetArgs,
     verb: &str,
     body: Map<String, Value>,
-) -> Outcome<()> {
+) -> CliResult<()> {
     let body = Value::Object(body);
     let Some(id) = &target.id else {
         let path = [format!("dead-letters:{verb}")];
         let path: Vec<_> = path.iter().map(String::as_str).collect();
-        let dealt = client.put_forth(Method::POST, &path, &body, Repeat::Freely).await?;
+        let dealt = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
         return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
     };
     // Twice, it would be refused for its own effect.
     let letter =
-        client.put_forth(Method::POST, &["dead-letters", &format!("{id}:{verb}")], &body, Repeat::Never).await?;
+        client.send_json(Method::POST, &["dead-letters", &format!("{id}:{verb}")], &body, RequestRetry::Never).await?;
     print(output, json, &letter)
 }
 
-fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, thing: &Value) -> CliResult<()> {
     if json { output.json(thing) } else { output.members(thing) }
 }
 
-fn print_letters(output: &mut Output, json: bool, letters: &[Value]) -> Outcome<()> {
+fn print_letters(output: &mut CliOutput, json: bool, letters: &[Value]) -> CliResult<()> {
     if json {
         return letters.iter().try_for_each(|letter| output.json(letter));
     }
@@ -202,7 +202,7 @@ fn print_letters(output: &mut Output, json: bool, letters: &[Value]) -> Outcome<
     output.table(&headings, rows.collect())
 }
 
-fn print_summary(output: &mut Output, json: bool, summary: &Value) -> Outcome<()> {
+fn print_summary(output: &mut CliOutput, json: bool, summary: &Value) -> CliResult<()> {
     if json {
         return output.json(summary);
     }

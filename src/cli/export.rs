@@ -7,12 +7,12 @@
 
 mod file;
 
-use super::client::{self, Client, Server};
-use super::failure::{Failure, Outcome};
-use super::output::{self, Output, note};
-use super::reading::{self, DEFAULT_TOPIC, Page};
+use super::client::{self, BrokerClient, BrokerUrl};
+use super::failure::{CliError, CliResult};
+use super::output::{self, CliOutput, print_note};
+use super::reading::{self, DEFAULT_TOPIC, TopicPage};
 use contract::{Offset, ReadOffset};
-use file::Sink;
+use file::ExportSink;
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::json;
@@ -34,9 +34,9 @@ use std::process::ExitCode;
     event-broker export gts.hx.core.events.topic.v1~vendor.orders.v1 --output orders.ndjson\n  \
     event-broker export gts.hx.core.events.topic.v1~vendor.orders.v1 --after 51200 --output orders.ndjson\n  \
     event-broker export --all | gzip > everything.ndjson.gz")]
-pub(super) struct Arguments {
+pub(super) struct ExportArgs {
     #[command(flatten)]
-    server: Server,
+    server: BrokerUrl,
     /// The topic; the default one when absent.
     #[arg(conflicts_with = "all")]
     topic: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Arguments {
 /// A page of the whole log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LogPage {
+struct ExportedLogPage {
     items: Vec<Box<RawValue>>,
     next_position: u64,
     tail: u64,
@@ -65,17 +65,17 @@ struct LogPage {
 
 /// The numbers of an event.
 #[derive(Deserialize)]
-struct Numbers {
+struct EventNumbers {
     topic: String,
     sequence: u64,
     position: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &ExportArgs) -> ExitCode {
     client::run(Box::pin(export(arguments)))
 }
 
-async fn export(arguments: &Arguments) -> Outcome {
+async fn export(arguments: &ExportArgs) -> CliResult {
     let client = arguments.server.client()?;
     let topic = arguments.topic.as_deref().unwrap_or(DEFAULT_TOPIC);
     // Asked before the file is made: a topic that is not there leaves none behind.
@@ -83,10 +83,10 @@ async fn export(arguments: &Arguments) -> Outcome {
         true => tails(&client).await?,
         false => vec![(topic.to_owned(), reading::tail(&client, topic).await?)],
     };
-    let sink = Sink::open(arguments.output.as_deref(), arguments.after.is_some())?;
+    let sink = ExportSink::open(arguments.output.as_deref(), arguments.after.is_some())?;
     let after = arguments.after.unwrap_or(0);
-    let bar = output::bar(Some(0), "{bar:30} {pos}/{len} {msg}");
-    let mut exporting = Exporting { client, sink, bar, written: 0, through: after };
+    let bar = output::progress_bar(Some(0), "{bar:30} {pos}/{len} {msg}");
+    let mut exporting = ExportRun { client, sink, bar, written: 0, resume_after: after };
     let outcome = match arguments.all {
         true => exporting.everything(&tails, after).await,
         false => exporting.topic(topic, tails.first().map_or(0, |(_, tail)| *tail), arguments.after).await,
@@ -97,7 +97,7 @@ async fn export(arguments: &Arguments) -> Outcome {
 }
 
 /// Every topic with its last sequence.
-async fn tails(client: &Client) -> Outcome<Vec<(String, u64)>> {
+async fn tails(client: &BrokerClient) -> CliResult<Vec<(String, u64)>> {
     let mut tails = Vec::new();
     for topic in client.list(&["topics"], &[], "topics").await? {
         let id = output::member(&topic, "id");
@@ -108,31 +108,31 @@ async fn tails(client: &Client) -> Outcome<Vec<(String, u64)>> {
 }
 
 /// An export on its way.
-struct Exporting {
-    client: Client,
-    sink: Sink,
+struct ExportRun {
+    client: BrokerClient,
+    sink: ExportSink,
     bar: ProgressBar,
     written: u64,
     /// Where to go on, if it breaks off.
-    through: u64,
+    resume_after: u64,
 }
 
-impl Exporting {
+impl ExportRun {
     /// One topic, up to and including `end`.
-    async fn topic(&mut self, topic: &str, end: u64, after: Option<u64>) -> Outcome<()> {
+    async fn topic(&mut self, topic: &str, end: u64, after: Option<u64>) -> CliResult<()> {
         let mut offset = after.unwrap_or(0);
         self.bar.set_length(end);
         while offset < end {
             let page = match reading::page(&self.client, topic, Offset(offset).into(), &[]).await {
-                Err(Failure::Refused(refusal)) if refusal.resume_offset.is_some_and(|resume| resume > offset) => {
+                Err(CliError::Refused(refusal)) if refusal.resume_offset.is_some_and(|resume| resume > offset) => {
                     let resume = refusal.resume_offset.unwrap_or_default();
-                    note(&format_args!("{topic}: events {} to {resume} are past their retention", offset + 1));
+                    print_note(&format_args!("{topic}: events {} to {resume} are past their retention", offset + 1));
                     offset = resume;
                     continue;
                 }
                 page => page?,
             };
-            let Page { items, next_offset, .. } = page;
+            let TopicPage { items, next_offset, .. } = page;
             for event in &items {
                 let numbers = numbers(event)?;
                 if numbers.sequence > end {
@@ -150,29 +150,29 @@ impl Exporting {
     }
 
     /// The default log in its own order, then the topics that live elsewhere.
-    async fn everything(&mut self, tails: &[(String, u64)], after: u64) -> Outcome<()> {
+    async fn everything(&mut self, tails: &[(String, u64)], after: u64) -> CliResult<()> {
         let seen = self.default_log(after).await?;
         // A topic lives in one log: of those that are not in this one, no event was seen.
         let elsewhere = tails.iter().filter(|(topic, tail)| *tail > 0 && !seen.contains(topic));
-        let through = self.through;
+        let through = self.resume_after;
         for (topic, tail) in elsewhere {
             if after > 0 && self.lives_in_default_log(topic).await? {
                 continue;
             }
             self.topic(topic, *tail, None).await?;
-            self.through = through;
+            self.resume_after = through;
         }
         Ok(())
     }
 
     /// All events of the default log behind a position; the topics they are of.
-    async fn default_log(&mut self, after: u64) -> Outcome<BTreeSet<String>> {
+    async fn default_log(&mut self, after: u64) -> CliResult<BTreeSet<String>> {
         let mut seen = BTreeSet::new();
         let mut after = after;
         let mut end = None;
         loop {
             let query = [("after".to_owned(), after.to_string())];
-            let page: LogPage = self.client.get(&["log"], &query).await?;
+            let page: ExportedLogPage = self.client.get(&["log"], &query).await?;
             let end = *end.get_or_insert(page.tail);
             self.bar.set_length(end);
             for event in &page.items {
@@ -192,48 +192,50 @@ impl Exporting {
     }
 
     /// Whether a topic of which nothing was seen behind `--after` has its events before it.
-    async fn lives_in_default_log(&self, topic: &str) -> Outcome<bool> {
+    async fn lives_in_default_log(&self, topic: &str) -> CliResult<bool> {
         let one = [("limit".to_owned(), "1".to_owned())];
         let page = reading::page(&self.client, topic, ReadOffset::Earliest, &one).await?;
         let Some(first) = page.items.first() else { return Ok(false) };
         let first = numbers(first)?;
         let query = [("after".to_owned(), (first.position - 1).to_string()), ("limit".to_owned(), "1".to_owned())];
-        let page: LogPage = self.client.get(&["log"], &query).await?;
+        let page: ExportedLogPage = self.client.get(&["log"], &query).await?;
         let there = page.items.first().map(|event| numbers(event)).transpose()?;
         Ok(there.is_some_and(|there| there.topic == first.topic && there.sequence == first.sequence))
     }
 
-    fn write(&mut self, event: &RawValue, number: u64) -> Outcome<()> {
+    fn write(&mut self, event: &RawValue, number: u64) -> CliResult<()> {
         self.sink.line(&output::on_one_line(event.get()))?;
         self.written += 1;
-        self.through = number;
+        self.resume_after = number;
         self.bar.set_message(format!("{} events", self.written));
         Ok(())
     }
 
     /// Says how it went, and how to go on where it broke off.
-    fn report(&mut self, arguments: &Arguments, outcome: Outcome<()>) -> Outcome {
-        let Self { written, through, .. } = self;
+    fn report(&mut self, arguments: &ExportArgs, outcome: CliResult<()>) -> CliResult {
+        let Self { written, resume_after: through, .. } = self;
         match outcome {
             Ok(()) if arguments.json => {
-                Output::new().json(&json!({"events": written, "after": through}))?;
+                CliOutput::new().json(&json!({"events": written, "after": through}))?;
                 Ok(ExitCode::SUCCESS)
             }
             Ok(()) => {
-                note(&format_args!("exported {written} events, through {through}"));
+                print_note(&format_args!("exported {written} events, through {through}"));
                 Ok(ExitCode::SUCCESS)
             }
-            Err(Failure::Closed) => Err(Failure::Closed),
+            Err(CliError::Closed) => Err(CliError::Closed),
             Err(failure) if *written > 0 => {
                 // What is written so far must be there to go on behind.
                 let _ = self.sink.finish();
-                Err(Failure::Failed(format!("{failure}\n  {written} events are written; go on with --after {through}")))
+                Err(CliError::Failed(format!(
+                    "{failure}\n  {written} events are written; go on with --after {through}"
+                )))
             }
             Err(failure) => Err(failure),
         }
     }
 }
 
-fn numbers(event: &RawValue) -> Outcome<Numbers> {
-    serde_json::from_str(event.get()).map_err(|error| Failure::because("an event cannot be read", error))
+fn numbers(event: &RawValue) -> CliResult<EventNumbers> {
+    serde_json::from_str(event.get()).map_err(|error| CliError::caused_by("an event cannot be read", error))
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Why a subcommand stops.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CliError {
     /// The command line asks for something that makes no sense.
     Misused(String),
     /// Something did not work.
@@ -22,25 +22,25 @@ pub(super) enum Failure {
     /// A connection was there and broke: what became of the request is not known.
     Broken(String),
     /// The broker said no.
-    Refused(Box<Refusal>),
+    Refused(Box<BrokerRefusal>),
     /// Nobody reads what is printed any more.
     Closed,
 }
 
 /// What a subcommand comes to.
-pub(super) type Outcome<T = ExitCode> = Result<T, Failure>;
+pub(super) type CliResult<T = ExitCode> = Result<T, CliError>;
 
 /// A refusal, as the broker put it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Refusal {
+pub(super) struct BrokerRefusal {
     #[serde(rename = "type")]
     problem_type: String,
     title: String,
     status: u16,
     detail: String,
     trace_id: Option<String>,
-    errors: Vec<Violation>,
+    errors: Vec<RefusalViolation>,
     actual: Option<u64>,
     /// The first sequence that can be read, when the asked range is gone.
     earliest: Option<u64>,
@@ -56,12 +56,12 @@ pub(super) struct Refusal {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Violation {
+struct RefusalViolation {
     pointer: String,
     detail: String,
 }
 
-impl Refusal {
+impl BrokerRefusal {
     /// What an answer of this status says about itself.
     pub(super) fn read(status: u16, body: &[u8], retry_after: Option<u64>) -> Self {
         let document: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Refusal {
     }
 
     /// What a problem document says that came inside an answer.
-    pub(super) fn of_document(document: &[u8]) -> Self {
+    pub(super) fn from_document(document: &[u8]) -> Self {
         let read = Self::read(0, document, None);
         let status = read.document.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         Self { status: status.unwrap_or_default(), ..read }
@@ -96,14 +96,14 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for BrokerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = match self.code() {
             "" => String::new(),
             code => format!(" {code}"),
         };
         let mut text = format!("{} ({}{code}): {}", self.title, self.status, self.detail);
-        for Violation { pointer, detail } in &self.errors {
+        for RefusalViolation { pointer, detail } in &self.errors {
             let place = if pointer.is_empty() { "/" } else { pointer };
             let _ = write!(text, "\n  {place}: {detail}");
         }
@@ -120,11 +120,11 @@ impl fmt::Display for Refusal {
             let _ = write!(text, "\n  trace: {trace_id}");
         }
         // What a server says goes to a terminal: it may not steer it.
-        f.write_str(&output::plain_lines(&text))
+        f.write_str(&output::escape_controls_per_line(&text))
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Misused(reason) | Self::Failed(reason) | Self::Unreachable(reason) | Self::Broken(reason) => {
@@ -136,15 +136,15 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<BrokerRefusal> for CliError {
+    fn from(refusal: BrokerRefusal) -> Self {
         Self::Refused(Box::new(refusal))
     }
 }
 
-impl Failure {
+impl CliError {
     /// Something that did not work, said in the words of its cause.
-    pub(super) fn because(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
+    pub(super) fn caused_by(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {cause}"))
     }
 
@@ -152,20 +152,20 @@ impl Failure {
     pub(super) fn printing(cause: &io::Error) -> Self {
         match cause.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::because("cannot write to standard output", cause),
+            _ => Self::caused_by("cannot write to standard output", cause),
         }
     }
 }
 
 /// Says why not, if so, and answers what the program ends with.
-pub(super) fn end(outcome: Outcome) -> ExitCode {
+pub(super) fn exit_code(outcome: CliResult) -> ExitCode {
     let (code, reason) = match outcome {
         Ok(code) => return code,
-        Err(Failure::Closed) => return ExitCode::SUCCESS,
-        Err(failure @ Failure::Misused(_)) => (ExitCode::from(2), failure),
+        Err(CliError::Closed) => return ExitCode::SUCCESS,
+        Err(failure @ CliError::Misused(_)) => (ExitCode::from(2), failure),
         Err(failure) => (ExitCode::FAILURE, failure),
     };
-    output::note(&reason);
+    output::print_note(&reason);
     code
 }
 
@@ -177,7 +177,7 @@ mod tests {
     fn a_refusal_says_everything_the_broker_said() {
         let body = br#"{"type":"https://errors.hyperspot.com/EVENT_BROKER_TRIMMED","title":"Trimmed","status":410,
             "detail":"Gone.","traceId":"abc","earliest":7,"resumeOffset":6,"errors":[{"pointer":"/offset","detail":"too low"}]}"#;
-        let refusal = Refusal::read(410, body, None);
+        let refusal = BrokerRefusal::read(410, body, None);
         assert_eq!(refusal.code(), "EVENT_BROKER_TRIMMED");
         assert_eq!(
             refusal.to_string(),
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_no_problem_document_is_told_apart() {
         for body in [&b"<html>"[..], b"{}", b"[]"] {
-            let text = Refusal::read(502, body, None).to_string();
+            let text = BrokerRefusal::read(502, body, None).to_string();
             assert!(text.starts_with("Not an event broker's answer (502): "), "{text}");
         }
     }

@@ -3,10 +3,10 @@
 //! - The file is sent as it is read, and progress comes back while it is sent; neither is held in memory.
 //! - A line that is refused keeps no other from being stored.
 
-use super::client::{self, Repeat, Server};
-use super::failure::{Failure, Outcome, Refusal};
-use super::input::{self, Source};
-use super::output::{self, Output};
+use super::client::{self, BrokerUrl, RequestRetry};
+use super::failure::{BrokerRefusal, CliError, CliResult};
+use super::input::{self, InputSource};
+use super::output::{self, CliOutput};
 use bytes::Bytes;
 use futures_util::stream;
 use indicatif::ProgressBar;
@@ -32,9 +32,9 @@ const PIECES: usize = 16;
     event-broker import events.ndjson\n  \
     zcat events.ndjson.gz | event-broker import -\n  \
     event-broker export --all --url http://old:8087 | event-broker import - --url http://new:8087")]
-pub(super) struct Arguments {
+pub(super) struct ImportArgs {
     #[command(flatten)]
-    server: Server,
+    server: BrokerUrl,
     /// The file; standard input when absent, or -.
     file: Option<PathBuf>,
     /// Print JSON: a line for each refused event, then how many were imported, duplicates and failed.
@@ -42,33 +42,33 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &ImportArgs) -> ExitCode {
     client::run(Box::pin(import(arguments)))
 }
 
-async fn import(arguments: &Arguments) -> Outcome {
+async fn import(arguments: &ImportArgs) -> CliResult {
     let source = input::open(arguments.file.as_deref())?;
-    let client = arguments.server.patient_client()?;
+    let client = arguments.server.client_without_timeout()?;
     let template = match source.bytes {
         Some(_) => "{bar:30} {bytes}/{total_bytes} {msg}",
         None => "{spinner} {bytes} {msg}",
     };
-    let mut progress = Progress {
-        bar: output::bar(source.bytes, template),
-        output: Output::new(),
+    let mut progress = ImportProgress {
+        bar: output::progress_bar(source.bytes, template),
+        output: CliOutput::new(),
         json: arguments.json,
         last: Value::Null,
         broke_off: None,
     };
     let request = client.request(Method::POST, &["events:import"], &[]);
     let request = request.header("content-type", "application/x-ndjson").body(body(source, progress.bar.clone()));
-    let mut response = client.send(request, Repeat::Never).await?;
+    let mut response = client.send(request, RequestRetry::Never).await?;
     let mut rest = Vec::new();
     loop {
         let piece = match response.chunk().await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
-            Err(error) => return Err(progress.cut_short(&client.unanswered(&error))),
+            Err(error) => return Err(progress.interrupted(&client.request_error(&error))),
         };
         rest.extend_from_slice(&piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -80,7 +80,7 @@ async fn import(arguments: &Arguments) -> Outcome {
 }
 
 /// The file as a body: read on a thread of its own, no faster than it is sent.
-fn body(source: Source, bar: ProgressBar) -> reqwest::Body {
+fn body(source: InputSource, bar: ProgressBar) -> reqwest::Body {
     let (sender, pieces) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     std::thread::spawn(move || {
         let mut reader = source.reader;
@@ -104,25 +104,25 @@ fn body(source: Source, bar: ProgressBar) -> reqwest::Body {
 }
 
 /// What the broker has said so far.
-struct Progress {
+struct ImportProgress {
     bar: ProgressBar,
-    output: Output,
+    output: CliOutput,
     json: bool,
     /// The last count.
     last: Value,
-    broke_off: Option<Refusal>,
+    broke_off: Option<BrokerRefusal>,
 }
 
-impl Progress {
-    fn take(&mut self, line: &[u8]) -> Outcome<()> {
+impl ImportProgress {
+    fn take(&mut self, line: &[u8]) -> CliResult<()> {
         let said: Value = serde_json::from_slice(line)
-            .map_err(|error| Failure::because("the broker's answer cannot be read", error))?;
+            .map_err(|error| CliError::caused_by("the broker's answer cannot be read", error))?;
         let Some(error) = said.get("error") else {
-            self.bar.set_message(told(&said));
+            self.bar.set_message(count_text(&said));
             self.last = said;
             return Ok(());
         };
-        let refusal = Refusal::of_document(error.to_string().as_bytes());
+        let refusal = BrokerRefusal::from_document(error.to_string().as_bytes());
         let Some(number) = said.get("line").and_then(Value::as_u64) else {
             self.broke_off = Some(refusal);
             return Ok(());
@@ -130,37 +130,37 @@ impl Progress {
         match self.json {
             true => self.bar.suspend(|| self.output.json(&said)),
             false => {
-                self.bar.suspend(|| output::note(&format_args!("line {number} was refused: {refusal}")));
+                self.bar.suspend(|| output::print_note(&format_args!("line {number} was refused: {refusal}")));
                 Ok(())
             }
         }
     }
 
-    fn end(mut self) -> Outcome {
+    fn end(mut self) -> CliResult {
         self.bar.finish_and_clear();
         if let Some(refusal) = self.broke_off.take() {
-            return Err(self.cut_short(&Failure::from(refusal)));
+            return Err(self.interrupted(&CliError::from(refusal)));
         }
         if self.last.get("done") != Some(&Value::Bool(true)) {
-            return Err(self.cut_short(&Failure::Failed("the broker ended the import early".to_owned())));
+            return Err(self.interrupted(&CliError::Failed("the broker ended the import early".to_owned())));
         }
         match self.json {
             true => self.output.json(&self.last)?,
-            false => self.output.line(&told(&self.last))?,
+            false => self.output.line(&count_text(&self.last))?,
         }
         let failed = self.last.get("failed").and_then(Value::as_u64).unwrap_or_default();
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn cut_short(&self, failure: &Failure) -> Failure {
+    fn interrupted(&self, failure: &CliError) -> CliError {
         self.bar.finish_and_clear();
-        let far = told(&self.last);
-        Failure::Failed(format!("{failure}\n  {far}; repeat the import: what is stored already is a duplicate then"))
+        let far = count_text(&self.last);
+        CliError::Failed(format!("{failure}\n  {far}; repeat the import: what is stored already is a duplicate then"))
     }
 }
 
 /// A count in words.
-fn told(count: &Value) -> String {
+fn count_text(count: &Value) -> String {
     let number = |name| count.get(name).and_then(Value::as_u64).unwrap_or_default();
     let unreported = match number("unreported") {
         0 => String::new(),

@@ -5,7 +5,7 @@
 //!   spelt.
 //! - Values are read as they are asked for: a file need not fit in memory.
 
-use super::failure::{Failure, Outcome};
+use super::failure::{CliError, CliResult};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Value};
 use std::fs::File;
@@ -13,10 +13,10 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 /// JSON values, in the order they come.
-pub(super) type Values = Box<dyn Iterator<Item = Outcome<Box<RawValue>>> + Send>;
+pub(super) type JsonValues = Box<dyn Iterator<Item = CliResult<Box<RawValue>>> + Send>;
 
 /// A place to read from.
-pub(super) struct Source {
+pub(super) struct InputSource {
     /// What it is called.
     pub(super) name: String,
     /// How long it is, where that is known.
@@ -25,32 +25,35 @@ pub(super) struct Source {
 }
 
 /// Opens a file, or standard input. `None` is standard input too, unless somebody sits there.
-pub(super) fn open(path: Option<&Path>) -> Outcome<Source> {
-    let standard =
-        || Source { name: "standard input".to_owned(), bytes: None, reader: Box::new(BufReader::new(io::stdin())) };
+pub(super) fn open(path: Option<&Path>) -> CliResult<InputSource> {
+    let standard = || InputSource {
+        name: "standard input".to_owned(),
+        bytes: None,
+        reader: Box::new(BufReader::new(io::stdin())),
+    };
     match path {
         None if io::stdin().is_terminal() => {
-            Err(Failure::Misused("nothing to read: name a file, or - for standard input".to_owned()))
+            Err(CliError::Misused("nothing to read: name a file, or - for standard input".to_owned()))
         }
         None => Ok(standard()),
         Some(path) if path.as_os_str() == "-" => Ok(standard()),
         Some(path) => {
             let name = path.display().to_string();
-            let file = File::open(path).map_err(|cause| Failure::because(&name, cause))?;
-            let metadata = file.metadata().map_err(|cause| Failure::because(&name, cause))?;
+            let file = File::open(path).map_err(|cause| CliError::caused_by(&name, cause))?;
+            let metadata = file.metadata().map_err(|cause| CliError::caused_by(&name, cause))?;
             let bytes = metadata.is_file().then_some(metadata.len());
-            Ok(Source { bytes, reader: Box::new(BufReader::with_capacity(64 * 1024, file)), name })
+            Ok(InputSource { bytes, reader: Box::new(BufReader::with_capacity(64 * 1024, file)), name })
         }
     }
 }
 
 /// The JSON values of a source; an array counts as its items.
-pub(super) fn values(source: Source) -> Values {
-    let Source { name, reader, .. } = source;
+pub(super) fn values(source: InputSource) -> JsonValues {
+    let InputSource { name, reader, .. } = source;
     let values = Deserializer::from_reader(reader).into_iter::<Box<RawValue>>();
     Box::new(values.flat_map(move |value| {
         let items = value.and_then(items);
-        let items = items.map_err(|error| Failure::because(format_args!("{name} is not JSON"), error));
+        let items = items.map_err(|error| CliError::caused_by(format_args!("{name} is not JSON"), error));
         match items {
             Ok(items) => items.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(failure) => vec![Err(failure)],
@@ -66,16 +69,16 @@ fn items(value: Box<RawValue>) -> serde_json::Result<Vec<Box<RawValue>>> {
 }
 
 /// The one JSON value of a source.
-pub(super) fn one_value(mut source: Source) -> Outcome<Value> {
+pub(super) fn one_value(mut source: InputSource) -> CliResult<Value> {
     let mut text = String::new();
-    source.reader.read_to_string(&mut text).map_err(|cause| Failure::because(&source.name, cause))?;
-    serde_json::from_str(&text).map_err(|error| Failure::because(format_args!("{} is not JSON", source.name), error))
+    source.reader.read_to_string(&mut text).map_err(|cause| CliError::caused_by(&source.name, cause))?;
+    serde_json::from_str(&text).map_err(|error| CliError::caused_by(format_args!("{} is not JSON", source.name), error))
 }
 
 /// A topic's or event type's definition. One that a broker has printed is taken too: what it added is left aside.
-pub(super) fn definition(text: &str) -> Outcome<Value> {
+pub(super) fn definition(text: &str) -> CliResult<Value> {
     let mut thing: Value =
-        serde_json::from_str(text).map_err(|error| Failure::because("the definition is not JSON", error))?;
+        serde_json::from_str(text).map_err(|error| CliError::caused_by("the definition is not JSON", error))?;
     let Some(members) = thing.as_object_mut() else { return Ok(thing) };
     if members.remove("createdAt").is_none() {
         return Ok(thing);
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     fn check(text: &'static str, expected: &[&str]) {
-        let source = Source { name: "test".to_owned(), bytes: None, reader: Box::new(text.as_bytes()) };
+        let source = InputSource { name: "test".to_owned(), bytes: None, reader: Box::new(text.as_bytes()) };
         let found: Vec<_> = values(source).map(|value| value.unwrap().get().to_owned()).collect();
         assert_eq!(found, expected, "{text}");
     }
@@ -135,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_told_with_its_place() {
-        let source = Source { name: "test".to_owned(), bytes: None, reader: Box::new(&b"{\"a\":1}\n{\"a\""[..]) };
+        let source = InputSource { name: "test".to_owned(), bytes: None, reader: Box::new(&b"{\"a\":1}\n{\"a\""[..]) };
         let found: Vec<_> = values(source).collect();
         let last = found.last().unwrap().as_ref().unwrap_err().to_string();
         assert!(found.len() == 2 && last.starts_with("test is not JSON: ") && last.contains("line 2"), "{last}");

@@ -1,8 +1,8 @@
 //! `event-broker jobs`: what is delivered, what failed, and what to make of it.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::Outcome;
-use super::output::{Output, member, plain, shown};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::CliResult;
+use super::output::{CliOutput, cell_text, escape_controls, member};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// How often jobs are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How a job stands that nothing more happens to by itself.
-const OVER: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
+const FINAL_STATUSES: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
 
 /// Lists, shows and watches dispatch jobs, and retries, cancels or completes them.
 ///
@@ -23,13 +23,13 @@ const OVER: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
     event-broker jobs watch --subscription mailer\n  \
     event-broker jobs list --subscription mailer --event 550e8400-e29b-41d4-a716-446655440000\n  \
     event-broker jobs retry 0b2f4c1e5a774f0e9d4c2f6f3a1b7c90-12345")]
-pub(super) struct Arguments {
+pub(super) struct JobsArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<JobsCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum JobsCommand {
     /// Lists jobs by subscription and sequence.
     List {
         /// PENDING, QUEUED, IN_PROGRESS, COMPLETED, ERROR, CANCELLED or EXPIRED.
@@ -82,36 +82,36 @@ enum Verb {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &JobsArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<JobsCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     let (id, verb) = match verb {
-        Verb::List { status, subscription, event, group } => {
+        JobsCommand::List { status, subscription, event, group } => {
             let given = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
             print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query(&given), "items").await?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        Verb::Watch { subscription, event, group, until_over } => {
+        JobsCommand::Watch { subscription, event, group, until_over } => {
             let given = [("subscription", subscription), ("event", event), ("group", group)];
             watch(&client, &mut output, json, &query(&given), *until_over).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        Verb::Show { id } => {
+        JobsCommand::Show { id } => {
             print(&mut output, json, &client.get(&["dispatch-jobs", id], &[]).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        Verb::Retry { id } => (id, "retry"),
-        Verb::Cancel { id } => (id, "cancel"),
-        Verb::Complete { id } => (id, "complete"),
+        JobsCommand::Retry { id } => (id, "retry"),
+        JobsCommand::Cancel { id } => (id, "cancel"),
+        JobsCommand::Complete { id } => (id, "complete"),
     };
     let path = format!("{id}:{verb}");
     // Twice, it would be refused for its own effect.
-    let job = client.put_forth(Method::POST, &["dispatch-jobs", &path], &json!({}), Repeat::Never).await?;
+    let job = client.send_json(Method::POST, &["dispatch-jobs", &path], &json!({}), RequestRetry::Never).await?;
     print(&mut output, json, &job)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -123,12 +123,12 @@ fn query(given: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
 
 /// Looks again and again, and prints what is another than the last time.
 async fn watch(
-    client: &Client,
-    output: &mut Output,
+    client: &BrokerClient,
+    output: &mut CliOutput,
     json: bool,
     query: &[(String, String)],
     until_over: bool,
-) -> Outcome<()> {
+) -> CliResult<()> {
     let mut seen: HashMap<String, (String, usize)> = HashMap::new();
     loop {
         let jobs = client.list(&["dispatch-jobs"], query, "items").await?;
@@ -139,39 +139,39 @@ async fn watch(
                 print_change(output, json, job)?;
             }
         }
-        let is_over = |job: &Value| OVER.contains(&member(job, "status").as_str());
+        let is_over = |job: &Value| FINAL_STATUSES.contains(&member(job, "status").as_str());
         if until_over && jobs.iter().all(is_over) {
             return Ok(());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn print_change(output: &mut Output, json: bool, job: &Value) -> Outcome<()> {
+fn print_change(output: &mut CliOutput, json: bool, job: &Value) -> CliResult<()> {
     if json {
         return output.json(job);
     }
     let attempts = job.get("attempts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let last = attempts.last().map(|last| match last.pointer("/error/class") {
-        Some(class) => format!("  attempt {}: {}", member(last, "number"), shown(class)),
+        Some(class) => format!("  attempt {}: {}", member(last, "number"), cell_text(class)),
         None => format!("  attempt {}: {}", member(last, "number"), member(last, "status")),
     });
-    let names = ["id", "messageGroup", "status"].map(|name| plain(&member(job, name)));
-    output.line(&format!("{}{}", names.join("  "), plain(&last.unwrap_or_default())))
+    let names = ["id", "messageGroup", "status"].map(|name| escape_controls(&member(job, name)));
+    output.line(&format!("{}{}", names.join("  "), escape_controls(&last.unwrap_or_default())))
 }
 
-fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, thing: &Value) -> CliResult<()> {
     if json { output.json(thing) } else { output.members(thing) }
 }
 
-fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
+fn print_list(output: &mut CliOutput, json: bool, items: &[Value]) -> CliResult<()> {
     if json {
         return items.iter().try_for_each(|item| output.json(item));
     }
     let names = ["id", "subscription", "sequence", "messageGroup", "status"];
     let rows = items.iter().map(|item| {
         let mut row: Vec<_> = names.iter().map(|name| member(item, name)).collect();
-        let (attempts, error) = tried(item);
+        let (attempts, error) = attempt_summary(item);
         row.extend([attempts, error, member(item, "scheduledFor"), member(item, "createdAt")]);
         row
     });
@@ -180,14 +180,14 @@ fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
 }
 
 /// How many attempts a job has had, and why the last one failed or was deferred.
-fn tried(job: &Value) -> (String, String) {
+fn attempt_summary(job: &Value) -> (String, String) {
     let attempts = job.get("attempts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let last = attempts.last();
     let error = last.and_then(|last| last.get("error")).map(|error| {
         let (class, message) = (member(error, "class"), member(error, "message"));
         if message.is_empty() { class } else { format!("{class}: {message}") }
     });
-    let deferred = job.pointer("/deferred/reason").map(|reason| format!("deferred: {}", shown(reason)));
+    let deferred = job.pointer("/deferred/reason").map(|reason| format!("deferred: {}", cell_text(reason)));
     let number = last.map_or_else(|| "0".to_owned(), |last| member(last, "number"));
     (number, deferred.or(error).unwrap_or_default())
 }

@@ -54,63 +54,63 @@ use std::process::ExitCode;
     Subcommands that ask a running broker find it by --url or EVENT_BROKER_URL (http://127.0.0.1:8087).\n\
     Exit codes: 0 well, 1 not well, 2 misused."
 )]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    Serve(serve::Arguments),
-    Config(config::Arguments),
-    Publish(publish::Arguments),
-    Tail(tail::Arguments),
-    Topics(topics::Arguments),
-    Types(types::Arguments),
-    Consumers(consumers::Arguments),
-    Claims(claims::Arguments),
-    Subscriptions(subscriptions::Arguments),
-    Jobs(jobs::Arguments),
-    DeadLetters(dead_letters::Arguments),
-    Projections(projections::Arguments),
-    Import(import::Arguments),
-    Export(export::Arguments),
-    Verify(verify::Arguments),
-    Backup(backup::Arguments),
-    Restore(restore::Arguments),
-    Repair(repair::Arguments),
-    Bench(bench::Arguments),
-    Completions(completions::Arguments),
+enum CliCommand {
+    Serve(serve::ServeArgs),
+    Config(config::ConfigArgs),
+    Publish(publish::PublishArgs),
+    Tail(tail::TailArgs),
+    Topics(topics::TopicsArgs),
+    Types(types::TypesArgs),
+    Consumers(consumers::ConsumersArgs),
+    Claims(claims::ClaimsArgs),
+    Subscriptions(subscriptions::SubscriptionsArgs),
+    Jobs(jobs::JobsArgs),
+    DeadLetters(dead_letters::DeadLettersArgs),
+    Projections(projections::ProjectionsArgs),
+    Import(import::ImportArgs),
+    Export(export::ExportArgs),
+    Verify(verify::VerifyArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Repair(repair::RepairArgs),
+    Bench(bench::BenchArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 /// Runs what the command line asks for.
 pub(crate) fn run() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Config(arguments) => config::run(&arguments),
-        Command::Publish(arguments) => publish::run(&arguments),
-        Command::Tail(arguments) => tail::run(&arguments),
-        Command::Topics(arguments) => topics::run(&arguments),
-        Command::Types(arguments) => types::run(&arguments),
-        Command::Consumers(arguments) => consumers::run(&arguments),
-        Command::Claims(arguments) => claims::run(&arguments),
-        Command::Subscriptions(arguments) => subscriptions::run(&arguments),
-        Command::Jobs(arguments) => jobs::run(&arguments),
-        Command::DeadLetters(arguments) => dead_letters::run(&arguments),
-        Command::Projections(arguments) => projections::run(&arguments),
-        Command::Import(arguments) => import::run(&arguments),
-        Command::Export(arguments) => export::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
-        Command::Backup(arguments) => backup::run(&arguments),
-        Command::Restore(arguments) => restore::run(&arguments),
-        Command::Repair(arguments) => repair::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Completions(arguments) => completions::run(&arguments),
+    match CommandLine::parse().command {
+        CliCommand::Serve(arguments) => serve::run(&arguments),
+        CliCommand::Config(arguments) => config::run(&arguments),
+        CliCommand::Publish(arguments) => publish::run(&arguments),
+        CliCommand::Tail(arguments) => tail::run(&arguments),
+        CliCommand::Topics(arguments) => topics::run(&arguments),
+        CliCommand::Types(arguments) => types::run(&arguments),
+        CliCommand::Consumers(arguments) => consumers::run(&arguments),
+        CliCommand::Claims(arguments) => claims::run(&arguments),
+        CliCommand::Subscriptions(arguments) => subscriptions::run(&arguments),
+        CliCommand::Jobs(arguments) => jobs::run(&arguments),
+        CliCommand::DeadLetters(arguments) => dead_letters::run(&arguments),
+        CliCommand::Projections(arguments) => projections::run(&arguments),
+        CliCommand::Import(arguments) => import::run(&arguments),
+        CliCommand::Export(arguments) => export::run(&arguments),
+        CliCommand::Verify(arguments) => verify::run(&arguments),
+        CliCommand::Backup(arguments) => backup::run(&arguments),
+        CliCommand::Restore(arguments) => restore::run(&arguments),
+        CliCommand::Repair(arguments) => repair::run(&arguments),
+        CliCommand::Bench(arguments) => bench::run(&arguments),
+        CliCommand::Completions(arguments) => completions::run(&arguments),
     }
 }
 
 /// Says why not, and what the program ends with.
 fn failed(error: &dyn std::error::Error) -> ExitCode {
-    output::note(&error);
+    output::print_note(&error);
     ExitCode::FAILURE
 }

@@ -4,7 +4,7 @@
 //! - Colours go to a terminal alone, and not where `NO_COLOR` is set.
 //! - What came from outside is printed without its control characters: an event must not steer a terminal.
 
-use super::failure::{Failure, Outcome};
+use super::failure::{CliError, CliResult};
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags};
@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Write};
 
 /// A colour on a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Colour {
+pub(super) enum TextColour {
     Dim,
     Green,
     Cyan,
@@ -23,12 +23,12 @@ pub(super) enum Colour {
 }
 
 /// Standard output.
-pub(super) struct Output {
+pub(super) struct CliOutput {
     out: io::Stdout,
     colours: bool,
 }
 
-impl Output {
+impl CliOutput {
     /// Standard output, coloured if it is a terminal that wants colours.
     pub(super) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -37,47 +37,47 @@ impl Output {
     }
 
     /// Prints a line, seen at once.
-    pub(super) fn line(&mut self, text: &str) -> Outcome<()> {
+    pub(super) fn line(&mut self, text: &str) -> CliResult<()> {
         let mut out = self.out.lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-        written.map_err(|cause| Failure::printing(&cause))
+        written.map_err(|cause| CliError::printing(&cause))
     }
 
     /// Prints rows under their headings.
-    pub(super) fn table(&mut self, headings: &[&str], rows: Vec<Vec<String>>) -> Outcome<()> {
+    pub(super) fn table(&mut self, headings: &[&str], rows: Vec<Vec<String>>) -> CliResult<()> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(headings.iter().copied());
         for row in rows {
-            table.add_row(row.iter().map(|cell| plain(cell)));
+            table.add_row(row.iter().map(|cell| escape_controls(cell)));
         }
         self.line(&table.trim_fmt())
     }
 
     /// Prints one thing, a member to a line.
-    pub(super) fn members(&mut self, thing: &Value) -> Outcome<()> {
+    pub(super) fn members(&mut self, thing: &Value) -> CliResult<()> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         for (name, value) in thing.as_object().into_iter().flatten() {
-            table.add_row([plain(name), plain(&shown(value))]);
+            table.add_row([escape_controls(name), escape_controls(&cell_text(value))]);
         }
         self.line(&table.trim_fmt())
     }
 
     /// Prints JSON on one line.
-    pub(super) fn json(&mut self, thing: &Value) -> Outcome<()> {
+    pub(super) fn json(&mut self, thing: &Value) -> CliResult<()> {
         self.line(&thing.to_string())
     }
 
     /// The text in a colour, where there are any.
-    pub(super) fn painted(&self, text: &str, colour: Colour) -> String {
+    pub(super) fn coloured(&self, text: &str, colour: TextColour) -> String {
         if !self.colours {
             return text.to_owned();
         }
         let code = match colour {
-            Colour::Dim => "2",
-            Colour::Green => "32",
-            Colour::Cyan => "36",
-            Colour::Yellow => "33",
+            TextColour::Dim => "2",
+            TextColour::Green => "32",
+            TextColour::Cyan => "36",
+            TextColour::Yellow => "33",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
@@ -111,12 +111,12 @@ pub(super) async fn reader_is_gone() {
 }
 
 /// Says something on standard error, where nobody has to listen.
-pub(super) fn note(what: &dyn fmt::Display) {
+pub(super) fn print_note(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "event-broker: {what}");
 }
 
 /// A value in a cell.
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -126,16 +126,16 @@ pub(super) fn shown(value: &Value) -> String {
 
 /// The member of a thing as text; empty where there is none.
 pub(super) fn member(thing: &Value, name: &str) -> String {
-    thing.get(name).map(shown).unwrap_or_default()
+    thing.get(name).map(cell_text).unwrap_or_default()
 }
 
 /// A text without control characters.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn escape_controls(text: &str) -> String {
     escaped(text, |_| false)
 }
 
 /// The same, but lines stay lines.
-pub(super) fn plain_lines(text: &str) -> String {
+pub(super) fn escape_controls_per_line(text: &str) -> String {
     escaped(text, |letter| letter == '\n')
 }
 
@@ -162,7 +162,7 @@ pub(super) fn on_one_line(json: &str) -> String {
 }
 
 /// A bar on standard error if that is a terminal; how far of `total` it has come, where that is known.
-pub(super) fn bar(total: Option<u64>, template: &str) -> ProgressBar {
+pub(super) fn progress_bar(total: Option<u64>, template: &str) -> ProgressBar {
     let bar = match total {
         Some(total) => ProgressBar::new(total),
         None => ProgressBar::new_spinner(),
@@ -187,8 +187,8 @@ mod tests {
             ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
             ("grüße ~ 漢字", "grüße ~ 漢字"),
         ] {
-            assert_eq!(plain(text), expected);
+            assert_eq!(escape_controls(text), expected);
         }
-        assert_eq!(plain_lines("two\nlines\r"), "two\nlines\\r");
+        assert_eq!(escape_controls_per_line("two\nlines\r"), "two\nlines\\r");
     }
 }

@@ -1,8 +1,8 @@
 //! `event-broker projections`: how far views have come, and the order to rebuild one.
 
-use super::client::{self, Asking, Repeat};
-use super::failure::Outcome;
-use super::output::{Output, member};
+use super::client::{self, ClientArgs, RequestRetry};
+use super::failure::CliResult;
+use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use std::process::ExitCode;
     event-broker projections get accounts\n  \
     event-broker projections reset accounts           rebuild it from the beginning\n  \
     event-broker projections reset accounts --to 1200")]
-pub(super) struct Arguments {
+pub(super) struct ProjectionsArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<ProjectionsCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum ProjectionsCommand {
     /// Lists projections, with how far each is behind.
     List,
     /// Shows one projection.
@@ -49,43 +49,43 @@ enum Verb {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &ProjectionsArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<ProjectionsCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     match verb {
-        Verb::List => {
+        ProjectionsCommand::List => {
             let projections = client.list(&["projections"], &[], "items").await?;
             print_all(&mut output, json, &projections)?;
         }
-        Verb::Get { name } => {
+        ProjectionsCommand::Get { name } => {
             let projection = client.get(&["projections", name], &[]).await?;
             print(&mut output, json, &projection)?;
         }
-        Verb::Reset { name, to } => {
+        ProjectionsCommand::Reset { name, to } => {
             let path = ["projections", &format!("{name}:reset")];
             // A second one would begin yet another generation.
             let body = json!({"offset": to});
-            let projection = client.put_forth(Method::POST, &path, &body, Repeat::Never).await?;
+            let projection = client.send_json(Method::POST, &path, &body, RequestRetry::Never).await?;
             print(&mut output, json, &projection)?;
         }
-        Verb::Delete { name } => {
-            client.send(client.request(Method::DELETE, &["projections", name], &[]), Repeat::Never).await?;
+        ProjectionsCommand::Delete { name } => {
+            client.send(client.request(Method::DELETE, &["projections", name], &[]), RequestRetry::Never).await?;
             output.line(&if json { json!({"deleted": name}).to_string() } else { format!("deleted {name}") })?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(output: &mut Output, json: bool, projection: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, projection: &Value) -> CliResult<()> {
     if json { output.json(projection) } else { output.members(projection) }
 }
 
-fn print_all(output: &mut Output, json: bool, projections: &[Value]) -> Outcome<()> {
+fn print_all(output: &mut CliOutput, json: bool, projections: &[Value]) -> CliResult<()> {
     if json {
         return projections.iter().try_for_each(|projection| output.json(projection));
     }

@@ -3,12 +3,12 @@
 mod built;
 mod sending;
 
-use super::client::{self, Server};
-use super::failure::{Failure, Outcome};
-use super::input::{self, Values};
-use super::output::{Colour, Output, note, plain};
-use built::Built;
-use sending::{Answered, Arriving, Sending};
+use super::client::{self, BrokerUrl};
+use super::failure::{CliError, CliResult};
+use super::input::{self, JsonValues};
+use super::output::{CliOutput, TextColour, escape_controls, print_note};
+use built::EventFlags;
+use sending::{BatchSender, EventAnswer, InputReader};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ use std::process::ExitCode;
     event-broker publish --type gts.… --subject o-1 --tenant 6b1c… --data '{\"total\":9}'\n  \
     event-broker publish --file events.ndjson\n  \
     generate-events | event-broker publish - --producer-id generator-1 --json")]
-pub(super) struct Arguments {
+pub(super) struct PublishArgs {
     #[command(flatten)]
-    server: Server,
+    server: BrokerUrl,
     /// The event as JSON, or - for standard input.
     #[arg(value_name = "EVENT")]
     event: Option<String>,
@@ -40,54 +40,54 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "event")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    built: Built,
+    flags: EventFlags,
     /// Says which program instance publishes; idempotency keys of different producers are different.
     #[arg(long, value_name = "ID")]
     producer_id: Option<String>,
     /// All or nothing: the events go in one request and are stored together or not at all.
     #[arg(long, value_name = "WHAT")]
-    atomic: Option<Atomic>,
+    atomic: Option<AtomicScope>,
     /// Print a JSON line {index, status, event | error} for every event.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy)]
-enum Atomic {
+enum AtomicScope {
     /// The whole request.
     All,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &PublishArgs) -> ExitCode {
     client::run(Box::pin(publish(arguments)))
 }
 
-async fn publish(arguments: &Arguments) -> Outcome {
+async fn publish(arguments: &PublishArgs) -> CliResult {
     let (values, paced) = events(arguments)?;
     let client = arguments.server.client()?;
-    let mut events = Arriving::start(values, paced);
-    let mut report = Report { output: Output::new(), json: arguments.json, stored: 0, refused: 0 };
-    let mut sending = Sending::new(client, arguments.producer_id.clone(), arguments.atomic.is_some());
-    let sent = sending.all(&mut events, |answered| report.take(answered)).await;
+    let mut events = InputReader::start(values, paced);
+    let mut report = PublishReport { output: CliOutput::new(), json: arguments.json, stored: 0, refused: 0 };
+    let mut sending = BatchSender::new(client, arguments.producer_id.clone(), arguments.atomic.is_some());
+    let sent = sending.send_all(&mut events, |answered| report.take(answered)).await;
     if let Err(failure) = sent {
-        return Err(report.cut_short(failure));
+        return Err(report.interrupted(failure));
     }
     match (report.stored, report.refused) {
-        (0, 0) => Err(Failure::Misused("there is no event to publish".to_owned())),
+        (0, 0) => Err(CliError::Misused("there is no event to publish".to_owned())),
         (_, 0) => Ok(ExitCode::SUCCESS),
-        (stored, refused) => Err(Failure::Failed(format!("{refused} of {} events were refused", stored + refused))),
+        (stored, refused) => Err(CliError::Failed(format!("{refused} of {} events were refused", stored + refused))),
     }
 }
 
 /// Where the events come from, and whether they come at a pace of their own.
-fn events(arguments: &Arguments) -> Outcome<(Values, bool)> {
-    if let Some(event) = arguments.built.event()? {
+fn events(arguments: &PublishArgs) -> CliResult<(JsonValues, bool)> {
+    if let Some(event) = arguments.flags.event()? {
         return Ok((Box::new(std::iter::once(Ok(event))), false));
     }
     match &arguments.event {
         Some(text) if text != "-" => {
             let event = RawValue::from_string(text.clone());
-            let event = event.map_err(|error| Failure::Misused(format!("EVENT is not JSON: {error}")))?;
+            let event = event.map_err(|error| CliError::Misused(format!("EVENT is not JSON: {error}")))?;
             Ok((Box::new(std::iter::once(Ok(event))), false))
         }
         given => {
@@ -100,21 +100,21 @@ fn events(arguments: &Arguments) -> Outcome<(Values, bool)> {
 }
 
 /// What became of the events so far.
-struct Report {
-    output: Output,
+struct PublishReport {
+    output: CliOutput,
     json: bool,
     stored: u64,
     refused: u64,
 }
 
-impl Report {
-    fn take(&mut self, answered: &Answered) -> Outcome<()> {
+impl PublishReport {
+    fn take(&mut self, answered: &EventAnswer) -> CliResult<()> {
         match &answered.refusal {
             None => self.stored += 1,
             Some(refusal) => {
                 self.refused += 1;
                 if !self.json {
-                    note(&format_args!("event {} was refused: {refusal}", answered.index + 1));
+                    print_note(&format_args!("event {} was refused: {refusal}", answered.index + 1));
                 }
             }
         }
@@ -129,26 +129,26 @@ impl Report {
     }
 
     /// `stored <topic> #<sequence> <id>`.
-    fn line(&self, answered: &Answered, event: &RawValue) -> String {
+    fn line(&self, answered: &EventAnswer, event: &RawValue) -> String {
         let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
         let (word, colour) = match answered.is_new() {
-            true => ("stored", Colour::Green),
-            false => ("duplicate", Colour::Yellow),
+            true => ("stored", TextColour::Green),
+            false => ("duplicate", TextColour::Yellow),
         };
-        let text = |name| plain(event.get(name).and_then(Value::as_str).unwrap_or_default());
+        let text = |name| escape_controls(event.get(name).and_then(Value::as_str).unwrap_or_default());
         let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
         let mismatch = if answered.payload_mismatch { " (its data was another)" } else { "" };
-        format!("{} {} #{sequence} {}{mismatch}", self.output.painted(word, colour), text("topic"), text("id"))
+        format!("{} {} #{sequence} {}{mismatch}", self.output.coloured(word, colour), text("topic"), text("id"))
     }
 
     /// A failure in the middle, and how far it had come.
-    fn cut_short(&self, failure: Failure) -> Failure {
+    fn interrupted(&self, failure: CliError) -> CliError {
         let answered = self.stored + self.refused;
-        if answered == 0 || matches!(failure, Failure::Closed) {
+        if answered == 0 || matches!(failure, CliError::Closed) {
             return failure;
         }
         let next = answered + 1;
-        Failure::Failed(format!(
+        CliError::Failed(format!(
             "{failure}\n  {answered} events were answered before; the next to send is event {next}"
         ))
     }

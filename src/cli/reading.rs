@@ -1,7 +1,7 @@
 //! Reading a topic's events page by page, and which of them are wanted.
 
-use super::client::Client;
-use super::failure::Outcome;
+use super::client::BrokerClient;
+use super::failure::CliResult;
 use super::input::pair;
 use contract::ReadOffset;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub(super) const DEFAULT_TOPIC: &str = "gts.hx.core.events.topic.v1~";
 /// Which events are wanted. A repeated filter widens, different ones narrow.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Filters (a repeated one widens, different ones narrow)")]
-pub(super) struct Filters {
+pub(super) struct FilterArgs {
     /// Events of this type; a pattern may end in *.
     #[arg(long = "type", value_name = "ID")]
     types: Vec<String>,
@@ -49,7 +49,7 @@ pub(super) struct Filters {
 /// A page of a topic.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Page {
+pub(super) struct TopicPage {
     /// The events, as they are stored.
     pub(super) items: Vec<Box<RawValue>>,
     /// How far was looked.
@@ -57,7 +57,7 @@ pub(super) struct Page {
     pub(super) tail: u64,
 }
 
-impl Filters {
+impl FilterArgs {
     /// As parameters of a request.
     pub(super) fn query(&self) -> Vec<(String, String)> {
         let lists = [
@@ -87,11 +87,16 @@ pub(super) fn query(topic: &str, offset: ReadOffset, rest: &[(String, String)]) 
 }
 
 /// A page of a topic from an offset on.
-pub(super) async fn page(client: &Client, topic: &str, offset: ReadOffset, rest: &[(String, String)]) -> Outcome<Page> {
+pub(super) async fn page(
+    client: &BrokerClient,
+    topic: &str,
+    offset: ReadOffset,
+    rest: &[(String, String)],
+) -> CliResult<TopicPage> {
     client.get(&["events"], &query(topic, offset, rest)).await
 }
 
 /// The topic's last sequence.
-pub(super) async fn tail(client: &Client, topic: &str) -> Outcome<u64> {
+pub(super) async fn tail(client: &BrokerClient, topic: &str) -> CliResult<u64> {
     Ok(page(client, topic, ReadOffset::Latest, &[]).await?.tail)
 }

@@ -4,13 +4,13 @@
 //! - What is to be said is written down in `cut/` before the files are changed: a repair that is cut short is done again,
 //!   and nothing of it is forgotten.
 
-use super::failure::{self, Failure, Outcome};
+use super::failure::{self, CliError, CliResult};
 use super::folders;
-use super::output::{Output, note};
+use super::output::{CliOutput, print_note};
 use contract::Position;
-use event_broker::{Losses, STATE_FOLDER, Saved, known_of, pending_repair, salvage};
+use event_broker::{RepairLosses, STATE_FOLDER, SalvageReport, acknowledged_state, pending_repair, salvage};
 use log::LogError;
-use log::file::{self, CUT_FOLDER, Finding, Repair, private_file, private_folder};
+use log::file::{self, CUT_FOLDER, RepairFinding, RepairReport, private_file, private_folder};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -36,7 +36,7 @@ use std::process::ExitCode;
     event-broker repair --data ./data --dry-run       what would be done, and what is lost?\n  \
     event-broker repair --data ./data                 do it\n  \
     event-broker repair --data ./data/logs/var/lib/x  one topic's own log alone")]
-pub(super) struct Arguments {
+pub(super) struct RepairArgs {
     /// The data folder, or that of one topic's own log.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
@@ -48,22 +48,22 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    failure::end(repair(arguments))
+pub(super) fn run(arguments: &RepairArgs) -> ExitCode {
+    failure::exit_code(repair(arguments))
 }
 
-fn repair(arguments: &Arguments) -> Outcome {
+fn repair(arguments: &RepairArgs) -> CliResult {
     let data = &arguments.data;
-    let folders = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
+    let folders = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if folders.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
-        return Err(Failure::Misused(reason));
+        return Err(CliError::Misused(reason));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
+    let runtime = runtime.map_err(|cause| CliError::caused_by("cannot start", cause))?;
     for folder in folders {
         let done = match arguments.dry_run {
-            true => Done { repair: survey(&folder, true)?, ..Done::default() },
+            true => LogRepair { repair: survey(&folder, true)?, ..LogRepair::default() },
             false => runtime.block_on(repair_log(&folder))?,
         };
         match arguments.json {
@@ -76,49 +76,49 @@ fn repair(arguments: &Arguments) -> Outcome {
 
 /// What was done to one log.
 #[derive(Default)]
-struct Done {
-    repair: Repair,
-    saved: Saved,
+struct LogRepair {
+    repair: RepairReport,
+    saved: SalvageReport,
     /// Where `state/` is now, if it was in the way.
     state: Option<PathBuf>,
 }
 
-fn survey(folder: &Path, dry_run: bool) -> Outcome<Repair> {
-    let known = known_of(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
-    file::repair(folder, &known, dry_run).map_err(|error| Failure::because(folder.display(), error))
+fn survey(folder: &Path, dry_run: bool) -> CliResult<RepairReport> {
+    let known = acknowledged_state(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
+    file::repair(folder, &known, dry_run).map_err(|error| CliError::caused_by(folder.display(), error))
 }
 
-async fn repair_log(folder: &Path) -> Outcome<Done> {
-    let failed = |cause: io::Error| Failure::because(folder.display(), cause);
+async fn repair_log(folder: &Path) -> CliResult<LogRepair> {
+    let failed = |cause: io::Error| CliError::caused_by(folder.display(), cause);
     let foretold = survey(folder, true)?;
-    let mut losses = Losses::of(&foretold);
+    let mut losses = RepairLosses::of(&foretold);
     let pending = pending_repair(folder);
     if let Ok(text) = fs::read(&pending) {
-        losses.add(serde_json::from_slice(&text).map_err(|error| Failure::because(pending.display(), error))?);
+        losses.add(serde_json::from_slice(&text).map_err(|error| CliError::caused_by(pending.display(), error))?);
     }
     if !losses.is_empty() {
-        write_down(&pending, &losses).map_err(failed)?;
+        save_losses(&pending, &losses).map_err(failed)?;
     }
     let repair = survey(folder, false)?;
     let (mut state, saved) = (None, salvage(folder, &losses).await);
     let saved = match saved {
         Ok(saved) => saved,
         // Another process has it, or this version cannot read it: not the checkpoint's fault.
-        Err(error @ LogError::Locked(_)) => return Err(Failure::because(folder.display(), error)),
+        Err(error @ LogError::Locked(_)) => return Err(CliError::caused_by(folder.display(), error)),
         Err(error) => {
-            note(&format_args!("{}: {error}; trying without {STATE_FOLDER}/", folder.display()));
+            print_note(&format_args!("{}: {error}; trying without {STATE_FOLDER}/", folder.display()));
             state = set_state_aside(folder).map_err(failed)?;
-            salvage(folder, &losses).await.map_err(|error| Failure::because(folder.display(), error))?
+            salvage(folder, &losses).await.map_err(|error| CliError::caused_by(folder.display(), error))?
         }
     };
     match fs::remove_file(&pending) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
         _ => {}
     }
-    Ok(Done { repair, saved, state })
+    Ok(LogRepair { repair, saved, state })
 }
 
-fn write_down(path: &Path, losses: &Losses) -> io::Result<()> {
+fn save_losses(path: &Path, losses: &RepairLosses) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     private_folder().create(folder)?;
     if let Some(data) = folder.parent() {
@@ -147,7 +147,7 @@ fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// What is lost, in words.
-fn lost(repair: &Repair) -> Vec<String> {
+fn loss_lines(repair: &RepairReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (topic, first, last) in repair.lost_sequences.iter().filter(|(topic, ..)| topic.0 > 0) {
         lines.push(format!("events of topic number {}: sequences {first} to {last}", topic.0));
@@ -176,18 +176,18 @@ fn lost(repair: &Repair) -> Vec<String> {
     lines
 }
 
-fn print(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> {
-    let Done { repair, saved, state } = done;
-    let mut output = Output::new();
+fn print(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<()> {
+    let LogRepair { repair, saved, state } = done;
+    let mut output = CliOutput::new();
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
-    for Finding { damage, remedy } in &repair.findings {
+    for RepairFinding { damage, remedy } in &repair.findings {
         output.line(&format!("damaged: {damage}: {remedy}"))?;
     }
-    lost(repair).iter().try_for_each(|line| output.line(&format!("lost: {line}")))?;
+    loss_lines(repair).iter().try_for_each(|line| output.line(&format!("lost: {line}")))?;
     let cut = folder.join(CUT_FOLDER);
     repair.kept.iter().try_for_each(|file| output.line(&format!("kept aside: {}", cut.join(file).display())))?;
     state.iter().try_for_each(|path| output.line(&format!("kept aside: {}", path.display())))?;
-    let again = saved.said_again.iter().map(|name| format!("said again, from the checkpoint: {name}"));
+    let again = saved.restored.iter().map(|name| format!("said again, from the checkpoint: {name}"));
     let renamed = saved.renamed.iter().map(|name| format!("registered again, by the name its events have: {name}"));
     again.chain(renamed).try_for_each(|line| output.line(&line))?;
     let tail = repair.tail;
@@ -202,9 +202,9 @@ fn print(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> {
     output.line(&format!("{name}{summary}"))
 }
 
-fn print_json(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> {
-    let Done { repair, saved, state } = done;
-    let finding = |Finding { damage, remedy }: &Finding| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason, "remedy": remedy});
+fn print_json(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<()> {
+    let LogRepair { repair, saved, state } = done;
+    let finding = |RepairFinding { damage, remedy }: &RepairFinding| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason, "remedy": remedy});
     let events = repair.lost.iter().filter(|header| header.facets.is_some()).map(|header| {
         let id = uuid::Uuid::from_u128(header.id).to_string();
         json!({"id": id, "topicNumber": header.topic.0, "sequence": header.sequence, "position": header.position})
@@ -212,13 +212,13 @@ fn print_json(folder: &Path, done: &Done, arguments: &Arguments) -> Outcome<()> 
     let sequences = repair.lost_sequences.iter();
     let sequences = sequences.map(|(topic, first, last)| json!({"topicNumber": topic.0, "first": first, "last": last}));
     let positions = repair.lost_positions.iter().map(|(first, last)| json!({"first": first, "last": last}));
-    Output::new().json(&json!({
+    CliOutput::new().json(&json!({
         "folder": folder, "dryRun": arguments.dry_run, "tail": repair.tail,
         "findings": repair.findings.iter().map(finding).collect::<Vec<_>>(),
         "lost": {
             "events": events.collect::<Vec<_>>(), "sequences": sequences.collect::<Vec<_>>(),
             "positions": positions.collect::<Vec<_>>(),
         },
-        "kept": repair.kept, "state": state, "saidAgain": saved.said_again, "renamed": saved.renamed,
+        "kept": repair.kept, "state": state, "saidAgain": saved.restored, "renamed": saved.renamed,
     }))
 }

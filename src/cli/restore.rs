@@ -1,13 +1,13 @@
 //! `event-broker restore`: a backup, made a data folder again.
 
-use super::backup::tell;
-use super::failure::{self, Failure, Outcome};
-use super::folders::{self, Draft, Manifest, Part};
-use super::output::note;
+use super::backup::print_logs;
+use super::failure::{self, CliError, CliResult};
+use super::folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::output::print_note;
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
-use event_broker::ledger::{Home, Ledger};
-use event_broker::{BelievedClock, LogClock, STATE_FOLDER, SystemClock, open_folder, pause_dispatch};
-use log::file::Options;
+use event_broker::ledger::{Ledger, LogLocation};
+use event_broker::{LogClock, STATE_FOLDER, SystemClock, TrustedClock, open_folder, pause_dispatch};
+use log::file::FileLogOptions;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:\n  \
     event-broker restore --from /backups/2026-11-16 --data ./data\n  \
     event-broker restore --from /backups/2026-11-16 --data /tmp/look && event-broker serve --data /tmp/look")]
-pub(super) struct Arguments {
+pub(super) struct RestoreArgs {
     /// The backup.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
@@ -42,83 +42,90 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    failure::end(restore(arguments))
+pub(super) fn run(arguments: &RestoreArgs) -> ExitCode {
+    failure::exit_code(restore(arguments))
 }
 
-fn restore(arguments: &Arguments) -> Outcome {
-    let Arguments { from, data, json } = arguments;
-    let found = folders::with_logs(from).map_err(|cause| Failure::because(from.display(), cause))?;
+fn restore(arguments: &RestoreArgs) -> CliResult {
+    let RestoreArgs { from, data, json } = arguments;
+    let found = folders::log_folders(from).map_err(|cause| CliError::caused_by(from.display(), cause))?;
     if found.is_empty() {
-        return Err(Failure::Misused(format!("there is no backup in {}; name it with --from", from.display())));
+        return Err(CliError::Misused(format!("there is no backup in {}; name it with --from", from.display())));
     }
     let manifest = manifest(from)?;
-    let draft = Draft::begin(data)?;
+    let draft = StagedFolder::begin(data)?;
     let acknowledged = folders::copy_logs(from, draft.path())?;
     folders::copy_key(from, draft.path())?;
     let logs = folders::check_logs(draft.path(), &acknowledged)?;
     match &manifest {
         Some(manifest) => compare(&manifest.logs, &logs)?,
-        None => note(&format_args!("{} has no {}: what it should hold is not known", from.display(), Manifest::FILE)),
+        None => print_note(&format_args!(
+            "{} has no {}: what it should hold is not known",
+            from.display(),
+            BackupManifest::FILE
+        )),
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|cause| Failure::because("cannot start", cause))?;
+    let runtime = runtime.map_err(|cause| CliError::caused_by("cannot start", cause))?;
     for part in &logs {
         runtime.block_on(fold(&draft.path().join(&part.folder)))?;
     }
-    draft.put_in_place()?;
+    draft.commit()?;
     let begun_at = manifest.map(|manifest| manifest.begun_at);
-    tell(&logs, "restored", data, begun_at, *json)?;
-    note(&"dispatch is paused; deliver with POST /v1/server/dispatch:resume or `event-broker serve --resume-dispatch`");
+    print_logs(&logs, "restored", data, begun_at, *json)?;
+    print_note(
+        &"dispatch is paused; deliver with POST /v1/server/dispatch:resume or `event-broker serve --resume-dispatch`",
+    );
     Ok(ExitCode::SUCCESS)
 }
 
 /// What the backup says it holds; `None` for a folder that was copied by other means.
-fn manifest(from: &Path) -> Outcome<Option<Manifest>> {
-    let path = from.join(Manifest::FILE);
+fn manifest(from: &Path) -> CliResult<Option<BackupManifest>> {
+    let path = from.join(BackupManifest::FILE);
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(Failure::because(path.display(), cause)),
+        Err(cause) => return Err(CliError::caused_by(path.display(), cause)),
     };
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| Failure::because(path.display(), error))?;
+    let manifest: BackupManifest =
+        serde_json::from_slice(&text).map_err(|error| CliError::caused_by(path.display(), error))?;
     match manifest.version {
-        Manifest::VERSION => Ok(Some(manifest)),
-        other => Err(Failure::because(path.display(), format!("version {other} is not one this program knows"))),
+        BackupManifest::VERSION => Ok(Some(manifest)),
+        other => Err(CliError::caused_by(path.display(), format!("version {other} is not one this program knows"))),
     }
 }
 
-fn compare(promised: &[Part], found: &[Part]) -> Outcome<()> {
+fn compare(promised: &[BackupLog], found: &[BackupLog]) -> CliResult<()> {
     if promised == found {
         return Ok(());
     }
-    let told = |parts: &[Part]| {
+    let told = |parts: &[BackupLog]| {
         let parts = parts.iter().map(|part| format!("{} records in {} segments", part.records, part.segments));
         parts.collect::<Vec<_>>().join(", ")
     };
     let reason = format!("it should hold {}, and holds {}", told(promised), told(found));
-    Err(Failure::because("the backup is not whole", reason))
+    Err(CliError::caused_by("the backup is not whole", reason))
 }
 
 /// Opens a log, folds all of it, pauses its dispatch and leaves a checkpoint.
-async fn fold(folder: &Path) -> Outcome<()> {
-    let failed = |error: log::LogError| Failure::because(folder.display(), error);
-    let log = open_folder(folder, Options::default().segment_bytes).map_err(failed)?;
+async fn fold(folder: &Path) -> CliResult<()> {
+    let failed = |error: log::LogError| CliError::caused_by(folder.display(), error);
+    let log = open_folder(folder, FileLogOptions::default().segment_bytes).map_err(failed)?;
     let state = Some(folder.join(STATE_FOLDER));
     // How long keys live is the broker's setting; nothing is let go here.
     let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
-    let clock = BelievedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
     let clock = LogClock::new(Arc::new(clock));
     let log = Arc::new(log);
     let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await;
     let ledger = ledger.map_err(failed)?;
     for topic in ledger.registry().placed_topics() {
-        if let Home::Folder(elsewhere) = &topic.placed.home {
+        if let LogLocation::Folder(elsewhere) = &topic.placed.home {
             let id = &topic.placed.topic.definition.id;
-            note(&format_args!("{id} lives in {elsewhere}, which is not part of this backup"));
+            print_note(&format_args!("{id} lives in {elsewhere}, which is not part of this backup"));
         }
     }
     let paused = pause_dispatch(&ledger, "event-broker restore", "The log was restored from a backup.").await;
     ledger.close().await;
-    paused.map_err(|error| Failure::because(folder.display(), error))
+    paused.map_err(|error| CliError::caused_by(folder.display(), error))
 }

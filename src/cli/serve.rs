@@ -1,10 +1,10 @@
 //! `event-broker serve`: opens the log, listens, and drains when it is asked to stop.
 
 use super::config::refusal;
-use super::output::{Output, note};
-use super::settings::Settings;
+use super::output::{CliOutput, print_note};
+use super::settings::SettingsArgs;
 use super::{failed, logging};
-use event_broker::config::{Config, Engine, FileBudget, Loaded};
+use event_broker::config::{Config, Engine, FileBudget, LoadedConfig};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -29,19 +29,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
     Try it:\n  \
     curl http://127.0.0.1:8087/v1/topics\n  \
     open http://127.0.0.1:8087/docs")]
-pub(super) struct Arguments {
+pub(super) struct ServeArgs {
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingsArgs,
     /// Deliver again: dispatch is paused after `event-broker restore`.
     #[arg(long)]
     resume_dispatch: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &ServeArgs) -> ExitCode {
     let loaded = match arguments.settings.load() {
         Ok(loaded) => loaded,
         Err(error) => {
-            error.problems.iter().for_each(|problem| note(problem));
+            error.problems.iter().for_each(|problem| print_note(problem));
             return ExitCode::from(2);
         }
     };
@@ -65,8 +65,8 @@ fn threads(config: &Config) -> usize {
     config.server.threads.unwrap_or(cores.saturating_sub(left_over).max(1))
 }
 
-async fn serve(loaded: Loaded, resume_dispatch: bool) -> ExitCode {
-    let Loaded { config, sources, .. } = loaded;
+async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
+    let LoadedConfig { config, sources, .. } = loaded;
     if let Err(reason) = check_exposure(config.server.listen, config.server.insecure) {
         return failed(&std::io::Error::other(reason));
     }
@@ -97,7 +97,7 @@ async fn serve(loaded: Loaded, resume_dispatch: bool) -> ExitCode {
     };
     match listener.local_addr() {
         // Nobody has to read it.
-        Ok(address) => drop(Output::new().line(&format!("listening on http://{address}"))),
+        Ok(address) => drop(CliOutput::new().line(&format!("listening on http://{address}"))),
         Err(error) => return failed(&error),
     }
     let slot = Arc::new(BrokerSlot::new(broker));
@@ -177,9 +177,9 @@ async fn stopped(mut terminate: Signal, mut interrupt: Signal) {
     tracing::info!("draining");
 }
 
-fn options(config: &Config, connections_max: usize) -> rest::Options {
+fn options(config: &Config, connections_max: usize) -> rest::HttpOptions {
     let server = &config.server;
-    rest::Options {
+    rest::HttpOptions {
         connections_max,
         header_timeout: Duration::from_secs(server.header_timeout_secs),
         body_timeout: Duration::from_secs(server.body_timeout_secs),

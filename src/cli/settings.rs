@@ -1,11 +1,11 @@
 //! The settings that several subcommands take: a file, the environment, and flags above both.
 
-use event_broker::config::{self, Flag, LoadError, Loaded};
+use event_broker::config::{self, ConfigError, FlagSetting, LoadedConfig};
 use std::path::PathBuf;
 
 /// Where the configuration comes from. Flags beat the environment, the environment beats the file.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct SettingsArgs {
     /// The YAML file with the configuration, below `modules.event_broker`; none is read unless it is named.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -23,18 +23,18 @@ pub(super) struct Settings {
     insecure: bool,
 }
 
-impl Settings {
+impl SettingsArgs {
     /// The configuration in force.
-    pub(super) fn load(&self) -> Result<Loaded, LoadError> {
+    pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
         // A variable that is not Unicode is refused by what it sets, not by a panic here.
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         config::load(self.config.as_deref(), environment, self.flags())
     }
 
-    fn flags(&self) -> Vec<Flag> {
+    fn flags(&self) -> Vec<FlagSetting> {
         let mut flags = Vec::new();
-        let mut set = |flag, key, value: String| flags.push(Flag { flag, key, value });
+        let mut set = |flag, key, value: String| flags.push(FlagSetting { flag, key, value });
         if let Some(listen) = &self.listen {
             set("--listen", "server.listen", listen.clone());
         }

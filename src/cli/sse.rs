@@ -2,7 +2,7 @@
 
 /// One message of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct SseMessage {
     /// The number to resume behind.
     pub(super) id: Option<u64>,
     /// What kind of message it is; empty for an event.
@@ -13,15 +13,15 @@ pub(super) struct Message {
 
 /// A stream so far.
 #[derive(Debug, Default)]
-pub(super) struct Parser {
+pub(super) struct SseParser {
     /// Bytes of a line whose end is not there yet.
     rest: Vec<u8>,
-    message: Message,
+    message: SseMessage,
 }
 
-impl Parser {
+impl SseParser {
     /// Takes the next bytes; answers the messages that are whole now.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Message> {
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<SseMessage> {
         let mut messages = Vec::new();
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(piece) = pieces.next() {
@@ -37,10 +37,10 @@ impl Parser {
     }
 
     /// Takes a line; an empty one ends a message.
-    fn line(&mut self, line: &str) -> Option<Message> {
+    fn line(&mut self, line: &str) -> Option<SseMessage> {
         if line.is_empty() {
             let message = std::mem::take(&mut self.message);
-            return (message != Message::default()).then_some(message);
+            return (message != SseMessage::default()).then_some(message);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn messages_come_whole_however_the_bytes_are_cut() {
         let text = ": from 0\nretry: 1000\n\nid: 1\ndata: {\"ü\":\ndata: 1}\n\n: idle\nid: 7\n\nevent: problem\r\ndata: x\r\n\r\n";
-        let message = |id, event: &str, data: Option<&str>| Message {
+        let message = |id, event: &str, data: Option<&str>| SseMessage {
             id,
             event: event.to_owned(),
             data: data.map(str::to_owned),
@@ -76,7 +76,7 @@ mod tests {
             message(None, "problem", Some("x")),
         ];
         for size in 1..text.len() {
-            let mut parser = Parser::default();
+            let mut parser = SseParser::default();
             let found: Vec<_> = text.as_bytes().chunks(size).flat_map(|bytes| parser.feed(bytes)).collect();
             assert_eq!(found, expected, "in pieces of {size}");
         }

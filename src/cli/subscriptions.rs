@@ -1,15 +1,15 @@
 //! `event-broker subscriptions`: who is sent which events.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::{Failure, Outcome};
-use super::output::{Output, bar, member, plain, shown};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::{CliError, CliResult};
+use super::output::{CliOutput, cell_text, escape_controls, member, progress_bar};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// How often progress is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Lists, shows and makes subscriptions, pauses and resumes them, and delivers again.
 ///
@@ -21,13 +21,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
     event-broker subscriptions groups mailer\n  \
     event-broker subscriptions replay mailer --from 1 --to 100 --dry-run      count first\n  \
     event-broker subscriptions replay mailer --from 1 --to 100 --wait")]
-pub(super) struct Arguments {
+pub(super) struct SubscriptionsArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<SubscriptionsCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum SubscriptionsCommand {
     /// Lists subscriptions in order of their codes.
     List,
     /// Shows one subscription.
@@ -111,52 +111,54 @@ enum Verb {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &SubscriptionsArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<SubscriptionsCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     let json = *json;
     match verb {
-        Verb::List => print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?,
-        Verb::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
-        Verb::Groups { id } => {
+        SubscriptionsCommand::List => {
+            print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?
+        }
+        SubscriptionsCommand::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
+        SubscriptionsCommand::Groups { id } => {
             let groups = client.list(&["subscriptions", id, "groups"], &[], "items").await?;
             print_groups(&mut output, json, &groups)?;
         }
-        Verb::Create { .. } => {
+        SubscriptionsCommand::Create { .. } => {
             let body = definition(verb);
             // Twice, it would be refused for its own effect.
-            let made = client.put_forth(Method::POST, &["subscriptions"], &body, Repeat::Never).await?;
+            let made = client.send_json(Method::POST, &["subscriptions"], &body, RequestRetry::Never).await?;
             print(&mut output, json, &made)?;
         }
-        Verb::Delete { id } => {
+        SubscriptionsCommand::Delete { id } => {
             let request = client.request(Method::DELETE, &["subscriptions", id], &[]);
-            client.send(request, Repeat::Never).await?;
+            client.send(request, RequestRetry::Never).await?;
         }
-        Verb::Pause { id, reason } => {
+        SubscriptionsCommand::Pause { id, reason } => {
             let body = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
-            print(&mut output, json, &post(&client, id, "pause", &body, Repeat::Freely).await?)?;
+            print(&mut output, json, &post(&client, id, "pause", &body, RequestRetry::Freely).await?)?;
         }
-        Verb::Resume { id } => {
-            print(&mut output, json, &post(&client, id, "resume", &json!({}), Repeat::Freely).await?)?;
+        SubscriptionsCommand::Resume { id } => {
+            print(&mut output, json, &post(&client, id, "resume", &json!({}), RequestRetry::Freely).await?)?;
         }
-        Verb::CloseBreaker { id } => {
-            print(&mut output, json, &post(&client, id, "close-breaker", &json!({}), Repeat::Freely).await?)?;
+        SubscriptionsCommand::CloseBreaker { id } => {
+            print(&mut output, json, &post(&client, id, "close-breaker", &json!({}), RequestRetry::Freely).await?)?;
         }
-        Verb::Test { id } => {
-            let attempt = post(&client, id, "test", &json!({}), Repeat::Never).await?;
+        SubscriptionsCommand::Test { id } => {
+            let attempt = post(&client, id, "test", &json!({}), RequestRetry::Never).await?;
             print(&mut output, json, &attempt)?;
             return Ok(if is_delivered(&attempt) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Verb::Replay { id, from, to, dry_run, wait } => {
-            let mut body = json!({"from": edge(from), "dryRun": dry_run});
+        SubscriptionsCommand::Replay { id, from, to, dry_run, wait } => {
+            let mut body = json!({"from": replay_bound(from), "dryRun": dry_run});
             if let (Some(to), Some(body)) = (to, body.as_object_mut()) {
-                body.insert("to".to_owned(), edge(to));
+                body.insert("to".to_owned(), replay_bound(to));
             }
-            let replayed = post(&client, id, "replay", &body, Repeat::Never).await?;
+            let replayed = post(&client, id, "replay", &body, RequestRetry::Never).await?;
             if let (true, Some(replay)) = (*wait, replayed.get("replay").and_then(Value::as_str)) {
                 follow(&client, id, replay).await?;
             }
@@ -175,13 +177,19 @@ fn is_delivered(attempt: &Value) -> bool {
     (200..300).contains(&status) && error.is_none_or(|class| class == "too_large")
 }
 
-async fn post(client: &Client, id: &str, verb: &str, body: &Value, repeat: Repeat) -> Result<Value, Failure> {
-    client.put_forth(Method::POST, &["subscriptions", &format!("{id}:{verb}")], body, repeat).await
+async fn post(
+    client: &BrokerClient,
+    id: &str,
+    verb: &str,
+    body: &Value,
+    repeat: RequestRetry,
+) -> Result<Value, CliError> {
+    client.send_json(Method::POST, &["subscriptions", &format!("{id}:{verb}")], body, repeat).await
 }
 
 /// Shows how far a replay has come, until it is over.
-async fn follow(client: &Client, id: &str, replay: &str) -> Outcome<()> {
-    let bar = bar(Some(0), "{bar:40} {pos}/{len} events, {eta} left");
+async fn follow(client: &BrokerClient, id: &str, replay: &str) -> CliResult<()> {
+    let bar = progress_bar(Some(0), "{bar:40} {pos}/{len} events, {eta} left");
     loop {
         let running: Value = client.get(&["subscriptions", id, "replays"], &[]).await?;
         let items = running.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -190,19 +198,21 @@ async fn follow(client: &Client, id: &str, replay: &str) -> Outcome<()> {
         let before = number(here, "from").saturating_sub(1);
         bar.set_length(number(here, "to").saturating_sub(before));
         bar.set_position(number(here, "settledThrough").saturating_sub(before));
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     bar.finish_and_clear();
     Ok(())
 }
 
 /// A sequence, or else a time.
-fn edge(text: &str) -> Value {
+fn replay_bound(text: &str) -> Value {
     text.parse::<u64>().map_or_else(|_| json!(text), |sequence| json!(sequence))
 }
 
-fn definition(verb: &Verb) -> Value {
-    let Verb::Create { code, topic, target, types, filter, mode, pool, start_from } = verb else { return Value::Null };
+fn definition(verb: &SubscriptionsCommand) -> Value {
+    let SubscriptionsCommand::Create { code, topic, target, types, filter, mode, pool, start_from } = verb else {
+        return Value::Null;
+    };
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     put("code", json!(code));
@@ -222,24 +232,24 @@ fn definition(verb: &Verb) -> Value {
     Value::Object(body)
 }
 
-fn print(output: &mut Output, json: bool, thing: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, thing: &Value) -> CliResult<()> {
     if json { output.json(thing) } else { output.members(thing) }
 }
 
-fn print_list(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
+fn print_list(output: &mut CliOutput, json: bool, items: &[Value]) -> CliResult<()> {
     if json {
         return items.iter().try_for_each(|item| output.json(item));
     }
     let names = ["code", "status", "mode", "topic", "target", "settledThrough", "openJobs"];
     let rows = items.iter().map(|item| {
         let mut row: Vec<_> = names.iter().map(|name| member(item, name)).collect();
-        row.push(item.pointer("/breaker/state").map(shown).unwrap_or_default());
+        row.push(item.pointer("/breaker/state").map(cell_text).unwrap_or_default());
         row
     });
     output.table(&["SUBSCRIPTION", "STATUS", "MODE", "TOPIC", "TARGET", "SETTLED", "OPEN", "BREAKER"], rows.collect())
 }
 
-fn print_groups(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()> {
+fn print_groups(output: &mut CliOutput, json: bool, items: &[Value]) -> CliResult<()> {
     if json {
         return items.iter().try_for_each(|item| output.json(item));
     }
@@ -254,7 +264,7 @@ fn print_groups(output: &mut Output, json: bool, items: &[Value]) -> Outcome<()>
     for (item, verb) in items.iter().flat_map(|item| ["retry", "cancel", "complete"].map(|verb| (item, verb))) {
         if let Some(what) = item.pointer(&format!("/verbs/{verb}")).and_then(Value::as_str) {
             let job = member(item, "blockedBy");
-            output.line(&format!("event-broker jobs {verb} {}: {what}", plain(&job)))?;
+            output.line(&format!("event-broker jobs {verb} {}: {what}", escape_controls(&job)))?;
         }
     }
     Ok(())

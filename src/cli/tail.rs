@@ -3,11 +3,11 @@
 //! - Where to begin is settled before the stream is opened, so that one which breaks at once skips nothing.
 //! - A stream that ends or breaks is opened again behind the last event seen; a refusal ends it for good.
 
-use super::client::{self, Client, Repeat, Server};
-use super::failure::{Failure, Outcome, Refusal};
-use super::output::{Colour, Output, note, on_one_line, plain, reader_is_gone};
-use super::reading::{self, DEFAULT_TOPIC, Filters};
-use super::sse::{Message, Parser};
+use super::client::{self, BrokerClient, BrokerUrl, RequestRetry};
+use super::failure::{BrokerRefusal, CliError, CliResult};
+use super::output::{CliOutput, TextColour, escape_controls, on_one_line, print_note, reader_is_gone};
+use super::reading::{self, DEFAULT_TOPIC, FilterArgs};
+use super::sse::{SseMessage, SseParser};
 use contract::{Offset, ReadOffset};
 use reqwest::Method;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Waits before a stream is opened again: the first, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 /// Letters of an event's data that are shown to people.
-const DATA_LETTERS_MAX: usize = 200;
+const DATA_CHARS_MAX: usize = 200;
 
 /// Prints a topic's events and follows it.
 ///
@@ -35,16 +35,16 @@ const DATA_LETTERS_MAX: usize = 200;
     event-broker tail gts.hx.core.events.topic.v1~vendor.orders.v1 --from earliest --json | jq .data\n  \
     event-broker tail --type 'gts.hx.core.events.type.v1~vendor.*' --filter 'data.total > 100'\n  \
     event-broker tail --from 1000 --limit 10 --no-follow")]
-pub(super) struct Arguments {
+pub(super) struct TailArgs {
     #[command(flatten)]
-    server: Server,
+    server: BrokerUrl,
     /// The topic.
     #[arg(default_value = DEFAULT_TOPIC, hide_default_value = true)]
     topic: String,
     /// Begin with: earliest, latest (what comes from now on), or a sequence. Without it: latest, and with --no-follow
     /// earliest.
     #[arg(long, value_name = "WHERE")]
-    from: Option<From>,
+    from: Option<TailStart>,
     /// End after so many events.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -55,18 +55,18 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    filters: Filters,
+    filters: FilterArgs,
 }
 
 /// Where to begin.
 #[derive(Debug, Clone, Copy)]
-enum From {
+enum TailStart {
     Earliest,
     Latest,
     Sequence(u64),
 }
 
-impl FromStr for From {
+impl FromStr for TailStart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -78,21 +78,21 @@ impl FromStr for From {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &TailArgs) -> ExitCode {
     client::run(Box::pin(tail(arguments)))
 }
 
-async fn tail(arguments: &Arguments) -> Outcome {
+async fn tail(arguments: &TailArgs) -> CliResult {
     let client = arguments.server.client()?;
-    let default = if arguments.no_follow { From::Earliest } else { From::Latest };
+    let default = if arguments.no_follow { TailStart::Earliest } else { TailStart::Latest };
     let offset = match arguments.from.unwrap_or(default) {
-        From::Earliest => ReadOffset::Earliest,
+        TailStart::Earliest => ReadOffset::Earliest,
         // As a number: a stream that breaks off before its first event goes on there, not at a later tail.
-        From::Latest => Offset(reading::tail(&client, &arguments.topic).await?).into(),
-        From::Sequence(first) => Offset(first.saturating_sub(1)).into(),
+        TailStart::Latest => Offset(reading::tail(&client, &arguments.topic).await?).into(),
+        TailStart::Sequence(first) => Offset(first.saturating_sub(1)).into(),
     };
-    let lines = Lines::new(arguments.json, arguments.limit);
-    let mut tail = Tail { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
+    let lines = EventPrinter::new(arguments.json, arguments.limit);
+    let mut tail = TopicTail { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
     match arguments.no_follow {
         true => tail.read().await?,
         false => tokio::select! {
@@ -103,23 +103,23 @@ async fn tail(arguments: &Arguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-struct Tail<'a> {
-    client: Client,
+struct TopicTail<'a> {
+    client: BrokerClient,
     topic: &'a str,
     filters: Vec<(String, String)>,
     /// Where to go on.
     offset: ReadOffset,
-    lines: Lines,
+    lines: EventPrinter,
 }
 
-impl Tail<'_> {
+impl TopicTail<'_> {
     /// Prints what is there now.
-    async fn read(&mut self) -> Outcome<()> {
+    async fn read(&mut self) -> CliResult<()> {
         let end = reading::tail(&self.client, self.topic).await?;
         loop {
             let page = reading::page(&self.client, self.topic, self.offset, &self.filters).await?;
             for event in &page.items {
-                let event = Shown::read(event.get())?;
+                let event = PrintedEvent::read(event.get())?;
                 if event.sequence > end || self.lines.print(&event)?.is_break() {
                     return Ok(());
                 }
@@ -134,7 +134,7 @@ impl Tail<'_> {
     }
 
     /// Prints what comes, for as long as it is wanted.
-    async fn follow(&mut self) -> Outcome<()> {
+    async fn follow(&mut self) -> CliResult<()> {
         let mut wait = WAITS.0;
         // Only what was there once is waited for.
         let mut was_there = false;
@@ -144,9 +144,9 @@ impl Tail<'_> {
             was_there |= opened;
             match ended {
                 Ok(ControlFlow::Break(())) => return Ok(()),
-                Ok(ControlFlow::Continue(())) | Err(Failure::Broken(_)) => {}
-                Err(Failure::Unreachable(_)) if was_there => {}
-                Err(Failure::Refused(refusal)) if was_there && refusal.is_passing() => {}
+                Ok(ControlFlow::Continue(())) | Err(CliError::Broken(_)) => {}
+                Err(CliError::Unreachable(_)) if was_there => {}
+                Err(CliError::Refused(refusal)) if was_there && refusal.is_transient() => {}
                 Err(failure) => return Err(failure),
             }
             if opened {
@@ -155,7 +155,7 @@ impl Tail<'_> {
                     ReadOffset::Behind(offset) => format!("behind {offset}"),
                     end => format!("at {end}"),
                 };
-                note(&format_args!("the stream from {} ended; going on {next}", self.client.address()));
+                print_note(&format_args!("the stream from {} ended; going on {next}", self.client.address()));
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(WAITS.1);
@@ -163,14 +163,14 @@ impl Tail<'_> {
     }
 
     /// One stream, up to its end: whether that was enough.
-    async fn stream(&mut self, opened: &mut bool) -> Outcome<ControlFlow<()>> {
+    async fn stream(&mut self, opened: &mut bool) -> CliResult<ControlFlow<()>> {
         let query = reading::query(self.topic, self.offset, &self.filters);
         let request = self.client.request(Method::GET, &["events:stream"], &query);
         let request = request.header("accept", "text/event-stream");
-        let mut response = self.client.send(request, Repeat::Never).await?;
+        let mut response = self.client.send(request, RequestRetry::Never).await?;
         *opened = true;
-        let mut parser = Parser::default();
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.unanswered(&error))? {
+        let mut parser = SseParser::default();
+        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.request_error(&error))? {
             for message in parser.feed(&bytes) {
                 if self.take(message)?.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -180,15 +180,15 @@ impl Tail<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn take(&mut self, message: Message) -> Outcome<ControlFlow<()>> {
-        let Message { id, event, data } = message;
+    fn take(&mut self, message: SseMessage) -> CliResult<ControlFlow<()>> {
+        let SseMessage { id, event, data } = message;
         if event == "problem" {
             let document = data.unwrap_or_default();
-            return Err(Refusal::of_document(document.as_bytes()).into());
+            return Err(BrokerRefusal::from_document(document.as_bytes()).into());
         }
         let mut flow = ControlFlow::Continue(());
         if let Some(data) = data {
-            flow = self.lines.print(&Shown::read(&data)?)?;
+            flow = self.lines.print(&PrintedEvent::read(&data)?)?;
         }
         self.offset = id.map_or(self.offset, |id| Offset(id).into());
         Ok(flow)
@@ -196,16 +196,16 @@ impl Tail<'_> {
 }
 
 /// An event to be printed.
-struct Shown {
+struct PrintedEvent {
     text: String,
     event: Value,
     sequence: u64,
 }
 
-impl Shown {
-    fn read(text: &str) -> Outcome<Self> {
+impl PrintedEvent {
+    fn read(text: &str) -> CliResult<Self> {
         let event: Value =
-            serde_json::from_str(text).map_err(|error| Failure::because("an event cannot be read", error))?;
+            serde_json::from_str(text).map_err(|error| CliError::caused_by("an event cannot be read", error))?;
         let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
         Ok(Self { text: on_one_line(text), event, sequence })
     }
@@ -216,41 +216,45 @@ impl Shown {
 }
 
 /// Events as lines, aligned by the widest seen so far.
-struct Lines {
-    output: Output,
+struct EventPrinter {
+    output: CliOutput,
     json: bool,
     left: Option<u64>,
     widths: [usize; 3],
 }
 
-impl Lines {
+impl EventPrinter {
     fn new(json: bool, limit: Option<u64>) -> Self {
-        Self { output: Output::new(), json, left: limit, widths: [0; 3] }
+        Self { output: CliOutput::new(), json, left: limit, widths: [0; 3] }
     }
 
     /// Prints an event; whether that was the last one wanted.
-    fn print(&mut self, event: &Shown) -> Outcome<ControlFlow<()>> {
-        let line = if self.json { event.text.clone() } else { self.for_people(event) };
+    fn print(&mut self, event: &PrintedEvent) -> CliResult<ControlFlow<()>> {
+        let line = if self.json { event.text.clone() } else { self.as_line(event) };
         self.output.line(&line)?;
         self.left = self.left.map(|left| left - 1);
         Ok(if self.left == Some(0) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    fn for_people(&mut self, event: &Shown) -> String {
-        let cells = [format!("#{}", event.sequence), short_type(event.member("type")), plain(event.member("subject"))];
+    fn as_line(&mut self, event: &PrintedEvent) -> String {
+        let cells = [
+            format!("#{}", event.sequence),
+            short_type(event.member("type")),
+            escape_controls(event.member("subject")),
+        ];
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
         let [sequence, event_type, subject] = &cells;
         let [sequences, types, subjects] = self.widths;
         let data = event.event.get("data").map(Value::to_string).unwrap_or_default();
-        let paint = |text: String, colour| self.output.painted(&text, colour);
+        let paint = |text: String, colour| self.output.coloured(&text, colour);
         [
-            paint(plain(event.member("occurredAt")), Colour::Dim),
-            paint(format!("{sequence:>sequences$}"), Colour::Yellow),
-            paint(format!("{event_type:types$}"), Colour::Cyan),
-            paint(format!("{subject:subjects$}"), Colour::Green),
-            cut(&plain(&data)),
+            paint(escape_controls(event.member("occurredAt")), TextColour::Dim),
+            paint(format!("{sequence:>sequences$}"), TextColour::Yellow),
+            paint(format!("{event_type:types$}"), TextColour::Cyan),
+            paint(format!("{subject:subjects$}"), TextColour::Green),
+            cut(&escape_controls(&data)),
         ]
         .join("  ")
     }
@@ -259,11 +263,11 @@ impl Lines {
 /// The part of a type that tells it from its siblings.
 fn short_type(event_type: &str) -> String {
     let trimmed = event_type.strip_suffix('~').unwrap_or(event_type);
-    plain(trimmed.rsplit('~').next().unwrap_or(trimmed))
+    escape_controls(trimmed.rsplit('~').next().unwrap_or(trimmed))
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(DATA_LETTERS_MAX) {
+    match text.char_indices().nth(DATA_CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
         None => text.to_owned(),
     }

@@ -1,9 +1,9 @@
 //! `event-broker topics`: what topics there are, made, changed, looked into, published again and let go.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::{Failure, Outcome};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::{CliError, CliResult};
 use super::input;
-use super::output::{Output, member};
+use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use std::process::ExitCode;
     event-broker topics create shop.orders --retention P30D\n  \
     event-broker topics change shop.orders --retention P90D\n  \
     event-broker topics segments gts.hx.core.events.topic.v1~ --json")]
-pub(super) struct Arguments {
+pub(super) struct TopicsArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<TopicsCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum TopicsCommand {
     /// Lists topics.
     List {
         /// Only those whose id matches; a pattern may end in *.
@@ -50,16 +50,16 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "topic")]
         file: Option<PathBuf>,
         #[command(flatten)]
-        settings: Settings,
+        settings: TopicSettingsArgs,
         #[command(flatten)]
-        placing: Placing,
+        placing: TopicPlacementArgs,
     },
     /// Changes what may change about a topic; what is not named stays as it is.
     Change {
         /// Its id.
         topic: String,
         #[command(flatten)]
-        settings: Settings,
+        settings: TopicSettingsArgs,
     },
     /// Republishes events: for everybody who reads the topic, for one shared group, or for subscriptions.
     Republish {
@@ -126,7 +126,7 @@ enum Verb {
 
 /// What may be said of a topic at any time.
 #[derive(clap::Args)]
-struct Settings {
+struct TopicSettingsArgs {
     /// For people.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -143,7 +143,7 @@ struct Settings {
 
 /// What is settled when a topic is made.
 #[derive(clap::Args)]
-struct Placing {
+struct TopicPlacementArgs {
     /// What keeps it, if not the default log: memory or file.
     #[arg(long, value_name = "TYPE")]
     storage: Option<String>,
@@ -165,35 +165,35 @@ struct Placing {
     internal: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &TopicsArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     match verb {
-        Verb::List { pattern } => {
+        TopicsCommand::List { pattern } => {
             let query: Vec<_> = pattern.iter().map(|pattern| ("topic".to_owned(), pattern.clone())).collect();
             let topics = client.list(&["topics"], &query, "topics").await?;
             print_all(&mut output, *json, &topics)?;
         }
-        Verb::Show { topic } => print(&mut output, *json, &client.get(&["topics", topic], &[]).await?)?,
-        Verb::Create { topic, file, settings, placing } => {
+        TopicsCommand::Show { topic } => print(&mut output, *json, &client.get(&["topics", topic], &[]).await?)?,
+        TopicsCommand::Create { topic, file, settings, placing } => {
             for definition in definitions(topic.as_deref(), file.as_ref(), settings, placing)? {
-                let made = client.put_forth(Method::POST, &["topics"], &definition, Repeat::Freely).await?;
+                let made = client.send_json(Method::POST, &["topics"], &definition, RequestRetry::Freely).await?;
                 print(&mut output, *json, &made)?;
             }
         }
-        Verb::Change { topic, settings } => {
+        TopicsCommand::Change { topic, settings } => {
             let change = Value::Object(settings.members());
             if change == json!({}) {
-                return Err(Failure::Misused("nothing to change: name what should, such as --retention".to_owned()));
+                return Err(CliError::Misused("nothing to change: name what should, such as --retention".to_owned()));
             }
-            let changed = client.put_forth(Method::PATCH, &["topics", topic], &change, Repeat::Freely).await?;
+            let changed = client.send_json(Method::PATCH, &["topics", topic], &change, RequestRetry::Freely).await?;
             print(&mut output, *json, &changed)?;
         }
-        Verb::Republish { topic, from, to, group, subscription, dry_run } => {
+        TopicsCommand::Republish { topic, from, to, group, subscription, dry_run } => {
             let (target, name) = match (group, subscription.as_deref()) {
                 (Some(group), _) => ("group", Some(group.as_str())),
                 (None, Some("all")) => ("subscriptions", None),
@@ -201,27 +201,27 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
                 (None, None) => ("topic", None),
             };
             let order = json!({"from": from, "to": to, "target": target, "name": name, "dryRun": dry_run});
-            print(&mut output, *json, &order_of(&client, topic, "republish", &order).await?)?;
+            print(&mut output, *json, &run_order(&client, topic, "republish", &order).await?)?;
         }
-        Verb::Compact { topic, erase } => {
-            print(&mut output, *json, &order_of(&client, topic, "compact", &json!({"erase": erase})).await?)?;
+        TopicsCommand::Compact { topic, erase } => {
+            print(&mut output, *json, &run_order(&client, topic, "compact", &json!({"erase": erase})).await?)?;
         }
-        Verb::Trim { topic, through, before, erase } => {
+        TopicsCommand::Trim { topic, through, before, erase } => {
             let trim = json!({"through": through, "before": before, "erase": erase});
-            print(&mut output, *json, &order_of(&client, topic, "trim", &trim).await?)?;
+            print(&mut output, *json, &run_order(&client, topic, "trim", &trim).await?)?;
         }
-        Verb::Delete { topic, force, dry_run } => {
+        TopicsCommand::Delete { topic, force, dry_run } => {
             let named = [("force", force), ("dryRun", dry_run)].into_iter().filter(|(_, is_set)| **is_set);
             let query: Vec<_> = named.map(|(name, _)| (name.to_owned(), "true".to_owned())).collect();
             let request = client.request(Method::DELETE, &["topics", topic], &query);
-            let response = client.send(request, Repeat::Never).await?;
+            let response = client.send(request, RequestRetry::Never).await?;
             if *dry_run {
-                print(&mut output, *json, &client::parse(&client.whole(response).await?)?)?;
+                print(&mut output, *json, &client::parse(&client.read_body(response).await?)?)?;
             } else {
                 output.line(&if *json { json!({"deleted": topic}).to_string() } else { format!("deleted {topic}") })?;
             }
         }
-        Verb::Segments { topic, descending } => {
+        TopicsCommand::Segments { topic, descending } => {
             let segments = segments(&client, topic, *descending).await?;
             print_segments(&mut output, *json, &segments)?;
         }
@@ -230,16 +230,16 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
 }
 
 /// Has the broker do something to a topic; answers how many events it was.
-async fn order_of(client: &Client, topic: &str, verb: &str, order: &Value) -> Outcome<Value> {
-    client.put_forth(Method::POST, &["topics", &format!("{topic}:{verb}")], order, Repeat::Never).await
+async fn run_order(client: &BrokerClient, topic: &str, verb: &str, order: &Value) -> CliResult<Value> {
+    client.send_json(Method::POST, &["topics", &format!("{topic}:{verb}")], order, RequestRetry::Never).await
 }
 
 fn definitions(
     topic: Option<&str>,
     file: Option<&PathBuf>,
-    settings: &Settings,
-    placing: &Placing,
-) -> Outcome<Vec<Value>> {
+    settings: &TopicSettingsArgs,
+    placing: &TopicPlacementArgs,
+) -> CliResult<Vec<Value>> {
     let Some(topic) = topic else {
         let values = input::values(input::open(file.map(PathBuf::as_path))?);
         return values.map(|value| input::definition(value?.get())).collect();
@@ -262,7 +262,7 @@ fn definitions(
     Ok(vec![Value::Object(members)])
 }
 
-impl Settings {
+impl TopicSettingsArgs {
     fn members(&self) -> Map<String, Value> {
         let members = [
             ("description", &self.description),
@@ -275,7 +275,7 @@ impl Settings {
     }
 }
 
-impl Placing {
+impl TopicPlacementArgs {
     fn streaming(&self) -> Value {
         let members = [("type", &self.storage), ("location", &self.location)];
         let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
@@ -284,7 +284,7 @@ impl Placing {
     }
 }
 
-async fn segments(client: &Client, topic: &str, descending: bool) -> Outcome<Vec<Value>> {
+async fn segments(client: &BrokerClient, topic: &str, descending: bool) -> CliResult<Vec<Value>> {
     let mut query = vec![("topic".to_owned(), topic.to_owned())];
     if descending {
         query.push(("$orderby".to_owned(), "rangeStart desc".to_owned()));
@@ -292,11 +292,11 @@ async fn segments(client: &Client, topic: &str, descending: bool) -> Outcome<Vec
     client.list(&["topics", "segments"], &query, "segments").await
 }
 
-fn print(output: &mut Output, json: bool, topic: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, topic: &Value) -> CliResult<()> {
     if json { output.json(topic) } else { output.members(topic) }
 }
 
-fn print_all(output: &mut Output, json: bool, topics: &[Value]) -> Outcome<()> {
+fn print_all(output: &mut CliOutput, json: bool, topics: &[Value]) -> CliResult<()> {
     if json {
         return topics.iter().try_for_each(|topic| output.json(topic));
     }
@@ -318,7 +318,7 @@ fn print_all(output: &mut Output, json: bool, topics: &[Value]) -> Outcome<()> {
     output.table(&["TOPIC", "KEPT", "STORED", "CREATED", "DESCRIPTION"], rows.collect())
 }
 
-fn print_segments(output: &mut Output, json: bool, segments: &[Value]) -> Outcome<()> {
+fn print_segments(output: &mut CliOutput, json: bool, segments: &[Value]) -> CliResult<()> {
     if json {
         return segments.iter().try_for_each(|segment| output.json(segment));
     }

@@ -1,9 +1,9 @@
 //! `event-broker types`: event types and the versions of their schemas.
 
-use super::client::{self, Asking, Client, Repeat};
-use super::failure::{Failure, Outcome};
-use super::input::{self, Source};
-use super::output::{Output, member, note, plain};
+use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
+use super::failure::{CliError, CliResult};
+use super::input::{self, InputSource};
+use super::output::{CliOutput, escape_controls, member, print_note};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use std::process::ExitCode;
     event-broker types finalise gts.hyperspot.core.events.type.v1~vendor.orders.placed.v1 1.1\n  \
     event-broker types archive shop.order.opened && event-broker types delete shop.order.opened\n  \
     event-broker types list --json > types.ndjson && event-broker types register types.ndjson --url http://other:8087")]
-pub(super) struct Arguments {
+pub(super) struct TypesArgs {
     #[command(flatten)]
-    asking: Asking<Verb>,
+    client: ClientArgs<TypesCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum TypesCommand {
     /// Lists event types.
     List {
         /// Only those that match; a pattern may end in *.
@@ -90,15 +90,15 @@ enum Verb {
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    client::run(Box::pin(act(&arguments.asking)))
+pub(super) fn run(arguments: &TypesArgs) -> ExitCode {
+    client::run(Box::pin(execute(&arguments.client)))
 }
 
-async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
+async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TypesCommand>) -> CliResult {
     let client = server.client()?;
-    let mut output = Output::new();
+    let mut output = CliOutput::new();
     match verb {
-        Verb::List { pattern, topic } => {
+        TypesCommand::List { pattern, topic } => {
             let query: Vec<_> = [("type", pattern), ("topic", topic)]
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
@@ -106,13 +106,13 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
             let types = client.list(&["event-types"], &query, "items").await?;
             print_all(&mut output, *json, &types)?;
         }
-        Verb::Register { file } => register(&client, file.as_ref(), &mut output, *json).await?,
-        Verb::Delete { id } => {
-            client.send(client.request(Method::DELETE, &["event-types", id], &[]), Repeat::Never).await?;
+        TypesCommand::Register { file } => register(&client, file.as_ref(), &mut output, *json).await?,
+        TypesCommand::Delete { id } => {
+            client.send(client.request(Method::DELETE, &["event-types", id], &[]), RequestRetry::Never).await?;
             output.line(&if *json { json!({"deleted": id}).to_string() } else { format!("deleted {id}") })?;
         }
         verb => {
-            let answer = ask(&client, verb).await?;
+            let answer = execute_for_one(&client, verb).await?;
             print(&mut output, *json, &answer)?;
         }
     }
@@ -120,12 +120,13 @@ async fn act(Asking { server, json, verb }: &Asking<Verb>) -> Outcome {
 }
 
 /// The verbs about one type.
-async fn ask(client: &Client, verb: &Verb) -> Outcome<Value> {
-    let post = async |path: &[&str], body: &Value| client.put_forth(Method::POST, path, body, Repeat::Freely).await;
+async fn execute_for_one(client: &BrokerClient, verb: &TypesCommand) -> CliResult<Value> {
+    let post =
+        async |path: &[&str], body: &Value| client.send_json(Method::POST, path, body, RequestRetry::Freely).await;
     let on_version = |version: &str, verb: &str| format!("{version}:{verb}");
     match verb {
-        Verb::Show { id } => client.get(&["event-types", id], &[]).await,
-        Verb::AddVersion { id, version, file, schema_type, mime_type } => {
+        TypesCommand::Show { id } => client.get(&["event-types", id], &[]).await,
+        TypesCommand::AddVersion { id, version, file, schema_type, mime_type } => {
             let schema = schema(input::open(file.as_deref())?, schema_type)?;
             let mut body = json!({"version": version, "schemaType": schema_type, "schema": schema});
             if let (Some(members), Some(mime_type)) = (body.as_object_mut(), mime_type) {
@@ -133,40 +134,40 @@ async fn ask(client: &Client, verb: &Verb) -> Outcome<Value> {
             }
             post(&["event-types", id, "versions"], &body).await
         }
-        Verb::Finalise { id, version } => {
+        TypesCommand::Finalise { id, version } => {
             post(&["event-types", id, "versions", &on_version(version, "finalise")], &json!({})).await
         }
-        Verb::Deprecate { id, version } => {
+        TypesCommand::Deprecate { id, version } => {
             post(&["event-types", id, "versions", &on_version(version, "deprecate")], &json!({})).await
         }
-        Verb::Archive { id } => post(&["event-types", &on_version(id, "archive")], &json!({})).await,
-        Verb::List { .. } | Verb::Register { .. } | Verb::Delete { .. } => Ok(Value::Null),
+        TypesCommand::Archive { id } => post(&["event-types", &on_version(id, "archive")], &json!({})).await,
+        TypesCommand::List { .. } | TypesCommand::Register { .. } | TypesCommand::Delete { .. } => Ok(Value::Null),
     }
 }
 
 /// A JSON Schema is JSON; other schemas are text.
-fn schema(mut source: Source, schema_type: &str) -> Outcome<Value> {
+fn schema(mut source: InputSource, schema_type: &str) -> CliResult<Value> {
     if schema_type == "JSON_SCHEMA" {
         return input::one_value(source);
     }
     let mut text = String::new();
-    source.reader.read_to_string(&mut text).map_err(|cause| Failure::because(&source.name, cause))?;
+    source.reader.read_to_string(&mut text).map_err(|cause| CliError::caused_by(&source.name, cause))?;
     Ok(Value::String(text))
 }
 
 /// Registers all, and says which were refused.
-async fn register(client: &Client, file: Option<&PathBuf>, output: &mut Output, json: bool) -> Outcome<()> {
+async fn register(client: &BrokerClient, file: Option<&PathBuf>, output: &mut CliOutput, json: bool) -> CliResult<()> {
     let (mut registered, mut refused) = (0, 0);
     for value in input::values(input::open(file.map(PathBuf::as_path))?) {
         let definition = input::definition(value?.get())?;
-        match client.put_forth(Method::POST, &["event-types"], &definition, Repeat::Freely).await {
+        match client.send_json(Method::POST, &["event-types"], &definition, RequestRetry::Freely).await {
             Ok(event_type) if json => output.json(&event_type)?,
             Ok(event_type) => {
-                output.line(&format!("registered {}", plain(&member(&event_type, "id"))))?;
+                output.line(&format!("registered {}", escape_controls(&member(&event_type, "id"))))?;
             }
-            Err(Failure::Refused(refusal)) if refusal.is_the_requests() => {
+            Err(CliError::Refused(refusal)) if refusal.is_client_error() => {
                 refused += 1;
-                note(&format_args!("{} was refused: {refusal}", member(&definition, "id")));
+                print_note(&format_args!("{} was refused: {refusal}", member(&definition, "id")));
                 continue;
             }
             Err(failure) => return Err(failure),
@@ -174,18 +175,18 @@ async fn register(client: &Client, file: Option<&PathBuf>, output: &mut Output, 
         registered += 1;
     }
     match (registered, refused) {
-        (0, 0) => Err(Failure::Misused("there is no event type to register".to_owned())),
+        (0, 0) => Err(CliError::Misused("there is no event type to register".to_owned())),
         (_, 0) => Ok(()),
-        _ => Err(Failure::Failed(format!("{refused} of {} event types were refused", registered + refused))),
+        _ => Err(CliError::Failed(format!("{refused} of {} event types were refused", registered + refused))),
     }
 }
 
 /// Schemas are nested: people get them indented.
-fn print(output: &mut Output, json: bool, event_type: &Value) -> Outcome<()> {
+fn print(output: &mut CliOutput, json: bool, event_type: &Value) -> CliResult<()> {
     if json { output.json(event_type) } else { output.line(&format!("{event_type:#}")) }
 }
 
-fn print_all(output: &mut Output, json: bool, types: &[Value]) -> Outcome<()> {
+fn print_all(output: &mut CliOutput, json: bool, types: &[Value]) -> CliResult<()> {
     if json {
         return types.iter().try_for_each(|event_type| output.json(event_type));
     }

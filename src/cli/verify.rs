@@ -1,11 +1,11 @@
 //! `event-broker verify`: is the log what was written?
 
-use super::failure::{self, Failure, Outcome};
+use super::failure::{self, CliError, CliResult};
 use super::folders;
-use super::output::{Output, note};
-use event_broker::known_of;
-use log::Damage;
-use log::file::Report;
+use super::output::{CliOutput, print_note};
+use event_broker::acknowledged_state;
+use log::FileDamage;
+use log::file::VerifyReport;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     event-broker verify --data ./data\n  \
     event-broker verify --data /backups/2026-11-16 --json")]
-pub(super) struct Arguments {
+pub(super) struct VerifyArgs {
     /// The data folder.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
@@ -32,16 +32,16 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    failure::end(verify(arguments))
+pub(super) fn run(arguments: &VerifyArgs) -> ExitCode {
+    failure::exit_code(verify(arguments))
 }
 
-fn verify(arguments: &Arguments) -> Outcome {
+fn verify(arguments: &VerifyArgs) -> CliResult {
     let data = &arguments.data;
-    let folders = folders::with_logs(data).map_err(|cause| Failure::because(data.display(), cause))?;
+    let folders = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if folders.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
-        return Err(Failure::Misused(reason));
+        return Err(CliError::Misused(reason));
     }
     let mut is_sound = true;
     for folder in folders {
@@ -51,8 +51,8 @@ fn verify(arguments: &Arguments) -> Outcome {
 }
 
 /// Checks one log and says what it found; whether all is well.
-fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
-    let known = known_of(folder).map_err(|cause| Failure::because(folder.display(), cause))?;
+fn check(folder: &Path, arguments: &VerifyArgs) -> CliResult<bool> {
+    let known = acknowledged_state(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
     let report = folders::check(folder, known.acknowledged)?;
     match arguments.json {
         true => print_json(folder, &report)?,
@@ -61,9 +61,9 @@ fn check(folder: &Path, arguments: &Arguments) -> Outcome<bool> {
     Ok(report.damages.is_empty())
 }
 
-fn print(folder: &Path, report: &Report, arguments: &Arguments) -> Outcome<()> {
-    let Report { segments, records, bytes, damages, torn } = report;
-    let mut output = Output::new();
+fn print(folder: &Path, report: &VerifyReport, arguments: &VerifyArgs) -> CliResult<()> {
+    let VerifyReport { segments, records, bytes, damages, torn } = report;
+    let mut output = CliOutput::new();
     damages.iter().try_for_each(|damage| output.line(&format!("damaged: {damage}")))?;
     if arguments.quiet {
         return Ok(());
@@ -74,14 +74,14 @@ fn print(folder: &Path, report: &Report, arguments: &Arguments) -> Outcome<()> {
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
     output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))?;
     if !damages.is_empty() {
-        note(&folders::advice(folder));
+        print_note(&folders::advice(folder));
     }
     Ok(())
 }
 
-fn print_json(folder: &Path, report: &Report) -> Outcome<()> {
-    let Report { segments, records, bytes, damages, torn } = report;
-    let place = |damage: &Damage| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason});
+fn print_json(folder: &Path, report: &VerifyReport) -> CliResult<()> {
+    let VerifyReport { segments, records, bytes, damages, torn } = report;
+    let place = |damage: &FileDamage| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason});
     let damages: Vec<_> = damages.iter().map(place).collect();
     let mut report = json!({
         "folder": folder.display().to_string(), "segments": segments, "records": records, "bytes": bytes,
@@ -90,5 +90,5 @@ fn print_json(folder: &Path, report: &Report) -> Outcome<()> {
     if let (Some(members), Some(torn)) = (report.as_object_mut(), torn) {
         members.insert("torn".to_owned(), place(torn));
     }
-    Output::new().json(&report)
+    CliOutput::new().json(&report)
 }

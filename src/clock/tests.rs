@@ -9,7 +9,7 @@ const DAY: i64 = 24 * 60 * MINUTE;
 /// Runs lines such as `step 5` and `now -> 5` on a clock that shows 0, with a bound of five minutes; in seconds.
 fn check(lines: &str) {
     let clock = Arc::new(ManualClock::at(0));
-    let start = || Arc::new(BelievedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300)));
+    let start = || Arc::new(TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300)));
     let mut believed = start();
     let (mut log, mut last) = (LogClock::new(Arc::clone(&believed)), 0);
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -205,7 +205,7 @@ fn small_steps_are_followed_ahead_and_not_back() {
 #[test]
 fn a_clock_that_said_2099_once_moves_on_from_there() {
     let clock = Arc::new(ManualClock::at(0));
-    let believed = BelievedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
+    let believed = TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
     let log = LogClock::new(Arc::new(believed));
     log.observe(47_000 * DAY);
     assert_eq!(log.now(), 47_000 * DAY);

@@ -4,38 +4,38 @@
 //! - What is in force together must make sense together ([`values`]).
 //! - A default that nobody set follows what somebody did set, its maximum for one ([`follow`]); one that was set never changes silently.
 
-use super::document::{Node, Value};
+use super::document::{YamlNode, YamlValue};
 use super::keys::{Expects, Key};
 use super::nearest::nearest;
-use super::{Config, Engine, HostPattern, Sources, Storage, WebOrigin};
+use super::{Config, Engine, HostPattern, Storage, ValueSources, WebOrigin};
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Whether a key takes what is written; else what it takes.
-pub(super) fn fits(key: &Key, node: &Node) -> Result<(), String> {
+pub(super) fn fits(key: &Key, node: &YamlNode) -> Result<(), String> {
     let refusal = || Err(format!("expected {}, found {}", key.expects, found(&node.value)));
     match (key.expects, &node.value) {
-        (_, Value::Nothing) if key.optional => Ok(()),
-        (Expects::Flag, Value::Flag(_)) => Ok(()),
-        (Expects::Number { min, max, .. }, Value::Number(number)) => match number.as_u64() {
+        (_, YamlValue::Nothing) if key.optional => Ok(()),
+        (Expects::Flag, YamlValue::Flag(_)) => Ok(()),
+        (Expects::Number { min, max, .. }, YamlValue::Number(number)) => match number.as_u64() {
             Some(number) if (min..=max).contains(&number) => Ok(()),
             _ => refusal(),
         },
-        (Expects::Word(words), Value::Text(text)) => fits_words(key, words, text),
-        (Expects::Text(_), Value::Text(text)) if text.trim().is_empty() => {
+        (Expects::Word(words), YamlValue::Text(text)) => fits_words(key, words, text),
+        (Expects::Text(_), YamlValue::Text(text)) if text.trim().is_empty() => {
             Err(format!("expected {}, found an empty text", key.expects))
         }
-        (Expects::Text(_), Value::Text(_)) => Ok(()),
-        (Expects::Text(_) | Expects::Word(_), Value::Flag(_) | Value::Number(_)) => Err(format!(
+        (Expects::Text(_), YamlValue::Text(_)) => Ok(()),
+        (Expects::Text(_) | Expects::Word(_), YamlValue::Flag(_) | YamlValue::Number(_)) => Err(format!(
             "expected {}, found {}; text stands in quotes where it looks like one",
             key.expects,
             node.value.name()
         )),
-        (Expects::Texts(_), Value::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
+        (Expects::Texts(_), YamlValue::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
             Some(odd) => Err(format!("expected {}, found {odd} in the list", key.expects)),
             None => Ok(()),
         },
-        (Expects::Items(_), Value::List(_)) => Ok(()),
+        (Expects::Items(_), YamlValue::List(_)) => Ok(()),
         _ => refusal(),
     }
 }
@@ -49,24 +49,24 @@ fn fits_words(key: &Key, words: &'static [&'static str], text: &str) -> Result<(
 }
 
 /// Numbers are told, since no number is a secret; text is not.
-fn found(value: &Value) -> String {
+fn found(value: &YamlValue) -> String {
     match value {
-        Value::Number(number) => number.to_string(),
+        YamlValue::Number(number) => number.to_string(),
         other => other.name().to_owned(),
     }
 }
 
 /// What is wrong with a member of a list of texts, if something is.
-fn odd_text(value: &Value) -> Option<String> {
+fn odd_text(value: &YamlValue) -> Option<String> {
     match value {
-        Value::Text(text) if text.trim().is_empty() => Some("an empty text".to_owned()),
-        Value::Text(_) => None,
+        YamlValue::Text(text) if text.trim().is_empty() => Some("an empty text".to_owned()),
+        YamlValue::Text(_) => None,
         other => Some(found(other)),
     }
 }
 
 /// Lowers the defaults that nobody set to the maxima that somebody did; a database that somebody named is the log.
-pub(super) fn follow(config: &mut Config, sources: &Sources) {
+pub(super) fn derive_defaults(config: &mut Config, sources: &ValueSources) {
     if config.storage.url.is_some() && sources.is_default("storage.type") {
         config.storage.engine = Engine::Database;
     }
@@ -93,7 +93,7 @@ pub(super) fn follow(config: &mut Config, sources: &Sources) {
 }
 
 /// What is wrong with the values that are in force together: the key to blame, and why.
-pub(super) fn values(config: &Config, sources: &Sources) -> Vec<(String, String)> {
+pub(super) fn values(config: &Config, sources: &ValueSources) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &str, detail: String| wrong.push((key.to_owned(), detail));
     let above =

@@ -18,42 +18,42 @@ const ALIAS_EVENTS_MAX: usize = 100_000;
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     /// The line it is used at, from 1.
     pub(super) line: u64,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 /// A value as YAML has them.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Nothing,
     Flag(bool),
     Number(Number),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<Member>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlMember>),
 }
 
 /// A named value of a map.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
+pub(super) struct YamlMember {
     /// The line its name stands at.
     pub(super) line: u64,
     pub(super) name: String,
-    pub(super) node: Node,
+    pub(super) node: YamlNode,
 }
 
 /// Why a text is no document, and at which line where that is known.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct YamlError {
     pub(super) line: Option<u64>,
     pub(super) reason: String,
 }
 
 /// Reads one document, on a stack of its own.
-pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
-    let failed = |reason: String| Unreadable { line: None, reason };
+pub(super) fn parse(text: &str) -> Result<YamlNode, YamlError> {
+    let failed = |reason: String| YamlError { line: None, reason };
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(text));
         let reader = reader.map_err(|error| failed(error.to_string()))?;
@@ -61,7 +61,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
     })
 }
 
-fn read(text: &str) -> Result<Node, Unreadable> {
+fn read(text: &str) -> Result<YamlNode, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().filter(|place| *place != Location::UNKNOWN).map(|place| place.line());
         let reason = match error.without_snippet() {
@@ -69,20 +69,20 @@ fn read(text: &str) -> Result<Node, Unreadable> {
             Error::MultipleDocuments { .. } => "a second document begins here; a configuration is one".to_owned(),
             other => one_line(&other.to_string()),
         };
-        Unreadable { line, reason }
+        YamlError { line, reason }
     })
 }
 
-impl Node {
+impl YamlNode {
     /// A text that came from elsewhere than a document.
     pub(super) fn text(text: impl Into<String>) -> Self {
-        Self { line: 0, value: Value::Text(text.into()) }
+        Self { line: 0, value: YamlValue::Text(text.into()) }
     }
 
     /// The member of this name, if this is a map that has one.
-    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+    pub(super) fn member(&self, name: &str) -> Option<&YamlMember> {
         match &self.value {
-            Value::Map(members) => members.iter().find(|member| member.name == name),
+            YamlValue::Map(members) => members.iter().find(|member| member.name == name),
             _ => None,
         }
     }
@@ -91,8 +91,8 @@ impl Node {
     pub(super) fn line_at<'a>(&self, mut way: impl Iterator<Item = &'a str>) -> Option<u64> {
         let step = way.next()?;
         let (line, node) = match &self.value {
-            Value::Map(_) => self.member(step).map(|member| (member.line, &member.node))?,
-            Value::List(items) => items.get(step.parse::<usize>().ok()?).map(|item| (item.line, item))?,
+            YamlValue::Map(_) => self.member(step).map(|member| (member.line, &member.node))?,
+            YamlValue::List(items) => items.get(step.parse::<usize>().ok()?).map(|item| (item.line, item))?,
             _ => return None,
         };
         Some(node.line_at(way).unwrap_or(line))
@@ -101,17 +101,17 @@ impl Node {
     /// The same value as JSON.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Nothing => serde_json::Value::Null,
-            Value::Flag(flag) => (*flag).into(),
-            Value::Number(number) => number.clone().into(),
-            Value::Text(text) => text.clone().into(),
-            Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Map(members) => members.iter().map(|it| (it.name.clone(), it.node.to_json())).collect(),
+            YamlValue::Nothing => serde_json::Value::Null,
+            YamlValue::Flag(flag) => (*flag).into(),
+            YamlValue::Number(number) => number.clone().into(),
+            YamlValue::Text(text) => text.clone().into(),
+            YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlValue::Map(members) => members.iter().map(|it| (it.name.clone(), it.node.to_json())).collect(),
         }
     }
 }
 
-impl Value {
+impl YamlValue {
     /// What it is, for people.
     pub(super) const fn name(&self) -> &'static str {
         match self {
@@ -139,65 +139,65 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        let spanned = Spanned::<YamlValue>::deserialize(deserializer)?;
         Ok(Self { line: spanned.referenced.line(), value: spanned.value })
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue)
+        deserializer.deserialize_any(YamlVisitor)
     }
 }
 
-struct AnyValue;
+struct YamlVisitor;
 
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Value;
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = YamlValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Nothing)
+    fn visit_unit<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Nothing)
     }
 
-    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
-        Ok(Value::Flag(flag))
+    fn visit_bool<E>(self, flag: bool) -> Result<YamlValue, E> {
+        Ok(YamlValue::Flag(flag))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Number(number.into()))
+    fn visit_u64<E>(self, number: u64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Number(number.into()))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Number(number.into()))
+    fn visit_i64<E>(self, number: i64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Number(number.into()))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
-        Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("the number is not finite"))
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<YamlValue, E> {
+        Number::from_f64(number).map(YamlValue::Number).ok_or_else(|| E::custom("the number is not finite"))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Value::List(list))
+        Ok(YamlValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map: Vec<Member> = Vec::new();
-        while let Some((name, node)) = members.next_entry::<Spanned<String>, Node>()? {
-            map.push(Member { line: name.referenced.line(), name: name.value, node });
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<YamlValue, A::Error> {
+        let mut map: Vec<YamlMember> = Vec::new();
+        while let Some((name, node)) = members.next_entry::<Spanned<String>, YamlNode>()? {
+            map.push(YamlMember { line: name.referenced.line(), name: name.value, node });
         }
-        Ok(Value::Map(map))
+        Ok(YamlValue::Map(map))
     }
 }

@@ -4,12 +4,12 @@
 //! - Every setting is held against [`keys`] where it stands, so that a refusal can name its place.
 //! - All that is wrong is told at once, as far as it can be told.
 
-use super::document::{self, Node, Value};
+use super::document::{self, YamlNode, YamlValue};
 use super::keys::{self, ENVIRONMENT_PREFIX, Expects, KEYS, Key};
 use super::nearest::{nearest, nearest_path};
-use super::sources::{Setting, Source, Sources};
+use super::sources::{KeySetting, ValueSource, ValueSources};
 use super::{Config, DatabaseUrl, check};
-use contract::Profile;
+use contract::IdentifierProfile;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -25,18 +25,18 @@ const DATA_FOLDER: &str = "./data";
 
 /// What is in force, and why.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What is in force.
     pub config: Config,
     /// Where each value came from.
-    pub sources: Sources,
+    pub sources: ValueSources,
     /// What an operator should know although nothing is wrong.
     pub notes: Vec<String>,
 }
 
 /// A setting of the command line.
 #[derive(Debug, Clone)]
-pub struct Flag {
+pub struct FlagSetting {
     /// The flag as people type it: `--listen`.
     pub flag: &'static str,
     /// The key it sets: `server.listen`.
@@ -47,14 +47,14 @@ pub struct Flag {
 
 /// Why a configuration was refused: everything that is wrong with it.
 #[derive(Debug, Clone)]
-pub struct LoadError {
+pub struct ConfigError {
     /// At least one, in the order of the layers.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// One thing that is wrong.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where it stands: a file, with its line where that is known, a variable, a flag.
     pub place: String,
     /// The key or what stands inside it; empty where it concerns no key.
@@ -67,28 +67,28 @@ pub struct Problem {
 pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
-    flags: Vec<Flag>,
-) -> Result<Loaded, LoadError> {
-    let mut layers = Layers::default();
+    flags: Vec<FlagSetting>,
+) -> Result<LoadedConfig, ConfigError> {
+    let mut layers = ConfigLayers::default();
     if let Some(file) = file {
         layers.add_file(file);
     }
     layers.add_environment(environment);
     for flag in flags {
-        layers.add_text(flag.key, &flag.value, &Source::Flag { flag: flag.flag.to_owned() });
+        layers.add_text(flag.key, &flag.value, &ValueSource::Flag { flag: flag.flag.to_owned() });
     }
     layers.finish()
 }
 
 /// The settings so far; later ones replace earlier ones.
 #[derive(Default)]
-struct Layers {
-    sources: Sources,
-    problems: Vec<Problem>,
+struct ConfigLayers {
+    sources: ValueSources,
+    problems: Vec<ConfigProblem>,
     notes: Vec<String>,
 }
 
-impl Layers {
+impl ConfigLayers {
     fn add_file(&mut self, file: &Path) {
         let place = file.display().to_string();
         let text = match read(file) {
@@ -97,7 +97,7 @@ impl Layers {
         };
         let document = match document::parse(&text) {
             Ok(document) => document,
-            Err(document::Unreadable { line, reason }) => {
+            Err(document::YamlError { line, reason }) => {
                 let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
                 return self.refuse(&place, "", format!("not readable as YAML: {reason}"));
             }
@@ -110,15 +110,15 @@ impl Layers {
             );
             return self.refuse(&place, "", detail);
         };
-        let origin = Source::File { file: Arc::new(file.to_path_buf()), line: module.line };
+        let origin = ValueSource::File { file: Arc::new(file.to_path_buf()), line: module.line };
         self.note_strays(&document, &origin);
         self.walk("", module.line, &module.node, &origin);
     }
 
     /// A name of ours that stands a level too high is probably meant for us. It may be another module's, too.
-    fn note_strays(&mut self, document: &Node, origin: &Source) {
+    fn note_strays(&mut self, document: &YamlNode, origin: &ValueSource) {
         let Some(modules) = document.member(MODULES) else { return };
-        let Value::Map(members) = &modules.node.value else { return };
+        let YamlValue::Map(members) = &modules.node.value else { return };
         let ours = |name: &str| Key::named(name).is_some() || keys::is_section(name);
         for member in members.iter().filter(|member| ours(&member.name)) {
             let (place, name) = (origin.at(member.line), &member.name);
@@ -139,7 +139,7 @@ impl Layers {
             let path = rest.replace("__", ".").to_ascii_lowercase();
             let is_known = Key::named(&path).is_some() || keys::is_section(&path);
             if is_known && keys::variable(&path) == variable {
-                self.add_text(&path, &value, &Source::Environment { variable });
+                self.add_text(&path, &value, &ValueSource::Environment { variable });
             } else {
                 let meant = nearest_known(&path).map(keys::variable).unwrap_or_default();
                 self.refuse(&variable, "", format!("unknown key; did you mean `{meant}`?"));
@@ -148,16 +148,18 @@ impl Layers {
     }
 
     /// A value given as text: read as YAML, but where the key wants text it is taken as it is unless it is quoted.
-    fn add_text(&mut self, path: &str, value: &str, origin: &Source) {
+    fn add_text(&mut self, path: &str, value: &str, origin: &ValueSource) {
         let key = Key::named(path);
         let wants_text = key.is_some_and(|key| matches!(key.expects, Expects::Text(_) | Expects::Word(_)));
         let optional = key.is_some_and(|key| key.optional);
         let node = match document::parse(value) {
-            Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, Value::Text(_))) => node,
-            Ok(node) if optional && matches!(node.value, Value::Nothing) => node,
-            _ if wants_text => Node::text(value),
+            Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, YamlValue::Text(_))) => {
+                node
+            }
+            Ok(node) if optional && matches!(node.value, YamlValue::Nothing) => node,
+            _ if wants_text => YamlNode::text(value),
             Ok(node) => node,
-            Err(document::Unreadable { reason, .. }) => {
+            Err(document::YamlError { reason, .. }) => {
                 return self.refuse(origin, path, format!("not readable as YAML: {reason}"));
             }
         };
@@ -165,11 +167,11 @@ impl Layers {
     }
 
     /// Takes what stands at `path`, a key or a section, whose name stands at `line`.
-    fn walk(&mut self, path: &str, line: u64, node: &Node, origin: &Source) {
+    fn walk(&mut self, path: &str, line: u64, node: &YamlNode, origin: &ValueSource) {
         let source = origin.at(line);
         if let Some(key) = Key::named(path) {
             match check::fits(key, node) {
-                Ok(()) => self.sources.set(key.name, Setting { source, node: node.clone() }),
+                Ok(()) => self.sources.set(key.name, KeySetting { source, node: node.clone() }),
                 Err(detail) => self.refuse(&source, path, detail),
             }
             return;
@@ -179,8 +181,8 @@ impl Layers {
                 let meant = nearest_known(path).unwrap_or_default();
                 self.refuse(&source, path, format!("unknown key; did you mean `{meant}`?"));
             }
-            Value::Nothing => (),
-            Value::Map(members) => {
+            YamlValue::Nothing => (),
+            YamlValue::Map(members) => {
                 for member in members {
                     self.walk_member(path, member, origin);
                 }
@@ -192,7 +194,7 @@ impl Layers {
         }
     }
 
-    fn walk_member(&mut self, path: &str, member: &document::Member, origin: &Source) {
+    fn walk_member(&mut self, path: &str, member: &document::YamlMember, origin: &ValueSource) {
         let name = &member.name;
         let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if name.contains('.') {
@@ -203,28 +205,28 @@ impl Layers {
     }
 
     fn refuse(&mut self, place: &dyn fmt::Display, key: &str, detail: String) {
-        self.problems.push(Problem { place: place.to_string(), key: key.to_owned(), detail });
+        self.problems.push(ConfigProblem { place: place.to_string(), key: key.to_owned(), detail });
     }
 
-    fn finish(mut self) -> Result<Loaded, LoadError> {
+    fn finish(mut self) -> Result<LoadedConfig, ConfigError> {
         if !self.problems.is_empty() {
-            return Err(LoadError { problems: self.problems });
+            return Err(ConfigError { problems: self.problems });
         }
         let mut config = match self.merge() {
             Ok(config) => config,
-            Err(problem) => return Err(LoadError { problems: vec![problem] }),
+            Err(problem) => return Err(ConfigError { problems: vec![problem] }),
         };
         if let Err(detail) = read_url(&mut config) {
             let place = self.sources.of("storage.url_file");
             self.refuse(&place, "storage.url_file", detail);
         }
-        check::follow(&mut config, &self.sources);
+        check::derive_defaults(&mut config, &self.sources);
         for (key, detail) in check::values(&config, &self.sources) {
             let place = self.sources.of(&key);
             self.refuse(&place, &key, detail);
         }
         if !self.problems.is_empty() {
-            return Err(LoadError { problems: self.problems });
+            return Err(ConfigError { problems: self.problems });
         }
         if !self.sources.is_default("polling.poll_interval_ms") {
             self.notes.push(format!(
@@ -233,13 +235,13 @@ impl Layers {
             ));
         }
         self.note_password(&config);
-        Ok(Loaded { config, sources: self.sources, notes: self.notes })
+        Ok(LoadedConfig { config, sources: self.sources, notes: self.notes })
     }
 
     /// The command line of a process is for everybody on the machine to read.
     fn note_password(&mut self, config: &Config) {
         let source = self.sources.of("storage.url");
-        if let (Source::Flag { .. }, Some(url)) = (&source, &config.storage.url)
+        if let (ValueSource::Flag { .. }, Some(url)) = (&source, &config.storage.url)
             && log_postgres::has_password(&url.0)
         {
             self.notes.push(format!(
@@ -250,7 +252,7 @@ impl Layers {
     }
 
     /// Lays the settings over the defaults.
-    fn merge(&self) -> Result<Config, Problem> {
+    fn merge(&self) -> Result<Config, ConfigProblem> {
         let mut tree = serde_json::to_value(Config::folder(DATA_FOLDER)).unwrap_or_default();
         for (name, setting) in self.sources.settings() {
             if let Some(slot) = tree.pointer_mut(&format!("/{}", name.replace('.', "/"))) {
@@ -259,11 +261,11 @@ impl Layers {
         }
         // One that is no profile is refused below, by its own key.
         let profile = tree.pointer("/gts/profile").cloned().unwrap_or_default();
-        let profile = serde_json::from_value(profile).unwrap_or(Profile::Relaxed);
+        let profile = serde_json::from_value(profile).unwrap_or(IdentifierProfile::Relaxed);
         let config = contract::under_profile(profile, || serde_path_to_error::deserialize(tree));
         config.map_err(|error| {
             let path = error.path().to_string();
-            Problem {
+            ConfigProblem {
                 place: self.sources.of(&path).to_string(),
                 detail: explain(&error.into_inner().to_string()),
                 key: path,
@@ -320,7 +322,7 @@ fn explain(said: &str) -> String {
     }
 }
 
-impl fmt::Display for LoadError {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
@@ -329,7 +331,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.is_empty() {
             true => write!(f, "{}: {}", self.place, self.detail),
@@ -338,4 +340,4 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for ConfigError {}

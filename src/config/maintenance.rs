@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Chores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Maintenance {
+pub struct MaintenanceConfig {
     /// How often events past their topic's retention are looked for, in seconds.
     pub retention_check_secs: u64,
     /// How long the bytes of removed events may stay in files of the log, in seconds.
@@ -21,7 +21,7 @@ pub struct Maintenance {
     pub max_clock_jump_secs: u64,
 }
 
-impl Default for Maintenance {
+impl Default for MaintenanceConfig {
     fn default() -> Self {
         Self {
             retention_check_secs: limits::RETENTION_CHECK_SECONDS_DEFAULT,

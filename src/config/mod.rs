@@ -22,15 +22,15 @@ mod storage;
 mod web;
 
 pub use file_budget::{CONNECTIONS_MIN, FileBudget};
-pub use load::{Flag, LoadError, Loaded, Problem, load};
+pub use load::{ConfigError, ConfigProblem, FlagSetting, LoadedConfig, load};
 pub use logging::{Format, Logging};
-pub use maintenance::Maintenance;
+pub use maintenance::MaintenanceConfig;
 pub(crate) use nearest::likely_name;
 pub use sections::{
-    Batch, Claims, Consumer, Cors, Dispatch, Gts, Idempotency, Polling, Route, SecretKey, Server, Tenant, Types,
-    Unregistered,
+    BatchConfig, ClaimsConfig, ConsumerConfig, CorsConfig, DispatchConfig, GtsConfig, HttpServerConfig,
+    IdempotencyConfig, PollingConfig, SecretKey, TenantConfig, TopicRoute, TypesConfig, UnregisteredPolicy,
 };
-pub use sources::{Source, Sources};
+pub use sources::{ValueSource, ValueSources};
 pub use storage::{DatabaseUrl, Engine, Storage};
 pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
@@ -45,37 +45,37 @@ pub struct Config {
     /// Where the log lies, and how long events stay in it.
     pub storage: Storage,
     /// How large a batch may be.
-    pub batch: Batch,
+    pub batch: BatchConfig,
     /// How long a long poll waits.
-    pub polling: Polling,
+    pub polling: PollingConfig,
     /// How readers are served.
-    pub consumer: Consumer,
+    pub consumer: ConsumerConfig,
     /// How work on events is tried.
-    pub claims: Claims,
+    pub claims: ClaimsConfig,
     /// How events are pushed.
-    pub dispatch: Dispatch,
+    pub dispatch: DispatchConfig,
     /// The HTTP server.
-    pub server: Server,
+    pub server: HttpServerConfig,
     /// What the program says of itself.
     pub logging: Logging,
     /// Event types.
-    pub types: Types,
+    pub types: TypesConfig,
     /// Identifiers.
-    pub gts: Gts,
+    pub gts: GtsConfig,
     /// Tenants.
-    pub tenant: Tenant,
+    pub tenant: TenantConfig,
     /// Requests that are sent again.
-    pub idempotency: Idempotency,
+    pub idempotency: IdempotencyConfig,
     /// Topics registered at start.
     pub topics: Vec<NewTopic>,
     /// Event types registered at start.
     pub event_types: Vec<NewEventType>,
     /// Which topic the events of a type go to, where the type itself does not say.
-    pub routes: Vec<Route>,
+    pub routes: Vec<TopicRoute>,
     /// Where everything else goes; registered at start.
     pub default_topic: Option<TopicId>,
     /// Chores.
-    pub maintenance: Maintenance,
+    pub maintenance: MaintenanceConfig,
 }
 
 impl Config {
@@ -89,22 +89,22 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             storage: Storage::default(),
-            batch: Batch::default(),
-            polling: Polling::default(),
-            consumer: Consumer::default(),
-            claims: Claims::default(),
-            dispatch: Dispatch::default(),
-            server: Server::default(),
+            batch: BatchConfig::default(),
+            polling: PollingConfig::default(),
+            consumer: ConsumerConfig::default(),
+            claims: ClaimsConfig::default(),
+            dispatch: DispatchConfig::default(),
+            server: HttpServerConfig::default(),
             logging: Logging::default(),
-            types: Types::default(),
-            gts: Gts::default(),
-            tenant: Tenant::default(),
-            idempotency: Idempotency::default(),
+            types: TypesConfig::default(),
+            gts: GtsConfig::default(),
+            tenant: TenantConfig::default(),
+            idempotency: IdempotencyConfig::default(),
             topics: Vec::new(),
             event_types: Vec::new(),
             routes: Vec::new(),
             default_topic: TopicId::parse("gts.hx.core.events.topic.v1~").ok(),
-            maintenance: Maintenance::default(),
+            maintenance: MaintenanceConfig::default(),
         }
     }
 }

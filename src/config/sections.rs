@@ -3,7 +3,7 @@
 //! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
 //! - Units stand at the end of a name, as seed 000 spells them.
 
-use contract::{ClaimOrder, IdPattern, Profile, TopicId, limits};
+use contract::{ClaimOrder, IdPattern, IdentifierProfile, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,14 +12,14 @@ use std::path::PathBuf;
 /// How large a batch may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Batch {
+pub struct BatchConfig {
     /// Most events in one batch.
     pub max_size: usize,
     /// Largest batch: the sum of its events' `data`, in bytes.
     pub max_payload_bytes: usize,
 }
 
-impl Default for Batch {
+impl Default for BatchConfig {
     fn default() -> Self {
         Self { max_size: limits::BATCH_EVENTS_MAX, max_payload_bytes: limits::BATCH_BYTES_MAX }
     }
@@ -28,7 +28,7 @@ impl Default for Batch {
 /// How long a long poll waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Polling {
+pub struct PollingConfig {
     /// How long a poll waits that does not say, in seconds.
     pub default_timeout_secs: u64,
     /// The longest a poll may ask to wait, in seconds.
@@ -37,7 +37,7 @@ pub struct Polling {
     pub poll_interval_ms: u64,
 }
 
-impl Default for Polling {
+impl Default for PollingConfig {
     fn default() -> Self {
         Self {
             default_timeout_secs: limits::WAIT_SECONDS_MAX,
@@ -50,7 +50,7 @@ impl Default for Polling {
 /// How readers are served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Consumer {
+pub struct ConsumerConfig {
     /// Events in an answer when the request names no `limit`.
     pub default_limit: usize,
     /// The largest `limit` a request may name.
@@ -59,7 +59,7 @@ pub struct Consumer {
     pub session_timeout_secs: i64,
 }
 
-impl Default for Consumer {
+impl Default for ConsumerConfig {
     fn default() -> Self {
         Self {
             default_limit: limits::READ_EVENTS_MAX,
@@ -72,7 +72,7 @@ impl Default for Consumer {
 /// How work on events is tried, where neither the claim nor its handler says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Claims {
+pub struct ClaimsConfig {
     /// How long a claim holds without a heartbeat, in seconds.
     pub lease_secs: u64,
     /// How often a worker is told to send a heartbeat, in seconds.
@@ -87,7 +87,7 @@ pub struct Claims {
     pub unused_days: u64,
 }
 
-impl Default for Claims {
+impl Default for ClaimsConfig {
     fn default() -> Self {
         Self {
             lease_secs: limits::LEASE_SECONDS_DEFAULT,
@@ -103,7 +103,7 @@ impl Default for Claims {
 /// How events are pushed to subscribers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Dispatch {
+pub struct DispatchConfig {
     /// Whether this broker pushes at all.
     pub enabled: bool,
     /// Whether targets in private networks may be called.
@@ -124,7 +124,7 @@ pub struct Dispatch {
     pub secret_key: Option<SecretKey>,
 }
 
-impl Default for Dispatch {
+impl Default for DispatchConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -160,7 +160,7 @@ impl Serialize for SecretKey {
 /// The HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Server {
+pub struct HttpServerConfig {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Listen beyond loopback without authentication.
@@ -196,14 +196,14 @@ pub struct Server {
     /// How long a stopping server waits for what is in flight, in seconds.
     pub drain_timeout_secs: u64,
     /// Browsers.
-    pub cors: Cors,
+    pub cors: CorsConfig,
     /// Whether answers are compressed for clients that take it.
     pub compression: bool,
     /// Threads that serve requests; absent: by the number of cores.
     pub threads: Option<usize>,
 }
 
-impl Default for Server {
+impl Default for HttpServerConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8087)),
@@ -223,7 +223,7 @@ impl Default for Server {
             max_answer_bytes: 64 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout_secs: 25,
-            cors: Cors::default(),
+            cors: CorsConfig::default(),
             compression: true,
             threads: None,
         }
@@ -233,7 +233,7 @@ impl Default for Server {
 /// Which web pages may call the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Cors {
+pub struct CorsConfig {
     /// Origins such as `https://example.com`.
     pub allowed_origins: Vec<String>,
 }
@@ -241,15 +241,15 @@ pub struct Cors {
 /// Event types.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Types {
+pub struct TypesConfig {
     /// What happens to events of types nobody registered.
-    pub unregistered: Unregistered,
+    pub unregistered: UnregisteredPolicy,
 }
 
 /// What happens to events of types nobody registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unregistered {
+pub enum UnregisteredPolicy {
     /// They are refused.
     #[default]
     Refuse,
@@ -260,20 +260,20 @@ pub enum Unregistered {
 /// Identifiers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Gts {
+pub struct GtsConfig {
     /// How strict they are.
-    pub profile: Profile,
+    pub profile: IdentifierProfile,
 }
 
 /// Tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tenant {
+pub struct TenantConfig {
     /// Whether an event must name its tenant.
     pub required: bool,
 }
 
-impl Default for Tenant {
+impl Default for TenantConfig {
     fn default() -> Self {
         Self { required: true }
     }
@@ -282,12 +282,12 @@ impl Default for Tenant {
 /// Requests that are sent again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Idempotency {
+pub struct IdempotencyConfig {
     /// How long the answer to a request with an `Idempotency-Key` is kept, in hours.
     pub key_retention_hours: u32,
 }
 
-impl Idempotency {
+impl IdempotencyConfig {
     /// The same in milliseconds.
     #[must_use]
     pub fn key_retention_millis(&self) -> i64 {
@@ -295,7 +295,7 @@ impl Idempotency {
     }
 }
 
-impl Default for Idempotency {
+impl Default for IdempotencyConfig {
     fn default() -> Self {
         Self { key_retention_hours: limits::KEY_HOURS_DEFAULT }
     }
@@ -304,7 +304,7 @@ impl Default for Idempotency {
 /// Events whose type matches go to this topic; the most specific route wins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Route {
+pub struct TopicRoute {
     /// Which types.
     #[serde(rename = "type")]
     pub pattern: IdPattern,

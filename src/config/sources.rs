@@ -1,6 +1,6 @@
 //! Where each value in force came from.
 
-use super::document::Node;
+use super::document::YamlNode;
 use super::keys::KEYS;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
-pub enum Source {
+pub enum ValueSource {
     /// Nobody said otherwise.
     Default,
     /// A line of the file.
@@ -33,7 +33,7 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl ValueSource {
     /// Another line of the same source; only a file has lines.
     pub(super) fn at(&self, line: u64) -> Self {
         match self {
@@ -45,23 +45,23 @@ impl Source {
 
 /// Where every value came from.
 #[derive(Debug, Clone, Default)]
-pub struct Sources {
-    settings: BTreeMap<&'static str, Setting>,
+pub struct ValueSources {
+    settings: BTreeMap<&'static str, KeySetting>,
 }
 
 /// A key that somebody set.
 #[derive(Debug, Clone)]
-pub(super) struct Setting {
-    pub(super) source: Source,
-    pub(super) node: Node,
+pub(super) struct KeySetting {
+    pub(super) source: ValueSource,
+    pub(super) node: YamlNode,
 }
 
-impl Sources {
+impl ValueSources {
     /// Where the value of a key came from, or what stands inside it: `polling.max_timeout_secs`, `topics[2].id`.
     #[must_use]
-    pub fn of(&self, path: &str) -> Source {
+    pub fn of(&self, path: &str) -> ValueSource {
         let name = path.split('[').next().unwrap_or(path);
-        let Some(setting) = self.settings.get(name) else { return Source::Default };
+        let Some(setting) = self.settings.get(name) else { return ValueSource::Default };
         let inside = path.get(name.len()..).unwrap_or_default();
         let way = inside.split(['[', ']', '.']).filter(|step| !step.is_empty());
         match setting.node.line_at(way) {
@@ -71,7 +71,7 @@ impl Sources {
     }
 
     /// Every key with its source, in the order of [`KEYS`].
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Source)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, ValueSource)> {
         KEYS.iter().map(|key| (key.name, self.of(key.name)))
     }
 
@@ -81,16 +81,16 @@ impl Sources {
         !self.settings.contains_key(name)
     }
 
-    pub(super) fn set(&mut self, name: &'static str, setting: Setting) {
+    pub(super) fn set(&mut self, name: &'static str, setting: KeySetting) {
         self.settings.insert(name, setting);
     }
 
-    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &Setting)> {
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &KeySetting)> {
         self.settings.iter().map(|(name, setting)| (*name, setting))
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),

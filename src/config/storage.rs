@@ -115,7 +115,7 @@ pub struct DatabaseUrl(pub String);
 
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&log_postgres::shown(&self.0))
+        f.write_str(&log_postgres::redacted_url(&self.0))
     }
 }
 

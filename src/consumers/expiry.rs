@@ -5,25 +5,25 @@
 //! - What an expired member of a shared group held is released with it. So a poll of another member clears away first.
 
 use super::unused::forget_unused_in;
-use super::{EXPIRED_PER_ENTRY_MAX, Sessions};
-use crate::claims::{Departure, release_all};
-use crate::groups::Groups;
+use super::{ConsumerSessions, EXPIRED_PER_ENTRY_MAX};
+use crate::claims::{MemberDeparture, release_all};
+use crate::groups::SharedGroups;
 use crate::ledger::{Command, Decision, Entry, Ledger};
-use crate::logs::{Logs, keep};
+use crate::logs::{Logs, run_periodically};
 use contract::{Consumer, Distribution, Result};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// The chore: clears away now and then until the logs are gone or close.
-pub(crate) async fn keep_expiring(
+pub(crate) async fn run_consumer_expiry(
     logs: Weak<Logs>,
-    sessions: Arc<Sessions>,
-    groups: Arc<Groups>,
+    sessions: Arc<ConsumerSessions>,
+    groups: Arc<SharedGroups>,
     every: Duration,
     unused_millis: Option<i64>,
 ) {
-    keep(logs, every, |ledgers| {
+    run_periodically(logs, every, |ledgers| {
         let (sessions, groups) = (Arc::clone(&sessions), Arc::clone(&groups));
         async move {
             for ledger in &ledgers {
@@ -36,10 +36,10 @@ pub(crate) async fn keep_expiring(
                     tracing::warn!(%error, "removing expired consumers and unused names failed; the next tick tries again");
                 }
             }
-            sessions.retain(|id| ledgers.iter().any(|ledger| ledger.readers().consumer(id).is_some()));
+            sessions.retain(|id| ledgers.iter().any(|ledger| ledger.consumers().consumer(id).is_some()));
             groups.retain(|group, topic| {
                 let is_there = |ledger: &Arc<Ledger>| {
-                    ledger.readers().members(group).any(|member| member.consumer.topic == *topic)
+                    ledger.consumers().members(group).any(|member| member.consumer.topic == *topic)
                 };
                 ledgers.iter().any(is_there)
             });
@@ -49,18 +49,18 @@ pub(crate) async fn keep_expiring(
 }
 
 /// Clears away every consumer that is gone by the log's time.
-pub(super) async fn expire(ledger: &Ledger, sessions: &Sessions) -> Result<()> {
+pub(super) async fn expire(ledger: &Ledger, sessions: &ConsumerSessions) -> Result<()> {
     loop {
         let ids = overdue(ledger, sessions, ledger.now());
-        if ids.is_empty() || ledger.submit(Expire(ids)).await? == 0 {
+        if ids.is_empty() || ledger.submit(ExpireConsumers(ids)).await? == 0 {
             return Ok(());
         }
     }
 }
 
 /// Consumers past their deadline that do not wait in this process.
-fn overdue(ledger: &Ledger, sessions: &Sessions, now: i64) -> Vec<Uuid> {
-    let readers = ledger.readers();
+fn overdue(ledger: &Ledger, sessions: &ConsumerSessions, now: i64) -> Vec<Uuid> {
+    let readers = ledger.consumers();
     let is_over = |id: &Uuid| readers.consumer(*id).is_some_and(|entry| !sessions.is_live(entry, now));
     readers.overdue(now).filter(is_over).take(EXPIRED_PER_ENTRY_MAX).collect()
 }
@@ -68,9 +68,9 @@ fn overdue(ledger: &Ledger, sessions: &Sessions, now: i64) -> Vec<Uuid> {
 /// Clears these consumers away, and releases what they held of shared groups, in one append.
 pub(super) fn end_sessions(ids: Vec<Uuid>, decision: &mut Decision<'_>) -> Result<()> {
     for id in &ids {
-        let known = decision.readers().known(*id);
+        let known = decision.consumers().get(*id);
         if let Ok(entry) = known {
-            release_held(&entry.consumer, Departure::Expired, decision)?;
+            release_held(&entry.consumer, MemberDeparture::Expired, decision)?;
         }
     }
     if !ids.is_empty() {
@@ -80,7 +80,7 @@ pub(super) fn end_sessions(ids: Vec<Uuid>, decision: &mut Decision<'_>) -> Resul
 }
 
 /// Releases what a consumer holds of a shared group.
-pub(super) fn release_held(consumer: &Consumer, why: Departure, decision: &mut Decision<'_>) -> Result<()> {
+pub(super) fn release_held(consumer: &Consumer, why: MemberDeparture, decision: &mut Decision<'_>) -> Result<()> {
     if consumer.distribution != Distribution::Shared {
         return Ok(());
     }
@@ -89,14 +89,14 @@ pub(super) fn release_held(consumer: &Consumer, why: Departure, decision: &mut D
 }
 
 /// Clears away those of these consumers that are past their deadline; answers how many.
-struct Expire(Vec<Uuid>);
+struct ExpireConsumers(Vec<Uuid>);
 
-impl Command for Expire {
+impl Command for ExpireConsumers {
     type Answer = usize;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<usize> {
-        let readers = decision.readers();
-        let is_overdue = |id: &&Uuid| readers.known(**id).is_ok() && readers.live(**id).is_err();
+        let readers = decision.consumers();
+        let is_overdue = |id: &&Uuid| readers.get(**id).is_ok() && readers.live(**id).is_err();
         let ids: Vec<_> = self.0.iter().filter(is_overdue).copied().collect();
         drop(readers);
         let count = ids.len();

@@ -6,34 +6,35 @@
 //! - Where members divide the events the offset moves by itself: everything up to it is finished or none of their business.
 //!   A commit changes nothing there; a reset has everything behind it handed out again.
 
-use super::{Consumers, Known};
+use super::{Consumers, LiveConsumer};
 use crate::events::before_earliest;
-use crate::lag::{Outlook, Question, ScanBudget};
+use crate::lag::{LagQuery, RemainingWork, ScanBudget};
 use crate::ledger::{
-    Command, ConsumerEntry, Decision, Entry, Group, GroupKey, Keep, Ledger, Readers, Registry, TopicEntry, read_failed,
+    Command, ConsumerRow, ConsumerRows, Decision, Entry, GroupKey, GroupRow, Ledger, RegisteredTopic, Registry,
+    ReplyRecorder, read_failed,
 };
 use contract::{
-    Consumer, ConsumerGroup, Cursor, Distribution, Error, GroupReset, GroupTopic, Kind, Member, NewConsumer, Offset,
-    Page, ResetTo, Result, Timestamp, TopicId, Violation, limits,
+    Consumer, ConsumerGroup, Cursor, Distribution, Error, GroupMember, GroupReset, GroupTopic, Kind, NewConsumer,
+    Offset, Page, ResetTo, Result, Timestamp, TopicId, Violation, limits,
 };
-use log::{Find, TopicNumber};
+use log::{RecordQuery, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 impl Consumers<'_> {
     /// Records how far a consumer's group has come; answers how it stands.
-    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, keep: Keep<GroupTopic>) -> Result<GroupTopic> {
-        let Known { ledger, entry } = self.find(id)?;
+    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, keep: ReplyRecorder<GroupTopic>) -> Result<GroupTopic> {
+        let LiveConsumer { ledger, entry } = self.find(id)?;
         let now = ledger.now();
         let session = self.sessions.of(&entry.consumer, now)?;
         let Consumer { consumer_group, topic, .. } = &*entry.consumer;
-        let outlook = self.outlook(&ledger, consumer_group, topic, None).await?;
+        let outlook = self.remaining_work(&ledger, consumer_group, topic, None).await?;
         let mut members = self.members(&ledger, consumer_group, topic);
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
             member.last_seen_at = Timestamp::from_millis(now);
         }
-        let standing = ledger.submit_keeping(Commit { id, offset, members, outlook }, keep).await?;
-        session.saw(now);
+        let standing = ledger.submit_recording(CommitOffset { id, offset, members, outlook }, keep).await?;
+        session.touch(now);
         Ok(standing)
     }
 
@@ -42,8 +43,8 @@ impl Consumers<'_> {
         self.reader.check_limit(limit)?;
         let mut names = BTreeSet::new();
         for ledger in self.logs.ledgers() {
-            let (now, readers) = (ledger.now(), ledger.readers());
-            let is_there = |name: &str, group: &Group| {
+            let (now, readers) = (ledger.now(), ledger.consumers());
+            let is_there = |name: &str, group: &GroupRow| {
                 !group.offsets.is_empty() || readers.members(name).any(|entry| self.sessions.is_live(entry, now))
             };
             names.extend(readers.groups().filter(|(name, it)| is_there(name, it)).map(|(name, _)| name.to_owned()));
@@ -66,13 +67,13 @@ impl Consumers<'_> {
         let mut topics = Vec::new();
         for ledger in self.logs.ledgers() {
             let standings = {
-                let readers = ledger.readers();
+                let readers = ledger.consumers();
                 readers.group(name).map(|group| self.standings(&readers, &ledger, name, group)).unwrap_or_default()
             };
             for standing in standings {
                 let topic = ledger.registry().topic(&standing.topic).cloned();
                 let lag = match &topic {
-                    Some(topic) => self.lag.lag(&self.question(&ledger, name, topic), budget).await?,
+                    Some(topic) => self.lag.lag(&self.lag_query(&ledger, name, topic), budget).await?,
                     None => 0,
                 };
                 topics.push(GroupTopic { lag, ..standing });
@@ -82,18 +83,24 @@ impl Consumers<'_> {
         Ok((!topics.is_empty()).then(|| ConsumerGroup { consumer_group: name.to_owned(), topics }))
     }
 
-    fn question<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a TopicEntry) -> Question<'a> {
+    fn lag_query<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a RegisteredTopic) -> LagQuery<'a> {
         let said = self.logs.default_ledger().claims().policy(name).and_then(|policy| policy.order);
-        Question { ledger, name, topic, order: said.unwrap_or(self.terms.order) }
+        LagQuery { ledger, name, topic, order: said.unwrap_or(self.terms.order) }
     }
 
     /// What a group has to do in a topic; behind this offset, where it is to be moved there.
-    async fn outlook(&self, ledger: &Ledger, name: &str, topic: &TopicId, to: Option<Offset>) -> Result<Outlook> {
+    async fn remaining_work(
+        &self,
+        ledger: &Ledger,
+        name: &str,
+        topic: &TopicId,
+        to: Option<Offset>,
+    ) -> Result<RemainingWork> {
         let topic = ledger.registry().topic(topic).cloned().ok_or_else(not_registered)?;
-        let question = self.question(ledger, name, &topic);
+        let question = self.lag_query(ledger, name, &topic);
         match to {
-            Some(to) => self.lag.outlook_from(&question, to.into()).await,
-            None => self.lag.outlook(&question, &mut ScanBudget::default()).await,
+            Some(to) => self.lag.remaining_work_from(&question, to.into()).await,
+            None => self.lag.remaining_work(&question, &mut ScanBudget::default()).await,
         }
     }
 
@@ -102,48 +109,48 @@ impl Consumers<'_> {
         &self,
         name: &str,
         reset: GroupReset,
-        keep: Keep<ConsumerGroup>,
+        keep: ReplyRecorder<ConsumerGroup>,
     ) -> Result<ConsumerGroup> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
         }
         let found = self.logs.find(&reset.topic).map_err(|_| not_registered())?;
-        let ledger = self.logs.ledger(&found.place);
+        let ledger = self.logs.ledger(&found.log);
         let target = target(ledger, &reset).await?;
         let to = match target {
-            Target::Offset(offset) => offset,
-            Target::Tail => found.topic.tail().into(),
+            ResetTarget::Offset(offset) => offset,
+            ResetTarget::Tail => found.topic.tail().into(),
         };
-        let outlook = self.outlook(ledger, name, &reset.topic, Some(to)).await?;
+        let outlook = self.remaining_work(ledger, name, &reset.topic, Some(to)).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
         let before = self.known_group(name, &mut ScanBudget::default()).await?;
         let before = before.map(|group| group.topics).unwrap_or_default();
-        ledger.submit_keeping(Reset { key, target, before, outlook }, keep).await
+        ledger.submit_recording(ResetGroup { key, target, before, outlook }, keep).await
     }
 
     /// The live consumers of a group in one topic.
-    fn members(&self, ledger: &Ledger, group: &str, topic: &TopicId) -> Vec<Member> {
-        let (now, readers) = (ledger.now(), ledger.readers());
+    fn members(&self, ledger: &Ledger, group: &str, topic: &TopicId) -> Vec<GroupMember> {
+        let (now, readers) = (ledger.now(), ledger.consumers());
         let there = readers.members(group).filter(|entry| entry.consumer.topic == *topic);
         let live = there.filter(|entry| self.sessions.is_live(entry, now));
         live.map(|entry| self.member(ledger, entry, now)).collect()
     }
 
-    fn member(&self, ledger: &Ledger, entry: &ConsumerEntry, now: i64) -> Member {
+    fn member(&self, ledger: &Ledger, entry: &ConsumerRow, now: i64) -> GroupMember {
         let last_seen_at = Timestamp::from_millis(self.sessions.seen_at(entry, now));
         let Consumer { id, consumer_group, topic, .. } = &*entry.consumer;
         let number = ledger.registry().topic(topic).map_or(0, |topic| topic.number.0);
         let in_flight = ledger.claims().held_by(consumer_group, number, &id.to_string(), now) as u64;
-        Member { consumer_id: *id, last_seen_at, in_flight }
+        GroupMember { consumer_id: *id, last_seen_at, in_flight }
     }
 
     /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
-    fn standings(&self, readers: &Readers, ledger: &Ledger, name: &str, group: &Group) -> Vec<GroupTopic> {
+    fn standings(&self, readers: &ConsumerRows, ledger: &Ledger, name: &str, group: &GroupRow) -> Vec<GroupTopic> {
         let (now, registry) = (ledger.now(), &ledger.registry());
         let mut topics = BTreeMap::new();
         for (topic, offset) in &group.offsets {
             let number = registry.topic(topic).map_or(0, |topic| topic.number.0);
-            let come = ledger.claims().division(name, number).map(|division| division.watermark().into());
+            let come = ledger.claims().group_progress(name, number).map(|division| division.watermark().into());
             topics.insert(topic, standing(registry, topic, come.unwrap_or(*offset)));
         }
         for entry in readers.members(name).filter(|entry| self.sessions.is_live(entry, now)) {
@@ -162,7 +169,13 @@ fn standing(registry: &Registry, topic: &TopicId, committed_offset: Offset) -> G
     standing_at(topic, committed_offset, tail, 0, Vec::new())
 }
 
-fn standing_at(topic: &TopicId, committed_offset: Offset, tail: Offset, lag: u64, members: Vec<Member>) -> GroupTopic {
+fn standing_at(
+    topic: &TopicId,
+    committed_offset: Offset,
+    tail: Offset,
+    lag: u64,
+    members: Vec<GroupMember>,
+) -> GroupTopic {
     GroupTopic { topic: topic.clone(), committed_offset, tail, lag, members }
 }
 
@@ -179,30 +192,30 @@ pub(super) fn check_name(name: &str) -> Option<Violation> {
 
 /// Where a reset goes, as far as the log can tell beforehand.
 #[derive(Clone, Copy)]
-enum Target {
+enum ResetTarget {
     Offset(Offset),
     Tail,
 }
 
-async fn target(ledger: &Ledger, reset: &GroupReset) -> Result<Target> {
+async fn target(ledger: &Ledger, reset: &GroupReset) -> Result<ResetTarget> {
     let registry = ledger.registry();
     let topic = registry.topic(&reset.topic).ok_or_else(not_registered)?;
     Ok(match reset.to {
-        ResetTo::Offset(offset) => Target::Offset(offset),
-        ResetTo::Latest => Target::Tail,
-        ResetTo::Earliest => Target::Offset(before_earliest(ledger, topic.number).await?),
-        ResetTo::Time(time) => Target::Offset(before_time(ledger, topic, time).await?),
+        ResetTo::Offset(offset) => ResetTarget::Offset(offset),
+        ResetTo::Latest => ResetTarget::Tail,
+        ResetTo::Earliest => ResetTarget::Offset(before_earliest(ledger, topic.number).await?),
+        ResetTo::Time(time) => ResetTarget::Offset(before_time(ledger, topic, time).await?),
     })
 }
 
 /// The offset before the topic's first event created at `time` or later; the tail where all are older.
-async fn before_time(ledger: &Ledger, topic: &TopicEntry, time: Timestamp) -> Result<Offset> {
+async fn before_time(ledger: &Ledger, topic: &RegisteredTopic, time: Timestamp) -> Result<Offset> {
     // The tail is looked at first: what is stored while the log is searched comes behind it and is not skipped.
     let tail = topic.tail();
     // Events carry whole milliseconds; the first that is not before `time` is the next whole one.
     let millis = (time.nanos() + 999_999).div_euclid(1_000_000);
     let millis = i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX });
-    let found = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+    let found = ledger.log().find(RecordQuery::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
     Ok(found.map_or(tail.into(), |header| Offset(header.sequence.0.saturating_sub(1))))
 }
 
@@ -231,7 +244,7 @@ fn divided(decision: &Decision<'_>, GroupKey { group, topic }: &GroupKey) -> Opt
 pub(super) fn check_peers(consumer: &NewConsumer, decision: &Decision<'_>) -> Result<()> {
     let NewConsumer { consumer_group: group, topic, .. } = consumer;
     let is_shared = consumer.distribution == Some(Distribution::Shared);
-    let peers = decision.readers().peers(group, topic);
+    let peers = decision.consumers().peers(group, topic);
     let key = GroupKey { group: group.clone(), topic: topic.clone() };
     let detail = if is_shared && peers.iter().any(|peer| peer.distribution != Distribution::Shared) {
         "Consumers of this group read this topic each for itself; use another group, or wait until they are gone."
@@ -263,19 +276,19 @@ fn check_offset(offset: Offset, tail: Offset) -> Result<()> {
 
 /// An offset that is new needs room.
 fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
-    if known.is_some() { Ok(()) } else { decision.readers().check_room_for_offset() }
+    if known.is_some() { Ok(()) } else { decision.consumers().check_room_for_offset() }
 }
 
-struct Commit {
+struct CommitOffset {
     id: Uuid,
     offset: Offset,
     /// Who is in the group, for the answer.
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     /// What there is to do, for the answer.
-    outlook: Outlook,
+    outlook: RemainingWork,
 }
 
-impl Commit {
+impl CommitOffset {
     fn standing(&self, topic: &TopicId, offset: Offset, decision: &Decision<'_>) -> Result<GroupTopic> {
         let tail = tail_of(decision, topic)?;
         let lag = self.outlook.lag(decision.claims().durable(), offset.into(), tail.into());
@@ -283,11 +296,11 @@ impl Commit {
     }
 }
 
-impl Command for Commit {
+impl Command for CommitOffset {
     type Answer = GroupTopic;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<GroupTopic> {
-        let entry = decision.readers().live(self.id)?;
+        let entry = decision.consumers().live(self.id)?;
         let (group, topic) = (entry.consumer.consumer_group.clone(), entry.consumer.topic.clone());
         let key = GroupKey { group, topic };
         let tail = tail_of(decision, &key.topic)?;
@@ -298,7 +311,7 @@ impl Command for Commit {
         if let Some(come) = divided(decision, &key) {
             return self.standing(&key.topic, come, decision);
         }
-        let known = decision.readers().offset(&key);
+        let known = decision.consumers().offset(&key);
         let GroupKey { group, topic } = key;
         let standing = self.standing(&topic, known.unwrap_or_default().max(self.offset), decision)?;
         if known.is_none_or(|known| known < self.offset) {
@@ -313,16 +326,16 @@ impl Command for Commit {
     }
 }
 
-struct Reset {
+struct ResetGroup {
     key: GroupKey,
-    target: Target,
+    target: ResetTarget,
     /// How the group stood, for the answer: all but one topic stay as they are.
     before: Vec<GroupTopic>,
     /// What there is to do, for the answer.
-    outlook: Outlook,
+    outlook: RemainingWork,
 }
 
-impl Reset {
+impl ResetGroup {
     fn group_at(&self, offset: Offset, tail: Offset, decision: &Decision<'_>) -> ConsumerGroup {
         let lag = self.outlook.lag(decision.claims().durable(), offset.into(), tail.into());
         let GroupKey { group, topic } = &self.key;
@@ -333,17 +346,17 @@ impl Reset {
     }
 }
 
-impl Command for Reset {
+impl Command for ResetGroup {
     type Answer = ConsumerGroup;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<ConsumerGroup> {
         let tail = tail_of(decision, &self.key.topic)?;
         let offset = match self.target {
-            Target::Offset(offset) => offset,
-            Target::Tail => tail,
+            ResetTarget::Offset(offset) => offset,
+            ResetTarget::Tail => tail,
         };
         check_offset(offset, tail)?;
-        let known = decision.readers().offset(&self.key);
+        let known = decision.consumers().offset(&self.key);
         if divided(decision, &self.key).is_some() {
             let topic = number_of(decision, &self.key.topic)?.0;
             decision.add_entry(Entry::GroupMoved { group: self.key.group.clone(), topic, offset })?;

@@ -16,23 +16,23 @@ mod peers;
 mod sessions;
 mod unused;
 
-pub(crate) use expiry::keep_expiring;
-pub(crate) use sessions::Sessions;
+pub(crate) use expiry::run_consumer_expiry;
+pub(crate) use sessions::ConsumerSessions;
 pub(crate) use unused::{forget_unused, unused_millis};
 
-use crate::claims::{Defaults, Departure};
-use crate::events::Reader;
-use crate::filters::{self, Compiled};
-use crate::groups::{Groups, Poll};
-use crate::lag::LagViews;
-use crate::ledger::{Command, ConsumerEntry, Decision, Entry, Keep, Ledger};
-use crate::logs::{Logs, Place};
+use crate::claims::{ClaimDefaults, MemberDeparture};
+use crate::events::EventReader;
+use crate::filters::{self, CompiledFilter};
+use crate::groups::{SharedGroups, SharedPoll};
+use crate::lag::LagCache;
+use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder};
+use crate::logs::{LogRef, Logs};
 use contract::{
-    Consumer, Cursor, Distribution, Error, EventPage, Filter, Kind, NewConsumer, Page, ReadOffset, Result, Span,
-    Timestamp, Violation, limits,
+    Consumer, Cursor, Distribution, Error, EventFilter, EventPage, IsoDuration, Kind, NewConsumer, Page, ReadOffset,
+    Result, Timestamp, Violation, limits,
 };
 use peers::GroupPeers;
-use sessions::Session;
+use sessions::ConsumerSession;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -43,37 +43,37 @@ const EXPIRED_PER_ENTRY_MAX: usize = 1000;
 /// The consumers of all logs, on behalf of callers. Each lives in the log of its topic.
 pub(crate) struct Consumers<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) reader: Reader<'a>,
-    pub(crate) sessions: &'a Sessions,
+    pub(crate) reader: EventReader<'a>,
+    pub(crate) sessions: &'a ConsumerSessions,
     /// How long a session is that does not say, in seconds.
     pub(crate) default_session: i64,
-    pub(crate) groups: &'a Groups,
+    pub(crate) groups: &'a SharedGroups,
     /// How work is tried, where a group's members divide it.
-    pub(crate) terms: Defaults,
-    pub(crate) lag: &'a LagViews,
+    pub(crate) terms: ClaimDefaults,
+    pub(crate) lag: &'a LagCache,
 }
 
 /// A consumer that lives, and the log it lives in.
-struct Known {
+struct LiveConsumer {
     ledger: Arc<Ledger>,
-    entry: ConsumerEntry,
+    entry: ConsumerRow,
 }
 
 impl Consumers<'_> {
     /// Makes a consumer.
-    pub(crate) async fn create(&self, consumer: NewConsumer, keep: Keep<Consumer>) -> Result<Consumer> {
+    pub(crate) async fn create(&self, consumer: NewConsumer, keep: ReplyRecorder<Consumer>) -> Result<Consumer> {
         let filter = check(&consumer)?;
         let unknown = |_| Error::invalid("/topic", "is not registered");
         let found = self.logs.find(&consumer.topic).map_err(unknown)?;
-        let create = Create { id: Uuid::new_v4(), consumer, default_session: self.default_session };
-        let consumer = self.logs.ledger(&found.place).submit_keeping(create, keep).await?;
+        let create = CreateConsumer { id: Uuid::new_v4(), consumer, default_session: self.default_session };
+        let consumer = self.logs.ledger(&found.log).submit_recording(create, keep).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
 
     /// One consumer.
     pub(crate) fn get(&self, id: Uuid) -> Result<Consumer> {
-        let Known { ledger, entry } = self.find(id)?;
+        let LiveConsumer { ledger, entry } = self.find(id)?;
         Ok(self.view(&entry, ledger.now()))
     }
 
@@ -82,8 +82,8 @@ impl Consumers<'_> {
         self.reader.check_limit(limit)?;
         let mut live = Vec::new();
         for ledger in self.logs.ledgers() {
-            let (now, readers) = (ledger.now(), ledger.readers());
-            let rows: Box<dyn Iterator<Item = &ConsumerEntry>> = match group {
+            let (now, readers) = (ledger.now(), ledger.consumers());
+            let rows: Box<dyn Iterator<Item = &ConsumerRow>> = match group {
                 Some(group) => Box::new(readers.members(group)),
                 None => Box::new(readers.consumers()),
             };
@@ -95,9 +95,9 @@ impl Consumers<'_> {
     }
 
     /// Ends a consumer.
-    pub(crate) async fn delete(&self, id: Uuid, keep: Keep<()>) -> Result<()> {
-        let Known { ledger, .. } = self.find(id)?;
-        ledger.submit_keeping(Delete(id), keep).await?;
+    pub(crate) async fn delete(&self, id: Uuid, keep: ReplyRecorder<()>) -> Result<()> {
+        let LiveConsumer { ledger, .. } = self.find(id)?;
+        ledger.submit_recording(DeleteConsumer(id), keep).await?;
         self.sessions.end(id);
         Ok(())
     }
@@ -105,11 +105,11 @@ impl Consumers<'_> {
     /// What is there now for a consumer.
     pub(crate) async fn read(&self, id: Uuid, offset: ReadOffset, limit: usize) -> Result<EventPage> {
         self.reader.check_limit(limit)?;
-        let (known, session) = self.arrive(id)?;
-        self.record(&known, Presence::Arrived).await?;
+        let (known, session) = self.touch_session(id)?;
+        self.record(&known, SeenReason::Arrived).await?;
         let consumer = &known.entry.consumer;
         match consumer.distribution {
-            Distribution::Broadcast => self.reader.read_through(&consumer.topic, offset, limit, &session.filter).await,
+            Distribution::Broadcast => self.reader.read_filtered(&consumer.topic, offset, limit, &session.filter).await,
             Distribution::Shared => {
                 let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
                 self.poll(&known, &session, limit, &peers)?.read(offset).await
@@ -127,22 +127,22 @@ impl Consumers<'_> {
     ) -> Result<EventPage> {
         self.reader.check_timeout(timeout)?;
         self.reader.check_limit(limit)?;
-        let (known, session) = self.arrive(id)?;
+        let (known, session) = self.touch_session(id)?;
         let waiting = session.wait(known.ledger.clock());
-        self.record(&known, Presence::Arrived).await?;
+        self.record(&known, SeenReason::Arrived).await?;
         let page = tokio::select! {
             page = self.wait_in(&known, &session, offset, limit, timeout) => page?,
-            gone = self.stay(&known, &session) => return Err(gone),
+            gone = self.keep_alive(&known, &session) => return Err(gone),
         };
-        self.stayed(&known).await?;
+        self.record_waiting(&known).await?;
         drop(waiting);
         Ok(page)
     }
 
     async fn wait_in(
         &self,
-        known: &Known,
-        session: &Session,
+        known: &LiveConsumer,
+        session: &ConsumerSession,
         offset: ReadOffset,
         limit: usize,
         timeout: Duration,
@@ -150,7 +150,7 @@ impl Consumers<'_> {
         let consumer = &known.entry.consumer;
         match consumer.distribution {
             Distribution::Broadcast => {
-                self.reader.wait_through(&consumer.topic, offset, limit, &session.filter, timeout).await
+                self.reader.wait_filtered(&consumer.topic, offset, limit, &session.filter, timeout).await
             }
             Distribution::Shared => {
                 let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
@@ -162,18 +162,18 @@ impl Consumers<'_> {
     /// A poll of a member of a shared group.
     fn poll<'a>(
         &'a self,
-        known: &'a Known,
-        session: &'a Session,
+        known: &'a LiveConsumer,
+        session: &'a ConsumerSession,
         limit: usize,
         peers: &'a GroupPeers<'a>,
-    ) -> Result<Poll<'a>> {
+    ) -> Result<SharedPoll<'a>> {
         let consumer = Arc::clone(&known.entry.consumer);
         let found = self.logs.find(&consumer.topic)?;
-        let policy = match found.place {
-            Place::Default => None,
-            Place::Side(_) => self.logs.default_ledger().claims().policy(&consumer.consumer_group).cloned(),
+        let policy = match found.log {
+            LogRef::Default => None,
+            LogRef::Side(_) => self.logs.default_ledger().claims().policy(&consumer.consumer_group).cloned(),
         };
-        Ok(Poll {
+        Ok(SharedPoll {
             groups: self.groups,
             ledger: &known.ledger,
             topic: found.topic,
@@ -188,32 +188,32 @@ impl Consumers<'_> {
     }
 
     /// A consumer that lives.
-    fn find(&self, id: Uuid) -> Result<Known> {
+    fn find(&self, id: Uuid) -> Result<LiveConsumer> {
         let known = self.logs.ledgers().into_iter().find_map(|ledger| {
-            let entry = ledger.readers().consumer(id).cloned()?;
-            Some(Known { ledger, entry })
+            let entry = ledger.consumers().consumer(id).cloned()?;
+            Some(LiveConsumer { ledger, entry })
         });
-        let is_live = |known: &Known| self.sessions.is_live(&known.entry, known.ledger.now());
+        let is_live = |known: &LiveConsumer| self.sessions.is_live(&known.entry, known.ledger.now());
         known.filter(is_live).ok_or_else(|| Error::not_found("consumer"))
     }
 
     /// A consumer that lives comes again: its session begins anew.
-    fn arrive(&self, id: Uuid) -> Result<(Known, Arc<Session>)> {
+    fn touch_session(&self, id: Uuid) -> Result<(LiveConsumer, Arc<ConsumerSession>)> {
         let known = self.find(id)?;
         let now = known.ledger.now();
         let session = self.sessions.of(&known.entry.consumer, now)?;
-        session.saw(now);
+        session.touch(now);
         Ok((known, session))
     }
 
     /// Records that a consumer was seen, if that was last done too long ago. Reading goes on where nothing can be
     /// written: then the session lives in this process alone.
-    async fn record(&self, Known { ledger, entry }: &Known, presence: Presence) -> Result<()> {
+    async fn record(&self, LiveConsumer { ledger, entry }: &LiveConsumer, presence: SeenReason) -> Result<()> {
         if !entry.is_due(ledger.now()) {
             return Ok(());
         }
         let id = entry.consumer.id;
-        match ledger.submit(See { id, presence }).await {
+        match ledger.submit(RecordSeen { id, presence }).await {
             Err(error) if error.kind() == Kind::NotFound => {
                 self.sessions.end(id);
                 Err(error)
@@ -223,28 +223,28 @@ impl Consumers<'_> {
     }
 
     /// Keeps a consumer alive while it waits; answers only when it is gone.
-    async fn stay(&self, known: &Known, session: &Session) -> Error {
+    async fn keep_alive(&self, known: &LiveConsumer, session: &ConsumerSession) -> Error {
         let every = Duration::from_millis(known.entry.unrecorded_millis().unsigned_abs().max(1));
         loop {
             tokio::select! {
                 () = tokio::time::sleep(every) => (),
                 () = session.ended() => return Error::not_found("consumer"),
             }
-            if let Err(gone) = self.stayed(known).await {
+            if let Err(gone) = self.record_waiting(known).await {
                 return gone;
             }
         }
     }
 
     /// A consumer has waited until now.
-    async fn stayed(&self, Known { ledger, entry }: &Known) -> Result<()> {
-        let entry = ledger.readers().consumer(entry.consumer.id).cloned();
+    async fn record_waiting(&self, LiveConsumer { ledger, entry }: &LiveConsumer) -> Result<()> {
+        let entry = ledger.consumers().consumer(entry.consumer.id).cloned();
         let entry = entry.ok_or_else(|| Error::not_found("consumer"))?;
-        self.record(&Known { ledger: Arc::clone(ledger), entry }, Presence::Waited).await
+        self.record(&LiveConsumer { ledger: Arc::clone(ledger), entry }, SeenReason::Waited).await
     }
 
     /// A consumer as this process knows it.
-    fn view(&self, entry: &ConsumerEntry, now: i64) -> Consumer {
+    fn view(&self, entry: &ConsumerRow, now: i64) -> Consumer {
         let seen_at = self.sessions.seen_at(entry, now);
         Consumer {
             last_seen_at: Timestamp::from_millis(seen_at),
@@ -255,7 +255,7 @@ impl Consumers<'_> {
 }
 
 /// The filter of a consumer that follows the rules; all it breaks otherwise.
-fn check(consumer: &NewConsumer) -> Result<Compiled> {
+fn check(consumer: &NewConsumer) -> Result<CompiledFilter> {
     let mut violations = Vec::new();
     violations.extend(groups::check_name(&consumer.consumer_group));
     for (pointer, patterns) in [("/types", &consumer.types), ("/subjectTypes", &consumer.subject_types)] {
@@ -290,31 +290,35 @@ fn check(consumer: &NewConsumer) -> Result<Compiled> {
     }
 }
 
-fn filter_of(types: &[contract::IdPattern], subject_types: &[contract::IdPattern], cel: Option<&String>) -> Filter {
+fn filter_of(
+    types: &[contract::IdPattern],
+    subject_types: &[contract::IdPattern],
+    cel: Option<&String>,
+) -> EventFilter {
     let (types, subject_types) = (types.to_vec(), subject_types.to_vec());
-    Filter { types, subject_types, cel: cel.cloned(), ..Filter::default() }
+    EventFilter { types, subject_types, cel: cel.cloned(), ..EventFilter::default() }
 }
 
 /// Why a consumer counts as seen.
 #[derive(Clone, Copy)]
-enum Presence {
+enum SeenReason {
     /// It came: then it must not be past its deadline.
     Arrived,
     /// It has been here all the time: then only being cleared away or deleted ends it.
     Waited,
 }
 
-struct Create {
+struct CreateConsumer {
     id: Uuid,
     consumer: NewConsumer,
     default_session: i64,
 }
 
-impl Create {
+impl CreateConsumer {
     fn at(&self, now: i64) -> Consumer {
         let NewConsumer { consumer_group, topic, types, subject_types, cel, .. } = self.consumer.clone();
         let asked = self.consumer.session_timeout.clone();
-        let session_timeout = asked.unwrap_or_else(|| Span::seconds(self.default_session));
+        let session_timeout = asked.unwrap_or_else(|| IsoDuration::seconds(self.default_session));
         Consumer {
             id: self.id,
             consumer_group,
@@ -332,7 +336,7 @@ impl Create {
     }
 }
 
-impl Command for Create {
+impl Command for CreateConsumer {
     type Answer = Consumer;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Consumer> {
@@ -340,8 +344,8 @@ impl Command for Create {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
         groups::check_peers(&self.consumer, decision)?;
-        if !decision.readers().has_room_for_consumer() {
-            let ids = decision.readers().overdue(EXPIRED_PER_ENTRY_MAX);
+        if !decision.consumers().has_room_for_consumer() {
+            let ids = decision.consumers().overdue(EXPIRED_PER_ENTRY_MAX);
             if ids.is_empty() {
                 let detail = "This broker holds as many consumers as it may; delete some, or let them expire.";
                 return Err(Error::new(Kind::Overloaded, detail).with_retry_after(30));
@@ -360,14 +364,14 @@ impl Command for Create {
     }
 }
 
-struct Delete(Uuid);
+struct DeleteConsumer(Uuid);
 
-impl Command for Delete {
+impl Command for DeleteConsumer {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        let entry = decision.readers().known(self.0)?;
-        expiry::release_held(&entry.consumer, Departure::Deleted, decision)?;
+        let entry = decision.consumers().get(self.0)?;
+        expiry::release_held(&entry.consumer, MemberDeparture::Deleted, decision)?;
         decision.add_entry(Entry::ConsumerDeleted { id: self.0 })?;
         Ok(())
     }
@@ -377,18 +381,18 @@ impl Command for Delete {
     }
 }
 
-struct See {
+struct RecordSeen {
     id: Uuid,
-    presence: Presence,
+    presence: SeenReason,
 }
 
-impl Command for See {
+impl Command for RecordSeen {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let entry = match self.presence {
-            Presence::Arrived => decision.readers().live(self.id)?,
-            Presence::Waited => decision.readers().known(self.id)?,
+            SeenReason::Arrived => decision.consumers().live(self.id)?,
+            SeenReason::Waited => decision.consumers().get(self.id)?,
         };
         // Several polls of one consumer may find it due at once; one entry is enough.
         if entry.is_due(decision.now()) {

@@ -1,8 +1,8 @@
 //! The members of a shared group, as one of its polls asks for them.
 
 use super::expiry::expire;
-use super::{ConsumerEntry, Consumers};
-use crate::groups::Peers;
+use super::{ConsumerRow, Consumers};
+use crate::groups::PeerSource;
 use crate::ledger::Ledger;
 use contract::{BoxFuture, Consumer};
 use std::sync::Arc;
@@ -15,25 +15,25 @@ pub(super) struct GroupPeers<'a> {
     pub(super) consumer: &'a Consumer,
 }
 
-impl Peers for GroupPeers<'_> {
+impl PeerSource for GroupPeers<'_> {
     fn count(&self) -> usize {
-        self.ledger.readers().group(&self.consumer.consumer_group).map_or(0, |group| group.members.len())
+        self.ledger.consumers().group(&self.consumer.consumer_group).map_or(0, |group| group.members.len())
     }
 
     /// Those that came within two thirds of their sessions. Who died takes a share no longer than that.
     fn present(&self) -> Vec<Uuid> {
         let sessions = self.consumers.sessions;
-        let (now, readers) = (self.ledger.now(), self.ledger.readers());
+        let (now, readers) = (self.ledger.now(), self.ledger.consumers());
         let Consumer { consumer_group, topic, .. } = self.consumer;
         let members = readers.members(consumer_group).filter(|entry| entry.consumer.topic == *topic);
-        let is_present = |entry: &&ConsumerEntry| {
+        let is_present = |entry: &&ConsumerRow| {
             now.saturating_sub(sessions.seen_at(entry, now)) <= entry.unrecorded_millis().saturating_mul(2)
         };
         members.filter(is_present).map(|entry| entry.consumer.id).collect()
     }
 
     fn next_deadline(&self) -> Option<i64> {
-        self.ledger.readers().next_deadline()
+        self.ledger.consumers().next_deadline()
     }
 
     fn expire(&self) -> BoxFuture<'_, ()> {

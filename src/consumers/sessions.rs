@@ -9,8 +9,8 @@
 
 use super::filter_of;
 use crate::clock::LogClock;
-use crate::filters::{self, Compiled};
-use crate::ledger::ConsumerEntry;
+use crate::filters::{self, CompiledFilter};
+use crate::ledger::ConsumerRow;
 use contract::{Consumer, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -19,16 +19,16 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 /// The sessions of one log's consumers in this process.
-pub(crate) struct Sessions {
+pub(crate) struct ConsumerSessions {
     /// Whether nobody else serves this log.
     sole: bool,
-    open: Mutex<HashMap<Uuid, Arc<Session>>>,
+    open: Mutex<HashMap<Uuid, Arc<ConsumerSession>>>,
 }
 
 /// One consumer's session.
-pub(super) struct Session {
+pub(super) struct ConsumerSession {
     /// What the consumer wants.
-    pub(super) filter: Compiled,
+    pub(super) filter: CompiledFilter,
     /// When it last came to this process, in milliseconds.
     seen_at: AtomicI64,
     /// How many polls of it wait.
@@ -36,15 +36,15 @@ pub(super) struct Session {
     ended: watch::Sender<bool>,
 }
 
-impl Sessions {
+impl ConsumerSessions {
     /// No sessions yet, of a log that this process serves alone or not.
     pub(crate) fn new(sole: bool) -> Self {
         Self { sole, open: Mutex::default() }
     }
 
     /// Opens the session of a consumer just made.
-    pub(super) fn open(&self, id: Uuid, filter: Compiled, seen_at: i64) -> Arc<Session> {
-        let session = Session {
+    pub(super) fn open(&self, id: Uuid, filter: CompiledFilter, seen_at: i64) -> Arc<ConsumerSession> {
+        let session = ConsumerSession {
             filter,
             seen_at: AtomicI64::new(seen_at),
             waiting: AtomicUsize::new(0),
@@ -54,7 +54,7 @@ impl Sessions {
     }
 
     /// The session of a consumer that comes at `now`; opened if this process has not seen it before.
-    pub(super) fn of(&self, consumer: &Consumer, now: i64) -> Result<Arc<Session>> {
+    pub(super) fn of(&self, consumer: &Consumer, now: i64) -> Result<Arc<ConsumerSession>> {
         if let Some(session) = self.find(consumer.id) {
             return Ok(session);
         }
@@ -63,7 +63,7 @@ impl Sessions {
     }
 
     /// When a consumer was last seen, as far as this process can know; now, while it waits.
-    pub(super) fn seen_at(&self, entry: &ConsumerEntry, now: i64) -> i64 {
+    pub(super) fn seen_at(&self, entry: &ConsumerRow, now: i64) -> i64 {
         match self.find(entry.consumer.id) {
             Some(session) if session.is_waiting() => now.max(entry.seen_at),
             Some(session) => session.seen_at().max(entry.seen_at),
@@ -72,7 +72,7 @@ impl Sessions {
     }
 
     /// Whether a consumer of the log lives.
-    pub(super) fn is_live(&self, entry: &ConsumerEntry, now: i64) -> bool {
+    pub(super) fn is_live(&self, entry: &ConsumerRow, now: i64) -> bool {
         match self.find(entry.consumer.id) {
             Some(session) if session.is_waiting() => true,
             Some(session) if self.sole => {
@@ -100,25 +100,25 @@ impl Sessions {
         });
     }
 
-    fn find(&self, id: Uuid) -> Option<Arc<Session>> {
+    fn find(&self, id: Uuid) -> Option<Arc<ConsumerSession>> {
         self.lock().get(&id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<ConsumerSession>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Session {
+impl ConsumerSession {
     /// Its consumer was here at `now`.
-    pub(super) fn saw(&self, now: i64) {
+    pub(super) fn touch(&self, now: i64) {
         self.seen_at.fetch_max(now, Ordering::Relaxed);
     }
 
     /// Its consumer waits until what this answers is dropped.
-    pub(super) fn wait<'a>(&'a self, clock: &'a LogClock) -> Waiting<'a> {
+    pub(super) fn wait<'a>(&'a self, clock: &'a LogClock) -> WaitingPoll<'a> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting { session: self, clock }
+        WaitingPoll { session: self, clock }
     }
 
     /// Answers when its consumer is gone.
@@ -137,15 +137,15 @@ impl Session {
 }
 
 /// A poll that waits.
-pub(super) struct Waiting<'a> {
-    session: &'a Session,
+pub(super) struct WaitingPoll<'a> {
+    session: &'a ConsumerSession,
     clock: &'a LogClock,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingPoll<'_> {
     /// First seen, then no longer waiting: in between nobody may find the session over.
     fn drop(&mut self) {
-        self.session.saw(self.clock.now());
+        self.session.touch(self.clock.now());
         self.session.waiting.fetch_sub(1, Ordering::Release);
     }
 }
@@ -153,12 +153,12 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{BelievedClock, Clock, ManualClock};
-    use contract::{Distribution, Filter, Timestamp};
+    use crate::clock::{Clock, ManualClock, TrustedClock};
+    use contract::{Distribution, EventFilter, Timestamp};
     use std::time::Duration;
 
     /// A consumer with a session of 30 s, recorded as seen at `seen_at`.
-    fn entry(seen_at: i64) -> ConsumerEntry {
+    fn entry(seen_at: i64) -> ConsumerRow {
         let time = Timestamp::from_millis(0);
         let consumer = Consumer {
             id: Uuid::from_u128(1),
@@ -174,7 +174,7 @@ mod tests {
             last_seen_at: time,
             expires_at: time,
         };
-        ConsumerEntry { consumer: Arc::new(consumer), seen_at }
+        ConsumerRow { consumer: Arc::new(consumer), seen_at }
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
             (false, Some(9_000), 0, 39_999),
             (false, None, 0, 39_999),
         ] {
-            let (sessions, entry) = (Sessions::new(sole), entry(recorded));
+            let (sessions, entry) = (ConsumerSessions::new(sole), entry(recorded));
             if let Some(came) = came {
                 sessions.of(&entry.consumer, came).unwrap();
             }
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_session_with_several_waiting_polls_lasts_until_the_last_one_ends() {
-        let (sessions, entry, clock) = (Sessions::new(true), entry(0), Arc::new(ManualClock::at(0)));
-        let believed = BelievedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
+        let (sessions, entry, clock) = (ConsumerSessions::new(true), entry(0), Arc::new(ManualClock::at(0)));
+        let believed = TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
         let log = LogClock::new(Arc::new(believed));
-        let session = sessions.open(entry.consumer.id, filters::compile(&Filter::default()).unwrap(), 0);
+        let session = sessions.open(entry.consumer.id, filters::compile(&EventFilter::default()).unwrap(), 0);
         let (one, other) = (session.wait(&log), session.wait(&log));
         clock.advance(1_000_000);
         drop(one);
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn only_the_sessions_of_consumers_that_are_there_are_kept() {
-        let sessions = Sessions::new(true);
+        let sessions = ConsumerSessions::new(true);
         for id in [1, 2] {
-            sessions.open(Uuid::from_u128(id), filters::compile(&Filter::default()).unwrap(), 0);
+            sessions.open(Uuid::from_u128(id), filters::compile(&EventFilter::default()).unwrap(), 0);
         }
         sessions.retain(|id| id == Uuid::from_u128(2));
         assert_eq!(sessions.lock().keys().collect::<Vec<_>>(), [&Uuid::from_u128(2)]);

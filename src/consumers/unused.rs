@@ -6,10 +6,10 @@
 //! - So in a topic that keeps its events for ever nothing is forgotten; there a person deletes what is no longer used.
 //! - It is a fact in the log, decided again there: every process forgets the same.
 
-use crate::ledger::{ClaimRows, Command, Decision, Entry, Group, Ledger, TopicEntry, read_failed};
+use crate::ledger::{ClaimRows, Command, Decision, Entry, GroupRow, Ledger, RegisteredTopic, read_failed};
 use crate::logs::Logs;
 use contract::{Result, Sequence, TopicId};
-use log::{Limit, LogError, Range};
+use log::{LogError, ReadLimit, ReadRange};
 use std::collections::{BTreeSet, HashMap};
 
 /// Most names forgotten by one decision.
@@ -44,7 +44,7 @@ pub(super) async fn forget_unused_in(ledger: &Ledger, before: i64) -> Result<()>
 }
 
 fn unused_handlers(ledger: &Ledger, before: i64) -> Vec<String> {
-    let (claims, readers) = (ledger.claims(), ledger.readers());
+    let (claims, readers) = (ledger.claims(), ledger.consumers());
     let is_unused = |name: &&str| claims.unused_since(name).is_some_and(|at| at <= before);
     let is_alone = |name: &&str| readers.group(name).is_none_or(|group| group.members.is_empty());
     claims.handlers().filter(is_unused).filter(is_alone).take(NAMES_MAX).map(str::to_owned).collect()
@@ -54,7 +54,7 @@ fn unused_handlers(ledger: &Ledger, before: i64) -> Vec<String> {
 /// must stay, however many, keep none of the others.
 async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
     let topics: BTreeSet<TopicId> = {
-        let readers = ledger.readers();
+        let readers = ledger.consumers();
         let silent = readers.groups().filter(|(_, group)| is_silent(group, before));
         silent.flat_map(|(_, group)| group.offsets.keys().cloned()).collect()
     };
@@ -62,11 +62,11 @@ async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
     for id in topics {
         let topic = ledger.registry().topic(&id).cloned();
         if let Some(topic) = topic {
-            gone.insert(id, (topic.number.0, gone_through(ledger, &topic).await?));
+            gone.insert(id, (topic.number.0, removed_through(ledger, &topic).await?));
         }
     }
-    let (claims, readers) = (ledger.claims(), ledger.readers());
-    let is_unused = |name: &str, group: &Group| {
+    let (claims, readers) = (ledger.claims(), ledger.consumers());
+    let is_unused = |name: &str, group: &GroupRow| {
         group.offsets.iter().all(|(topic, offset)| match gone.get(topic) {
             Some((number, through)) => is_behind(&claims, name, *number, (*offset).into(), *through),
             // The topic is gone, or the group has used it a moment ago.
@@ -78,22 +78,22 @@ async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
     Ok(unused.map(|(name, _)| name.to_owned()).collect())
 }
 
-fn is_silent(group: &Group, before: i64) -> bool {
+fn is_silent(group: &GroupRow, before: i64) -> bool {
     group.members.is_empty() && group.active_at <= before
 }
 
 /// Whether all that a group has seen of a topic is gone, where everything up to `through` is.
 fn is_behind(claims: &ClaimRows, name: &str, topic: u32, offset: Sequence, through: Sequence) -> bool {
-    match claims.division(name, topic) {
+    match claims.group_progress(name, topic) {
         Some(division) => division.watermark() <= through && claims.is_blank(name, topic),
         None => offset <= through,
     }
 }
 
 /// The last sequence of a topic that retention has removed.
-async fn gone_through(ledger: &Ledger, topic: &TopicEntry) -> Result<Sequence> {
-    let range = Range::Topic(topic.number, Sequence::ZERO);
-    match ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await {
+async fn removed_through(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Sequence> {
+    let range = ReadRange::Topic(topic.number, Sequence::ZERO);
+    match ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await {
         Ok(_) => Ok(Sequence::ZERO),
         Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1))),
         Err(error) => Err(read_failed(error)),
@@ -112,7 +112,7 @@ impl Command for ForgetHandlers {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         for name in &self.names {
             let is_unused = decision.claims().unused_since(name).is_some_and(|at| at <= self.before);
-            if is_unused && decision.readers().members(name).is_empty() {
+            if is_unused && decision.consumers().members(name).is_empty() {
                 decision.add_entry(Entry::HandlerDeleted { name: name.clone(), topics: Vec::new() })?;
             }
         }
@@ -135,10 +135,10 @@ impl Command for ForgetGroups {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         for name in &self.names {
-            if !decision.readers().is_unused(name, self.before) {
+            if !decision.consumers().is_unused(name, self.before) {
                 continue;
             }
-            let topics = decision.claims().divided(name);
+            let topics = decision.claims().shared_topics(name);
             if topics.iter().all(|topic| decision.claims().durable().is_blank(name, *topic)) {
                 decision.add_entry(Entry::GroupDeleted { group: name.clone(), topics })?;
             }

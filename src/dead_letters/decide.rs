@@ -1,82 +1,82 @@
 //! What is decided about dead letters, in the order of the log they live in.
 
-use crate::events::{Bundle, Bundled};
-use crate::ledger::{Command, Decision, Entry, LetterRow};
-use contract::{Error, Kind, LetterSource, LetterStatus, LettersResolved, Result};
+use crate::events::{ProducedEvents, ProducedOutcome};
+use crate::ledger::{Command, DeadLetterRow, Decision, Entry};
+use contract::{BulkResolveOutcome, DeadLetterSource, DeadLetterStatus, Error, Kind, Result};
 use uuid::Uuid;
 
 /// What somebody does about a letter.
-pub(super) enum Deed {
-    Redrive { reason: Option<String>, change: Option<Change> },
+pub(super) enum LetterAction {
+    Redrive { reason: Option<String>, change: Option<CorrectedEvent> },
     Discard { reason: String },
 }
 
 /// A corrected event in the place of the old one.
-pub(super) struct Change {
+pub(super) struct CorrectedEvent {
     pub(super) id: Uuid,
-    pub(super) bundle: Bundle,
+    pub(super) events: ProducedEvents,
 }
 
 /// What became of it.
-pub(super) enum Dealt {
-    Done(Box<LetterRow>),
+pub(super) enum ResolveOutcome {
+    Done(Box<DeadLetterRow>),
     /// The corrected event must be prepared again.
     Stale,
 }
 
 /// Deals with one letter.
-pub(super) struct Deal {
+pub(super) struct ResolveLetter {
     pub(super) id: Uuid,
     pub(super) by: String,
-    pub(super) deed: Deed,
+    pub(super) action: LetterAction,
 }
 
-impl Command for Deal {
-    type Answer = Dealt;
+impl Command for ResolveLetter {
+    type Answer = ResolveOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Dealt> {
-        let row = decision.letters().known(self.id)?;
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ResolveOutcome> {
+        let row = decision.dead_letters().known(self.id)?;
         check_open(&row)?;
-        if matches!(self.deed, Deed::Redrive { .. }) && is_orphaned(&row, decision) {
+        if matches!(self.action, LetterAction::Redrive { .. }) && is_orphaned(&row, decision) {
             return Err(orphaned());
         }
-        if let Deed::Redrive { change: Some(change), .. } = &self.deed
-            && change.bundle.decide(decision)? == Bundled::Stale
+        if let LetterAction::Redrive { change: Some(change), .. } = &self.action
+            && change.events.decide(decision)? == ProducedOutcome::Stale
         {
-            return Ok(Dealt::Stale);
+            return Ok(ResolveOutcome::Stale);
         }
-        decision.add_entry(entry(&row, &self.by, &self.deed))?;
-        decision.letters().known(self.id).map(|row| Dealt::Done(Box::new(row)))
+        decision.add_entry(entry(&row, &self.by, &self.action))?;
+        decision.dead_letters().known(self.id).map(|row| ResolveOutcome::Done(Box::new(row)))
     }
 
     fn bytes(&self) -> usize {
-        match &self.deed {
-            Deed::Redrive { change: Some(change), .. } => change.bundle.bytes(),
+        match &self.action {
+            LetterAction::Redrive { change: Some(change), .. } => change.events.bytes(),
             _ => self.by.len(),
         }
     }
 }
 
 /// Deals with several letters, those of them that are still open and may be dealt with so; counts both.
-pub(super) struct Many {
+pub(super) struct ResolveLetters {
     pub(super) ids: Vec<Uuid>,
     pub(super) by: String,
-    pub(super) deed: Deed,
+    pub(super) action: LetterAction,
 }
 
-impl Command for Many {
-    type Answer = LettersResolved;
+impl Command for ResolveLetters {
+    type Answer = BulkResolveOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<LettersResolved> {
-        let mut resolved = LettersResolved::default();
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<BulkResolveOutcome> {
+        let mut resolved = BulkResolveOutcome::default();
         for id in &self.ids {
-            let row = decision.letters().known(*id).ok().filter(|row| row.status == LetterStatus::Open);
+            let row = decision.dead_letters().known(*id).ok().filter(|row| row.status == DeadLetterStatus::Open);
             match row {
-                Some(row) if matches!(self.deed, Deed::Redrive { .. }) && is_orphaned(&row, decision) => {
+                Some(row) if matches!(self.action, LetterAction::Redrive { .. }) && is_orphaned(&row, decision) => {
                     resolved.skipped += 1;
                 }
                 Some(row) => {
-                    decision.add_entry(entry(&row, &self.by, &self.deed))?;
+                    decision.add_entry(entry(&row, &self.by, &self.action))?;
                     resolved.count += 1;
                 }
                 None => (),
@@ -91,37 +91,41 @@ impl Command for Many {
 }
 
 /// A letter is dealt with once.
-pub(super) fn check_open(row: &LetterRow) -> Result<()> {
+pub(super) fn check_open(row: &DeadLetterRow) -> Result<()> {
     match row.status {
-        LetterStatus::Open => Ok(()),
-        LetterStatus::Redriven => Err(dealt_with("This dead letter was redriven already.")),
-        LetterStatus::Discarded => Err(dealt_with("This dead letter was discarded already.")),
+        DeadLetterStatus::Open => Ok(()),
+        DeadLetterStatus::Redriven => Err(already_resolved("This dead letter was redriven already.")),
+        DeadLetterStatus::Discarded => Err(already_resolved("This dead letter was discarded already.")),
     }
 }
 
 /// Whether the subscription whose job this was is gone, with everything that could deliver it.
-fn is_orphaned(row: &LetterRow, decision: &Decision<'_>) -> bool {
+fn is_orphaned(row: &DeadLetterRow, decision: &Decision<'_>) -> bool {
     row.letter.job.is_some_and(|job| !decision.dispatch().has_lane(job.lane))
 }
 
 /// The refusal of a letter that nobody could deliver.
 pub(super) fn orphaned() -> Error {
-    dealt_with("The subscription of this dead letter was deleted, so nothing would deliver it; discard the letter.")
+    already_resolved(
+        "The subscription of this dead letter was deleted, so nothing would deliver it; discard the letter.",
+    )
 }
 
-fn dealt_with(detail: &'static str) -> Error {
+fn already_resolved(detail: &'static str) -> Error {
     Error::new(Kind::InvalidState, detail)
 }
 
-fn entry(row: &LetterRow, by: &str, deed: &Deed) -> Entry {
+fn entry(row: &DeadLetterRow, by: &str, deed: &LetterAction) -> Entry {
     let letter = row.letter.id;
-    let claim = (row.letter.source == LetterSource::Handler).then(|| row.letter.key());
+    let claim = (row.letter.source == DeadLetterSource::Handler).then(|| row.letter.key());
     let by = by.to_owned();
     match deed {
-        Deed::Redrive { reason, change } => {
+        LetterAction::Redrive { reason, change } => {
             let new_event = change.as_ref().map(|change| change.id);
             Entry::Redriven { letter, claim, by, reason: reason.clone(), new_event, job: row.letter.job }
         }
-        Deed::Discard { reason } => Entry::Discarded { letter, claim, by, reason: reason.clone(), job: row.letter.job },
+        LetterAction::Discard { reason } => {
+            Entry::Discarded { letter, claim, by, reason: reason.clone(), job: row.letter.job }
+        }
     }
 }

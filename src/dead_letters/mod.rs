@@ -11,14 +11,15 @@ mod decide;
 mod redrivable;
 
 use crate::dispatch::attempts_of;
-use crate::events::{Intake, Policy, Reader, removed, stored_at};
-use crate::ledger::{Keep, Ledger, LetterPlace, LetterRange, LetterRow};
-use crate::logs::{Logs, Place};
+use crate::events::{EventPublisher, EventReader, PublishRules, removed, stored_at};
+use crate::ledger::{DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder};
+use crate::logs::{LogRef, Logs};
 use contract::{
-    Cursor, DeadLetter, Error, Event, Kind, LetterCount, LetterFilter, LetterOrder, LetterSummary, LettersResolved,
-    NewEvent, Page, ProducerId, Redrive, RedriveOverride, Result, StoredEvent, Timestamp, Violation, limits,
+    BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
+    Error, Event, Kind, NewEvent, Page, ProducerId, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp,
+    Violation, limits,
 };
-use decide::{Change, Deal, Dealt, Deed, Many};
+use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
 use log::{LogError, TopicNumber};
 use redrivable::redrivable;
 use serde::Deserialize;
@@ -34,13 +35,13 @@ const LETTERS_PER_DECISION: usize = 100;
 /// The refusal to redrive a letter without its event.
 const GONE: &str = "The event is not stored any more, so it cannot be tried again; discard the letter.";
 /// Who deals with a letter where nobody says.
-const NOBODY: &str = "unknown";
+const UNKNOWN_CALLER: &str = "unknown";
 
 /// The dead letters of all logs, on behalf of one caller.
 pub(crate) struct DeadLetters<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a Policy,
-    pub(crate) reader: Reader<'a>,
+    pub(crate) policy: &'a PublishRules,
+    pub(crate) reader: EventReader<'a>,
     pub(crate) by: Option<&'a ProducerId>,
 }
 
@@ -48,7 +49,7 @@ impl DeadLetters<'_> {
     /// Letters in the order they were given up, the page at `cursor`.
     pub(crate) async fn list(
         &self,
-        filter: &LetterFilter,
+        filter: &DeadLetterFilter,
         cursor: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<DeadLetter>> {
@@ -56,22 +57,22 @@ impl DeadLetters<'_> {
         let most = limit.saturating_add(1);
         // The page itself, and one letter on the other side of the cursor, which makes the page before or behind it.
         let ranges = match cursor {
-            None => vec![(LetterRange::After(None), most)],
+            None => vec![(DeadLetterRange::After(None), most)],
             Some(Cursor::After(text)) => {
                 let place = place_of(text);
-                vec![(LetterRange::UpTo(place), 1), (LetterRange::After(Some(place)), most)]
+                vec![(DeadLetterRange::UpTo(place), 1), (DeadLetterRange::After(Some(place)), most)]
             }
             Some(Cursor::Before(text)) => {
                 let place = place_of(text);
-                vec![(LetterRange::Before(place), most), (LetterRange::From(place), 1)]
+                vec![(DeadLetterRange::Before(place), most), (DeadLetterRange::From(place), 1)]
             }
         };
         let mut found = Vec::new();
         for ledger in self.logs.ledgers() {
-            let letters = ledger.letters();
+            let letters = ledger.dead_letters();
             for (range, max) in &ranges {
-                let near = letters.near(filter, *range, *max);
-                found.extend(near.into_iter().map(|row| (row.place(), Arc::clone(&ledger), row)));
+                let near = letters.in_range(filter, *range, *max);
+                found.extend(near.into_iter().map(|row| (row.sort_key(), Arc::clone(&ledger), row)));
             }
         }
         found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
@@ -84,26 +85,21 @@ impl DeadLetters<'_> {
     }
 
     /// How many are open, and whose they are.
-    pub(crate) fn summary(&self) -> LetterSummary {
+    pub(crate) fn summary(&self) -> DeadLetterSummary {
         let mut counts = BTreeMap::new();
         for ledger in self.logs.ledgers() {
-            for (owner, open, from, to) in ledger.letters().owners() {
+            for (owner, open, from, to) in ledger.dead_letters().owners() {
                 let (from, to) = (Timestamp::from_millis(from), Timestamp::from_millis(to));
                 let (count, oldest, newest) = counts.entry(owner.clone()).or_insert((0_u64, from, to));
                 *count += open as u64;
                 (*oldest, *newest) = (from.min(*oldest), to.max(*newest));
             }
         }
-        let items = counts.into_iter().map(|((source, name, original_topic), (count, oldest, newest))| LetterCount {
-            source,
-            name,
-            original_topic,
-            count,
-            oldest,
-            newest,
+        let items = counts.into_iter().map(|((source, name, original_topic), (count, oldest, newest))| {
+            DeadLetterCount { source, name, original_topic, count, oldest, newest }
         });
         let items: Vec<_> = items.collect();
-        LetterSummary { count: items.iter().map(|item| item.count).sum(), items }
+        DeadLetterSummary { count: items.iter().map(|item| item.count).sum(), items }
     }
 
     /// One letter.
@@ -113,7 +109,12 @@ impl DeadLetters<'_> {
     }
 
     /// Lets a letter's event be worked on again, or publishes a corrected one in its place.
-    pub(crate) async fn redrive(&self, id: Uuid, redrive: &Redrive, keep: &Keep<DeadLetter>) -> Result<DeadLetter> {
+    pub(crate) async fn redrive(
+        &self,
+        id: Uuid,
+        redrive: &RedriveRequest,
+        keep: &ReplyRecorder<DeadLetter>,
+    ) -> Result<DeadLetter> {
         check_reason(redrive.reason.as_deref())?;
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id).await?;
@@ -123,93 +124,102 @@ impl DeadLetters<'_> {
                 return Err(removed(&ledger, TopicNumber(row.letter.number), GONE).await);
             };
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
-                Some(event) => Some(self.change(&row, event?).await?),
+                Some(event) => Some(self.prepare_correction(&row, event?).await?),
                 None => None,
             };
             if redrive.dry_run {
                 decide::check_open(&row)?;
                 check_lane(&ledger, &row)?;
-                return Ok(DeadLetter { attempts: attempts_of(&ledger, &row), ..shown(&row, Some(&stored)) });
+                return Ok(DeadLetter { attempts: attempts_of(&ledger, &row), ..letter_view(&row, Some(&stored)) });
             }
-            let deed = Deed::Redrive { reason: redrive.reason.clone(), change };
-            if let Some(letter) = self.deal(&ledger, id, deed, (Some(stored), keep)).await? {
+            let deed = LetterAction::Redrive { reason: redrive.reason.clone(), change };
+            if let Some(letter) = self.resolve(&ledger, id, deed, (Some(stored), keep)).await? {
                 return Ok(letter);
             }
         }
-        Err(changing())
+        Err(changed_concurrently())
     }
 
     /// Decides that a letter's event need not be worked on.
-    pub(crate) async fn discard(&self, id: Uuid, reason: String, keep: &Keep<DeadLetter>) -> Result<DeadLetter> {
+    pub(crate) async fn discard(
+        &self,
+        id: Uuid,
+        reason: String,
+        keep: &ReplyRecorder<DeadLetter>,
+    ) -> Result<DeadLetter> {
         check_needed(Some(&reason))?;
         let (ledger, row) = self.find(id).await?;
         let event = self.event_to_show(&ledger, &row).await?;
-        self.deal(&ledger, id, Deed::Discard { reason }, (event, keep)).await?.ok_or_else(changing)
+        self.resolve(&ledger, id, LetterAction::Discard { reason }, (event, keep))
+            .await?
+            .ok_or_else(changed_concurrently)
     }
 
     /// Has a deed decided about the letter of an event; nothing where it must be prepared again.
-    async fn deal(
+    async fn resolve(
         &self,
         ledger: &Ledger,
         id: Uuid,
-        deed: Deed,
-        (event, keep): (Option<StoredEvent>, &Keep<DeadLetter>),
+        deed: LetterAction,
+        (event, keep): (Option<StoredEvent>, &ReplyRecorder<DeadLetter>),
     ) -> Result<Option<DeadLetter>> {
         // As they were: what is dealt with may be tried again at once.
-        let known = ledger.letters().get(id).cloned();
+        let known = ledger.dead_letters().get(id).cloned();
         let attempts = known.map(|row| attempts_of(ledger, &row)).unwrap_or_default();
-        let told = move |dealt: &Dealt| match dealt {
-            Dealt::Done(row) => Some(DeadLetter { attempts: attempts.clone(), ..shown(row, event.as_ref()) }),
-            Dealt::Stale => None,
+        let told = move |dealt: &ResolveOutcome| match dealt {
+            ResolveOutcome::Done(row) => {
+                Some(DeadLetter { attempts: attempts.clone(), ..letter_view(row, event.as_ref()) })
+            }
+            ResolveOutcome::Stale => None,
         };
         let seen = told.clone();
-        let keep = keep.seen_through(move |dealt| seen(dealt).map(Ok));
-        Ok(told(&ledger.submit_keeping(Deal { id, by: self.by(), deed }, keep).await?))
+        let keep = keep.map_answer(move |dealt| seen(dealt).map(Ok));
+        Ok(told(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action: deed }, keep).await?))
     }
 
     /// Redrives every open letter that is meant, but for those that nothing could deliver; counts both.
     pub(crate) async fn redrive_all(
         &self,
-        order: LetterOrder,
-        keep: &Keep<LettersResolved>,
-    ) -> Result<LettersResolved> {
+        order: BulkResolveRequest,
+        keep: &ReplyRecorder<BulkResolveOutcome>,
+    ) -> Result<BulkResolveOutcome> {
         check_reason(order.reason.as_deref())?;
         let reason = order.reason.clone();
-        let deed = || Deed::Redrive { reason: reason.clone(), change: None };
-        self.deal_with_all(order, true, deed, keep).await
+        let deed = || LetterAction::Redrive { reason: reason.clone(), change: None };
+        self.resolve_all(order, true, deed, keep).await
     }
 
     /// Discards every open letter that is meant; answers how many.
     pub(crate) async fn discard_all(
         &self,
-        order: LetterOrder,
-        keep: &Keep<LettersResolved>,
-    ) -> Result<LettersResolved> {
+        order: BulkResolveRequest,
+        keep: &ReplyRecorder<BulkResolveOutcome>,
+    ) -> Result<BulkResolveOutcome> {
         check_needed(order.reason.as_deref())?;
         let reason = order.reason.clone().unwrap_or_default();
-        self.deal_with_all(order, false, || Deed::Discard { reason: reason.clone() }, keep).await
+        self.resolve_all(order, false, || LetterAction::Discard { reason: reason.clone() }, keep).await
     }
 
     /// Deals with some letters after the other. The answer is kept with the last of them: a request that broke off before
     /// is carried out on what is left.
-    async fn deal_with_all(
+    async fn resolve_all(
         &self,
-        order: LetterOrder,
+        order: BulkResolveRequest,
         is_redrive: bool,
-        deed: impl Fn() -> Deed,
-        keep: &Keep<LettersResolved>,
-    ) -> Result<LettersResolved> {
-        let LetterOrder { source, name, topic, dry_run, .. } = order;
-        let filter = LetterFilter { source, name, topic, resolved_too: false };
-        let (mut parts, mut resolved) = (Vec::new(), LettersResolved::default());
+        deed: impl Fn() -> LetterAction,
+        keep: &ReplyRecorder<BulkResolveOutcome>,
+    ) -> Result<BulkResolveOutcome> {
+        let BulkResolveRequest { source, name, topic, dry_run, .. } = order;
+        let filter = DeadLetterFilter { source, name, topic, resolved_too: false };
+        let (mut parts, mut resolved) = (Vec::new(), BulkResolveOutcome::default());
         for ledger in self.logs.ledgers() {
-            let mut meant = ledger.letters().near(&filter, LetterRange::After(None), usize::MAX);
+            let mut meant = ledger.dead_letters().in_range(&filter, DeadLetterRange::After(None), usize::MAX);
             if is_redrive {
                 let all = meant.len();
                 meant = redrivable(&ledger, meant).await?;
                 resolved.skipped += (all - meant.len()) as u64;
             }
-            let ids = |some: &[Arc<LetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
+            let ids = |some: &[Arc<DeadLetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
             parts.extend(meant.chunks(LETTERS_PER_DECISION).map(|some| (Arc::clone(&ledger), ids(some))));
         }
         if dry_run {
@@ -218,41 +228,41 @@ impl DeadLetters<'_> {
         }
         let last = parts.len();
         for (number, (ledger, ids)) in parts.into_iter().enumerate() {
-            let keep = if number + 1 == last { keep.clone() } else { Keep::nothing() };
-            let keep = keep.seen_through(move |here: &LettersResolved| Some(Ok(sum(resolved, *here))));
-            let here = ledger.submit_keeping(Many { ids, by: self.by(), deed: deed() }, keep).await?;
+            let keep = if number + 1 == last { keep.clone() } else { ReplyRecorder::disabled() };
+            let keep = keep.map_answer(move |here: &BulkResolveOutcome| Some(Ok(sum(resolved, *here))));
+            let here = ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, keep).await?;
             resolved = sum(resolved, here);
         }
         Ok(resolved)
     }
 
-    fn by(&self) -> String {
-        self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone())
+    fn caller(&self) -> String {
+        self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
     }
 
-    async fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<LetterRow>)> {
-        if let Some(found) = self.look_for(id) {
+    async fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<DeadLetterRow>)> {
+        if let Some(found) = self.find_row(id) {
             return Ok(found);
         }
         // Another broker may have given it up a moment ago.
         self.logs.default_ledger().refresh().await?;
-        self.look_for(id).ok_or_else(|| Error::not_found("dead letter"))
+        self.find_row(id).ok_or_else(|| Error::not_found("dead letter"))
     }
 
-    fn look_for(&self, id: Uuid) -> Option<(Arc<Ledger>, Arc<LetterRow>)> {
+    fn find_row(&self, id: Uuid) -> Option<(Arc<Ledger>, Arc<DeadLetterRow>)> {
         self.logs.ledgers().into_iter().find_map(|ledger| {
-            let row = ledger.letters().get(id).cloned()?;
+            let row = ledger.dead_letters().get(id).cloned()?;
             Some((ledger, row))
         })
     }
 
-    async fn event_of(&self, ledger: &Ledger, row: &LetterRow) -> Result<Option<StoredEvent>> {
+    async fn event_of(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<Option<StoredEvent>> {
         let stored = stored_at(ledger, TopicNumber(row.letter.number), row.letter.sequence).await?;
         Ok(stored.filter(|event| event.sequence == row.letter.sequence))
     }
 
     /// The event of a letter that is shown or discarded: neither needs it, so one that is damaged on disk is left out.
-    async fn event_to_show(&self, ledger: &Ledger, row: &LetterRow) -> Result<Option<StoredEvent>> {
+    async fn event_to_show(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<Option<StoredEvent>> {
         match self.event_of(ledger, row).await {
             Err(error) if is_damage(&error) => Ok(None),
             event => event,
@@ -260,30 +270,30 @@ impl DeadLetters<'_> {
     }
 
     /// The corrected event, ready to be stored with the letter's end.
-    async fn change(&self, row: &LetterRow, event: NewEvent) -> Result<Change> {
+    async fn prepare_correction(&self, row: &DeadLetterRow, event: NewEvent) -> Result<CorrectedEvent> {
         let found = self.logs.find(&row.letter.topic)?;
-        let place: &Place = &found.place;
+        let place: &LogRef = &found.log;
         let id = event.id.unwrap_or_default();
-        let intake = Intake { logs: self.logs, policy: self.policy, producer: self.by };
-        let bundle = intake.bundle(vec![event], place, |_| "/override".to_owned()).await?;
-        Ok(Change { id, bundle })
+        let intake = EventPublisher { logs: self.logs, policy: self.policy, producer: self.by };
+        let bundle = intake.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
+        Ok(CorrectedEvent { id, events: bundle })
     }
 
-    async fn view(&self, ledger: &Ledger, row: &LetterRow) -> Result<DeadLetter> {
+    async fn view(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<DeadLetter> {
         let event = self.event_to_show(ledger, row).await?;
-        Ok(DeadLetter { attempts: attempts_of(ledger, row), ..shown(row, event.as_ref()) })
+        Ok(DeadLetter { attempts: attempts_of(ledger, row), ..letter_view(row, event.as_ref()) })
     }
 }
 
 /// A letter as it is shown, with its event.
-fn shown(row: &LetterRow, event: Option<&StoredEvent>) -> DeadLetter {
+fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Correlated {
+    struct CorrelationMember {
         correlation_id: Option<String>,
     }
     let text = event.and_then(|event| std::str::from_utf8(&event.text).ok());
-    let correlated = text.and_then(|text| serde_json::from_str::<Correlated>(text).ok());
+    let correlated = text.and_then(|text| serde_json::from_str::<CorrelationMember>(text).ok());
     let letter = &row.letter;
     DeadLetter {
         id: letter.id,
@@ -304,7 +314,7 @@ fn shown(row: &LetterRow, event: Option<&StoredEvent>) -> DeadLetter {
     }
 }
 
-fn changing() -> Error {
+fn changed_concurrently() -> Error {
     Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.").with_retry_after(1)
 }
 
@@ -328,17 +338,17 @@ fn is_damage(error: &Error) -> bool {
     matches!(source, Some(LogError::Damaged(_)))
 }
 
-const fn sum(one: LettersResolved, other: LettersResolved) -> LettersResolved {
-    LettersResolved { count: one.count + other.count, skipped: one.skipped + other.skipped }
+const fn sum(one: BulkResolveOutcome, other: BulkResolveOutcome) -> BulkResolveOutcome {
+    BulkResolveOutcome { count: one.count + other.count, skipped: one.skipped + other.skipped }
 }
 
 /// The place a cursor stands for; one of another list is behind all letters.
-fn place_of(text: &str) -> LetterPlace {
-    LetterRow::parse_place(text).unwrap_or((i64::MAX, Uuid::max()))
+fn place_of(text: &str) -> DeadLetterSortKey {
+    DeadLetterRow::parse_sort_key(text).unwrap_or((i64::MAX, Uuid::max()))
 }
 
 /// Refuses a letter whose subscription was deleted.
-fn check_lane(ledger: &Ledger, row: &LetterRow) -> Result<()> {
+fn check_lane(ledger: &Ledger, row: &DeadLetterRow) -> Result<()> {
     let is_gone = row.letter.job.is_some_and(|job| ledger.dispatch().lane(job.lane).is_none());
     if is_gone { Err(decide::orphaned()) } else { Ok(()) }
 }

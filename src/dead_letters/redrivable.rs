@@ -4,9 +4,9 @@
 //! - Letters of neighbouring events are looked up together: one read for each run of them.
 
 use super::check_lane;
-use crate::ledger::{Ledger, LetterRow, read_failed};
+use crate::ledger::{DeadLetterRow, Ledger, read_failed};
 use contract::{Result, Sequence, limits};
-use log::{Limit, LogError, Range, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +15,10 @@ const SPAN_MAX: u64 = 64;
 const PAGE_BYTES: usize = 4 * limits::EVENT_BYTES_MAX;
 
 /// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
-pub(super) async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>) -> Result<Vec<Arc<LetterRow>>> {
+pub(super) async fn redrivable(
+    ledger: &Ledger,
+    mut letters: Vec<Arc<DeadLetterRow>>,
+) -> Result<Vec<Arc<DeadLetterRow>>> {
     letters.retain(|row| check_lane(ledger, row).is_ok());
     let mut wanted: BTreeMap<u32, BTreeSet<Sequence>> = BTreeMap::new();
     for row in &letters {
@@ -25,7 +28,7 @@ pub(super) async fn redrivable(ledger: &Ledger, mut letters: Vec<Arc<LetterRow>>
     for (number, sequences) in wanted {
         readable.insert(number, readable_of(ledger, TopicNumber(number), sequences).await?);
     }
-    let is_readable = |row: &LetterRow| {
+    let is_readable = |row: &DeadLetterRow| {
         readable.get(&row.letter.number).is_some_and(|sequences| sequences.contains(&row.letter.sequence))
     };
     letters.retain(|row| is_readable(row));
@@ -43,9 +46,9 @@ async fn readable_of(
         let span_end = Sequence(first.get().saturating_add(SPAN_MAX - 1));
         let last = wanted.range(..=span_end).next_back().copied().unwrap_or(first);
         let records = usize::try_from(last.get() - first.get() + 1).unwrap_or(1);
-        let range = Range::Topic(topic, Sequence(first.get().saturating_sub(1)));
+        let range = ReadRange::Topic(topic, Sequence(first.get().saturating_sub(1)));
         // Everything up to here has been looked at.
-        let through = match ledger.log().read(range, Limit { records, bytes: PAGE_BYTES }).await {
+        let through = match ledger.log().read(range, ReadLimit { records, bytes: PAGE_BYTES }).await {
             Ok(page) => {
                 let found = page.iter().map(|record| record.header.sequence);
                 readable.extend(found.filter(|sequence| wanted.contains(sequence)));

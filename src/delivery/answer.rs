@@ -13,7 +13,7 @@
 //!   and the attempt says that it was cut: sending it again would only do the work again.
 //! - A deferral lasts at least a second and at most a day, so that no receiver makes the broker spin or forget.
 
-use super::failure::{ErrorClass, Failure};
+use super::failure::{DeliveryFailure, ErrorClass};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::limits::{DEFER_SECONDS_DEFAULT, DEFER_SECONDS_MAX};
@@ -25,7 +25,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AttemptOutcome {
     /// Delivered.
     Done,
     /// The receiver wants it later; that costs no attempt.
@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 
 /// An answer, as much of it as is read.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ReceiverResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -52,19 +52,19 @@ pub(super) struct Answer {
     pub(super) is_cut: bool,
 }
 
-impl Answer {
+impl ReceiverResponse {
     /// What it means, received at `now`, and what there is to say about it.
-    pub(super) fn judge(&self, now: Timestamp) -> (Outcome, Option<Failure>) {
+    pub(super) fn judge(&self, now: Timestamp) -> (AttemptOutcome, Option<DeliveryFailure>) {
         if let Some(after) = self.deferral(now) {
-            return (Outcome::Deferred { after }, None);
+            return (AttemptOutcome::Deferred { after }, None);
         }
         if self.status.is_success() {
-            return (Outcome::Done, self.is_cut.then(cut));
+            return (AttemptOutcome::Done, self.is_cut.then(cut));
         }
         if self.status == StatusCode::GONE {
-            return (Outcome::Gone, Some(self.refused()));
+            return (AttemptOutcome::Gone, Some(self.refused()));
         }
-        (Outcome::Failed { retryable: true }, Some(self.refused()))
+        (AttemptOutcome::Failed { retryable: true }, Some(self.refused()))
     }
 
     fn deferral(&self, now: Timestamp) -> Option<Duration> {
@@ -76,7 +76,7 @@ impl Answer {
         seconds.map(|seconds| Duration::from_secs(seconds.clamp(1, DEFER_SECONDS_MAX)))
     }
 
-    fn refused(&self) -> Failure {
+    fn refused(&self) -> DeliveryFailure {
         let code = self.status.as_u16();
         let (class, message) = match code {
             300..400 => (ErrorClass::Http3xx, format!("The receiver answered {code}; redirects are not followed.")),
@@ -85,18 +85,21 @@ impl Answer {
             500..600 => (ErrorClass::Http5xx, format!("The receiver answered {code}.")),
             _ => (ErrorClass::HttpOther, format!("The receiver answered {code}.")),
         };
-        Failure::new(class, message)
+        DeliveryFailure::new(class, message)
     }
 }
 
-fn cut() -> Failure {
-    Failure::new(ErrorClass::TooLarge, "The answer was not read to its end: it is too large. Its status counts.")
+fn cut() -> DeliveryFailure {
+    DeliveryFailure::new(
+        ErrorClass::TooLarge,
+        "The answer was not read to its end: it is too large. Its status counts.",
+    )
 }
 
 /// The seconds of `{"ack":false,"delaySeconds":n}`; `None` for any other body.
 fn refused_for(body: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct AckBody {
         ack: bool,
         /// Whatever it is: only a number counts.
         #[serde(rename = "delaySeconds")]
@@ -104,7 +107,7 @@ fn refused_for(body: &[u8]) -> Option<u64> {
     }
     // A list would be read as the members in their order.
     let is_object = body.trim_ascii_start().starts_with(b"{");
-    let refusal: Refusal = is_object.then(|| serde_json::from_slice(body).ok()).flatten()?;
+    let refusal: AckBody = is_object.then(|| serde_json::from_slice(body).ok()).flatten()?;
     let asked = refusal.delay_seconds.and_then(|delay| delay.as_f64()).filter(|delay| *delay >= 0.0);
     // A float becomes the nearest integer there is, so the largest are no trouble.
     (!refusal.ack).then(|| asked.map_or(DEFER_SECONDS_DEFAULT, |delay| delay.ceil() as u64))
@@ -135,14 +138,14 @@ mod tests {
             map.insert(*name, value.parse().unwrap());
         }
         let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer { status, headers: map, body: Bytes::from(body.to_owned()), is_cut: false };
+        let answer = ReceiverResponse { status, headers: map, body: Bytes::from(body.to_owned()), is_cut: false };
         let (outcome, failure) = answer.judge(Timestamp::from_millis(NOW));
         let class = failure.map_or("-", |failure| failure.class.as_str());
         match outcome {
-            Outcome::Done => format!("done {class}"),
-            Outcome::Deferred { after } => format!("deferred {} {class}", after.as_secs()),
-            Outcome::Gone => format!("gone {class}"),
-            Outcome::Failed { retryable } => format!("failed {retryable} {class}"),
+            AttemptOutcome::Done => format!("done {class}"),
+            AttemptOutcome::Deferred { after } => format!("deferred {} {class}", after.as_secs()),
+            AttemptOutcome::Gone => format!("gone {class}"),
+            AttemptOutcome::Failed { retryable } => format!("failed {retryable} {class}"),
         }
     }
 

@@ -7,9 +7,9 @@
 //! - All of it has a time of its own: the pool may finish a connection in the background that nobody waits for any more.
 
 use super::addresses::not_public;
-use super::failure::{ErrorClass, Failure, tls};
+use super::failure::{DeliveryFailure, ErrorClass, tls};
 use super::resolve::Resolve;
-use super::target::{Origin, Place};
+use super::target::{TargetHost, TargetOrigin};
 use contract::BoxFuture;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection as Told};
@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// What all connections have in common.
-pub(super) struct Ways {
+pub(super) struct ConnectSettings {
     pub(super) resolver: Arc<dyn Resolve>,
     pub(super) allow_private: bool,
     /// For resolving, dialling and encrypting together.
@@ -43,27 +43,27 @@ pub(super) struct Ways {
 
 /// Makes connections to one origin.
 #[derive(Clone)]
-pub(super) struct Connector {
-    pub(super) ways: Arc<Ways>,
-    pub(super) origin: Arc<Origin>,
+pub(super) struct OriginConnector {
+    pub(super) settings: Arc<ConnectSettings>,
+    pub(super) origin: Arc<TargetOrigin>,
     /// Absent: in the clear.
     pub(super) encryption: Option<Arc<ClientConfig>>,
 }
 
 /// A connection, as the HTTP client wants it.
-pub(super) struct Connection {
-    stream: TokioIo<Box<dyn Stream>>,
+pub(super) struct OriginConnection {
+    stream: TokioIo<Box<dyn ByteStream>>,
     is_http2: bool,
-    _open: Open,
+    _open: OpenConnection,
 }
 
 /// Bytes both ways, in the clear or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// One of the open connections, for as long as it lives.
-struct Open {
+struct OpenConnection {
     count: Arc<AtomicUsize>,
     _place: OwnedSemaphorePermit,
 }
@@ -73,64 +73,65 @@ const ADDRESSES_MAX: usize = 8;
 /// How long one address is tried before the next.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-impl Connector {
-    async fn connect(self) -> Result<Connection, Failure> {
-        let allowed = self.ways.connect_timeout;
+impl OriginConnector {
+    async fn connect(self) -> Result<OriginConnection, DeliveryFailure> {
+        let allowed = self.settings.connect_timeout;
         timeout(allowed, self.open()).await.unwrap_or_else(|_| {
             let message = format!("No connection within {} seconds.", allowed.as_secs_f32());
-            Err(Failure::new(ErrorClass::Timeout, message))
+            Err(DeliveryFailure::new(ErrorClass::Timeout, message))
         })
     }
 
-    async fn open(&self) -> Result<Connection, Failure> {
+    async fn open(&self) -> Result<OriginConnection, DeliveryFailure> {
         let addresses = self.addresses().await?;
-        let place = Arc::clone(&self.ways.places).acquire_owned().await;
-        let place = place.map_err(|_| Failure::new(ErrorClass::Connect, "The broker stops."))?;
-        let open = Open::new(&self.ways.open, place);
+        let place = Arc::clone(&self.settings.places).acquire_owned().await;
+        let place = place.map_err(|_| DeliveryFailure::new(ErrorClass::Connect, "The broker stops."))?;
+        let open = OpenConnection::new(&self.settings.open, place);
         let socket = dial(&addresses, self.origin.port).await?;
         // Best effort: without it small requests wait for acknowledgements.
         let _ = socket.set_nodelay(true);
         let Some(config) = &self.encryption else {
-            return Ok(Connection { stream: TokioIo::new(Box::new(socket)), is_http2: false, _open: open });
+            return Ok(OriginConnection { stream: TokioIo::new(Box::new(socket)), is_http2: false, _open: open });
         };
         let name = server_name(&self.origin.host)?;
         let stream = TlsConnector::from(Arc::clone(config)).connect(name, socket).await;
         let stream = stream.map_err(|error| handshake_failure(&error))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Connection { stream: TokioIo::new(Box::new(stream)), is_http2, _open: open })
+        Ok(OriginConnection { stream: TokioIo::new(Box::new(stream)), is_http2, _open: open })
     }
 
     /// The addresses that may be called. One inner address among public ones is left out, not a reason to give up. Where inner
     /// networks are not to be called, callers are not told which names there are in them either.
-    async fn addresses(&self) -> Result<Vec<IpAddr>, Failure> {
+    async fn addresses(&self) -> Result<Vec<IpAddr>, DeliveryFailure> {
         let found = match &self.origin.host {
-            Place::Address(address) => vec![*address],
-            Place::Name(name) => self.ways.resolver.resolve(name).await.map_err(|_| self.unresolved())?,
+            TargetHost::Address(address) => vec![*address],
+            TargetHost::Name(name) => self.settings.resolver.resolve(name).await.map_err(|_| self.unresolved())?,
         };
         let Some(first) = found.first().copied() else { return Err(self.unresolved()) };
-        let permitted = found.into_iter().filter(|address| self.ways.allow_private || not_public(*address).is_none());
+        let permitted =
+            found.into_iter().filter(|address| self.settings.allow_private || not_public(*address).is_none());
         let permitted: Vec<_> = permitted.take(ADDRESSES_MAX).collect();
         match permitted.is_empty() {
             false => Ok(permitted),
             true => {
                 let network = not_public(first).unwrap_or("reserved");
                 tracing::debug!(host = ?self.origin.host, network, "a target is in no public network");
-                Err(not_callable())
+                Err(target_refused())
             }
         }
     }
 
-    fn unresolved(&self) -> Failure {
-        if self.ways.allow_private {
-            return Failure::new(ErrorClass::Dns, "The target's host name cannot be resolved.");
+    fn unresolved(&self) -> DeliveryFailure {
+        if self.settings.allow_private {
+            return DeliveryFailure::new(ErrorClass::Dns, "The target's host name cannot be resolved.");
         }
         tracing::debug!(host = ?self.origin.host, "a target's name cannot be resolved");
-        not_callable()
+        target_refused()
     }
 }
 
 /// The first address that answers.
-async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Failure> {
+async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, DeliveryFailure> {
     let mut last = io::ErrorKind::AddrNotAvailable;
     for address in addresses {
         match timeout(DIAL_TIMEOUT, TcpStream::connect(SocketAddr::new(*address, port))).await {
@@ -139,49 +140,50 @@ async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Failure> {
             Err(_) => last = io::ErrorKind::TimedOut,
         }
     }
-    Err(Failure::new(ErrorClass::Connect, format!("Nobody takes the connection: {last}.")))
+    Err(DeliveryFailure::new(ErrorClass::Connect, format!("Nobody takes the connection: {last}.")))
 }
 
-fn not_callable() -> Failure {
+fn target_refused() -> DeliveryFailure {
     let message = "The target's host does not lead to an address in the public internet; nothing was sent. \
         `dispatch.allow_private_targets: true` allows others.";
-    Failure::new(ErrorClass::TargetRefused, message)
+    DeliveryFailure::new(ErrorClass::TargetRefused, message)
 }
 
-fn server_name(host: &Place) -> Result<ServerName<'static>, Failure> {
+fn server_name(host: &TargetHost) -> Result<ServerName<'static>, DeliveryFailure> {
     match host {
-        Place::Address(address) => Ok(ServerName::from(*address)),
-        Place::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_owned())
-            .map_err(|_| Failure::new(ErrorClass::Tls, "No certificate can be for a host of that name.").for_good()),
+        TargetHost::Address(address) => Ok(ServerName::from(*address)),
+        TargetHost::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_owned()).map_err(|_| {
+            DeliveryFailure::new(ErrorClass::Tls, "No certificate can be for a host of that name.").for_good()
+        }),
     }
 }
 
-fn handshake_failure(error: &io::Error) -> Failure {
+fn handshake_failure(error: &io::Error) -> DeliveryFailure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => tls(error),
-        None => Failure::new(ErrorClass::Tls, format!("The encrypted connection broke off: {}.", error.kind())),
+        None => DeliveryFailure::new(ErrorClass::Tls, format!("The encrypted connection broke off: {}.", error.kind())),
     }
 }
 
-impl Open {
+impl OpenConnection {
     fn new(count: &Arc<AtomicUsize>, place: OwnedSemaphorePermit) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self { count: Arc::clone(count), _place: place }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl tower::Service<http::Uri> for Connector {
-    type Response = Connection;
-    type Error = Failure;
-    type Future = BoxFuture<'static, Result<Connection, Failure>>;
+impl tower::Service<http::Uri> for OriginConnector {
+    type Response = OriginConnection;
+    type Error = DeliveryFailure;
+    type Future = BoxFuture<'static, Result<OriginConnection, DeliveryFailure>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DeliveryFailure>> {
         Poll::Ready(Ok(()))
     }
 
@@ -190,7 +192,7 @@ impl tower::Service<http::Uri> for Connector {
     }
 }
 
-impl Told for Connection {
+impl Told for OriginConnection {
     fn connected(&self) -> Connected {
         match self.is_http2 {
             true => Connected::new().negotiated_h2(),
@@ -199,7 +201,7 @@ impl Told for Connection {
     }
 }
 
-impl Read for Connection {
+impl Read for OriginConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -209,7 +211,7 @@ impl Read for Connection {
     }
 }
 
-impl Write for Connection {
+impl Write for OriginConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
@@ -238,18 +240,19 @@ impl Write for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::tests::Names;
+    use crate::delivery::tests::ResolverTable;
 
     #[tokio::test]
     async fn an_inner_address_among_public_ones_is_left_out() {
-        let names = Names::of(&[("mixed.test", &[&["127.0.0.1", "8.8.8.8", "::1", "2606:4700::1111", "10.0.0.1"]])]);
-        let origin = Origin { encrypted: false, host: Place::Name("mixed.test".to_owned()), port: 80 };
+        let names =
+            ResolverTable::of(&[("mixed.test", &[&["127.0.0.1", "8.8.8.8", "::1", "2606:4700::1111", "10.0.0.1"]])]);
+        let origin = TargetOrigin { encrypted: false, host: TargetHost::Name("mixed.test".to_owned()), port: 80 };
         let origin = Arc::new(origin);
         for (allow_private, expected) in [(false, 2), (true, 5)] {
-            let resolver = Arc::<Names>::clone(&names);
+            let resolver = Arc::<ResolverTable>::clone(&names);
             let (connect_timeout, places) = (Duration::ZERO, Arc::new(Semaphore::new(1)));
-            let ways = Ways { resolver, allow_private, connect_timeout, open: Arc::default(), places };
-            let connector = Connector { ways: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
+            let ways = ConnectSettings { resolver, allow_private, connect_timeout, open: Arc::default(), places };
+            let connector = OriginConnector { settings: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
             let addresses = connector.addresses().await.unwrap();
             assert_eq!(addresses.len(), expected, "{addresses:?}");
         }

@@ -3,7 +3,7 @@
 //! - Everything is checked when it is made, so that an attempt cannot stumble over it.
 //! - None of it is ever printed.
 
-use super::target::{Target, check_target};
+use super::target::{DeliveryTarget, check_target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use contract::limits::{CREDENTIAL_BYTES_MAX, PEM_BYTES_MAX};
@@ -18,7 +18,7 @@ use url::form_urlencoded;
 
 /// How a delivery is authorised, besides the signature.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Auth {
+pub(crate) enum AuthMethod {
     /// Not at all.
     #[default]
     None,
@@ -30,7 +30,7 @@ pub(crate) enum Auth {
 
 /// A client of an OAuth 2 authorisation server (RFC 6749, section 4.4: client credentials).
 pub(crate) struct OAuthClient {
-    pub(super) endpoint: Target,
+    pub(super) endpoint: DeliveryTarget,
     /// The request for a token.
     pub(super) form: String,
     /// The client's name and secret, where they are not part of the form.
@@ -54,14 +54,14 @@ pub(crate) struct OAuthGrant<'a> {
 
 /// A certificate to show, with its key.
 #[derive(Clone)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: Arc<PrivateKeyDer<'static>>,
     /// Connections are shared by those who show the same.
     pub(super) fingerprint: blake3::Hash,
 }
 
-impl Auth {
+impl AuthMethod {
     /// `Authorization: Bearer …`.
     pub(crate) fn bearer(pointer: &str, token: &str) -> Result<Self> {
         check_text(pointer, token)?;
@@ -107,7 +107,7 @@ const NOT_ASCII: &str = "must be visible ASCII";
 const NOT_TEXT: &str = "must be text without control characters, and not too long";
 
 impl OAuthClient {
-    fn new(endpoint: Target, grant: OAuthGrant<'_>) -> Self {
+    fn new(endpoint: DeliveryTarget, grant: OAuthGrant<'_>) -> Self {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "client_credentials");
         for (name, value) in [("scope", grant.scope), ("audience", grant.audience)] {
@@ -138,7 +138,7 @@ impl OAuthClient {
     }
 }
 
-impl Identity {
+impl ClientIdentity {
     /// Reads a certificate chain and its private key, both in PEM, and sees that they belong together.
     pub(crate) fn parse(pointer: &str, certificate: &str, key: &str) -> Result<Self> {
         let certificate_pointer = format!("{pointer}/certificate");
@@ -159,7 +159,7 @@ impl Identity {
             hasher.update(&part.len().to_le_bytes()).update(part);
         }
         let identity = Self { chain, key: Arc::new(key), fingerprint: hasher.finalize() };
-        match super::tls::fits(&identity) {
+        match super::tls::is_key_pair(&identity) {
             true => Ok(identity),
             false => Err(Error::invalid(key_pointer, "must be the private key of the certificate")),
         }
@@ -203,7 +203,7 @@ impl fmt::Debug for OAuthClient {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({} certificates)", self.chain.len())
     }
@@ -219,9 +219,9 @@ impl fmt::Debug for OAuthGrant<'_> {
 mod tests {
     use super::*;
 
-    fn header(auth: Auth) -> String {
+    fn header(auth: AuthMethod) -> String {
         match auth {
-            Auth::Header(value) => value.to_str().unwrap().to_owned(),
+            AuthMethod::Header(value) => value.to_str().unwrap().to_owned(),
             other => panic!("{other:?}"),
         }
     }
@@ -239,21 +239,21 @@ mod tests {
 
     #[test]
     fn credentials_become_a_header() {
-        assert_eq!(header(Auth::bearer("/auth", "abc").unwrap()), "Bearer abc");
+        assert_eq!(header(AuthMethod::bearer("/auth", "abc").unwrap()), "Bearer abc");
         // RFC 7617, section 2.1.
-        assert_eq!(header(Auth::basic("/auth", "test", "123£").unwrap()), "Basic dGVzdDoxMjPCow==");
+        assert_eq!(header(AuthMethod::basic("/auth", "test", "123£").unwrap()), "Basic dGVzdDoxMjPCow==");
     }
 
     #[test]
     fn credentials_that_cannot_be_sent_are_refused_by_pointer() {
         let long = "x".repeat(CREDENTIAL_BYTES_MAX + 1);
         for token in ["", "a\r\nb", "é", &long] {
-            assert_eq!(Auth::bearer("/auth/token", token).unwrap_err().violations()[0].pointer, "/auth/token");
+            assert_eq!(AuthMethod::bearer("/auth/token", token).unwrap_err().violations()[0].pointer, "/auth/token");
         }
         for (user, password, member) in
             [("", "p", "username"), ("a:b", "p", "username"), ("a", "\0", "password"), ("a", &long, "password")]
         {
-            let error = Auth::basic("/auth", user, password).unwrap_err();
+            let error = AuthMethod::basic("/auth", user, password).unwrap_err();
             assert_eq!(error.violations()[0].pointer, format!("/auth/{member}"));
         }
         for (grant, member) in [
@@ -262,19 +262,19 @@ mod tests {
             (OAuthGrant { client_secret: "\n", ..grant() }, "clientSecret"),
             (OAuthGrant { scope: Some(""), ..grant() }, "scope"),
         ] {
-            let error = Auth::oauth2("/auth", grant, false).unwrap_err();
+            let error = AuthMethod::oauth2("/auth", grant, false).unwrap_err();
             assert_eq!(error.violations()[0].pointer, format!("/auth/{member}"));
         }
     }
 
     #[test]
     fn an_oauth_client_says_who_it_is_in_a_header_or_in_the_form() {
-        let Auth::OAuth2(client) = Auth::oauth2("/auth", grant(), false).unwrap() else { panic!() };
+        let AuthMethod::OAuth2(client) = AuthMethod::oauth2("/auth", grant(), false).unwrap() else { panic!() };
         assert_eq!(client.form, "grant_type=client_credentials&scope=a+b");
         let expected = format!("Basic {}", BASE64.encode("me%3A1:s3cret%2F%C3%A9"));
         assert_eq!(client.authorization.as_ref().unwrap().to_str().unwrap(), expected);
         let in_form = OAuthGrant { secret_in_form: true, audience: Some("x"), ..grant() };
-        let Auth::OAuth2(other) = Auth::oauth2("/auth", in_form, false).unwrap() else { panic!() };
+        let AuthMethod::OAuth2(other) = AuthMethod::oauth2("/auth", in_form, false).unwrap() else { panic!() };
         assert_eq!(
             other.form,
             "grant_type=client_credentials&scope=a+b&audience=x&client_id=me%3A1&client_secret=s3cret%2F%C3%A9"
@@ -286,9 +286,9 @@ mod tests {
     fn credentials_are_never_printed() {
         let printed = format!(
             "{:?} {:?} {:?} {:?}",
-            Auth::bearer("", "s3cret").unwrap(),
-            Auth::basic("", "u", "s3cret").unwrap(),
-            Auth::oauth2("", grant(), false).unwrap(),
+            AuthMethod::bearer("", "s3cret").unwrap(),
+            AuthMethod::basic("", "u", "s3cret").unwrap(),
+            AuthMethod::oauth2("", grant(), false).unwrap(),
             grant(),
         );
         assert!(!printed.contains("s3cret") && !printed.contains("dTpzM2NyZXQ"), "{printed}");

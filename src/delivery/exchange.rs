@@ -5,9 +5,9 @@
 //! - Of a body only so much is read; then the connection is closed (HTTP/1.1) or the stream reset (HTTP/2), and what the
 //!   receiver still sends goes nowhere.
 
-use super::answer::Answer;
-use super::failure::{ErrorClass, Failure};
-use super::pool::Client;
+use super::answer::ReceiverResponse;
+use super::failure::{DeliveryFailure, ErrorClass};
+use super::pool::PooledClient;
 use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -16,51 +16,54 @@ use tokio::time::{Instant, timeout_at};
 
 /// An exchange that came to no answer, or to half of one.
 #[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) failure: Failure,
+pub(super) struct ExchangeError {
+    pub(super) failure: DeliveryFailure,
     /// The status, if it came to that.
     pub(super) status: Option<StatusCode>,
     /// As much of the body as had come.
     pub(super) body: Bytes,
 }
 
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
+impl From<DeliveryFailure> for ExchangeError {
+    fn from(failure: DeliveryFailure) -> Self {
         Self { failure, status: None, body: Bytes::new() }
     }
 }
 
 /// Sends a request and reads up to `bytes_max` of the answer.
 pub(super) async fn exchange(
-    client: &Client,
+    client: &PooledClient,
     request: Request<Full<Bytes>>,
     deadline: Instant,
     bytes_max: usize,
-) -> Result<Answer, Broken> {
+) -> Result<ReceiverResponse, ExchangeError> {
     let response = timeout_at(deadline, client.request(request)).await;
-    let response = response.map_err(|_| late("No answer in time."))?.map_err(|error| Failure::of(&error))?;
+    let response =
+        response.map_err(|_| timed_out("No answer in time."))?.map_err(|error| DeliveryFailure::of(&error))?;
     let (parts, mut incoming) = response.into_parts();
     let mut body = BytesMut::new();
     match timeout_at(deadline, read(&mut incoming, &mut body, bytes_max)).await {
-        Ok(Ok(is_cut)) => Ok(Answer { status: parts.status, headers: parts.headers, body: body.freeze(), is_cut }),
-        Ok(Err(failure)) => Err(Broken { failure, status: Some(parts.status), body: body.freeze() }),
+        Ok(Ok(is_cut)) => {
+            Ok(ReceiverResponse { status: parts.status, headers: parts.headers, body: body.freeze(), is_cut })
+        }
+        Ok(Err(failure)) => Err(ExchangeError { failure, status: Some(parts.status), body: body.freeze() }),
         Err(_) => {
-            let failure = late("The answer did not end in time.");
-            Err(Broken { failure, status: Some(parts.status), body: body.freeze() })
+            let failure = timed_out("The answer did not end in time.");
+            Err(ExchangeError { failure, status: Some(parts.status), body: body.freeze() })
         }
     }
 }
 
 /// Time ran out.
-pub(super) fn late(message: &str) -> Failure {
-    Failure::new(ErrorClass::Timeout, message)
+pub(super) fn timed_out(message: &str) -> DeliveryFailure {
+    DeliveryFailure::new(ErrorClass::Timeout, message)
 }
 
 /// Appends up to `bytes_max`, and says whether there was more.
-async fn read(incoming: &mut Incoming, body: &mut BytesMut, bytes_max: usize) -> Result<bool, Failure> {
+async fn read(incoming: &mut Incoming, body: &mut BytesMut, bytes_max: usize) -> Result<bool, DeliveryFailure> {
     while let Some(frame) = incoming.frame().await {
         // Trailers are nobody's business.
-        let Ok(piece) = frame.map_err(|error| Failure::of(&error))?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|error| DeliveryFailure::of(&error))?.into_data() else { continue };
         let room = bytes_max - body.len();
         body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
         if piece.len() > room {

@@ -63,14 +63,14 @@ impl fmt::Display for ErrorClass {
 
 /// Why an attempt came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct DeliveryFailure {
     pub(crate) class: ErrorClass,
     pub(crate) message: String,
     /// Whether the same attempt may succeed later.
     pub(crate) retryable: bool,
 }
 
-impl Failure {
+impl DeliveryFailure {
     pub(super) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), retryable: true }
     }
@@ -94,17 +94,17 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DeliveryFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.class, self.message)
     }
 }
 
-impl StdError for Failure {}
+impl StdError for DeliveryFailure {}
 
 /// What a single cause says, without those below it.
-fn of_one(error: &(dyn StdError + 'static)) -> Option<Failure> {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
+fn of_one(error: &(dyn StdError + 'static)) -> Option<DeliveryFailure> {
+    if let Some(failure) = error.downcast_ref::<DeliveryFailure>() {
         return Some(failure.clone());
     }
     if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -112,7 +112,7 @@ fn of_one(error: &(dyn StdError + 'static)) -> Option<Failure> {
     }
     let error = error.downcast_ref::<hyper::Error>()?;
     if error.is_parse_too_large() {
-        return Some(Failure::new(ErrorClass::TooLarge, "The head of the answer is too large."));
+        return Some(DeliveryFailure::new(ErrorClass::TooLarge, "The head of the answer is too large."));
     }
     let ended = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || error.is_timeout();
     ended.then(reset)
@@ -120,7 +120,7 @@ fn of_one(error: &(dyn StdError + 'static)) -> Option<Failure> {
 
 /// What the socket says, or rustls through it: in TLS 1.3 a refused client certificate is only told after the handshake.
 /// rustls' errors are all of one kind, and over HTTP/2 that and their text is all that is left of them.
-fn of_io(error: &io::Error) -> Option<Failure> {
+fn of_io(error: &io::Error) -> Option<DeliveryFailure> {
     match error.kind() {
         io::ErrorKind::InvalidData => Some(tls(error)),
         io::ErrorKind::ConnectionReset
@@ -128,18 +128,18 @@ fn of_io(error: &io::Error) -> Option<Failure> {
         | io::ErrorKind::BrokenPipe
         | io::ErrorKind::NotConnected
         | io::ErrorKind::UnexpectedEof => Some(reset()),
-        io::ErrorKind::TimedOut => Some(Failure::new(ErrorClass::Timeout, "The connection went silent.")),
+        io::ErrorKind::TimedOut => Some(DeliveryFailure::new(ErrorClass::Timeout, "The connection went silent.")),
         _ => None,
     }
 }
 
-fn reset() -> Failure {
-    Failure::new(ErrorClass::Reset, "The connection ended before the answer was complete.")
+fn reset() -> DeliveryFailure {
+    DeliveryFailure::new(ErrorClass::Reset, "The connection ended before the answer was complete.")
 }
 
 /// What rustls has to say against the other side.
-pub(super) fn tls(error: &dyn StdError) -> Failure {
-    Failure::new(ErrorClass::Tls, format!("No trusted encrypted connection: {error}."))
+pub(super) fn tls(error: &dyn StdError) -> DeliveryFailure {
+    DeliveryFailure::new(ErrorClass::Tls, format!("No trusted encrypted connection: {error}."))
 }
 
 #[cfg(test)]

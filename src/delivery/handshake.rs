@@ -5,12 +5,12 @@
 //!   nothing.
 //! - A receiver may name a rate, in requests per minute.
 
-use super::Deliverer;
-use super::answer::Answer;
-use super::credentials::{Auth, Identity};
-use super::failure::Failure;
-use super::headers::OwnHeaders;
-use super::target::Target;
+use super::WebhookDeliverer;
+use super::answer::ReceiverResponse;
+use super::credentials::{AuthMethod, ClientIdentity};
+use super::failure::DeliveryFailure;
+use super::headers::CustomHeaders;
+use super::target::DeliveryTarget;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request};
@@ -20,11 +20,11 @@ use tokio::time::Instant;
 
 /// A question to a receiver.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) auth: &'a Auth,
-    pub(crate) identity: Option<&'a Identity>,
-    pub(crate) headers: &'a OwnHeaders,
+pub(crate) struct ConsentRequest<'a> {
+    pub(crate) target: &'a DeliveryTarget,
+    pub(crate) auth: &'a AuthMethod,
+    pub(crate) identity: Option<&'a ClientIdentity>,
+    pub(crate) headers: &'a CustomHeaders,
     pub(crate) timeout: Duration,
     /// The name under which we send: the broker's DNS name.
     pub(crate) origin: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Question<'a> {
 
 /// What the receiver says to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Consent {
+pub(crate) enum ConsentAnswer {
     /// It wants deliveries.
     Granted {
         /// At most so many per minute; absent: as many as there are.
@@ -43,20 +43,20 @@ pub(crate) enum Consent {
     /// It answered, but not that.
     Withheld { status: u16 },
     /// It could not be asked.
-    Unreachable(Failure),
+    Unreachable(DeliveryFailure),
 }
 
-impl Deliverer {
+impl WebhookDeliverer {
     /// Asks a receiver whether it wants deliveries.
-    pub(crate) async fn handshake(&self, question: Question<'_>) -> Consent {
-        match self.ask(&question).await {
+    pub(crate) async fn handshake(&self, question: ConsentRequest<'_>) -> ConsentAnswer {
+        match self.send_consent_request(&question).await {
             Ok(answer) => judge(&answer, question.origin),
-            Err(failure) => Consent::Unreachable(failure),
+            Err(failure) => ConsentAnswer::Unreachable(failure),
         }
     }
 
-    async fn ask(&self, question: &Question<'_>) -> Result<Answer, Failure> {
-        let deadline = Instant::now() + self.allowed(question.timeout);
+    async fn send_consent_request(&self, question: &ConsentRequest<'_>) -> Result<ReceiverResponse, DeliveryFailure> {
+        let deadline = Instant::now() + self.allowed_timeout(question.timeout);
         let granted = self.authorise(question.auth, None, deadline).await?;
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.method_mut() = Method::OPTIONS;
@@ -78,15 +78,15 @@ impl Deliverer {
     }
 }
 
-fn judge(answer: &Answer, origin: &str) -> Consent {
+fn judge(answer: &ReceiverResponse, origin: &str) -> ConsentAnswer {
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let consents =
         header("webhook-allowed-origin").is_some_and(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin));
     if !consents || !answer.status.is_success() {
-        return Consent::Withheld { status: answer.status.as_u16() };
+        return ConsentAnswer::Withheld { status: answer.status.as_u16() };
     }
     let rate = header("webhook-allowed-rate").and_then(|rate| rate.parse().ok()).filter(|rate| *rate > 0);
-    Consent::Granted { rate_per_minute: rate }
+    ConsentAnswer::Granted { rate_per_minute: rate }
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn consent_is_a_header_and_not_a_status() {
-        let granted = |rate_per_minute| Consent::Granted { rate_per_minute };
+        let granted = |rate_per_minute| ConsentAnswer::Granted { rate_per_minute };
         for (status, headers, expected) in [
             (
                 200,
@@ -106,18 +106,18 @@ mod tests {
             (204, vec![("webhook-allowed-origin", "BROKER.example.com")], granted(None)),
             (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "*")], granted(None)),
             (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "0")], granted(None)),
-            (200, vec![], Consent::Withheld { status: 200 }),
-            (200, vec![("allow", "POST")], Consent::Withheld { status: 200 }),
-            (200, vec![("webhook-allowed-origin", "other.example.com")], Consent::Withheld { status: 200 }),
-            (405, vec![("webhook-allowed-origin", "*")], Consent::Withheld { status: 405 }),
-            (302, vec![("webhook-allowed-origin", "*")], Consent::Withheld { status: 302 }),
+            (200, vec![], ConsentAnswer::Withheld { status: 200 }),
+            (200, vec![("allow", "POST")], ConsentAnswer::Withheld { status: 200 }),
+            (200, vec![("webhook-allowed-origin", "other.example.com")], ConsentAnswer::Withheld { status: 200 }),
+            (405, vec![("webhook-allowed-origin", "*")], ConsentAnswer::Withheld { status: 405 }),
+            (302, vec![("webhook-allowed-origin", "*")], ConsentAnswer::Withheld { status: 302 }),
         ] {
             let mut map = HeaderMap::new();
             for (name, value) in headers {
                 map.insert(name, HeaderValue::from_static(value));
             }
             let status = StatusCode::from_u16(status).unwrap();
-            let answer = Answer { status, headers: map, body: Bytes::new(), is_cut: false };
+            let answer = ReceiverResponse { status, headers: map, body: Bytes::new(), is_cut: false };
             assert_eq!(judge(&answer, "broker.example.com"), expected);
         }
     }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Headers that may be added to a delivery.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OwnHeaders(HeaderMap);
+pub(crate) struct CustomHeaders(HeaderMap);
 
 /// Ours, the connection's, and what changes the meaning of the body.
 const REFUSED: &str = " authorization accept-encoding connection content-encoding content-length content-type expect \
@@ -22,7 +22,7 @@ const REFUSED_PREFIXES: [&str; 5] = ["ce-", "event-broker-", "proxy-", "sec-", "
 pub(crate) fn check_headers<'h>(
     pointer: &str,
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
-) -> Result<OwnHeaders> {
+) -> Result<CustomHeaders> {
     let mut own = HeaderMap::new();
     for (name, value) in headers {
         // A name that is one is safe to repeat in the pointer; another is not.
@@ -47,7 +47,7 @@ pub(crate) fn check_headers<'h>(
             return Err(Error::invalid(pointer, format!("has more than {HEADERS_MAX} headers")));
         }
     }
-    Ok(OwnHeaders(own))
+    Ok(CustomHeaders(own))
 }
 
 /// Refuses headers that would carry a credential: they stand in the log, and in every answer, for all to read.
@@ -67,7 +67,7 @@ fn is_credential(name: &str) -> bool {
     matches!(last, "key" | "apikey" | "token" | "secret" | "password" | "cookie") || name == "authorization"
 }
 
-impl OwnHeaders {
+impl CustomHeaders {
     /// The same with a header that carries a key; `pointer` is where it was written.
     pub(crate) fn with_key(mut self, pointer: &str, name: &str, key: &str) -> Result<Self> {
         let refuse = |member: &str, detail: &str| Err(Error::invalid(format!("{pointer}/{member}"), detail));

@@ -30,29 +30,29 @@ mod tests;
 mod tls;
 mod tokens;
 
-pub(crate) use answer::Outcome;
-pub(crate) use credentials::{Auth, Identity, OAuthGrant, roots};
-pub(crate) use failure::{ErrorClass, Failure};
-pub(crate) use handshake::{Consent, Question};
-pub(crate) use headers::{OwnHeaders, check_headers, check_no_credentials};
-pub(crate) use request::{Delivery, Payload, Shape};
+pub(crate) use answer::AttemptOutcome;
+pub(crate) use credentials::{AuthMethod, ClientIdentity, OAuthGrant, roots};
+pub(crate) use failure::{DeliveryFailure, ErrorClass};
+pub(crate) use handshake::{ConsentAnswer, ConsentRequest};
+pub(crate) use headers::{CustomHeaders, check_headers, check_no_credentials};
+pub(crate) use request::{DeliveryPayload, DeliveryRequest, EventFormat};
 pub(crate) use resolve::Resolve;
-pub(crate) use secret::{Secret, SecretKind, check_secrets};
-pub(crate) use target::{Target, check_target};
+pub(crate) use secret::{SecretKind, WebhookSecret, check_secrets};
+pub(crate) use target::{DeliveryTarget, check_target};
 
-use answer::Answer;
+use answer::ReceiverResponse;
 use bytes::Bytes;
-use connect::Ways;
+use connect::ConnectSettings;
 use contract::Timestamp;
-use exchange::Broken;
+use exchange::ExchangeError;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
-use pool::Pool;
+use pool::ClientPool;
 use resolve::SystemResolver;
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
 use std::time::Duration;
-use tokens::{Fetching, Granted, Tokens};
+use tokens::{GrantedToken, TokenCache, TokenFetch};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -110,18 +110,18 @@ impl Default for DeliveryPolicy {
 
 /// Carries out attempts; cheap to clone, and the clones share connections and tokens.
 #[derive(Clone)]
-pub(crate) struct Deliverer(Arc<Shared>);
+pub(crate) struct WebhookDeliverer(Arc<DelivererState>);
 
-struct Shared {
+struct DelivererState {
     policy: DeliveryPolicy,
-    pool: Pool,
-    tokens: Tokens,
+    pool: ClientPool,
+    tokens: TokenCache,
 }
 
 /// What came of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attempt {
-    pub(crate) outcome: Outcome,
+pub(crate) struct AttemptReport {
+    pub(crate) outcome: AttemptOutcome,
     /// The receiver's status, if it came to one.
     pub(crate) status: Option<u16>,
     pub(crate) duration: Duration,
@@ -131,7 +131,7 @@ pub(crate) struct Attempt {
     pub(crate) response: String,
 }
 
-impl Deliverer {
+impl WebhookDeliverer {
     /// Delivers by these rules, resolving names as the machine does.
     pub(crate) fn new(policy: DeliveryPolicy) -> Self {
         Self::with_resolver(policy, Arc::new(SystemResolver::default()))
@@ -139,35 +139,40 @@ impl Deliverer {
 
     /// Delivers by these rules, resolving names so.
     pub(crate) fn with_resolver(policy: DeliveryPolicy, resolver: Arc<dyn Resolve>) -> Self {
-        let ways = Ways {
+        let ways = ConnectSettings {
             resolver,
             allow_private: policy.allow_private_targets,
             connect_timeout: policy.connect_timeout,
             open: Arc::default(),
             places: Arc::new(Semaphore::new(policy.sockets_max)),
         };
-        let pool = Pool::new(&policy, ways);
-        Self(Arc::new(Shared { policy, pool, tokens: Tokens::default() }))
+        let pool = ClientPool::new(&policy, ways);
+        Self(Arc::new(DelivererState { policy, pool, tokens: TokenCache::default() }))
     }
 
     /// Makes one attempt, and says what came of it.
-    pub(crate) async fn deliver(&self, delivery: Delivery<'_>) -> Attempt {
+    pub(crate) async fn deliver(&self, delivery: DeliveryRequest<'_>) -> AttemptReport {
         let begun = Instant::now();
-        let deadline = begun + self.allowed(delivery.timeout);
+        let deadline = begun + self.allowed_timeout(delivery.timeout);
         // A delivery's future is large, and many wait at a time.
         let ended = Box::pin(self.attempt(&delivery, deadline)).await;
         let duration = begun.elapsed();
         match ended {
-            Ok(answer) => self.answered(&answer, after(delivery.at, duration), duration),
-            Err(broken) => self.broken(broken, duration),
+            Ok(answer) => self.report_response(&answer, after(delivery.at, duration), duration),
+            Err(broken) => self.report_failure(broken, duration),
         }
     }
 
     /// Sends it, and once more if a kept token turns out to be worth nothing.
-    async fn attempt(&self, delivery: &Delivery<'_>, deadline: Instant) -> Result<Answer, Broken> {
+    async fn attempt(
+        &self,
+        delivery: &DeliveryRequest<'_>,
+        deadline: Instant,
+    ) -> Result<ReceiverResponse, ExchangeError> {
         let granted = self.authorise(delivery.auth, None, deadline).await?;
         let answer = self.send(delivery, granted.as_ref(), deadline).await?;
-        let Some(refused) = granted.filter(|token| token.was_kept && answer.status == StatusCode::UNAUTHORIZED) else {
+        let Some(refused) = granted.filter(|token| token.was_cached && answer.status == StatusCode::UNAUTHORIZED)
+        else {
             return Ok(answer);
         };
         let renewed = self.authorise(delivery.auth, Some(&refused.header), deadline).await?;
@@ -176,21 +181,21 @@ impl Deliverer {
 
     async fn send(
         &self,
-        delivery: &Delivery<'_>,
-        granted: Option<&Granted>,
+        delivery: &DeliveryRequest<'_>,
+        granted: Option<&GrantedToken>,
         deadline: Instant,
-    ) -> Result<Answer, Broken> {
+    ) -> Result<ReceiverResponse, ExchangeError> {
         let request = request::request(delivery, granted.map(|granted| &granted.header), self.user_agent())?;
         self.exchange(delivery.target, delivery.identity, request, deadline).await
     }
 
     async fn exchange(
         &self,
-        target: &Target,
-        identity: Option<&Identity>,
+        target: &DeliveryTarget,
+        identity: Option<&ClientIdentity>,
         request: Request<Full<Bytes>>,
         deadline: Instant,
-    ) -> Result<Answer, Broken> {
+    ) -> Result<ReceiverResponse, ExchangeError> {
         let client = self.0.pool.client(target, identity)?;
         exchange::exchange(&client, request, deadline, self.0.policy.response_bytes_max).await
     }
@@ -198,53 +203,53 @@ impl Deliverer {
     /// The `Authorization` to send; with OAuth 2, another than the one that was `refused`.
     async fn authorise(
         &self,
-        auth: &Auth,
+        auth: &AuthMethod,
         refused: Option<&HeaderValue>,
         deadline: Instant,
-    ) -> Result<Option<Granted>, Failure> {
+    ) -> Result<Option<GrantedToken>, DeliveryFailure> {
         match auth {
-            Auth::None => Ok(None),
-            Auth::Header(header) => Ok(Some(Granted { header: header.clone(), was_kept: false })),
-            Auth::OAuth2(client) => {
-                let Shared { policy, pool, tokens } = &*self.0;
+            AuthMethod::None => Ok(None),
+            AuthMethod::Header(header) => Ok(Some(GrantedToken { header: header.clone(), was_cached: false })),
+            AuthMethod::OAuth2(client) => {
+                let DelivererState { policy, pool, tokens } = &*self.0;
                 let bytes_max = policy.response_bytes_max;
-                let fetching = Fetching { pool, user_agent: &policy.user_agent, deadline, bytes_max };
+                let fetching = TokenFetch { pool, user_agent: &policy.user_agent, deadline, bytes_max };
                 tokens.token(client, refused, fetching).await.map(Some)
             }
         }
     }
 
-    fn answered(&self, answer: &Answer, now: Timestamp, duration: Duration) -> Attempt {
+    fn report_response(&self, answer: &ReceiverResponse, now: Timestamp, duration: Duration) -> AttemptReport {
         let (outcome, failure) = answer.judge(now);
-        Attempt {
+        AttemptReport {
             outcome,
             status: Some(answer.status.as_u16()),
             duration,
             error: failure.map(|failure| (failure.class, failure.message)),
-            response: self.kept(&answer.body),
+            response: self.kept_text(&answer.body),
         }
     }
 
-    fn broken(&self, broken: Broken, duration: Duration) -> Attempt {
-        let Broken { failure, status, body } = broken;
-        Attempt {
-            outcome: Outcome::Failed { retryable: failure.retryable },
+    fn report_failure(&self, broken: ExchangeError, duration: Duration) -> AttemptReport {
+        let ExchangeError { failure, status, body } = broken;
+        AttemptReport {
+            outcome: AttemptOutcome::Failed { retryable: failure.retryable },
             status: status.map(|status| status.as_u16()),
             duration,
             error: Some((failure.class, failure.message)),
-            response: self.kept(&body),
+            response: self.kept_text(&body),
         }
     }
 
     /// As much of a body as is kept, as text that can be stored: what is not Unicode is replaced, and so is NUL.
-    fn kept(&self, body: &[u8]) -> String {
+    fn kept_text(&self, body: &[u8]) -> String {
         let bytes_max = self.0.policy.response_bytes_kept;
         let text = String::from_utf8_lossy(body.get(..bytes_max).unwrap_or(body)).replace('\0', "\u{fffd}");
         // A cut character became a replacement, which may be the longer one.
         text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
     }
 
-    fn allowed(&self, asked: Duration) -> Duration {
+    fn allowed_timeout(&self, asked: Duration) -> Duration {
         asked.min(self.0.policy.timeout_max)
     }
 

@@ -7,12 +7,12 @@
 //!   just being closed.
 
 use super::DeliveryPolicy;
-use super::connect::{Connector, Ways};
-use super::credentials::Identity;
-use super::failure::{ErrorClass, Failure};
-use super::recent::Recent;
-use super::target::{Origin, Target};
-use super::tls::Trust;
+use super::connect::{ConnectSettings, OriginConnector};
+use super::credentials::ClientIdentity;
+use super::failure::{DeliveryFailure, ErrorClass};
+use super::recent::LruMap;
+use super::target::{DeliveryTarget, TargetOrigin};
+use super::tls::TrustStore;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::client::legacy;
@@ -21,17 +21,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(super) type Client = legacy::Client<Connector, Full<Bytes>>;
+pub(super) type PooledClient = legacy::Client<OriginConnector, Full<Bytes>>;
 
 /// Who may share a connection.
-type Key = (Origin, Option<blake3::Hash>);
+type PoolKey = (TargetOrigin, Option<blake3::Hash>);
 
 /// The clients of all targets.
-pub(super) struct Pool {
-    clients: Mutex<Recent<Key, Client>>,
+pub(super) struct ClientPool {
+    clients: Mutex<LruMap<PoolKey, PooledClient>>,
     builder: legacy::Builder,
-    ways: Arc<Ways>,
-    trust: Trust,
+    settings: Arc<ConnectSettings>,
+    trust: TrustStore,
     connections_max: usize,
     allowed_hosts: Vec<String>,
 }
@@ -45,8 +45,8 @@ const HEAD_BYTES_MAX: u32 = 64 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Pool {
-    pub(super) fn new(policy: &DeliveryPolicy, ways: Ways) -> Self {
+impl ClientPool {
+    pub(super) fn new(policy: &DeliveryPolicy, ways: ConnectSettings) -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -60,25 +60,29 @@ impl Pool {
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT);
         Self {
-            clients: Mutex::new(Recent::new(policy.targets_max)),
+            clients: Mutex::new(LruMap::new(policy.targets_max)),
             builder,
-            ways: Arc::new(ways),
-            trust: Trust::new(policy.extra_roots.clone()),
+            settings: Arc::new(ways),
+            trust: TrustStore::new(policy.extra_roots.clone()),
             connections_max: policy.connections_max,
             allowed_hosts: policy.allowed_hosts.clone(),
         }
     }
 
     /// The client for a target, if the target may be called at all.
-    pub(super) fn client(&self, target: &Target, identity: Option<&Identity>) -> Result<Client, Failure> {
-        target.permit(self.ways.allow_private)?;
+    pub(super) fn client(
+        &self,
+        target: &DeliveryTarget,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<PooledClient, DeliveryFailure> {
+        target.permit(self.settings.allow_private)?;
         if !target.is_among(&self.allowed_hosts) {
             let message = "The target's host is not in `dispatch.allowed_hosts`; nothing was sent.";
-            return Err(Failure::new(ErrorClass::TargetRefused, message).for_good());
+            return Err(DeliveryFailure::new(ErrorClass::TargetRefused, message).for_good());
         }
         let identity = identity.filter(|_| target.origin().encrypted);
         let key = (target.origin().clone(), identity.map(|identity| identity.fingerprint));
-        if let Some(client) = self.kept(&key) {
+        if let Some(client) = self.cached(&key) {
             return Ok(client);
         }
         // Without the lock: the first of all reads the machine's certificates.
@@ -91,18 +95,19 @@ impl Pool {
         Ok(made)
     }
 
-    fn kept(&self, key: &Key) -> Option<Client> {
+    fn cached(&self, key: &PoolKey) -> Option<PooledClient> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = clients.get(key);
-        if self.ways.open.load(Ordering::Relaxed) >= self.connections_max {
+        if self.settings.open.load(Ordering::Relaxed) >= self.connections_max {
             clients.forget_oldest();
         }
         kept
     }
 
-    fn make(&self, origin: &Origin, identity: Option<&Identity>) -> Result<Client, Failure> {
+    fn make(&self, origin: &TargetOrigin, identity: Option<&ClientIdentity>) -> Result<PooledClient, DeliveryFailure> {
         let encryption = origin.encrypted.then(|| self.trust.config(identity)).transpose()?;
-        let connector = Connector { ways: Arc::clone(&self.ways), origin: Arc::new(origin.clone()), encryption };
+        let connector =
+            OriginConnector { settings: Arc::clone(&self.settings), origin: Arc::new(origin.clone()), encryption };
         Ok(self.builder.build(connector))
     }
 
@@ -113,6 +118,6 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn open(&self) -> Arc<std::sync::atomic::AtomicUsize> {
-        Arc::clone(&self.ways.open)
+        Arc::clone(&self.settings.open)
     }
 }

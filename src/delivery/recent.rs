@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 /// A map that keeps what was used lately.
-pub(super) struct Recent<K, V> {
+pub(super) struct LruMap<K, V> {
     entries: HashMap<K, (V, u64)>,
     entries_max: usize,
     /// Grows with every use.
     uses: u64,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
     pub(super) fn new(entries_max: usize) -> Self {
         Self { entries: HashMap::new(), entries_max: entries_max.max(1), uses: 0 }
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_is_forgotten_first_and_the_last_one_stays() {
-        let mut recent = Recent::new(2);
+        let mut recent = LruMap::new(2);
         recent.put("a", 1);
         recent.put("b", 2);
         assert_eq!(recent.get(&"a"), Some(1));

@@ -4,11 +4,11 @@
 //! - Our headers come after the subscription's own, and stand whatever those say.
 //! - A text that a header cannot carry is percent-encoded, as the CloudEvents binding for HTTP says.
 
-use super::credentials::{Auth, Identity};
-use super::failure::{ErrorClass, Failure};
-use super::headers::OwnHeaders;
-use super::secret::{Secret, signature};
-use super::target::Target;
+use super::credentials::{AuthMethod, ClientIdentity};
+use super::failure::{DeliveryFailure, ErrorClass};
+use super::headers::CustomHeaders;
+use super::secret::{WebhookSecret, signature};
+use super::target::DeliveryTarget;
 use bytes::Bytes;
 use contract::{CloudEvent, Event, Sequence, Timestamp};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -22,15 +22,15 @@ use uuid::Uuid;
 
 /// One attempt to deliver, with everything it needs.
 #[derive(Debug)]
-pub(crate) struct Delivery<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) payload: Payload,
+pub(crate) struct DeliveryRequest<'a> {
+    pub(crate) target: &'a DeliveryTarget,
+    pub(crate) payload: DeliveryPayload,
     /// Every one signs; none: the delivery is not signed.
-    pub(crate) signing: &'a [Secret],
-    pub(crate) auth: &'a Auth,
+    pub(crate) signing: &'a [WebhookSecret],
+    pub(crate) auth: &'a AuthMethod,
     /// Shown to an encrypted target.
-    pub(crate) identity: Option<&'a Identity>,
-    pub(crate) headers: &'a OwnHeaders,
+    pub(crate) identity: Option<&'a ClientIdentity>,
+    pub(crate) headers: &'a CustomHeaders,
     /// For everything, from resolving the name to the last byte of the answer.
     pub(crate) timeout: Duration,
     /// `webhook-id`: the event's id (a task's job id), the same at every attempt.
@@ -53,12 +53,12 @@ pub(crate) struct Delivery<'a> {
 
 /// What to deliver.
 #[derive(Debug, Clone)]
-pub(crate) enum Payload {
+pub(crate) enum DeliveryPayload {
     /// A stored event.
     Event {
         /// Its text as the log keeps it.
         text: Bytes,
-        shape: Shape,
+        format: EventFormat,
     },
     /// The payload of a task: JSON as it was given.
     Task(Bytes),
@@ -66,7 +66,7 @@ pub(crate) enum Payload {
 
 /// What an event is sent as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum EventFormat {
     /// Our envelope.
     Envelope,
     /// `data` alone.
@@ -78,7 +78,7 @@ pub(crate) enum Shape {
 }
 
 /// A body with what is said about it.
-struct Rendered {
+struct RenderedBody {
     body: Bytes,
     media: HeaderValue,
     headers: HeaderMap,
@@ -92,11 +92,11 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// The request of a delivery.
 pub(super) fn request(
-    delivery: &Delivery<'_>,
+    delivery: &DeliveryRequest<'_>,
     authorization: Option<&HeaderValue>,
     user_agent: &HeaderValue,
-) -> Result<Request<Full<Bytes>>, Failure> {
-    let Rendered { body, media, headers } = render(&delivery.payload)?;
+) -> Result<Request<Full<Bytes>>, DeliveryFailure> {
+    let RenderedBody { body, media, headers } = render(&delivery.payload)?;
     let mut request = Request::post(delivery.target.uri().clone())
         .body(Full::new(body.clone()))
         .map_err(|_| payload_failure("The request cannot be written."))?;
@@ -129,23 +129,23 @@ pub(super) fn request(
     Ok(request)
 }
 
-fn render(payload: &Payload) -> Result<Rendered, Failure> {
-    let plain = |body: Bytes, media| Rendered { body, media, headers: HeaderMap::new() };
+fn render(payload: &DeliveryPayload) -> Result<RenderedBody, DeliveryFailure> {
+    let plain = |body: Bytes, media| RenderedBody { body, media, headers: HeaderMap::new() };
     let (text, shape) = match payload {
-        Payload::Task(json) => return Ok(plain(json.clone(), JSON)),
-        Payload::Event { text, shape } => (text, shape),
+        DeliveryPayload::Task(json) => return Ok(plain(json.clone(), JSON)),
+        DeliveryPayload::Event { text, format: shape } => (text, shape),
     };
     Ok(match shape {
-        Shape::Envelope => plain(text.clone(), JSON),
-        Shape::DataOnly => plain(data_of(text)?, JSON),
-        Shape::CloudEventsStructured => {
+        EventFormat::Envelope => plain(text.clone(), JSON),
+        EventFormat::DataOnly => plain(data_of(text)?, JSON),
+        EventFormat::CloudEventsStructured => {
             let event = serde_json::to_vec(&cloud_event(text)?).map_err(|_| payload_failure(UNREADABLE))?;
             plain(event.into(), CLOUD_EVENT)
         }
-        Shape::CloudEventsBinary => {
+        EventFormat::CloudEventsBinary => {
             let event = cloud_event(text)?;
             let media = HeaderValue::from_str(event.data_content_type()).map_err(|_| payload_failure(UNREADABLE))?;
-            Rendered { body: data_of(text)?, media, headers: attributes(&event)? }
+            RenderedBody { body: data_of(text)?, media, headers: attributes(&event)? }
         }
     })
 }
@@ -153,22 +153,22 @@ fn render(payload: &Payload) -> Result<Rendered, Failure> {
 const UNREADABLE: &str = "The stored event cannot be put into the subscription's format.";
 
 /// `data` as it stands in the stored text.
-fn data_of(text: &Bytes) -> Result<Bytes, Failure> {
+fn data_of(text: &Bytes) -> Result<Bytes, DeliveryFailure> {
     #[derive(Deserialize)]
-    struct Envelope<'a> {
+    struct DataMember<'a> {
         #[serde(borrow)]
         data: &'a RawValue,
     }
-    let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(|_| payload_failure(UNREADABLE))?;
+    let envelope: DataMember<'_> = serde_json::from_slice(text).map_err(|_| payload_failure(UNREADABLE))?;
     Ok(text.slice_ref(envelope.data.get().as_bytes()))
 }
 
-fn cloud_event(text: &[u8]) -> Result<CloudEvent, Failure> {
+fn cloud_event(text: &[u8]) -> Result<CloudEvent, DeliveryFailure> {
     serde_json::from_slice::<Event>(text).map(CloudEvent::from).map_err(|_| payload_failure(UNREADABLE))
 }
 
 /// Attributes as headers. `datacontenttype` is the content type.
-fn attributes(event: &CloudEvent) -> Result<HeaderMap, Failure> {
+fn attributes(event: &CloudEvent) -> Result<HeaderMap, DeliveryFailure> {
     let mut headers = HeaderMap::new();
     for (name, text) in event.attributes() {
         if name == "datacontenttype" {
@@ -186,6 +186,6 @@ fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-fn payload_failure(message: &str) -> Failure {
-    Failure::new(ErrorClass::Payload, message).for_good()
+fn payload_failure(message: &str) -> DeliveryFailure {
+    DeliveryFailure::new(ErrorClass::Payload, message).for_good()
 }

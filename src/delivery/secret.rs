@@ -35,26 +35,26 @@ pub(crate) enum SecretKind {
 
 /// A secret that signs deliveries.
 #[derive(Clone)]
-pub(crate) struct Secret {
+pub(crate) struct WebhookSecret {
     text: Arc<str>,
-    key: Key,
+    key: SigningKey,
 }
 
 #[derive(Clone)]
-enum Key {
+enum SigningKey {
     Symmetric(hmac::Key),
     Asymmetric(Arc<Ed25519KeyPair>),
 }
 
 /// Reads all secrets of a subscription; `pointer` is where the list was written.
-pub(crate) fn check_secrets<T: AsRef<str>>(pointer: &str, texts: &[T]) -> Result<Vec<Secret>> {
+pub(crate) fn check_secrets<T: AsRef<str>>(pointer: &str, texts: &[T]) -> Result<Vec<WebhookSecret>> {
     if texts.len() > SIGNING_SECRETS_MAX {
         return Err(Error::invalid(pointer, format!("has more than {SIGNING_SECRETS_MAX} secrets")));
     }
-    let mut secrets: Vec<Secret> = Vec::with_capacity(texts.len());
+    let mut secrets: Vec<WebhookSecret> = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
-        let secret = Secret::parse(&pointer, text.as_ref())?;
+        let secret = WebhookSecret::parse(&pointer, text.as_ref())?;
         if secrets.contains(&secret) {
             return Err(Error::invalid(pointer, "is there already"));
         }
@@ -64,13 +64,13 @@ pub(crate) fn check_secrets<T: AsRef<str>>(pointer: &str, texts: &[T]) -> Result
 }
 
 /// The `webhook-signature` of a delivery; `None` without secrets.
-pub(super) fn signature(secrets: &[Secret], id: &str, seconds: i64, body: &[u8]) -> Option<String> {
+pub(super) fn signature(secrets: &[WebhookSecret], id: &str, seconds: i64, body: &[u8]) -> Option<String> {
     let head = format!("{id}.{seconds}.");
     let signed: Vec<_> = secrets.iter().map(|secret| secret.sign(head.as_bytes(), body)).collect();
     (!signed.is_empty()).then(|| signed.join(" "))
 }
 
-impl Secret {
+impl WebhookSecret {
     /// Reads a secret; `pointer` is where it was written.
     pub(crate) fn parse(pointer: &str, text: &str) -> Result<Self> {
         let refuse = |detail: &str| Error::invalid(pointer, detail);
@@ -80,7 +80,7 @@ impl Secret {
             if !SYMMETRIC_BYTES.contains(&bytes.len()) {
                 return Err(refuse("must have 24 to 64 bytes"));
             }
-            Key::Symmetric(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
+            SigningKey::Symmetric(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
         } else if let Some(rest) = text.strip_prefix(PRIVATE) {
             let bytes = BASE64.decode(rest).map_err(|_| not_base64())?;
             let pair = match bytes.split_at_checked(KEY_BYTES) {
@@ -88,7 +88,7 @@ impl Secret {
                 Some((seed, public)) => Ed25519KeyPair::from_seed_and_public_key(seed, public),
                 None => return Err(refuse("must have 32 or 64 bytes")),
             };
-            Key::Asymmetric(Arc::new(
+            SigningKey::Asymmetric(Arc::new(
                 pair.map_err(|_| refuse("must be an ed25519 key: a seed, or seed and public key"))?,
             ))
         } else {
@@ -124,20 +124,20 @@ impl Secret {
     /// What a receiver verifies `v1a` with, `whpk_…`; none for a shared secret.
     pub(crate) fn public_key(&self) -> Option<String> {
         match &self.key {
-            Key::Symmetric(_) => None,
-            Key::Asymmetric(pair) => Some(format!("{PUBLIC}{}", BASE64.encode(pair.public_key()))),
+            SigningKey::Symmetric(_) => None,
+            SigningKey::Asymmetric(pair) => Some(format!("{PUBLIC}{}", BASE64.encode(pair.public_key()))),
         }
     }
 
     fn sign(&self, head: &[u8], body: &[u8]) -> String {
         match &self.key {
-            Key::Symmetric(key) => {
+            SigningKey::Symmetric(key) => {
                 let mut context = hmac::Context::with_key(key);
                 context.update(head);
                 context.update(body);
                 format!("v1,{}", BASE64.encode(context.sign()))
             }
-            Key::Asymmetric(pair) => format!("v1a,{}", BASE64.encode(pair.sign(&[head, body].concat()))),
+            SigningKey::Asymmetric(pair) => format!("v1a,{}", BASE64.encode(pair.sign(&[head, body].concat()))),
         }
     }
 }
@@ -146,20 +146,20 @@ fn unavailable() -> Error {
     Error::new(Kind::Unavailable, "The machine gives no random numbers.")
 }
 
-impl PartialEq for Secret {
+impl PartialEq for WebhookSecret {
     /// By digest, and digests of this kind compare in constant time.
     fn eq(&self, other: &Self) -> bool {
         blake3::hash(self.text.as_bytes()) == blake3::hash(other.text.as_bytes())
     }
 }
 
-impl Eq for Secret {}
+impl Eq for WebhookSecret {}
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.key {
-            Key::Symmetric(_) => "whsec_…",
-            Key::Asymmetric(_) => "whsk_…",
+            SigningKey::Symmetric(_) => "whsec_…",
+            SigningKey::Asymmetric(_) => "whsk_…",
         })
     }
 }
@@ -198,7 +198,7 @@ mod tests {
                 "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==",
             ),
         ] {
-            let secrets = [Secret::parse("", secret).unwrap()];
+            let secrets = [WebhookSecret::parse("", secret).unwrap()];
             assert_eq!(signature(&secrets, id, seconds, body.as_bytes()).unwrap(), expected);
         }
     }
@@ -215,19 +215,19 @@ mod tests {
     #[test]
     fn a_made_secret_can_be_read_again_and_its_public_key_verifies() {
         for kind in [SecretKind::Symmetric, SecretKind::Asymmetric] {
-            let secret = Secret::generate(kind).unwrap();
-            assert_eq!(Secret::parse("", secret.expose()).unwrap(), secret);
-            assert_ne!(Secret::generate(kind).unwrap(), secret);
+            let secret = WebhookSecret::generate(kind).unwrap();
+            assert_eq!(WebhookSecret::parse("", secret.expose()).unwrap(), secret);
+            assert_ne!(WebhookSecret::generate(kind).unwrap(), secret);
         }
-        let secret = Secret::from_random(SecretKind::Asymmetric, &[7; 32]).unwrap();
+        let secret = WebhookSecret::from_random(SecretKind::Asymmetric, &[7; 32]).unwrap();
         let public = BASE64.decode(secret.public_key().unwrap().strip_prefix("whpk_").unwrap()).unwrap();
         let signed = signature(std::slice::from_ref(&secret), "a", 1, b"{}").unwrap();
         let signed = BASE64.decode(signed.strip_prefix("v1a,").unwrap()).unwrap();
         UnparsedPublicKey::new(&ED25519, public).verify(b"a.1.{}", &signed).unwrap();
         // The seed alone is the same key.
-        let seed = Secret::parse("", &format!("whsk_{}", BASE64.encode([7; 32]))).unwrap();
+        let seed = WebhookSecret::parse("", &format!("whsk_{}", BASE64.encode([7; 32]))).unwrap();
         assert_eq!(seed.public_key(), secret.public_key());
-        assert_eq!(Secret::parse("", SHARED).unwrap().public_key(), None);
+        assert_eq!(WebhookSecret::parse("", SHARED).unwrap().public_key(), None);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
             ("/s/2", "is there already")
         );
         let many: Vec<_> =
-            (0..9).map(|_| Secret::generate(SecretKind::Symmetric).unwrap().expose().to_owned()).collect();
+            (0..9).map(|_| WebhookSecret::generate(SecretKind::Symmetric).unwrap().expose().to_owned()).collect();
         assert_eq!(check_secrets("/s", &many).unwrap_err().violations()[0].detail, "has more than 8 secrets");
     }
 

@@ -8,7 +8,7 @@
 //!   connection (`connect`): what it means today says nothing about tomorrow.
 
 use super::addresses::not_public;
-use super::failure::{ErrorClass, Failure};
+use super::failure::{DeliveryFailure, ErrorClass};
 use contract::limits::TARGET_BYTES_MAX;
 use contract::{Error, Result};
 use http::Uri;
@@ -18,33 +18,33 @@ use url::{Host, Url};
 
 /// A parsed target.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct DeliveryTarget {
     url: Url,
     uri: Uri,
-    origin: Origin,
+    origin: TargetOrigin,
 }
 
 /// What a connection is made to, and may be shared by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
+pub(super) struct TargetOrigin {
     pub(super) encrypted: bool,
-    pub(super) host: Place,
+    pub(super) host: TargetHost,
     pub(super) port: u16,
 }
 
 /// A host: an address, or a name to resolve.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum TargetHost {
     Address(IpAddr),
     Name(String),
 }
 
 /// Reads a target that somebody wants to be called, or says at `pointer` why it will not be.
-pub(crate) fn check_target(pointer: &str, text: &str, allow_private: bool) -> Result<Target> {
-    let target = Target::parse(pointer, text)?;
+pub(crate) fn check_target(pointer: &str, text: &str, allow_private: bool) -> Result<DeliveryTarget> {
+    let target = DeliveryTarget::parse(pointer, text)?;
     let is_local_name = match &target.origin.host {
-        Place::Address(_) => false,
-        Place::Name(name) => {
+        TargetHost::Address(_) => false,
+        TargetHost::Name(name) => {
             let name = name.trim_end_matches('.');
             name == "localhost" || name.ends_with(".localhost")
         }
@@ -61,7 +61,7 @@ fn not_allowed(network: &str) -> String {
     format!("must be in the public internet, not {network}; `dispatch.allow_private_targets: true` allows it")
 }
 
-impl Target {
+impl DeliveryTarget {
     /// Reads a target, wherever it lies; `pointer` is where it was written.
     pub(crate) fn parse(pointer: &str, text: &str) -> Result<Self> {
         let refuse = |detail: &str| Err(Error::invalid(pointer, detail));
@@ -83,16 +83,16 @@ impl Target {
             return refuse("must have no fragment: it would never be sent");
         }
         let host = match url.host() {
-            Some(Host::Domain(name)) if !name.is_empty() => Place::Name(name.to_owned()),
-            Some(Host::Ipv4(address)) => Place::Address(address.into()),
-            Some(Host::Ipv6(address)) => Place::Address(address.into()),
+            Some(Host::Domain(name)) if !name.is_empty() => TargetHost::Name(name.to_owned()),
+            Some(Host::Ipv4(address)) => TargetHost::Address(address.into()),
+            Some(Host::Ipv6(address)) => TargetHost::Address(address.into()),
             _ => return refuse("must have a host"),
         };
         let Some(port) = url.port_or_known_default().filter(|port| *port != 0) else {
             return refuse("must have a port other than 0");
         };
         let Ok(uri) = url.as_str().parse::<Uri>() else { return refuse("has characters that must be escaped") };
-        let origin = Origin { encrypted: url.scheme() == "https", host, port };
+        let origin = TargetOrigin { encrypted: url.scheme() == "https", host, port };
         Ok(Self { url, uri, origin })
     }
 
@@ -109,8 +109,8 @@ impl Target {
     /// Whether its host is in a list of names, or of `*.` and a name for all below it. An empty list has every host.
     pub(crate) fn is_among(&self, hosts: &[String]) -> bool {
         let host = match &self.origin.host {
-            Place::Address(address) => address.to_string(),
-            Place::Name(name) => name.trim_end_matches('.').to_owned(),
+            TargetHost::Address(address) => address.to_string(),
+            TargetHost::Name(name) => name.trim_end_matches('.').to_owned(),
         };
         let names = |pattern: &String| match pattern.strip_prefix("*.") {
             Some(above) => host.strip_suffix(above).is_some_and(|below| below.len() > 1 && below.ends_with('.')),
@@ -123,31 +123,31 @@ impl Target {
         &self.uri
     }
 
-    pub(super) fn origin(&self) -> &Origin {
+    pub(super) fn origin(&self) -> &TargetOrigin {
         &self.origin
     }
 
     /// The kind of network its address is in, where the host is an address that may not be called.
     fn refusal(&self, allow_private: bool) -> Option<&'static str> {
         match self.origin.host {
-            Place::Address(address) if !allow_private => not_public(address),
+            TargetHost::Address(address) if !allow_private => not_public(address),
             _ => None,
         }
     }
 
     /// Refuses a host that is an address of no public network.
-    pub(super) fn permit(&self, allow_private: bool) -> Result<(), Failure> {
+    pub(super) fn permit(&self, allow_private: bool) -> Result<(), DeliveryFailure> {
         self.refusal(allow_private).map_or(Ok(()), |network| {
             let message = format!(
                 "The target's address is not in the public internet ({network}); nothing was sent. \
                  `dispatch.allow_private_targets: true` allows it."
             );
-            Err(Failure::new(ErrorClass::TargetRefused, message).for_good())
+            Err(DeliveryFailure::new(ErrorClass::TargetRefused, message).for_good())
         })
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for DeliveryTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without path and query: people put keys there.
         f.debug_tuple("Target").field(&self.origin).finish()
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_of_a_target_has_no_path() {
-        let target = Target::parse("/target", "https://example.com/hooks/k3y?token=s3cret").unwrap();
+        let target = DeliveryTarget::parse("/target", "https://example.com/hooks/k3y?token=s3cret").unwrap();
         let printed = format!("{target:?}");
         assert!(
             printed.contains("example.com") && !printed.contains("k3y") && !printed.contains("s3cret"),

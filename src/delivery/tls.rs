@@ -5,8 +5,8 @@
 //!   configuration can add more. A machine without any can call no `https` target, and says so.
 //! - HTTP/2 and HTTP/1.1 are offered by ALPN, in that order. TLS 1.2 and 1.3; cryptography is ring's.
 
-use super::credentials::Identity;
-use super::failure::{ErrorClass, Failure, tls};
+use super::credentials::ClientIdentity;
+use super::failure::{DeliveryFailure, ErrorClass, tls};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
@@ -17,26 +17,26 @@ use rustls_platform_verifier::Verifier;
 use std::sync::{Arc, OnceLock};
 
 /// Whom we trust; the machine's certificates are read when the first encrypted connection is made.
-pub(super) struct Trust {
+pub(super) struct TrustStore {
     extra_roots: Vec<CertificateDer<'static>>,
-    verifier: OnceLock<Result<Arc<dyn ServerCertVerifier>, Failure>>,
-    anonymous: OnceLock<Result<Arc<ClientConfig>, Failure>>,
+    verifier: OnceLock<Result<Arc<dyn ServerCertVerifier>, DeliveryFailure>>,
+    anonymous: OnceLock<Result<Arc<ClientConfig>, DeliveryFailure>>,
 }
 
-impl Trust {
+impl TrustStore {
     pub(super) fn new(extra_roots: Vec<CertificateDer<'static>>) -> Self {
         Self { extra_roots, verifier: OnceLock::new(), anonymous: OnceLock::new() }
     }
 
     /// How connections are encrypted that show this, or nothing.
-    pub(super) fn config(&self, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Failure> {
+    pub(super) fn config(&self, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>, DeliveryFailure> {
         match identity {
             None => self.anonymous.get_or_init(|| self.build(None)).clone(),
             Some(identity) => self.build(Some(identity)),
         }
     }
 
-    fn build(&self, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Failure> {
+    fn build(&self, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>, DeliveryFailure> {
         let verifier = self.verifier.get_or_init(|| verifier(&self.extra_roots)).clone()?;
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -55,7 +55,7 @@ impl Trust {
 }
 
 /// Whether certificate and key belong together, and are of a kind that can be used.
-pub(super) fn fits(identity: &Identity) -> bool {
+pub(super) fn is_key_pair(identity: &ClientIdentity) -> bool {
     CertifiedKey::from_der(identity.chain.clone(), identity.key.clone_key(), &provider()).is_ok()
 }
 
@@ -64,7 +64,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(ring::default_provider())))
 }
 
-fn verifier(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCertVerifier>, Failure> {
+fn verifier(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCertVerifier>, DeliveryFailure> {
     if let Ok(verifier) = Verifier::new_with_extra_roots(extra_roots.iter().cloned(), provider()) {
         return Ok(Arc::new(verifier));
     }
@@ -73,6 +73,6 @@ fn verifier(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCer
     roots.add_parsable_certificates(extra_roots.iter().cloned());
     match WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build() {
         Ok(verifier) => Ok(verifier),
-        Err(_) => Err(Failure::new(ErrorClass::Tls, "This machine has no root certificates to trust.")),
+        Err(_) => Err(DeliveryFailure::new(ErrorClass::Tls, "This machine has no root certificates to trust.")),
     }
 }

@@ -5,10 +5,10 @@
 //! - The token endpoint is a target like any other: judged, capped, timed, never redirected.
 
 use super::credentials::{OAuthClient, secret_header};
-use super::exchange::{Broken, exchange, late};
-use super::failure::{ErrorClass, Failure};
-use super::pool::Pool;
-use super::recent::Recent;
+use super::exchange::{ExchangeError, exchange, timed_out};
+use super::failure::{DeliveryFailure, ErrorClass};
+use super::pool::ClientPool;
+use super::recent::LruMap;
 use bytes::Bytes;
 use contract::limits::CREDENTIAL_BYTES_MAX;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -20,30 +20,30 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// What is kept for one client.
-type Cell = Arc<tokio::sync::Mutex<Option<Token>>>;
+type TokenCell = Arc<tokio::sync::Mutex<Option<AccessToken>>>;
 
 /// The tokens of the clients used lately.
-pub(super) struct Tokens {
-    cells: Mutex<Recent<blake3::Hash, Cell>>,
+pub(super) struct TokenCache {
+    cells: Mutex<LruMap<blake3::Hash, TokenCell>>,
 }
 
 /// A token as the header it is sent in.
-pub(super) struct Token {
+pub(super) struct AccessToken {
     header: HeaderValue,
     until: Instant,
 }
 
 /// A token to use.
-pub(super) struct Granted {
+pub(super) struct GrantedToken {
     pub(super) header: HeaderValue,
     /// It had been kept, so it may have been revoked since.
-    pub(super) was_kept: bool,
+    pub(super) was_cached: bool,
 }
 
 /// What fetching needs.
 #[derive(Clone, Copy)]
-pub(super) struct Fetching<'a> {
-    pub(super) pool: &'a Pool,
+pub(super) struct TokenFetch<'a> {
+    pub(super) pool: &'a ClientPool,
     pub(super) user_agent: &'a HeaderValue,
     pub(super) deadline: Instant,
     pub(super) bytes_max: usize,
@@ -58,39 +58,39 @@ const LIFETIME_MAX: Duration = Duration::from_secs(86_400);
 /// A token is renewed this much before it expires, or a tenth of its life where that is less.
 const MARGIN: Duration = Duration::from_secs(30);
 
-impl Default for Tokens {
+impl Default for TokenCache {
     fn default() -> Self {
-        Self { cells: Mutex::new(Recent::new(CLIENTS_MAX)) }
+        Self { cells: Mutex::new(LruMap::new(CLIENTS_MAX)) }
     }
 }
 
-impl Tokens {
+impl TokenCache {
     /// A token of this client's, other than the one that was `refused`.
     pub(super) async fn token(
         &self,
         client: &OAuthClient,
         refused: Option<&HeaderValue>,
-        fetching: Fetching<'_>,
-    ) -> Result<Granted, Failure> {
+        fetching: TokenFetch<'_>,
+    ) -> Result<GrantedToken, DeliveryFailure> {
         let cell = self.cell(client.fingerprint);
         let in_time = timeout_at(fetching.deadline, cell.lock()).await;
-        let mut kept = in_time.map_err(|_| late("No access token in time."))?;
+        let mut kept = in_time.map_err(|_| timed_out("No access token in time."))?;
         let usable = kept.as_ref().filter(|token| token.until > Instant::now() && Some(&token.header) != refused);
         if let Some(token) = usable {
-            return Ok(Granted { header: token.header.clone(), was_kept: true });
+            return Ok(GrantedToken { header: token.header.clone(), was_cached: true });
         }
         // Gone even if fetching fails: the receiver has refused it, or it is too old.
         *kept = None;
         let token = kept.insert(fetch(client, fetching).await?);
-        Ok(Granted { header: token.header.clone(), was_kept: false })
+        Ok(GrantedToken { header: token.header.clone(), was_cached: false })
     }
 
-    fn cell(&self, client: blake3::Hash) -> Cell {
+    fn cell(&self, client: blake3::Hash) -> TokenCell {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cell) = cells.get(&client) {
             return cell;
         }
-        let cell = Cell::default();
+        let cell = TokenCell::default();
         cells.put(client, Arc::clone(&cell));
         cell
     }
@@ -98,7 +98,7 @@ impl Tokens {
 
 /// The token endpoint's answer (RFC 6749, section 5.1).
 #[derive(Deserialize)]
-struct Issued {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<f64>,
@@ -106,13 +106,13 @@ struct Issued {
 
 /// Its refusal (section 5.2).
 #[derive(Deserialize)]
-struct Refusal {
+struct TokenRefusal {
     error: String,
 }
 
-async fn fetch(client: &OAuthClient, fetching: Fetching<'_>) -> Result<Token, Failure> {
+async fn fetch(client: &OAuthClient, fetching: TokenFetch<'_>) -> Result<AccessToken, DeliveryFailure> {
     let asked = Instant::now();
-    let refused = |what: &str| Failure::new(ErrorClass::Auth, format!("No access token: {what}."));
+    let refused = |what: &str| DeliveryFailure::new(ErrorClass::Auth, format!("No access token: {what}."));
     let mut request = Request::post(client.endpoint.uri().clone())
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(ACCEPT, "application/json")
@@ -124,25 +124,25 @@ async fn fetch(client: &OAuthClient, fetching: Fetching<'_>) -> Result<Token, Fa
     let request = request.map_err(|_| refused("the request cannot be written"))?;
     let connections = fetching.pool.client(&client.endpoint, None).map_err(|failure| of_endpoint(&failure))?;
     let answer = exchange(&connections, request, fetching.deadline, fetching.bytes_max).await;
-    let answer = answer.map_err(|Broken { failure, .. }| of_endpoint(&failure))?;
+    let answer = answer.map_err(|ExchangeError { failure, .. }| of_endpoint(&failure))?;
     if !answer.status.is_success() {
         let status = answer.status.as_u16();
-        let code = serde_json::from_slice::<Refusal>(&answer.body).ok().map(|refusal| refusal.error);
+        let code = serde_json::from_slice::<TokenRefusal>(&answer.body).ok().map(|refusal| refusal.error);
         let code = code.filter(|code| is_code(code)).map_or(String::new(), |code| format!(" ({code})"));
         return Err(refused(&format!("the token endpoint answered {status}{code}")));
     }
-    let issued = serde_json::from_slice::<Issued>(&answer.body).ok();
+    let issued = serde_json::from_slice::<TokenResponse>(&answer.body).ok();
     let issued = issued.filter(|issued| issued.token_type.eq_ignore_ascii_case("bearer"));
     let issued = issued.ok_or_else(|| refused("the token endpoint's answer has no bearer token"))?;
     let header = Some(issued.access_token).filter(|token| (1..=CREDENTIAL_BYTES_MAX).contains(&token.len()));
     let header = header.and_then(|token| secret_header(&format!("Bearer {token}")));
     let header = header.ok_or_else(|| refused("the token cannot be sent in a header"))?;
-    Ok(Token { header, until: asked + kept_for(issued.expires_in) })
+    Ok(AccessToken { header, until: asked + cache_lifetime(issued.expires_in) })
 }
 
 /// A failure to reach the token endpoint, told apart from one to reach the target.
-fn of_endpoint(failure: &Failure) -> Failure {
-    let told = Failure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
+fn of_endpoint(failure: &DeliveryFailure) -> DeliveryFailure {
+    let told = DeliveryFailure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
     if failure.retryable { told } else { told.for_good() }
 }
 
@@ -151,7 +151,7 @@ fn is_code(code: &str) -> bool {
     (1..=64).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-fn kept_for(expires_in: Option<f64>) -> Duration {
+fn cache_lifetime(expires_in: Option<f64>) -> Duration {
     let stated = expires_in.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LIFETIME_MAX));
     let lifetime = stated.unwrap_or(LIFETIME_DEFAULT).min(LIFETIME_MAX);
     lifetime - MARGIN.min(lifetime / 10)
@@ -173,7 +173,7 @@ mod tests {
             (Some(1e300), 86_370),
             (Some(f64::NAN), 0),
         ] {
-            assert_eq!(kept_for(expires_in), Duration::from_secs(seconds), "{expires_in:?}");
+            assert_eq!(cache_lifetime(expires_in), Duration::from_secs(seconds), "{expires_in:?}");
         }
     }
 }

@@ -21,7 +21,7 @@ impl Planner {
     fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
         let Some(lane) = self.lanes.get(&key).filter(|_| self.may_read(key)) else { return false };
         // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
-        let again = self.breakers.asks_again(&lane.rules.target, now);
+        let again = self.breakers.retry_at(&lane.rules.target, now);
         if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
             return false;
         }

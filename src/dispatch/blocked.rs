@@ -1,21 +1,21 @@
 //! Message groups that do not move: which job blocks which group, and how many wait behind it.
 
-use super::job_list::LOOKED_AT_MAX;
-use super::jobs::{Jobs, LaneOf, job_id, read, record_at};
-use super::verbs::would_do;
-use crate::filters::FilterFailures;
+use super::job_list::SCANNED_MAX;
+use super::jobs::{DispatchJobs, EventLane, job_id, read, record_at};
+use super::verbs::available_actions;
+use crate::filters::FilterStats;
 use crate::ledger::{JobKey, Ledger, SubscriptionRow};
-use crate::subscriptions::Peek;
+use crate::subscriptions::EventSummary;
 use contract::{BlockedGroup, Cursor, DispatchMode, Error, JobStatus, Page, Result, Sequence, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Rows looked at before others get their turn at the state.
-const ROWS_PER_LOOK: usize = 256;
+const ROWS_PER_LOCK: usize = 256;
 
 /// A group that does not move.
-struct Blocked {
+struct BlockedHead {
     group: String,
     /// The lane of the job that blocks it: the subscription, or a replay.
     lane: Uuid,
@@ -27,7 +27,7 @@ struct Blocked {
     waiting: u64,
 }
 
-impl Jobs<'_> {
+impl DispatchJobs<'_> {
     /// Message groups of a subscription that do not move, in the order of the jobs that block them, and how many jobs
     /// wait in each: the page behind `cursor`.
     pub(crate) async fn groups(
@@ -43,7 +43,7 @@ impl Jobs<'_> {
             Some(Cursor::After(place)) => Sequence(place.parse().unwrap_or(u64::MAX)),
             Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
         };
-        let lane = LaneOf { ledger, lane: row.id, row, replay: None };
+        let lane = EventLane { ledger, lane: row.id, row, replay: None };
         if lane.row.definition.mode != DispatchMode::BlockOnError {
             return Ok(Page { items: Vec::new(), next: None, prev: None });
         }
@@ -59,7 +59,7 @@ impl Jobs<'_> {
             since: Timestamp::from_millis(it.since),
             waiting: it.waiting,
             waiting_is_lower_bound: is_lower_bound,
-            verbs: would_do(it.status, it.waiting, is_lower_bound),
+            verbs: available_actions(it.status, it.waiting, is_lower_bound),
         });
         let next = next.map(|sequence| Cursor::After(sequence.to_string()));
         Ok(Page { items: items.collect(), next, prev: None })
@@ -68,17 +68,17 @@ impl Jobs<'_> {
     /// So many groups whose heads are behind a sequence; and where to go on, if there may be more.
     async fn blocked(
         &self,
-        lane: &LaneOf,
+        lane: &EventLane,
         mut after: Sequence,
         limit: usize,
-    ) -> Result<(Vec<Blocked>, Option<Sequence>)> {
-        let (mut groups, mut left) = (Vec::<Blocked>::new(), LOOKED_AT_MAX);
+    ) -> Result<(Vec<BlockedHead>, Option<Sequence>)> {
+        let (mut groups, mut left) = (Vec::<BlockedHead>::new(), SCANNED_MAX);
         loop {
             let rows: Vec<_> = {
                 let rows = lane.ledger.dispatch();
                 let of = rows.lane(lane.lane);
                 let open = of.into_iter().flat_map(|of| of.open_after(after));
-                open.take(ROWS_PER_LOOK).map(|(sequence, row)| (sequence, row.since)).collect()
+                open.take(ROWS_PER_LOCK).map(|(sequence, row)| (sequence, row.since)).collect()
             };
             if rows.is_empty() {
                 return Ok((groups, None));
@@ -89,30 +89,30 @@ impl Jobs<'_> {
                 }
                 (after, left) = (sequence, left - 1);
                 let Some(record) = record_at(lane, sequence).await? else { continue };
-                let Some(group) = Peek::at(&record.body).and_then(|peek| peek.group()) else { continue };
+                let Some(group) = EventSummary::at(&record.body).and_then(|peek| peek.group()) else { continue };
                 if groups.iter().all(|known| known.group != group) {
                     let status = self.view(lane, &record).status;
                     let (lane, head) = (lane.lane, sequence);
-                    groups.push(Blocked { group, lane, head, floor: head, since, status, waiting: 0 });
+                    groups.push(BlockedHead { group, lane, head, floor: head, since, status, waiting: 0 });
                 }
             }
         }
     }
 
     /// Adds groups that a replayed job blocks, behind all others.
-    async fn blocked_by_replays(&self, lane: &LaneOf, limit: usize, groups: &mut Vec<Blocked>) -> Result<()> {
+    async fn blocked_by_replays(&self, lane: &EventLane, limit: usize, groups: &mut Vec<BlockedHead>) -> Result<()> {
         let (floor, replays) = {
             let rows = lane.ledger.dispatch();
             let of_it = rows.replays().filter(|(_, replay)| replay.subscription == lane.row.id);
             let replays: Vec<_> = of_it.map(|(id, replay)| (id, *replay)).collect();
-            (rows.lane(lane.lane).map_or(Sequence::ZERO, |of| of.through()), replays)
+            (rows.lane(lane.lane).map_or(Sequence::ZERO, |of| of.recorded_through()), replays)
         };
         for (id, replay) in replays {
-            let replayed = LaneOf { lane: id, replay: Some(replay), ..lane.clone() };
+            let replayed = EventLane { lane: id, replay: Some(replay), ..lane.clone() };
             let (blocked, _) = self.blocked(&replayed, Sequence::ZERO, limit.saturating_sub(groups.len())).await?;
             for it in blocked {
                 if groups.iter().all(|known| known.group != it.group) {
-                    groups.push(Blocked { floor, ..it });
+                    groups.push(BlockedHead { floor, ..it });
                 }
             }
         }
@@ -120,23 +120,23 @@ impl Jobs<'_> {
     }
 
     /// Counts what waits behind each head; whether all of the topic was looked at.
-    async fn count_waiting(&self, lane: &LaneOf, groups: &mut [Blocked]) -> Result<bool> {
+    async fn count_waiting(&self, lane: &EventLane, groups: &mut [BlockedHead]) -> Result<bool> {
         let Some(mut after) = groups.iter().map(|it| it.floor).min() else { return Ok(true) };
         let filters = self.filters(lane)?;
         let places: HashMap<String, usize> =
             groups.iter().enumerate().map(|(place, it)| (it.group.clone(), place)).collect();
-        let (mut failures, mut left) = (FilterFailures::default(), LOOKED_AT_MAX);
+        let (mut failures, mut left) = (FilterStats::default(), SCANNED_MAX);
         while left > 0 {
             let page = read(lane, &mut after).await?;
             let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(true) };
             for record in &page {
-                let group = Peek::at(&record.body).and_then(|peek| peek.group());
+                let group = EventSummary::at(&record.body).and_then(|peek| peek.group());
                 let Some(place) = group.and_then(|group| places.get(&group)) else { continue };
                 let sequence = record.header.sequence;
                 let rows = lane.ledger.dispatch();
                 let waits = rows
                     .lane(lane.lane)
-                    .is_some_and(|of| !of.is_over(sequence) && filters.is_job(lane, of, record, &mut failures));
+                    .is_some_and(|of| !of.is_ended(sequence) && filters.is_job(lane, of, record, &mut failures));
                 if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.floor) {
                     blocked.waiting += 1;
                 }

@@ -15,22 +15,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Failures in a row that open a breaker.
-const FAILURES: u32 = 10;
+const FAILURES_TO_OPEN: u32 = 10;
 /// How long a breaker is open at first, in milliseconds.
-const WAIT: i64 = 30_000;
+const OPEN_MILLIS: i64 = 30_000;
 /// And at most.
-const WAIT_MAX: i64 = 300_000;
+const OPEN_MILLIS_MAX: i64 = 300_000;
 /// Others wait for the probe this long, then ask again.
-const PROBE: i64 = 1000;
+const PROBE_WAIT_MILLIS: i64 = 1000;
 /// Targets without a story are forgotten past this many.
 const TARGETS_MAX: usize = 10_000;
 
 /// Breakers by target.
 #[derive(Clone, Default)]
-pub(crate) struct Breakers(Arc<Mutex<HashMap<Arc<str>, Breaker>>>);
+pub(crate) struct CircuitBreakers(Arc<Mutex<HashMap<Arc<str>, CircuitBreaker>>>);
 
 #[derive(Default)]
-struct Breaker {
+struct CircuitBreaker {
     failures: u32,
     /// When it opened, in milliseconds.
     since: i64,
@@ -43,15 +43,15 @@ struct Breaker {
 
 /// How a target's standing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turned {
+pub(crate) enum BreakerChange {
     /// It is left alone from now on.
     Failing,
     /// It can be reached again.
     Recovered,
 }
 
-impl Breakers {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Breaker>> {
+impl CircuitBreakers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, CircuitBreaker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +77,7 @@ impl Breakers {
 
     /// A person wanted a job tried again at `wished_at`: where no call has failed since, the next job is the probe, and does
     /// not wait for the breaker.
-    pub(crate) fn ask_now(&self, target: &str, wished_at: i64, now: i64) {
+    pub(crate) fn request_probe(&self, target: &str, wished_at: i64, now: i64) {
         let mut breakers = self.lock();
         let Some(breaker) = breakers.get_mut(target).filter(|breaker| breaker.failed_at < wished_at) else { return };
         breaker.open_until = breaker.open_until.map(|until| until.min(now));
@@ -90,7 +90,7 @@ impl Breakers {
         match breaker.open_until {
             None => Ok(false),
             Some(until) if now < until => Err(until),
-            Some(_) if breaker.probing => Err(now + PROBE),
+            Some(_) if breaker.probing => Err(now + PROBE_WAIT_MILLIS),
             Some(_) => {
                 breaker.probing = true;
                 Ok(true)
@@ -99,24 +99,24 @@ impl Breakers {
     }
 
     /// A probe is over, whatever came of it: where nothing did, the next job is one.
-    pub(super) fn probed(&self, target: &Arc<str>) {
+    pub(super) fn end_probe(&self, target: &Arc<str>) {
         if let Some(breaker) = self.lock().get_mut(target) {
             breaker.probing = false;
         }
     }
 
     /// When a job that may not go now asks again, at the latest; nothing for a target that may be called.
-    pub(super) fn asks_again(&self, target: &Arc<str>, now: i64) -> Option<i64> {
+    pub(super) fn retry_at(&self, target: &Arc<str>, now: i64) -> Option<i64> {
         let until = self.lock().get(target)?.open_until?;
-        Some(if now < until { until } else { now + PROBE })
+        Some(if now < until { until } else { now + PROBE_WAIT_MILLIS })
     }
 
     /// A call came to something.
-    pub(super) fn noted(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
+    pub(super) fn record_call(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
         let mut breakers = self.lock();
         if is_alive {
             let known = breakers.remove(target)?;
-            return known.open_until.map(|_| Turned::Recovered);
+            return known.open_until.map(|_| BreakerChange::Recovered);
         }
         if breakers.len() >= TARGETS_MAX {
             breakers.retain(|_, breaker| breaker.open_until.is_some());
@@ -125,16 +125,16 @@ impl Breakers {
         breaker.failures = breaker.failures.saturating_add(1);
         breaker.failed_at = now;
         let was_open = breaker.open_until.is_some();
-        if breaker.failures < FAILURES || (was_open && !breaker.probing) {
+        if breaker.failures < FAILURES_TO_OPEN || (was_open && !breaker.probing) {
             return None;
         }
-        breaker.wait = if was_open { (breaker.wait * 2).min(WAIT_MAX) } else { WAIT };
+        breaker.wait = if was_open { (breaker.wait * 2).min(OPEN_MILLIS_MAX) } else { OPEN_MILLIS };
         breaker.open_until = Some(now.saturating_add(breaker.wait));
         breaker.probing = false;
         if !was_open {
             breaker.since = now;
         }
-        (!was_open).then_some(Turned::Failing)
+        (!was_open).then_some(BreakerChange::Failing)
     }
 }
 
@@ -144,38 +144,38 @@ mod tests {
 
     #[test]
     fn a_target_that_keeps_failing_is_left_alone_and_probed() {
-        let (breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
-        for n in 1..FAILURES {
-            assert_eq!(breakers.noted(&target, false, 0), None, "{n}");
+        let (breakers, target) = (CircuitBreakers::default(), Arc::<str>::from("http://a/"));
+        for n in 1..FAILURES_TO_OPEN {
+            assert_eq!(breakers.record_call(&target, false, 0), None, "{n}");
             assert_eq!(breakers.admit(&target, 0), Ok(false));
         }
-        assert_eq!(breakers.noted(&target, false, 0), Some(Turned::Failing));
+        assert_eq!(breakers.record_call(&target, false, 0), Some(BreakerChange::Failing));
         assert_eq!(breakers.admit(&target, 29_999), Err(30_000));
-        assert_eq!([29_999, 30_000].map(|now| breakers.asks_again(&target, now)), [Some(30_000), Some(31_000)]);
+        assert_eq!([29_999, 30_000].map(|now| breakers.retry_at(&target, now)), [Some(30_000), Some(31_000)]);
         assert_eq!(breakers.admit(&target, 30_000), Ok(true), "the probe");
         assert_eq!(breakers.admit(&target, 30_000), Err(31_000), "no second one");
-        assert_eq!(breakers.noted(&target, false, 30_000), None);
+        assert_eq!(breakers.record_call(&target, false, 30_000), None);
         assert_eq!(breakers.admit(&target, 89_999), Err(90_000), "twice the wait");
         assert_eq!(breakers.admit(&target, 90_000), Ok(true));
-        assert_eq!(breakers.noted(&target, true, 90_000), Some(Turned::Recovered));
-        assert_eq!(breakers.asks_again(&target, 90_000), None);
+        assert_eq!(breakers.record_call(&target, true, 90_000), Some(BreakerChange::Recovered));
+        assert_eq!(breakers.retry_at(&target, 90_000), None);
         assert_eq!(breakers.admit(&target, 90_000), Ok(false));
-        assert_eq!(breakers.noted(&target, true, 90_000), None);
+        assert_eq!(breakers.record_call(&target, true, 90_000), None);
     }
 
     #[test]
     fn an_open_breaker_is_shown_and_a_person_can_close_it() {
-        let (breakers, target) = (Breakers::default(), Arc::<str>::from("http://a/"));
+        let (breakers, target) = (CircuitBreakers::default(), Arc::<str>::from("http://a/"));
         let shown = |now| {
             let TargetBreaker { state, failures, since, next_try_at } = breakers.state(&target, now);
             (state, failures, since.map(|at| at.millis()), next_try_at.map(|at| at.millis()))
         };
         assert_eq!(shown(0), (BreakerState::Closed, 0, None, None));
-        for _ in 1..FAILURES {
-            assert_eq!(breakers.noted(&target, false, 5), None);
+        for _ in 1..FAILURES_TO_OPEN {
+            assert_eq!(breakers.record_call(&target, false, 5), None);
         }
         assert_eq!(shown(5), (BreakerState::Closed, 9, None, None));
-        breakers.noted(&target, false, 7);
+        breakers.record_call(&target, false, 7);
         assert_eq!(shown(8), (BreakerState::Open, 10, Some(7), Some(30_007)));
         assert_eq!(shown(30_007), (BreakerState::HalfOpen, 10, Some(7), None));
         breakers.close(&target);

@@ -2,11 +2,11 @@
 //!
 //! - Pure, so that a decision can show the job as it leaves it.
 
-use super::jobs::{LaneOf, job_id};
-use super::listing::Stands;
+use super::jobs::{EventLane, job_id};
+use super::listing::StatusFacts;
 use super::sync::task_expires;
-use crate::ledger::{JobKey, JobRow, JobSlot, JobStanding, Ledger, TASKS, TaskRow};
-use crate::subscriptions::Peek;
+use crate::ledger::{JobKey, JobRow, JobSlot, JobState, Ledger, TASKS, TaskRow};
+use crate::subscriptions::EventSummary;
 use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
 use log::Record;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use uuid::Uuid;
 
 /// What a job is made of.
 #[derive(Clone)]
-pub(super) enum Face {
+pub(super) enum JobSubject {
     /// An event in a lane.
-    Event(Box<(LaneOf, Record)>),
+    Event(Box<(EventLane, Record)>),
     Task(Arc<Ledger>, TaskRow),
 }
 
 /// How it stands.
 #[derive(Clone)]
-pub(super) struct Moment {
+pub(super) struct JobSnapshot {
     pub(super) slot: Option<JobSlot>,
     /// What is remembered of its attempts once it is over.
     pub(super) recent: Vec<JobAttempt>,
     pub(super) now: i64,
-    pub(super) is_flying: bool,
+    pub(super) is_in_flight: bool,
 }
 
-impl Moment {
+impl JobSnapshot {
     /// Nothing came of it yet.
-    pub(super) const fn begin(now: i64) -> Self {
-        Self { slot: None, recent: Vec::new(), now, is_flying: false }
+    pub(super) const fn not_begun(now: i64) -> Self {
+        Self { slot: None, recent: Vec::new(), now, is_in_flight: false }
     }
 
     /// That the receiver put it off, while it waits for that.
     fn deferred(&self) -> Option<JobDeferral> {
         match &self.slot {
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { .. }, deferred, .. })) => deferred.clone(),
+            Some(JobSlot::Open(JobRow { standing: JobState::Waiting { .. }, deferred, .. })) => deferred.clone(),
             _ => None,
         }
     }
@@ -60,7 +60,7 @@ impl Moment {
     }
 }
 
-impl Face {
+impl JobSubject {
     pub(super) const fn ledger(&self) -> &Arc<Ledger> {
         match self {
             Self::Event(it) => &it.0.ledger,
@@ -84,26 +84,26 @@ impl Face {
     }
 
     /// The job at a moment.
-    pub(super) fn shown(&self, moment: Moment) -> DispatchJob {
+    pub(super) fn view(&self, moment: JobSnapshot) -> DispatchJob {
         match self {
-            Self::Event(it) => event(&it.0, &it.1, moment),
-            Self::Task(_, task) => self::task(task, moment),
+            Self::Event(it) => event_view(&it.0, &it.1, moment),
+            Self::Task(_, task) => self::task_view(task, moment),
         }
     }
 }
 
-fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
+fn event_view(lane: &EventLane, record: &Record, moment: JobSnapshot) -> DispatchJob {
     let (sequence, time) = (record.header.sequence, record.header.time);
     let definition = &lane.row.definition;
     let aged_from = moment.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
     let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
     let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
-    let stands = Stands { expires, due, now: moment.now, is_flying: moment.is_flying, is_paused };
+    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused };
     let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
     let deferred = moment.deferred();
-    let peek = Peek::at(&record.body);
-    let group = peek.as_ref().and_then(Peek::group);
+    let peek = EventSummary::at(&record.body);
+    let group = peek.as_ref().and_then(EventSummary::group);
     DispatchJob {
         id: job_id(JobKey { lane: lane.lane, sequence }),
         kind: JobKind::Event,
@@ -126,14 +126,14 @@ fn event(lane: &LaneOf, record: &Record, moment: Moment) -> DispatchJob {
     }
 }
 
-fn task(row: &TaskRow, moment: Moment) -> DispatchJob {
+fn task_view(row: &TaskRow, moment: JobSnapshot) -> DispatchJob {
     let due = row.task.scheduled_for.unwrap_or(row.at);
     let open = match &moment.slot {
         Some(JobSlot::Open(open)) => Some(open),
         _ => None,
     };
     let expires = task_expires(row, open);
-    let stands = Stands { expires, due, now: moment.now, is_flying: moment.is_flying, is_paused: false };
+    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused: false };
     let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
     let deferred = moment.deferred();
     DispatchJob {

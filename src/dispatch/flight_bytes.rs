@@ -4,41 +4,41 @@
 //! - Who may take how much follows the rules for places in a pool ([`super::turns`]): slow lanes and replays together leave
 //!   a quarter to the others, and no lane takes more than three quarters of what the others leave it, unless it is alone.
 
-use super::turns::Class;
+use super::turns::DeliveryClass;
 use contract::limits::DELIVERY_BYTES_MAX;
 
 /// Bytes of all deliveries under way.
 #[derive(Debug, Default)]
-pub(super) struct FlightBytes {
+pub(super) struct InFlightBytes {
     all: usize,
     /// Those of slow lanes and replays.
     slow: usize,
 }
 
-impl FlightBytes {
+impl InFlightBytes {
     /// Whether a lane that holds `of_lane` bytes may begin a delivery of `next` bytes more.
-    pub(super) fn has_room(&self, class: Class, of_lane: usize, next: usize, is_alone: bool) -> bool {
+    pub(super) fn has_room(&self, class: DeliveryClass, of_lane: usize, next: usize, is_alone: bool) -> bool {
         if next == 0 || self.all == 0 {
             return true;
         }
         let left_by_others = DELIVERY_BYTES_MAX.saturating_sub(self.all.saturating_sub(of_lane));
         let has_share = || {
-            let is_quick = class == Class::Quick;
+            let is_quick = class == DeliveryClass::Quick;
             of_lane + next <= most(left_by_others) && (is_quick || self.slow + next <= most(DELIVERY_BYTES_MAX))
         };
         self.all + next <= DELIVERY_BYTES_MAX && (is_alone || has_share())
     }
 
-    pub(super) fn begin(&mut self, class: Class, bytes: usize) {
+    pub(super) fn begin(&mut self, class: DeliveryClass, bytes: usize) {
         self.all += bytes;
-        if class != Class::Quick {
+        if class != DeliveryClass::Quick {
             self.slow += bytes;
         }
     }
 
-    pub(super) fn end(&mut self, class: Class, bytes: usize) {
+    pub(super) fn end(&mut self, class: DeliveryClass, bytes: usize) {
         self.all = self.all.saturating_sub(bytes);
-        if class != Class::Quick {
+        if class != DeliveryClass::Quick {
             self.slow = self.slow.saturating_sub(bytes);
         }
     }
@@ -52,7 +52,7 @@ const fn most(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatch::lane::{Arrival, Back, LaneKey, Offer, Pick, Rules};
+    use crate::dispatch::lane::{AfterAttempt, EventArrival, LaneKey, LaneRules, NewJob, PlannerPick};
     use crate::dispatch::planner::Planner;
     use contract::{DispatchMode, Pool, Sequence};
     use uuid::Uuid;
@@ -60,9 +60,9 @@ mod tests {
     const EVENT: usize = 1024 * 1024;
 
     /// How many deliveries of a mebibyte a lane may have under way, beside others that hold so much.
-    fn begun(class: Class, others: usize, is_alone: bool) -> usize {
-        let mut bytes = FlightBytes::default();
-        bytes.begin(Class::Quick, others);
+    fn begun(class: DeliveryClass, others: usize, is_alone: bool) -> usize {
+        let mut bytes = InFlightBytes::default();
+        bytes.begin(DeliveryClass::Quick, others);
         let mut of_lane = 0;
         while bytes.has_room(class, of_lane, EVENT, is_alone) {
             bytes.begin(class, EVENT);
@@ -73,34 +73,40 @@ mod tests {
 
     #[test]
     fn no_lane_takes_all_of_the_bytes_unless_it_is_alone() {
-        assert_eq!([Class::Quick, Class::Slow, Class::Replay].map(|class| begun(class, 0, false)), [48; 3]);
-        assert_eq!([Class::Quick, Class::Slow].map(|class| begun(class, 0, true)), [64; 2]);
-        assert_eq!(begun(Class::Quick, 48 * EVENT, false), 12, "three quarters of what is left");
-        assert_eq!(begun(Class::Quick, 64 * EVENT, false), 0);
+        assert_eq!(
+            [DeliveryClass::Quick, DeliveryClass::Slow, DeliveryClass::Replay].map(|class| begun(class, 0, false)),
+            [48; 3]
+        );
+        assert_eq!([DeliveryClass::Quick, DeliveryClass::Slow].map(|class| begun(class, 0, true)), [64; 2]);
+        assert_eq!(begun(DeliveryClass::Quick, 48 * EVENT, false), 12, "three quarters of what is left");
+        assert_eq!(begun(DeliveryClass::Quick, 64 * EVENT, false), 0);
     }
 
     #[test]
     fn slow_lanes_together_leave_a_quarter() {
-        let mut bytes = FlightBytes::default();
-        bytes.begin(Class::Slow, 40 * EVENT);
-        bytes.begin(Class::Replay, 8 * EVENT);
-        assert!(!bytes.has_room(Class::Slow, 0, EVENT, false) && !bytes.has_room(Class::Replay, 0, EVENT, false));
-        assert!(bytes.has_room(Class::Quick, 0, EVENT, false));
-        bytes.end(Class::Replay, 8 * EVENT);
-        assert!(bytes.has_room(Class::Slow, 0, EVENT, false));
+        let mut bytes = InFlightBytes::default();
+        bytes.begin(DeliveryClass::Slow, 40 * EVENT);
+        bytes.begin(DeliveryClass::Replay, 8 * EVENT);
+        assert!(
+            !bytes.has_room(DeliveryClass::Slow, 0, EVENT, false)
+                && !bytes.has_room(DeliveryClass::Replay, 0, EVENT, false)
+        );
+        assert!(bytes.has_room(DeliveryClass::Quick, 0, EVENT, false));
+        bytes.end(DeliveryClass::Replay, 8 * EVENT);
+        assert!(bytes.has_room(DeliveryClass::Slow, 0, EVENT, false));
     }
 
     #[test]
     fn what_holds_nothing_always_goes_and_so_does_the_only_delivery() {
-        let mut bytes = FlightBytes::default();
-        assert!(bytes.has_room(Class::Slow, 0, 2 * DELIVERY_BYTES_MAX, false));
-        bytes.begin(Class::Slow, 2 * DELIVERY_BYTES_MAX);
-        assert!(bytes.has_room(Class::Slow, 0, 0, false) && !bytes.has_room(Class::Quick, 0, 1, false));
+        let mut bytes = InFlightBytes::default();
+        assert!(bytes.has_room(DeliveryClass::Slow, 0, 2 * DELIVERY_BYTES_MAX, false));
+        bytes.begin(DeliveryClass::Slow, 2 * DELIVERY_BYTES_MAX);
+        assert!(bytes.has_room(DeliveryClass::Slow, 0, 0, false) && !bytes.has_room(DeliveryClass::Quick, 0, 1, false));
     }
 
-    fn lane(number: u128) -> (LaneKey, Rules) {
+    fn lane(number: u128) -> (LaneKey, LaneRules) {
         let key = LaneKey { lane: Uuid::from_u128(number), part: 0 };
-        let rules = Rules {
+        let rules = LaneRules {
             scope: key.lane,
             pool: "p".to_owned(),
             priority: 99,
@@ -117,8 +123,8 @@ mod tests {
 
     fn send_all(planner: &mut Planner) -> Vec<(LaneKey, Sequence)> {
         let picks = std::iter::from_fn(|| planner.next(0)).map(|pick| match pick {
-            Pick::Send(key, job) => (key, job.sequence),
-            Pick::Expire(..) => panic!("nothing expires"),
+            PlannerPick::Send(key, job) => (key, job.sequence),
+            PlannerPick::Expire(..) => panic!("nothing expires"),
         });
         picks.collect()
     }
@@ -131,14 +137,14 @@ mod tests {
         let ((busy, rules), (other, others_rules)) = (lane(1), lane(2));
         planner.put_lane(busy, rules.clone(), Sequence::ZERO, 0);
         let offer = |planner: &mut Planner, key, sequence| {
-            let event = Arrival { time: 0, bytes: EVENT as u32 };
-            planner.offer(key, Offer { sequence: Sequence(sequence), group: None, event, stored: None }, 0);
+            let event = EventArrival { time: 0, bytes: EVENT as u32 };
+            planner.offer(key, NewJob { sequence: Sequence(sequence), group: None, event, stored: None }, 0);
         };
         (1..=200).for_each(|sequence| offer(&mut planner, busy, sequence));
         let begun = send_all(&mut planner);
         assert_eq!(begun.len(), 64, "alone");
         for (key, sequence) in &begun {
-            planner.ended(*key, *sequence, Back::Over, 0);
+            planner.job_ended(*key, *sequence, AfterAttempt::Over, 0);
         }
         planner.put_lane(other, others_rules, Sequence::ZERO, 0);
         let begun = send_all(&mut planner);
@@ -150,7 +156,7 @@ mod tests {
         (201..=300).for_each(|sequence| offer(&mut planner, busy, sequence));
         assert_eq!(send_all(&mut planner), []);
         for (key, sequence) in &begun[..8] {
-            planner.ended(*key, *sequence, Back::Over, 0);
+            planner.job_ended(*key, *sequence, AfterAttempt::Over, 0);
         }
         assert_eq!(send_all(&mut planner).len(), 7, "three quarters of what the other leaves it");
     }

@@ -8,16 +8,16 @@
 //! - Of several lanes, one with a job that failed or was put off goes first, so that no replay passes a blocked group; else
 //!   the one with the lowest sequence, and of one event the live job.
 
-use super::lane::{Arrival, Job, LaneKey};
+use super::lane::{EventArrival, LaneKey, PlannedJob};
 use contract::Sequence;
 use std::collections::BTreeMap;
 
 /// A job in a group.
-pub(super) type Place = (LaneKey, Sequence);
+pub(super) type GroupPlace = (LaneKey, Sequence);
 
 /// A job with a story that waits in its group.
-pub(super) enum Member {
-    Row(Box<Job>),
+pub(super) enum WaitingMember {
+    Row(Box<PlannedJob>),
     /// Given up.
     Dead,
     /// It is out: waiting for its turn in the lane, or on its way to being given up.
@@ -25,15 +25,15 @@ pub(super) enum Member {
 }
 
 /// The jobs of one lane in a group that are not over.
-struct Queue {
+struct GroupQueue {
     lane: LaneKey,
     is_replay: bool,
     /// Those not tried yet, with what is known of their events.
-    fresh: BTreeMap<Sequence, Arrival>,
-    rows: BTreeMap<Sequence, Member>,
+    fresh: BTreeMap<Sequence, EventArrival>,
+    rows: BTreeMap<Sequence, WaitingMember>,
 }
 
-impl Queue {
+impl GroupQueue {
     fn first(&self) -> Option<Sequence> {
         let (fresh, row) = (self.fresh.keys().next(), self.rows.keys().next());
         fresh.into_iter().chain(row).min().copied()
@@ -51,50 +51,50 @@ impl Queue {
 
 /// The jobs of one group that are not over.
 #[derive(Default)]
-pub(super) struct Group {
-    queues: Vec<Queue>,
+pub(super) struct MessageGroup {
+    queues: Vec<GroupQueue>,
     /// The one under way.
-    busy: Option<Place>,
+    busy: Option<GroupPlace>,
     /// The one that is next, out in its lane.
-    out: Option<Place>,
+    out: Option<GroupPlace>,
     /// Those whose time came while another was under way.
-    held: Vec<(LaneKey, Job)>,
+    held: Vec<(LaneKey, PlannedJob)>,
 }
 
 /// What to do about a group after it changed.
-pub(super) enum Promotion {
+pub(super) enum GroupPromotion {
     Nothing,
     /// This one, not tried yet, goes out.
-    Fresh(Place, Arrival),
-    Row(LaneKey, Box<Job>),
+    Fresh(GroupPlace, EventArrival),
+    Row(LaneKey, Box<PlannedJob>),
     /// This one is out, and must come back: another goes before it.
-    Recall(Place),
+    Recall(GroupPlace),
 }
 
-impl Group {
+impl MessageGroup {
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.busy.is_none() && self.held.is_empty()
     }
 
-    fn queue(&mut self, lane: LaneKey, is_replay: bool) -> Option<&mut Queue> {
+    fn queue(&mut self, lane: LaneKey, is_replay: bool) -> Option<&mut GroupQueue> {
         if !self.queues.iter().any(|queue| queue.lane == lane) {
-            self.queues.push(Queue { lane, is_replay, fresh: BTreeMap::new(), rows: BTreeMap::new() });
+            self.queues.push(GroupQueue { lane, is_replay, fresh: BTreeMap::new(), rows: BTreeMap::new() });
         }
-        self.known(lane)
+        self.existing_queue(lane)
     }
 
-    fn known(&mut self, lane: LaneKey) -> Option<&mut Queue> {
+    fn existing_queue(&mut self, lane: LaneKey) -> Option<&mut GroupQueue> {
         self.queues.iter_mut().find(|queue| queue.lane == lane)
     }
 
     /// A job not tried yet.
-    pub(super) fn add_fresh(&mut self, (lane, sequence): Place, is_replay: bool, event: Arrival) {
+    pub(super) fn add_fresh(&mut self, (lane, sequence): GroupPlace, is_replay: bool, event: EventArrival) {
         if let Some(queue) = self.queue(lane, is_replay) {
             queue.fresh.insert(sequence, event);
         }
     }
 
-    pub(super) fn add(&mut self, (lane, sequence): Place, is_replay: bool, member: Member) {
+    pub(super) fn add(&mut self, (lane, sequence): GroupPlace, is_replay: bool, member: WaitingMember) {
         if let Some(queue) = self.queue(lane, is_replay) {
             queue.fresh.remove(&sequence);
             queue.rows.insert(sequence, member);
@@ -109,7 +109,7 @@ impl Group {
     }
 
     /// Whose turn it is.
-    fn head(&self) -> Option<Place> {
+    fn head(&self) -> Option<GroupPlace> {
         let places = self.queues.iter().filter_map(|queue| {
             let first = queue.first()?;
             let row = queue.rows.keys().next();
@@ -120,47 +120,47 @@ impl Group {
     }
 
     /// Which one goes out now.
-    pub(super) fn promote(&mut self) -> Promotion {
+    pub(super) fn promote(&mut self) -> GroupPromotion {
         if self.busy.is_some() {
-            return Promotion::Nothing;
+            return GroupPromotion::Nothing;
         }
-        let Some(head) = self.head() else { return Promotion::Nothing };
+        let Some(head) = self.head() else { return GroupPromotion::Nothing };
         match self.out {
-            Some(out) if out == head => return Promotion::Nothing,
-            Some(out) => return Promotion::Recall(out),
+            Some(out) if out == head => return GroupPromotion::Nothing,
+            Some(out) => return GroupPromotion::Recall(out),
             None => (),
         }
         let (lane, sequence) = head;
-        let Some(queue) = self.known(lane) else { return Promotion::Nothing };
+        let Some(queue) = self.existing_queue(lane) else { return GroupPromotion::Nothing };
         if let Some(event) = queue.fresh.get(&sequence).copied() {
             self.out = Some(head);
-            return Promotion::Fresh(head, event);
+            return GroupPromotion::Fresh(head, event);
         }
-        let Some(member) = queue.rows.get_mut(&sequence) else { return Promotion::Nothing };
-        match std::mem::replace(member, Member::Out) {
-            Member::Row(job) => {
+        let Some(member) = queue.rows.get_mut(&sequence) else { return GroupPromotion::Nothing };
+        match std::mem::replace(member, WaitingMember::Out) {
+            WaitingMember::Row(job) => {
                 self.out = Some(head);
-                Promotion::Row(lane, job)
+                GroupPromotion::Row(lane, job)
             }
             kept => {
                 *member = kept;
-                Promotion::Nothing
+                GroupPromotion::Nothing
             }
         }
     }
 
     /// A job that was out comes back.
-    pub(super) fn recalled(&mut self, lane: LaneKey, job: Job) {
+    pub(super) fn recall(&mut self, lane: LaneKey, job: PlannedJob) {
         self.out = None;
-        if let Some(queue) = self.known(lane)
+        if let Some(queue) = self.existing_queue(lane)
             && !queue.fresh.contains_key(&job.sequence)
         {
-            queue.rows.insert(job.sequence, Member::Row(Box::new(job)));
+            queue.rows.insert(job.sequence, WaitingMember::Row(Box::new(job)));
         }
     }
 
     /// Whether a job whose time has come may begin; else it is held until the one under way is over.
-    pub(super) fn begin(&mut self, lane: LaneKey, job: Job) -> Option<Job> {
+    pub(super) fn begin(&mut self, lane: LaneKey, job: PlannedJob) -> Option<PlannedJob> {
         if self.busy.is_some() {
             self.held.push((lane, job));
             return None;
@@ -172,29 +172,29 @@ impl Group {
     }
 
     /// A job that waits here, if it still does, is being given up because of its age. Answers it where it has a story.
-    pub(super) fn expire(&mut self, place: Place) -> Option<Option<Job>> {
+    pub(super) fn expire(&mut self, place: GroupPlace) -> Option<Option<PlannedJob>> {
         let (lane, sequence) = place;
         if self.busy == Some(place) || self.out == Some(place) {
             return None;
         }
-        let queue = self.known(lane)?;
+        let queue = self.existing_queue(lane)?;
         let known = match queue.rows.remove(&sequence) {
-            Some(Member::Row(job)) => Some(*job),
+            Some(WaitingMember::Row(job)) => Some(*job),
             Some(kept) => {
                 queue.rows.insert(sequence, kept);
                 return None;
             }
             None => queue.fresh.remove(&sequence).map(|_| None)?,
         };
-        queue.rows.insert(sequence, Member::Out);
+        queue.rows.insert(sequence, WaitingMember::Out);
         Some(known)
     }
 
     /// The one under way, or out, is not any more. Answers those that were held.
-    pub(super) fn end(&mut self, place: Place) -> Vec<(LaneKey, Job)> {
+    pub(super) fn end(&mut self, place: GroupPlace) -> Vec<(LaneKey, PlannedJob)> {
         self.busy = self.busy.filter(|busy| *busy != place);
         self.out = self.out.filter(|out| *out != place);
-        if let Some(queue) = self.known(place.0) {
+        if let Some(queue) = self.existing_queue(place.0) {
             queue.remove(place.1);
         }
         self.queues.retain(|queue| !queue.is_empty());

@@ -5,20 +5,20 @@
 //! - Only what is not known by itself (delivered, or not begun) is found by walking the topic, and one request walks a
 //!   bounded part of it; the cursor says how far.
 
-use super::jobs::{Jobs, LaneOf, lane_of, read, record_at};
-use super::listing::{Listing, place, task_place};
-use crate::filters::FilterFailures;
-use crate::ledger::{JobEnd, JobKey, JobStanding, KnownJob, Ledger, SubscriptionRow};
+use super::jobs::{DispatchJobs, EventLane, lane_of, read, record_at};
+use super::listing::{JobListBuilder, place, task_place};
+use crate::filters::FilterStats;
+use crate::ledger::{JobEnd, JobKey, JobState, KnownJob, Ledger, SubscriptionRow};
 use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Most events read for one page of a list.
-pub(super) const LOOKED_AT_MAX: usize = 20_000;
+pub(super) const SCANNED_MAX: usize = 20_000;
 /// Known jobs, or tasks, looked at before others get their turn at the state.
-const KNOWN_PER_LOOK: usize = 1024;
+const KNOWN_PER_LOCK: usize = 1024;
 
-impl Jobs<'_> {
+impl DispatchJobs<'_> {
     /// Jobs by lane and sequence, the page behind `cursor`.
     pub(crate) async fn list(
         &self,
@@ -32,7 +32,7 @@ impl Jobs<'_> {
             Some(Cursor::After(place)) => place.clone(),
             Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
         };
-        let mut list = Listing { filter, after, limit, items: Vec::new(), left: LOOKED_AT_MAX, stopped_at: None };
+        let mut list = JobListBuilder { filter, after, limit, items: Vec::new(), left: SCANNED_MAX, stopped_at: None };
         let lanes = self.lanes(filter.subscription.as_deref())?;
         let event = match filter.event {
             Some(id) => match self.reader.locate(id).await {
@@ -73,7 +73,7 @@ impl Jobs<'_> {
             let rows = ledger.dispatch();
             let meant = match subscription {
                 None => None,
-                Some(name) => match id.and_then(|id| rows.subscription(id)).or_else(|| rows.coded(name)) {
+                Some(name) => match id.and_then(|id| rows.subscription(id)).or_else(|| rows.by_code(name)) {
                     Some(row) => Some(row.id),
                     None => continue,
                 },
@@ -95,7 +95,7 @@ impl Jobs<'_> {
     }
 
     /// The job of one event in a lane, if it is one.
-    async fn list_event(&self, lane: &LaneOf, sequence: Sequence, list: &mut Listing<'_>) -> Result<()> {
+    async fn list_event(&self, lane: &EventLane, sequence: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let Some(record) = record_at(lane, sequence).await? else { return Ok(()) };
         if self.check_is_job(lane, &record).is_ok() {
             list.add(place(lane.lane, sequence), self.view(lane, &record));
@@ -103,8 +103,9 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    async fn list_lane(&self, lane: &LaneOf, list: &mut Listing<'_>) -> Result<()> {
-        let Some((start, through)) = lane.ledger.dispatch().lane(lane.lane).map(|of| (of.start, of.through())) else {
+    async fn list_lane(&self, lane: &EventLane, list: &mut JobListBuilder<'_>) -> Result<()> {
+        let Some((start, through)) = lane.ledger.dispatch().lane(lane.lane).map(|of| (of.start, of.recorded_through()))
+        else {
             return Ok(());
         };
         match list.filter.status {
@@ -112,7 +113,7 @@ impl Jobs<'_> {
             Some(JobStatus::Error | JobStatus::Cancelled) => self.list_known(lane, Sequence(u64::MAX), list).await,
             Some(JobStatus::InProgress) => {
                 let after = list.behind(lane.lane);
-                for sequence in self.context.flying_in(lane.lane).into_iter().filter(|it| *it > after) {
+                for sequence in self.context.in_flight_of_lane(lane.lane).into_iter().filter(|it| *it > after) {
                     self.list_event(lane, sequence, list).await?;
                 }
                 Ok(())
@@ -120,18 +121,18 @@ impl Jobs<'_> {
             // Everything settled that still stands so has a row, or a bit of its own.
             Some(JobStatus::Pending | JobStatus::Queued | JobStatus::Expired) => {
                 self.list_known(lane, through, list).await?;
-                self.walk(lane, through.max(start), list).await
+                self.list_scanned(lane, through.max(start), list).await
             }
-            Some(JobStatus::Completed) | None => self.walk(lane, start, list).await,
+            Some(JobStatus::Completed) | None => self.list_scanned(lane, start, list).await,
         }
     }
 
     /// Jobs up to a sequence that are known without looking through the topic.
-    async fn list_known(&self, lane: &LaneOf, through: Sequence, list: &mut Listing<'_>) -> Result<()> {
+    async fn list_known(&self, lane: &EventLane, through: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let mut after = list.behind(lane.lane);
         loop {
             let known = match lane.ledger.dispatch().lane(lane.lane) {
-                Some(of) => of.known_after(after, KNOWN_PER_LOOK),
+                Some(of) => of.known_after(after, KNOWN_PER_LOCK),
                 None => return Ok(()),
             };
             let Some((last, _)) = known.last().copied() else { return Ok(()) };
@@ -139,10 +140,10 @@ impl Jobs<'_> {
                 if sequence > through || list.is_full() {
                     return Ok(());
                 }
-                if !may_stand_so(job, list.filter.status) {
+                if !may_have_status(job, list.filter.status) {
                     continue;
                 }
-                list.look(place(lane.lane, sequence));
+                list.note_scanned(place(lane.lane, sequence));
                 if let Some(record) = record_at(lane, sequence).await? {
                     list.add(place(lane.lane, sequence), self.view(lane, &record));
                 }
@@ -153,10 +154,10 @@ impl Jobs<'_> {
     }
 
     /// Jobs behind a sequence, found by looking through the topic.
-    async fn walk(&self, lane: &LaneOf, from: Sequence, list: &mut Listing<'_>) -> Result<()> {
+    async fn list_scanned(&self, lane: &EventLane, from: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let filters = self.filters(lane)?;
         let mut after = list.behind(lane.lane).max(from);
-        let mut failures = FilterFailures::default();
+        let mut failures = FilterStats::default();
         while !list.is_full() {
             let page = read(lane, &mut after).await?;
             let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(()) };
@@ -165,12 +166,12 @@ impl Jobs<'_> {
                 if list.is_full() || lane.replay.is_some_and(|replay| sequence > replay.to) {
                     return Ok(());
                 }
-                list.look(place(lane.lane, sequence));
+                list.note_scanned(place(lane.lane, sequence));
                 let is_job = match lane.ledger.dispatch().lane(lane.lane) {
                     Some(of) => filters.is_job(lane, of, record, &mut failures),
                     None => return Ok(()),
                 };
-                if is_job || self.context.is_flying(JobKey { lane: lane.lane, sequence }) {
+                if is_job || self.context.is_in_flight(JobKey { lane: lane.lane, sequence }) {
                     list.add(place(lane.lane, sequence), self.view(lane, record));
                 }
             }
@@ -179,17 +180,17 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    fn list_tasks(&self, list: &mut Listing<'_>) {
+    fn list_tasks(&self, list: &mut JobListBuilder<'_>) {
         let ledger = self.logs.default_ledger();
         let mut after = list.task_behind();
         while !list.is_full() {
-            let tasks: Vec<_> = ledger.dispatch().tasks_behind(after).take(KNOWN_PER_LOOK).cloned().collect();
+            let tasks: Vec<_> = ledger.dispatch().tasks_behind(after).take(KNOWN_PER_LOCK).cloned().collect();
             let Some(last) = tasks.last().map(|task| task.number) else { return };
             for task in tasks {
                 if list.is_full() {
                     return;
                 }
-                list.look(task_place(task.number));
+                list.note_scanned(task_place(task.number));
                 list.add(task_place(task.number), self.view_task(ledger, &task));
             }
             after = last;
@@ -198,12 +199,12 @@ impl Jobs<'_> {
 }
 
 /// Whether a known job may have this status; of one that waits only its event can tell.
-const fn may_stand_so(job: KnownJob, status: Option<JobStatus>) -> bool {
+const fn may_have_status(job: KnownJob, status: Option<JobStatus>) -> bool {
     let Some(status) = status else { return true };
     match job {
-        KnownJob::Open(JobStanding::Waiting { .. }) => !matches!(status, JobStatus::Error | JobStatus::Cancelled),
-        KnownJob::Open(JobStanding::Dead { expired: true, .. }) => matches!(status, JobStatus::Expired),
-        KnownJob::Open(JobStanding::Dead { .. }) => matches!(status, JobStatus::Error),
+        KnownJob::Open(JobState::Waiting { .. }) => !matches!(status, JobStatus::Error | JobStatus::Cancelled),
+        KnownJob::Open(JobState::Dead { expired: true, .. }) => matches!(status, JobStatus::Expired),
+        KnownJob::Open(JobState::Dead { .. }) => matches!(status, JobStatus::Error),
         KnownJob::Ended(JobEnd::Cancelled) => matches!(status, JobStatus::Cancelled),
         KnownJob::Ended(JobEnd::Expired) => matches!(status, JobStatus::Expired),
         KnownJob::Ended(JobEnd::Completed) => matches!(status, JobStatus::Completed),

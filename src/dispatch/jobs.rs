@@ -5,32 +5,32 @@
 //!
 //! Lists are `job_list`'s business, message groups that do not move `blocked`'s.
 
-use super::Context;
-use super::face::{Face, Moment};
-use crate::events::Reader;
-use crate::filters::FilterFailures;
-use crate::ledger::{JobInterest, JobKey, Lane, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
+use super::DispatchContext;
+use super::face::{JobSnapshot, JobSubject};
+use crate::events::EventReader;
+use crate::filters::FilterStats;
+use crate::ledger::{JobInterest, JobKey, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
-use crate::subscriptions::{Terms, Vault};
+use crate::subscriptions::{CompiledSubscription, SecretVault};
 use contract::{DispatchJob, Error, ProducerId, Result, Sequence};
-use log::{Limit, LogError, Range, Record, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 };
 
 /// The jobs of all logs, on behalf of one caller.
-pub(crate) struct Jobs<'a> {
+pub(crate) struct DispatchJobs<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) reader: Reader<'a>,
-    pub(crate) vault: &'a Vault,
-    pub(crate) context: &'a Context,
+    pub(crate) reader: EventReader<'a>,
+    pub(crate) vault: &'a SecretVault,
+    pub(crate) context: &'a DispatchContext,
     pub(crate) by: Option<&'a ProducerId>,
 }
 
 /// A subscription's lane, or one of its replays'.
 #[derive(Clone)]
-pub(super) struct LaneOf {
+pub(super) struct EventLane {
     pub(super) ledger: Arc<Ledger>,
     pub(super) row: SubscriptionRow,
     pub(super) lane: Uuid,
@@ -38,16 +38,16 @@ pub(super) struct LaneOf {
 }
 
 /// Which job an id stands for.
-pub(super) enum Named {
-    Event(LaneOf, Sequence),
+pub(super) enum JobRef {
+    Event(EventLane, Sequence),
     Task(Arc<Ledger>, TaskRow),
 }
 
 /// What a lane wants and wanted: its filters, compiled.
 pub(super) struct LaneFilters {
-    now: Terms,
+    now: CompiledSubscription,
     /// Those before it, each with the last sequence that was settled under it.
-    past: Vec<(Sequence, Option<Terms>)>,
+    past: Vec<(Sequence, Option<CompiledSubscription>)>,
 }
 
 /// The id of a job.
@@ -55,12 +55,12 @@ pub(super) fn job_id(key: JobKey) -> String {
     format!("{}-{}", key.lane.simple(), key.sequence)
 }
 
-impl Jobs<'_> {
+impl DispatchJobs<'_> {
     /// One job.
     pub(crate) async fn get(&self, id: &str) -> Result<DispatchJob> {
-        match self.named(id)? {
-            Named::Task(ledger, task) => Ok(self.view_task(&ledger, &task)),
-            Named::Event(lane, sequence) => {
+        match self.job_ref(id)? {
+            JobRef::Task(ledger, task) => Ok(self.view_task(&ledger, &task)),
+            JobRef::Event(lane, sequence) => {
                 let record = record_at(&lane, sequence).await?.ok_or_else(not_found)?;
                 self.check_is_job(&lane, &record)?;
                 Ok(self.view(&lane, &record))
@@ -69,37 +69,37 @@ impl Jobs<'_> {
     }
 
     /// Which job an id stands for.
-    pub(super) fn named(&self, id: &str) -> Result<Named> {
+    pub(super) fn job_ref(&self, id: &str) -> Result<JobRef> {
         let parsed = id.rsplit_once('-').and_then(|(lane, sequence)| {
             let lane = Uuid::try_parse(lane).ok().filter(|_| lane.len() == 32)?;
             Some((lane, Sequence(sequence.parse().ok().filter(|it| *it > 0)?)))
         });
         if let Some((lane, sequence)) = parsed {
             let found = self.logs.ledgers().into_iter().find_map(|ledger| lane_of(&ledger, lane));
-            return found.map(|lane| Named::Event(lane, sequence)).ok_or_else(not_found);
+            return found.map(|lane| JobRef::Event(lane, sequence)).ok_or_else(not_found);
         }
         let task = Uuid::try_parse(id).map_err(|_| not_found())?;
         let ledger = self.logs.default_ledger();
         let row = ledger.dispatch().task(task).cloned().ok_or_else(not_found)?;
-        Ok(Named::Task(Arc::clone(ledger), row))
+        Ok(JobRef::Task(Arc::clone(ledger), row))
     }
 
     /// Refuses an event that is no job of a lane.
-    pub(super) fn check_is_job(&self, lane: &LaneOf, record: &Record) -> Result<()> {
+    pub(super) fn check_is_job(&self, lane: &EventLane, record: &Record) -> Result<()> {
         let filters = self.filters(lane)?;
-        if self.context.is_flying(JobKey { lane: lane.lane, sequence: record.header.sequence }) {
+        if self.context.is_in_flight(JobKey { lane: lane.lane, sequence: record.header.sequence }) {
             return Ok(());
         }
         let rows = lane.ledger.dispatch();
         let of = rows.lane(lane.lane).ok_or_else(not_found)?;
-        match filters.is_job(lane, of, record, &mut FilterFailures::default()) {
+        match filters.is_job(lane, of, record, &mut FilterStats::default()) {
             true => Ok(()),
             false => Err(not_found()),
         }
     }
 
     /// What a lane wants and wanted.
-    pub(super) fn filters(&self, lane: &LaneOf) -> Result<LaneFilters> {
+    pub(super) fn filters(&self, lane: &EventLane) -> Result<LaneFilters> {
         let past: Vec<_> = {
             let rows = lane.ledger.dispatch();
             let past = rows.lane(lane.lane).map(|of| of.past_filters().to_vec()).unwrap_or_default();
@@ -108,59 +108,65 @@ impl Jobs<'_> {
         let compiled = past.into_iter().map(|(through, definition)| {
             // What an older version took may not be valid any more: then nothing is known to be wanted by it.
             let row = SubscriptionRow { definition: Arc::new(definition), sealed: None, ..lane.row.clone() };
-            (through, Terms::of(&row, self.vault).ok())
+            (through, CompiledSubscription::of(&row, self.vault).ok())
         });
-        Ok(LaneFilters { past: compiled.collect(), now: Terms::of(&lane.row, self.vault)? })
+        Ok(LaneFilters { past: compiled.collect(), now: CompiledSubscription::of(&lane.row, self.vault)? })
     }
 
     /// A job as it is shown.
-    pub(super) fn view(&self, lane: &LaneOf, record: &Record) -> DispatchJob {
-        self.look(&Face::Event(Box::new((lane.clone(), record.clone()))))
+    pub(super) fn view(&self, lane: &EventLane, record: &Record) -> DispatchJob {
+        self.current_view(&JobSubject::Event(Box::new((lane.clone(), record.clone()))))
     }
 
     /// A task as it is shown.
     pub(super) fn view_task(&self, ledger: &Arc<Ledger>, row: &TaskRow) -> DispatchJob {
-        self.look(&Face::Task(Arc::clone(ledger), row.clone()))
+        self.current_view(&JobSubject::Task(Arc::clone(ledger), row.clone()))
     }
 
-    fn look(&self, face: &Face) -> DispatchJob {
-        face.shown(self.moment(face))
+    fn current_view(&self, face: &JobSubject) -> DispatchJob {
+        face.view(self.job_snapshot(face))
     }
 
     /// How a job stands now.
-    pub(super) fn moment(&self, face: &Face) -> Moment {
+    pub(super) fn job_snapshot(&self, face: &JobSubject) -> JobSnapshot {
         let key = face.key();
         let (slot, recent) = {
             let rows = face.ledger().dispatch();
             let of = rows.lane(key.lane);
             (of.and_then(|of| of.slot(key.sequence)), of.map(|of| of.recent(key.sequence)).unwrap_or_default())
         };
-        Moment { slot, recent, now: face.ledger().now(), is_flying: self.context.is_flying(key) }
+        JobSnapshot { slot, recent, now: face.ledger().now(), is_in_flight: self.context.is_in_flight(key) }
     }
 }
 
 impl LaneFilters {
     /// Whether an event is a job of a lane.
-    pub(super) fn is_job(&self, lane: &LaneOf, of: &Lane, record: &Record, failures: &mut FilterFailures) -> bool {
+    pub(super) fn is_job(
+        &self,
+        lane: &EventLane,
+        of: &LaneProgress,
+        record: &Record,
+        failures: &mut FilterStats,
+    ) -> bool {
         let sequence = record.header.sequence;
         match of.interest(sequence) {
             JobInterest::Job => true,
             _ if sequence <= of.start || lane.replay.is_some_and(|replay| sequence > replay.to) => false,
             JobInterest::Past(index) => {
                 let terms = self.past.get(index).and_then(|(_, terms)| terms.as_ref());
-                terms.is_some_and(|terms| terms.wants(record, failures))
+                terms.is_some_and(|terms| terms.matches(record, failures))
             }
-            JobInterest::Present => self.now.wants(record, failures),
+            JobInterest::Present => self.now.matches(record, failures),
         }
     }
 }
 
 /// A lane of events of a log, by its id.
-pub(super) fn lane_of(ledger: &Arc<Ledger>, lane: Uuid) -> Option<LaneOf> {
+pub(super) fn lane_of(ledger: &Arc<Ledger>, lane: Uuid) -> Option<EventLane> {
     let rows = ledger.dispatch();
     let replay = rows.replay(lane).copied();
     let row = rows.subscription(replay.map_or(lane, |replay| replay.subscription))?.clone();
-    Some(LaneOf { ledger: Arc::clone(ledger), row, lane, replay })
+    Some(EventLane { ledger: Arc::clone(ledger), row, lane, replay })
 }
 
 fn not_found() -> Error {
@@ -168,9 +174,9 @@ fn not_found() -> Error {
 }
 
 /// The event of a job; nothing once it is gone.
-pub(super) async fn record_at(lane: &LaneOf, sequence: Sequence) -> Result<Option<Record>> {
-    let range = Range::Topic(TopicNumber(lane.row.number), Sequence(sequence.get().saturating_sub(1)));
-    match lane.ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+pub(super) async fn record_at(lane: &EventLane, sequence: Sequence) -> Result<Option<Record>> {
+    let range = ReadRange::Topic(TopicNumber(lane.row.number), Sequence(sequence.get().saturating_sub(1)));
+    match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
         Ok(page) => Ok(page.into_iter().next().filter(|record| record.header.sequence == sequence)),
         Err(LogError::Trimmed(_)) => Ok(None),
         Err(error) => Err(read_failed(error)),
@@ -178,9 +184,9 @@ pub(super) async fn record_at(lane: &LaneOf, sequence: Sequence) -> Result<Optio
 }
 
 /// A page of a lane's topic behind `after`, which skips what is gone.
-pub(super) async fn read(lane: &LaneOf, after: &mut Sequence) -> Result<Vec<Record>> {
+pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<Vec<Record>> {
     loop {
-        match lane.ledger.log().read(Range::Topic(TopicNumber(lane.row.number), *after), PAGE).await {
+        match lane.ledger.log().read(ReadRange::Topic(TopicNumber(lane.row.number), *after), PAGE).await {
             Err(LogError::Trimmed(earliest)) if earliest.get() > after.get() + 1 => {
                 *after = Sequence(earliest.get() - 1);
             }

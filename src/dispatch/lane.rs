@@ -1,6 +1,6 @@
 //! A lane in the planner: what holds for it, and its jobs.
 
-use super::turns::{Class, Pace};
+use super::turns::{DeliveryClass, LanePace};
 use bytes::Bytes;
 use contract::{DispatchMode, Sequence};
 use roaring::RoaringTreemap;
@@ -17,7 +17,7 @@ pub(crate) struct LaneKey {
 
 /// What holds for a lane.
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
+pub(crate) struct LaneRules {
     /// The subscription, whose lanes share their groups.
     pub(crate) scope: Uuid,
     pub(crate) pool: String,
@@ -36,7 +36,7 @@ pub(crate) struct Rules {
 
 /// A job on its way.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct PlannedJob {
     pub(crate) sequence: Sequence,
     pub(crate) group: Option<u64>,
     pub(crate) mode: DispatchMode,
@@ -52,10 +52,10 @@ pub(crate) struct Job {
     /// How long its event is.
     pub(crate) bytes: u32,
     /// The event, when it is sent, if it was at hand.
-    pub(crate) stored: Option<Stored>,
+    pub(crate) stored: Option<CachedEvent>,
 }
 
-impl Job {
+impl PlannedJob {
     /// The group whose order it keeps.
     pub(super) fn in_group(&self) -> Option<u64> {
         self.group.filter(|_| self.mode != DispatchMode::Immediate)
@@ -75,23 +75,23 @@ impl Job {
 
 /// An event to send.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct CachedEvent {
     pub(crate) id: Uuid,
     pub(crate) text: Bytes,
 }
 
 /// What to do next.
 #[derive(Debug)]
-pub(crate) enum Pick {
+pub(crate) enum PlannerPick {
     /// Deliver this.
-    Send(LaneKey, Job),
+    Send(LaneKey, PlannedJob),
     /// This reached its maximum age. It is under way until the log knows of it, but takes no place in its pool.
-    Expire(LaneKey, Job),
+    Expire(LaneKey, PlannedJob),
 }
 
 /// How a job that was under way came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Back {
+pub(crate) enum AfterAttempt {
     /// It is over.
     Over,
     /// It waits.
@@ -109,37 +109,37 @@ pub(crate) enum Back {
 
 /// A lane with its jobs.
 pub(super) struct LanePlan {
-    pub(super) rules: Rules,
-    pub(super) due: BTreeMap<(i64, Sequence), Job>,
+    pub(super) rules: LaneRules,
+    pub(super) due: BTreeMap<(i64, Sequence), PlannedJob>,
     /// Jobs whose time has come, and which wait for room for a row.
-    pub(super) parked: BTreeMap<Sequence, Job>,
+    pub(super) parked: BTreeMap<Sequence, PlannedJob>,
     /// Jobs that wait in their groups, by when they expire.
     pub(super) ages: BTreeMap<(i64, Sequence), u64>,
     /// Jobs without a story that are not over.
     pub(super) fresh: RoaringTreemap,
     /// Their events, as many as there is room for, until they are sent.
-    pub(super) at_hand: HashMap<Sequence, Stored>,
+    pub(super) cached: HashMap<Sequence, CachedEvent>,
     pub(super) scanned: Sequence,
-    pub(super) flying: u32,
+    pub(super) in_flight: u32,
     /// Bytes of the events under way.
-    pub(super) flying_bytes: usize,
-    pub(super) pace: Pace,
-    pub(super) queued: Queued,
+    pub(super) in_flight_bytes: usize,
+    pub(super) pace: LanePace,
+    pub(super) queued: LaneQueueing,
     /// When the planner looks for jobs of it that expire.
     pub(super) expiry: Option<i64>,
 }
 
 /// Where a lane waits for its next turn.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Queued {
+pub(super) enum LaneQueueing {
     No,
-    Ready(Class, u64),
+    Ready(DeliveryClass, u64),
     Timer(i64),
 }
 
 /// What is known of the event of a job not tried yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct EventArrival {
     /// When it arrived.
     pub(crate) time: i64,
     /// How long it is.
@@ -147,21 +147,21 @@ pub(crate) struct Arrival {
 }
 
 /// A job not tried yet.
-pub(crate) struct Offer {
+pub(crate) struct NewJob {
     pub(crate) sequence: Sequence,
     pub(crate) group: Option<u64>,
-    pub(crate) event: Arrival,
-    pub(crate) stored: Option<Stored>,
+    pub(crate) event: EventArrival,
+    pub(crate) stored: Option<CachedEvent>,
 }
 
-impl Rules {
+impl LaneRules {
     /// A job not tried yet.
-    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, event: Arrival) -> Job {
-        let Arrival { time, bytes } = event;
+    pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, event: EventArrival) -> PlannedJob {
+        let EventArrival { time, bytes } = event;
         let mode = if group.is_none() { DispatchMode::Immediate } else { self.mode };
         let expires = self.expires(None, time);
         let due = time.saturating_add(self.delay_millis).min(expires);
-        Job {
+        PlannedJob {
             sequence,
             group,
             mode,
@@ -187,7 +187,7 @@ impl Rules {
 }
 
 impl LanePlan {
-    pub(super) fn put_due(&mut self, job: Job) {
+    pub(super) fn put_due(&mut self, job: PlannedJob) {
         let due = if self.rules.paused { job.expires_at() } else { job.due };
         self.due.insert((due, job.sequence), job);
     }
@@ -200,7 +200,7 @@ impl LanePlan {
     /// When the first of its jobs expires, of those that are due first and those that wait in their groups.
     pub(super) fn first_expiry(&self) -> Option<i64> {
         let (due, age) = (self.due.values().next(), self.ages.keys().next());
-        due.map(Job::expires_at).into_iter().chain(age.map(|(expires, _)| *expires)).min()
+        due.map(PlannedJob::expires_at).into_iter().chain(age.map(|(expires, _)| *expires)).min()
     }
 
     /// How long the event of its next delivery is; nothing where that is none.
@@ -210,10 +210,10 @@ impl LanePlan {
     }
 
     /// What its next delivery counts as.
-    pub(super) const fn class(&self, now: i64) -> Class {
+    pub(super) const fn class(&self, now: i64) -> DeliveryClass {
         match self.rules.is_replay {
-            true => Class::Replay,
-            false => self.pace.class(self.flying, now),
+            true => DeliveryClass::Replay,
+            false => self.pace.class(self.in_flight, now),
         }
     }
 
@@ -230,19 +230,19 @@ impl LanePlan {
     }
 
     /// A lane that was looked through so far.
-    pub(super) fn new(rules: Rules, through: Sequence) -> Self {
+    pub(super) fn new(rules: LaneRules, through: Sequence) -> Self {
         Self {
             rules,
             due: BTreeMap::new(),
             parked: BTreeMap::new(),
             ages: BTreeMap::new(),
             fresh: RoaringTreemap::new(),
-            at_hand: HashMap::new(),
+            cached: HashMap::new(),
             scanned: through,
-            flying: 0,
-            flying_bytes: 0,
-            pace: Pace::default(),
-            queued: Queued::No,
+            in_flight: 0,
+            in_flight_bytes: 0,
+            pace: LanePace::default(),
+            queued: LaneQueueing::No,
             expiry: None,
         }
     }
@@ -256,8 +256,8 @@ mod tests {
 
     const KEY: LaneKey = LaneKey { lane: Uuid::nil(), part: 0 };
 
-    fn rules(ordered: bool) -> Rules {
-        Rules {
+    fn rules(ordered: bool) -> LaneRules {
+        LaneRules {
             scope: KEY.lane,
             pool: "p".to_owned(),
             priority: 99,
@@ -274,8 +274,9 @@ mod tests {
     #[test]
     fn an_ordered_lane_has_room_until_enough_of_its_jobs_could_go() {
         let mut lane = LanePlan::new(rules(true), Sequence::ZERO);
-        let event = Arrival { time: 0, bytes: 2 };
-        let ready = |number: u64, due: i64| Job { due, ..rules(true).fresh(Sequence(number), Some(number), event) };
+        let event = EventArrival { time: 0, bytes: 2 };
+        let ready =
+            |number: u64, due: i64| PlannedJob { due, ..rules(true).fresh(Sequence(number), Some(number), event) };
         (1..=3).for_each(|number| lane.put_due(ready(number, 10)));
         assert!(lane.has_room(8, 10), "three of four");
         lane.put_due(ready(4, 11));
@@ -288,10 +289,10 @@ mod tests {
     }
 
     fn offer(planner: &mut Planner, number: u64) {
-        let stored = Some(Stored { id: Uuid::nil(), text: Bytes::from_static(b"{}") });
+        let stored = Some(CachedEvent { id: Uuid::nil(), text: Bytes::from_static(b"{}") });
         planner.offer(
             KEY,
-            Offer { sequence: Sequence(number), group: None, event: Arrival { time: 0, bytes: 2 }, stored },
+            NewJob { sequence: Sequence(number), group: None, event: EventArrival { time: 0, bytes: 2 }, stored },
             0,
         );
     }
@@ -302,7 +303,7 @@ mod tests {
         planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: 2, rate_per_minute: None }], 0);
         planner.put_lane(KEY, rules(false), Sequence::ZERO, 0);
         for _ in 0..10 {
-            planner.noted(&rules(false).target, false, 0);
+            planner.record_call(&rules(false).target, false, 0);
         }
         assert!(planner.has_room(KEY, 0), "somebody must ask");
         offer(&mut planner, 1);
@@ -310,7 +311,7 @@ mod tests {
         assert!(planner.next(0).is_none());
         assert_eq!((planner.next_time(), planner.has_room(KEY, 0)), (Some(30_000), false));
         assert!(!planner.has_room(KEY, 30_000), "it goes first");
-        let Some(Pick::Send(_, job)) = planner.next(30_000) else { panic!("the probe does not go") };
+        let Some(PlannerPick::Send(_, job)) = planner.next(30_000) else { panic!("the probe does not go") };
         assert!(job.stored.is_some(), "the event is still at hand");
         assert!(planner.has_room(KEY, 30_000));
     }

@@ -2,21 +2,25 @@
 //!
 //! - It is a fact of the log, so all brokers agree who has it. Alone with a log nobody else can, and it does not end.
 
-use super::worker::Worker;
+use super::worker::DispatchWorker;
 use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger};
 use contract::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-impl Worker {
+impl DispatchWorker {
     /// Whether deliveries may begin: the log's jobs are this worker's.
-    pub(super) fn holds(&self, ledger: &Ledger, now: i64) -> bool {
+    pub(super) fn holds_lease(&self, ledger: &Ledger, now: i64) -> bool {
         ledger.dispatch().lease().is_some_and(|lease| lease.owner == self.context.owner && lease.until > now)
     }
 
     /// Takes or keeps the lease; answers when to renew it, or until when somebody else has it.
-    pub(super) async fn hold(&self, ledger: &Arc<Ledger>, now: i64) -> Result<std::result::Result<Option<i64>, i64>> {
+    pub(super) async fn acquire_lease(
+        &self,
+        ledger: &Arc<Ledger>,
+        now: i64,
+    ) -> Result<std::result::Result<Option<i64>, i64>> {
         let is_alone = !ledger.log().is_shared();
         let (owner, lease_millis) = (self.context.owner, self.context.lease_millis);
         for _ in 0..2 {
@@ -42,15 +46,15 @@ impl Worker {
     }
 
     /// Somebody else has the log: nothing of it is planned here any more.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn drop_plan(&mut self) {
         let lanes: BTreeSet<_> = self.planner.lanes().collect();
         let now = self.clock.now();
         lanes.into_iter().for_each(|key| self.planner.drop_lane(key, now));
-        self.walks.clear();
-        self.errands.clear();
+        self.feeders.clear();
+        self.sources.clear();
         self.known.clear();
-        self.written.clear();
-        self.seen = None;
+        self.recorded.clear();
+        self.reconciled_at = None;
     }
 }
 

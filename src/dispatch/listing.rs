@@ -1,33 +1,33 @@
 //! How a job stands, and a list of jobs in the making.
 
-use crate::ledger::{JobEnd, JobRow, JobSlot, JobStanding};
+use crate::ledger::{JobEnd, JobRow, JobSlot, JobState};
 use contract::{Cursor, DispatchJob, JobFilter, JobStatus, Page, Sequence};
 use uuid::Uuid;
 
 /// What a job's status follows from, beside its slot.
-pub(super) struct Stands {
+pub(super) struct StatusFacts {
     pub(super) expires: i64,
     pub(super) due: i64,
     pub(super) now: i64,
-    pub(super) is_flying: bool,
+    pub(super) is_in_flight: bool,
     pub(super) is_paused: bool,
 }
 
-impl Stands {
+impl StatusFacts {
     /// A job's status, when it goes next, and its dead letter.
     pub(super) fn status(&self, slot: Option<&JobSlot>) -> (JobStatus, Option<i64>, Option<Uuid>) {
         let due = match slot {
             Some(JobSlot::Ended(JobEnd::Completed)) => return (JobStatus::Completed, None, None),
             Some(JobSlot::Ended(JobEnd::Cancelled)) => return (JobStatus::Cancelled, None, None),
             Some(JobSlot::Ended(JobEnd::Expired)) => return (JobStatus::Expired, None, None),
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Dead { letter, expired }, .. })) => {
+            Some(JobSlot::Open(JobRow { standing: JobState::Dead { letter, expired }, .. })) => {
                 return (if *expired { JobStatus::Expired } else { JobStatus::Error }, None, *letter);
             }
-            Some(JobSlot::Open(JobRow { standing: JobStanding::Waiting { until }, .. })) => *until,
+            Some(JobSlot::Open(JobRow { standing: JobState::Waiting { until }, .. })) => *until,
             None => self.due,
         };
         match () {
-            () if self.is_flying => (JobStatus::InProgress, None, None),
+            () if self.is_in_flight => (JobStatus::InProgress, None, None),
             () if self.now >= self.expires => (JobStatus::Expired, None, None),
             () if due > self.now => (JobStatus::Pending, Some(due), None),
             () if self.is_paused => (JobStatus::Pending, None, None),
@@ -37,7 +37,7 @@ impl Stands {
 }
 
 /// A list in the making.
-pub(super) struct Listing<'a> {
+pub(super) struct JobListBuilder<'a> {
     pub(super) filter: &'a JobFilter,
     pub(super) after: String,
     pub(super) limit: usize,
@@ -47,7 +47,7 @@ pub(super) struct Listing<'a> {
     pub(super) stopped_at: Option<String>,
 }
 
-impl Listing<'_> {
+impl JobListBuilder<'_> {
     pub(super) fn is_full(&self) -> bool {
         self.items.len() > self.limit || self.left == 0
     }
@@ -72,7 +72,7 @@ impl Listing<'_> {
         self.after.strip_prefix(TASKS).and_then(|it| it.parse().ok()).map_or(Sequence::ZERO, Sequence)
     }
 
-    pub(super) fn look(&mut self, place: String) {
+    pub(super) fn note_scanned(&mut self, place: String) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.stopped_at = Some(place);

@@ -2,25 +2,25 @@
 //!
 //! The answer's text and the target's address may hold secrets: neither is in a line.
 
-use super::retry::Next;
-use super::sending::Errand;
+use super::retry::NextStep;
+use super::sending::LaneSource;
 use contract::{JobAttempt, Timestamp};
 use uuid::Uuid;
 
 /// A delivery failed, was put off, or was refused for good.
-pub(super) fn log_failure(errand: &Errand, event: Uuid, attempt: &JobAttempt, next: Next) {
+pub(super) fn log_failure(errand: &LaneSource, event: Uuid, attempt: &JobAttempt, next: NextStep) {
     let (subscription, attempts, status) = (errand.code(), attempt.number, attempt.status);
     let reason = attempt.error.as_ref().map_or("", |error| error.class.as_str());
     match next {
-        Next::Again(at) => {
+        NextStep::Again(at) => {
             let next_try = Timestamp::from_millis(at).to_string();
             tracing::info!(subscription, %event, attempt = attempts, status, reason, next_try, "a delivery failed");
         }
-        Next::Later(until) => {
+        NextStep::Later(until) => {
             let next_try = Timestamp::from_millis(until).to_string();
             tracing::debug!(subscription, %event, attempt = attempts, status, next_try, "a delivery was put off");
         }
-        Next::Gone => {
+        NextStep::Gone => {
             let message = "the receiver is gone; the subscription pauses";
             tracing::info!(subscription, %event, attempt = attempts, status, message);
         }
@@ -32,6 +32,6 @@ pub(super) fn log_failure(errand: &Errand, event: Uuid, attempt: &JobAttempt, ne
 }
 
 /// A job reached its maximum age.
-pub(super) fn log_expiry(errand: &Errand, event: Uuid) {
+pub(super) fn log_expiry(errand: &LaneSource, event: Uuid) {
     tracing::info!(subscription = errand.code(), %event, "a job reached its maximum age and is given up");
 }

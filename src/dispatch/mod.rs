@@ -38,20 +38,20 @@ mod verbs;
 mod waiting;
 pub(crate) mod worker;
 
-pub(crate) use breaker::Breakers;
-pub(crate) use jobs::Jobs;
+pub(crate) use breaker::CircuitBreakers;
+pub(crate) use jobs::DispatchJobs;
 pub use pausing::pause_dispatch;
 pub(crate) use pausing::{pause_of, resume_dispatch};
 pub(crate) use report::attempts_of;
-pub(crate) use verbs::JobVerb;
-pub(crate) use worker::Worker;
+pub(crate) use verbs::JobAction;
+pub(crate) use worker::DispatchWorker;
 
 use crate::clock::Clock;
 use crate::config;
-use crate::delivery::{Attempt, Consent, Deliverer, Delivery, Question};
-use crate::ledger::{Incidents, JobKey, Ledger};
+use crate::delivery::{AttemptReport, ConsentAnswer, ConsentRequest, DeliveryRequest, WebhookDeliverer};
+use crate::ledger::{IncidentReporter, JobKey, Ledger};
 use crate::logs::Logs;
-use crate::subscriptions::Vault;
+use crate::subscriptions::SecretVault;
 use contract::{BoxFuture, Sequence, TargetBreaker};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -66,29 +66,29 @@ const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);
 /// Makes attempts: over HTTP, or as a test says.
 pub(crate) trait Deliver: Send + Sync {
     /// Makes one attempt, and says what came of it.
-    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt>;
+    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport>;
 
     /// Asks a receiver whether it wants deliveries.
-    fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Consent>;
+    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer>;
 }
 
-impl Deliver for Deliverer {
-    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
+impl Deliver for WebhookDeliverer {
+    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport> {
         Box::pin(Self::deliver(self, delivery))
     }
 
-    fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Consent> {
+    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer> {
         Box::pin(self.handshake(question))
     }
 }
 
 /// What the workers of a broker share.
-pub(crate) struct Context {
+pub(crate) struct DispatchContext {
     pub(crate) deliver: Arc<dyn Deliver>,
     /// What receivers are told as the time of a delivery. When something is due is each log's own time.
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) vault: Arc<Vault>,
-    pub(crate) config: config::Dispatch,
+    pub(crate) vault: Arc<SecretVault>,
+    pub(crate) config: config::DispatchConfig,
     /// Pools are the default log's.
     pub(crate) default: Weak<Ledger>,
     /// Which process this is.
@@ -96,21 +96,21 @@ pub(crate) struct Context {
     pub(crate) lease_millis: i64,
     /// Whether waits differ by chance.
     pub(crate) jitters: bool,
-    pub(crate) breakers: Breakers,
-    trials: trial::Trials,
-    flying: Mutex<HashSet<JobKey>>,
+    pub(crate) breakers: CircuitBreakers,
+    test_deliveries: trial::TestDeliveryLimiter,
+    in_flight: Mutex<HashSet<JobKey>>,
     /// Whether deliveries are to end.
     stopping: watch::Sender<bool>,
     /// Whether there are any.
     running: watch::Sender<bool>,
 }
 
-impl Context {
+impl DispatchContext {
     pub(crate) fn new(
         deliver: Arc<dyn Deliver>,
         clock: Arc<dyn Clock>,
-        vault: Arc<Vault>,
-        config: config::Dispatch,
+        vault: Arc<SecretVault>,
+        config: config::DispatchConfig,
         default: &Arc<Ledger>,
     ) -> Self {
         let lease_millis = i64::try_from(config.lease_secs).unwrap_or(15).saturating_mul(1000);
@@ -123,9 +123,9 @@ impl Context {
             owner: Uuid::new_v4(),
             lease_millis,
             jitters: true,
-            breakers: Breakers::default(),
-            trials: trial::Trials::default(),
-            flying: Mutex::default(),
+            breakers: CircuitBreakers::default(),
+            test_deliveries: trial::TestDeliveryLimiter::default(),
+            in_flight: Mutex::default(),
             stopping: watch::Sender::new(false),
             running: watch::Sender::new(false),
         }
@@ -158,8 +158,8 @@ impl Context {
     }
 
     /// Notes that a job is under way, or is not any more.
-    fn flying(&self, job: JobKey, is_so: bool) {
-        let mut flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
+    fn set_in_flight(&self, job: JobKey, is_so: bool) {
+        let mut flying = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         match is_so {
             true => flying.insert(job),
             false => flying.remove(&job),
@@ -167,24 +167,28 @@ impl Context {
     }
 
     /// The jobs of a lane that this process is delivering, in order.
-    fn flying_in(&self, lane: Uuid) -> Vec<Sequence> {
-        let flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
+    fn in_flight_of_lane(&self, lane: Uuid) -> Vec<Sequence> {
+        let flying = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<_> = flying.iter().filter(|job| job.lane == lane).map(|job| job.sequence).collect();
         found.sort_unstable();
         found
     }
 
     /// Whether this process is delivering a job.
-    pub(crate) fn is_flying(&self, job: JobKey) -> bool {
-        self.flying.lock().unwrap_or_else(PoisonError::into_inner).contains(&job)
+    pub(crate) fn is_in_flight(&self, job: JobKey) -> bool {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).contains(&job)
     }
 }
 
 /// Starts a worker for every log there is and will be; they end with the logs, or when they are told to stop.
 ///
 /// A worker that panics is an incident: the broker is opened again, and what the worker knew is rebuilt.
-pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>, incidents: &Arc<Incidents>) -> JoinHandle<()> {
-    let running = Running::note(&context);
+pub(crate) fn start(
+    logs: Weak<Logs>,
+    context: Arc<DispatchContext>,
+    incidents: &Arc<IncidentReporter>,
+) -> JoinHandle<()> {
+    let running = RunningGuard::hold(&context);
     let reports = Arc::clone(incidents);
     incidents.spawn("dispatch", async move {
         let _running = running;
@@ -198,22 +202,27 @@ pub(crate) fn start(logs: Weak<Logs>, context: Arc<Context>, incidents: &Arc<Inc
 
 /// Held while workers run. However they end (by themselves, by a panic, because the broker is abandoned), whoever waits for
 /// their end hears of it.
-struct Running(Arc<Context>);
+struct RunningGuard(Arc<DispatchContext>);
 
-impl Running {
-    fn note(context: &Arc<Context>) -> Self {
+impl RunningGuard {
+    fn hold(context: &Arc<DispatchContext>) -> Self {
         context.running.send_replace(true);
         Self(Arc::clone(context))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.running.send_replace(false);
     }
 }
 
-async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mut JoinSet<()>, incidents: &Incidents) {
+async fn keep_dispatching(
+    logs: Weak<Logs>,
+    context: &Arc<DispatchContext>,
+    workers: &mut JoinSet<()>,
+    incidents: &IncidentReporter,
+) {
     let mut known: Vec<Weak<Ledger>> = Vec::new();
     let mut stopping = context.stopping.subscribe();
     loop {
@@ -224,7 +233,7 @@ async fn keep_dispatching(logs: Weak<Logs>, context: &Arc<Context>, workers: &mu
         for ledger in ledgers {
             let ledger_ref = Arc::downgrade(&ledger);
             if !known.iter().any(|it| it.ptr_eq(&ledger_ref)) {
-                workers.spawn(Worker::new(&ledger, Arc::clone(context)).run());
+                workers.spawn(DispatchWorker::new(&ledger, Arc::clone(context)).run());
                 known.push(ledger_ref);
             }
         }

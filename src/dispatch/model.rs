@@ -2,7 +2,7 @@
 //!
 //! - The model is what the log would know: of every job how it stands. It judges every pick, and that all ends in the end.
 
-use super::lane::{Arrival, Back, Job, LaneKey, Offer, Pick, Rules};
+use super::lane::{AfterAttempt, EventArrival, LaneKey, LaneRules, NewJob, PlannedJob, PlannerPick};
 use super::planner::Planner;
 use contract::{DispatchMode, Pool, Sequence};
 use proptest::prelude::*;
@@ -15,16 +15,16 @@ const CONCURRENCY: u32 = 4;
 const REPLAYS_MAX: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
-enum Action {
+enum ModelAction {
     Publish(u64),
     /// A lane reads so many events.
     Read(usize, u64),
     /// A delivery ends so.
-    Land(usize, Outcome),
+    EndDelivery(usize, ModelOutcome),
     /// A lane is built anew.
     Rebuild(usize),
     /// The subscription pauses, or resumes.
-    Turn,
+    TogglePause,
     Replay(u64, u64),
     /// A person has a job tried again, or calls it off.
     Retry(usize),
@@ -33,7 +33,7 @@ enum Action {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum ModelOutcome {
     Done,
     Again,
     Later,
@@ -42,33 +42,33 @@ enum Outcome {
 
 /// How a job stands that is not over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum ModelRow {
     Waiting { until: i64, tried: u32, aged_from: Option<i64> },
     Dead { tried: u32 },
 }
 
-struct Lane {
+struct ModelLane {
     key: LaneKey,
     /// The first and the last sequence; a live lane has no last.
     from: u64,
     to: u64,
     read: u64,
     over: BTreeSet<u64>,
-    rows: BTreeMap<u64, Standing>,
+    rows: BTreeMap<u64, ModelRow>,
 }
 
-struct Model {
+struct PlannerModel {
     mode: DispatchMode,
     paused: bool,
     now: i64,
     /// Group and arrival of each event, from 1.
     events: Vec<(u64, i64)>,
-    lanes: Vec<Lane>,
+    lanes: Vec<ModelLane>,
     planner: Planner,
-    flights: Vec<(LaneKey, Job, bool)>,
+    flights: Vec<(LaneKey, PlannedJob, bool)>,
 }
 
-impl Model {
+impl PlannerModel {
     fn new(mode: DispatchMode) -> Self {
         let mut planner = Planner::default();
         planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: CONCURRENCY, rate_per_minute: None }], 0);
@@ -81,13 +81,13 @@ impl Model {
     fn add_lane(&mut self, lane: Uuid, from: u64, to: u64) {
         let key = LaneKey { lane, part: 0 };
         let (over, rows) = (BTreeSet::new(), BTreeMap::new());
-        self.lanes.push(Lane { key, from, to, read: from - 1, over, rows });
+        self.lanes.push(ModelLane { key, from, to, read: from - 1, over, rows });
         self.rebuild(self.lanes.len() - 1);
     }
 
-    fn rules(&self, key: LaneKey) -> Rules {
+    fn rules(&self, key: LaneKey) -> LaneRules {
         let is_replay = key.lane != SCOPE;
-        Rules {
+        LaneRules {
             scope: SCOPE,
             pool: "p".to_owned(),
             priority: 99,
@@ -115,18 +115,18 @@ impl Model {
             let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
             let group = (self.mode != DispatchMode::Immediate).then_some(group);
             let (until, tried, aged_from) = match standing {
-                Standing::Waiting { until, tried, aged_from } => (until, tried, aged_from),
-                Standing::Dead { tried } => (i64::MAX, tried, None),
+                ModelRow::Waiting { until, tried, aged_from } => (until, tried, aged_from),
+                ModelRow::Dead { tried } => (i64::MAX, tried, None),
             };
             let expires = rules.expires(aged_from, time);
-            let job = Job {
+            let job = PlannedJob {
                 due: until.min(expires),
                 expires,
                 has_row: true,
                 tried,
-                ..rules.fresh(Sequence(sequence), group, Arrival { time, bytes: 1 })
+                ..rules.fresh(Sequence(sequence), group, EventArrival { time, bytes: 1 })
             };
-            self.planner.offer_row(key, job, matches!(standing, Standing::Dead { .. }), self.now);
+            self.planner.offer_row(key, job, matches!(standing, ModelRow::Dead { .. }), self.now);
         }
     }
 
@@ -139,13 +139,14 @@ impl Model {
             }
             let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
             let group = (self.mode != DispatchMode::Immediate).then_some(group);
-            let offer = Offer { sequence: Sequence(sequence), group, event: Arrival { time, bytes: 1 }, stored: None };
+            let offer =
+                NewJob { sequence: Sequence(sequence), group, event: EventArrival { time, bytes: 1 }, stored: None };
             self.planner.offer(lane.key, offer, self.now);
         }
         lane.read = lane.read.max(last);
     }
 
-    fn lane(&mut self, key: LaneKey) -> &mut Lane {
+    fn lane(&mut self, key: LaneKey) -> &mut ModelLane {
         self.lanes.iter_mut().find(|lane| lane.key == key).unwrap()
     }
 
@@ -153,11 +154,11 @@ impl Model {
     fn pick(&mut self) {
         while let Some(pick) = self.planner.next(self.now) {
             match pick {
-                Pick::Send(key, job) => {
+                PlannerPick::Send(key, job) => {
                     self.judge(key, &job);
                     self.flights.push((key, job, false));
                 }
-                Pick::Expire(key, job) => {
+                PlannerPick::Expire(key, job) => {
                     assert!(job.expires <= self.now, "{job:?} is too young");
                     self.flights.push((key, job, true));
                 }
@@ -168,12 +169,12 @@ impl Model {
         assert!(sent.filter(|(key, ..)| key.lane != SCOPE).count() <= 1, "replays take a quarter of four");
     }
 
-    fn judge(&self, key: LaneKey, job: &Job) {
+    fn judge(&self, key: LaneKey, job: &PlannedJob) {
         let sequence = job.sequence.get();
         let lane = self.lanes.iter().find(|lane| lane.key == key).unwrap();
         assert!(!self.paused, "{sequence} is sent while paused");
         assert!(!lane.over.contains(&sequence), "{sequence} is over");
-        assert!(!matches!(lane.rows.get(&sequence), Some(Standing::Dead { .. })), "{sequence} was given up");
+        assert!(!matches!(lane.rows.get(&sequence), Some(ModelRow::Dead { .. })), "{sequence} was given up");
         assert!(job.due <= self.now && job.expires > self.now);
         if self.mode == DispatchMode::Immediate {
             return;
@@ -190,56 +191,56 @@ impl Model {
             let has_failed = match lane.rows.get(&earlier) {
                 None => false,
                 // One that expired and is tried again by a person was passed already.
-                Some(Standing::Waiting { tried, aged_from, .. }) => *tried > 0 || aged_from.is_some(),
-                Some(Standing::Dead { .. }) => true,
+                Some(ModelRow::Waiting { tried, aged_from, .. }) => *tried > 0 || aged_from.is_some(),
+                Some(ModelRow::Dead { .. }) => true,
             };
             assert!(self.mode == DispatchMode::NextOnError && has_failed, "{sequence} passes {earlier}");
         }
-        let is_row = |of: &Lane| of.rows.keys().find(|it| self.group(**it) == group).copied();
+        let is_row = |of: &ModelLane| of.rows.keys().find(|it| self.group(**it) == group).copied();
         if self.mode == DispatchMode::BlockOnError && is_row(lane).is_none() {
             let blocked = self.lanes.iter().filter(|other| other.key != key).find_map(is_row);
             assert_eq!(blocked, None, "{sequence} of {key:?} goes in a blocked group");
         }
     }
 
-    fn land(&mut self, index: usize, outcome: Outcome) {
+    fn end_delivery(&mut self, index: usize, outcome: ModelOutcome) {
         let (key, job, expires) = self.flights.remove(index);
         let (sequence, now) = (job.sequence.get(), self.now);
         let lane = self.lane(key);
         if lane.over.contains(&sequence) {
             // Called off meanwhile.
-            return self.planner.ended(key, job.sequence, Back::Over, now);
+            return self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
         }
         let (tried, aged_from) = match lane.rows.get(&sequence) {
-            Some(Standing::Waiting { tried, aged_from, .. }) => (*tried, *aged_from),
+            Some(ModelRow::Waiting { tried, aged_from, .. }) => (*tried, *aged_from),
             _ => (0, None),
         };
-        match if expires { Outcome::Dead } else { outcome } {
-            Outcome::Done => {
+        match if expires { ModelOutcome::Dead } else { outcome } {
+            ModelOutcome::Done => {
                 lane.rows.remove(&sequence);
                 lane.over.insert(sequence);
-                self.planner.ended(key, job.sequence, Back::Over, now);
+                self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
             }
-            Outcome::Again => {
+            ModelOutcome::Again => {
                 let until = now + 5000;
-                lane.rows.insert(sequence, Standing::Waiting { until, tried: tried + 1, aged_from });
-                let back = Back::Waits { until, tried: true, counts: true };
-                self.planner.ended(key, job.sequence, back, now);
+                lane.rows.insert(sequence, ModelRow::Waiting { until, tried: tried + 1, aged_from });
+                let back = AfterAttempt::Waits { until, tried: true, counts: true };
+                self.planner.job_ended(key, job.sequence, back, now);
             }
-            Outcome::Later => {
+            ModelOutcome::Later => {
                 let until = now + 7000;
-                lane.rows.insert(sequence, Standing::Waiting { until, tried, aged_from });
+                lane.rows.insert(sequence, ModelRow::Waiting { until, tried, aged_from });
                 self.planner.deferred(key, job.sequence, until, now);
             }
-            Outcome::Dead => {
-                lane.rows.insert(sequence, Standing::Dead { tried: tried + u32::from(!expires) });
-                self.planner.ended(key, job.sequence, Back::Dead, now);
+            ModelOutcome::Dead => {
+                lane.rows.insert(sequence, ModelRow::Dead { tried: tried + u32::from(!expires) });
+                self.planner.job_ended(key, job.sequence, AfterAttempt::Dead, now);
             }
         }
     }
 
     /// A job with a story that is not under way, if there is one.
-    fn row(&self, number: usize) -> Option<(usize, u64, Standing)> {
+    fn row(&self, number: usize) -> Option<(usize, u64, ModelRow)> {
         let rows =
             self.lanes.iter().enumerate().flat_map(|(index, lane)| {
                 lane.rows.iter().map(move |(sequence, standing)| (index, *sequence, *standing))
@@ -253,41 +254,41 @@ impl Model {
         (!rows.is_empty()).then(|| rows[number % rows.len()])
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: ModelAction) {
         match action {
-            Action::Publish(group) => self.events.push((group, self.now)),
-            Action::Read(lane, count) => self.read(lane % self.lanes.len(), count),
-            Action::Land(number, outcome) if !self.flights.is_empty() => {
-                self.land(number % self.flights.len(), outcome);
+            ModelAction::Publish(group) => self.events.push((group, self.now)),
+            ModelAction::Read(lane, count) => self.read(lane % self.lanes.len(), count),
+            ModelAction::EndDelivery(number, outcome) if !self.flights.is_empty() => {
+                self.end_delivery(number % self.flights.len(), outcome);
             }
-            Action::Land(..) => (),
-            Action::Rebuild(lane) => self.rebuild(lane % self.lanes.len()),
-            Action::Turn => {
+            ModelAction::EndDelivery(..) => (),
+            ModelAction::Rebuild(lane) => self.rebuild(lane % self.lanes.len()),
+            ModelAction::TogglePause => {
                 self.paused = !self.paused;
                 (0..self.lanes.len()).for_each(|index| self.rebuild(index));
             }
-            Action::Replay(from, to) => {
+            ModelAction::Replay(from, to) => {
                 let to = to.min(self.events.len() as u64);
                 if from <= to && self.lanes.len() <= REPLAYS_MAX {
                     self.add_lane(Uuid::from_u128(1 + self.lanes.len() as u128), from, to);
                 }
             }
-            Action::Retry(number) => {
+            ModelAction::Retry(number) => {
                 if let Some((index, sequence, standing)) = self.row(number) {
-                    let (Standing::Waiting { tried, .. } | Standing::Dead { tried }) = standing;
-                    let again = Standing::Waiting { until: self.now, tried, aged_from: Some(self.now) };
+                    let (ModelRow::Waiting { tried, .. } | ModelRow::Dead { tried }) = standing;
+                    let again = ModelRow::Waiting { until: self.now, tried, aged_from: Some(self.now) };
                     self.lanes[index].rows.insert(sequence, again);
                     self.rebuild(index);
                 }
             }
-            Action::Cancel(number) => {
+            ModelAction::Cancel(number) => {
                 if let Some((index, sequence, _)) = self.row(number) {
                     self.lanes[index].rows.remove(&sequence);
                     self.lanes[index].over.insert(sequence);
                     self.rebuild(index);
                 }
             }
-            Action::Advance(millis) => self.now += millis,
+            ModelAction::Advance(millis) => self.now += millis,
         }
         self.pick();
     }
@@ -295,24 +296,24 @@ impl Model {
     /// Everything that was published is delivered, once nothing fails any more and people resolve what was given up.
     fn finish(&mut self) {
         if self.paused {
-            self.act(Action::Turn);
+            self.act(ModelAction::TogglePause);
         }
         let all = self.events.len() as u64;
         for _ in 0..100 * (self.events.len() + 10) {
             for lane in 0..self.lanes.len() {
-                self.act(Action::Read(lane, all));
+                self.act(ModelAction::Read(lane, all));
             }
             while !self.flights.is_empty() {
-                self.act(Action::Land(0, Outcome::Done));
+                self.act(ModelAction::EndDelivery(0, ModelOutcome::Done));
             }
-            let wants = |lane: &Lane| (lane.from..=lane.to.min(all)).all(|it| lane.over.contains(&it));
+            let wants = |lane: &ModelLane| (lane.from..=lane.to.min(all)).all(|it| lane.over.contains(&it));
             if self.lanes.iter().all(wants) {
                 return;
             }
             let dead = self.lanes.iter().flat_map(|lane| lane.rows.values());
-            match dead.clone().any(|row| matches!(row, Standing::Dead { .. })) {
-                true => (0..dead.count()).for_each(|number| self.act(Action::Retry(number))),
-                false => self.act(Action::Advance(1000)),
+            match dead.clone().any(|row| matches!(row, ModelRow::Dead { .. })) {
+                true => (0..dead.count()).for_each(|number| self.act(ModelAction::Retry(number))),
+                false => self.act(ModelAction::Advance(1000)),
             }
         }
         let left: Vec<_> = self.lanes.iter().map(|lane| (lane.key, &lane.over, &lane.rows)).collect();
@@ -320,18 +321,18 @@ impl Model {
     }
 }
 
-fn action() -> impl Strategy<Value = Action> {
-    let outcome = prop_oneof![4 => Just(Outcome::Done), 2 => Just(Outcome::Again), 1 => Just(Outcome::Later), 1 => Just(Outcome::Dead)];
+fn action() -> impl Strategy<Value = ModelAction> {
+    let outcome = prop_oneof![4 => Just(ModelOutcome::Done), 2 => Just(ModelOutcome::Again), 1 => Just(ModelOutcome::Later), 1 => Just(ModelOutcome::Dead)];
     prop_oneof![
-        6 => (0..3_u64).prop_map(Action::Publish),
-        6 => (0..4_usize, 1..5_u64).prop_map(|(lane, count)| Action::Read(lane, count)),
-        8 => (0..4_usize, outcome).prop_map(|(number, outcome)| Action::Land(number, outcome)),
-        2 => (0..4_usize).prop_map(Action::Rebuild),
-        1 => Just(Action::Turn),
-        2 => (1..8_u64, 1..12_u64).prop_map(|(from, to)| Action::Replay(from, to)),
-        1 => (0..8_usize).prop_map(Action::Retry),
-        1 => (0..8_usize).prop_map(Action::Cancel),
-        3 => prop_oneof![Just(1000_i64), Just(5000), Just(7000), Just(60_000)].prop_map(Action::Advance),
+        6 => (0..3_u64).prop_map(ModelAction::Publish),
+        6 => (0..4_usize, 1..5_u64).prop_map(|(lane, count)| ModelAction::Read(lane, count)),
+        8 => (0..4_usize, outcome).prop_map(|(number, outcome)| ModelAction::EndDelivery(number, outcome)),
+        2 => (0..4_usize).prop_map(ModelAction::Rebuild),
+        1 => Just(ModelAction::TogglePause),
+        2 => (1..8_u64, 1..12_u64).prop_map(|(from, to)| ModelAction::Replay(from, to)),
+        1 => (0..8_usize).prop_map(ModelAction::Retry),
+        1 => (0..8_usize).prop_map(ModelAction::Cancel),
+        3 => prop_oneof![Just(1000_i64), Just(5000), Just(7000), Just(60_000)].prop_map(ModelAction::Advance),
     ]
 }
 
@@ -347,7 +348,7 @@ proptest! {
         ],
         actions in prop::collection::vec(action(), 1..80),
     ) {
-        let mut model = Model::new(mode);
+        let mut model = PlannerModel::new(mode);
         actions.into_iter().for_each(|action| model.act(action));
         model.finish();
     }

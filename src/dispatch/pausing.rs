@@ -6,10 +6,10 @@
 //! - Resuming writes to every log that is paused, the default one last: a resume that fails in between leaves dispatch
 //!   paused and can be repeated.
 
-use super::worker::Worker;
-use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep, Ledger};
+use super::worker::DispatchWorker;
+use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger, ReplyRecorder};
 use crate::logs::Logs;
-use contract::{Pause, Result};
+use contract::{PauseDetails, Result};
 use std::sync::Arc;
 
 /// Pauses the dispatch of a log: nothing of it is delivered until somebody resumes it.
@@ -18,7 +18,7 @@ pub async fn pause_dispatch(ledger: &Ledger, by: &str, reason: &str) -> Result<(
 }
 
 /// Resumes the dispatch of all logs; changes nothing where none is paused.
-pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: Keep<()>) -> Result<()> {
+pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: ReplyRecorder<()>) -> Result<()> {
     let default = logs.default_ledger();
     let resume = || ResumeDispatch { by: by.to_owned() };
     let mut was_paused = false;
@@ -27,7 +27,7 @@ pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: Keep<()>) -> Re
             was_paused |= ledger.submit(resume()).await?;
         }
     }
-    was_paused |= default.submit_keeping(resume(), keep.seen_through(|_: &bool| Some(Ok(())))).await?;
+    was_paused |= default.submit_recording(resume(), keep.map_answer(|_: &bool| Some(Ok(())))).await?;
     if was_paused {
         tracing::info!(by, "dispatch was resumed");
     }
@@ -35,11 +35,11 @@ pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: Keep<()>) -> Re
 }
 
 /// Why nothing is delivered, or nothing of a side log, if so.
-pub(crate) fn pause_of(logs: &Logs) -> Option<Pause> {
+pub(crate) fn pause_of(logs: &Logs) -> Option<PauseDetails> {
     logs.ledgers().iter().find_map(|ledger| ledger.dispatch().paused().cloned())
 }
 
-impl Worker {
+impl DispatchWorker {
     /// Whether nothing of this log is delivered: it is paused itself, or the default log is.
     pub(super) fn is_paused(&self, ledger: &Ledger) -> bool {
         // One after the other: the two may be one ledger, and its lock must not be taken twice.

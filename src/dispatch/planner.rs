@@ -12,12 +12,14 @@
 //! - How far a lane is settled is known at any time: everything below the lowest job without a story.
 //! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
 
-use super::breaker::{Breakers, Turned};
-use super::flight_bytes::FlightBytes;
-use super::groups::Group;
-use super::lane::{Back, Job, LaneKey, LanePlan, Offer, Pick, Queued, Rules, Stored};
+use super::breaker::{BreakerChange, CircuitBreakers};
+use super::flight_bytes::InFlightBytes;
+use super::groups::MessageGroup;
+use super::lane::{
+    AfterAttempt, CachedEvent, LaneKey, LanePlan, LaneQueueing, LaneRules, NewJob, PlannedJob, PlannerPick,
+};
 use super::pools::PoolPlan;
-use super::turns::Class;
+use super::turns::DeliveryClass;
 use bytes::Bytes;
 use contract::{Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -30,22 +32,22 @@ const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct Planner {
     pub(super) lanes: HashMap<LaneKey, LanePlan>,
     /// By subscription, and by the group's fingerprint.
-    pub(super) groups: HashMap<Uuid, HashMap<u64, Group>>,
+    pub(super) groups: HashMap<Uuid, HashMap<u64, MessageGroup>>,
     pub(super) pools: BTreeMap<String, PoolPlan>,
-    pub(super) breakers: Breakers,
+    pub(super) breakers: CircuitBreakers,
     /// Lanes whose next job is due later.
     timers: BTreeSet<(i64, LaneKey)>,
     /// When the first job of each lane expires. That takes no place in a pool, so it waits for none.
     pub(super) expiries: BTreeSet<(i64, LaneKey)>,
-    pub(super) flights: HashMap<(LaneKey, Sequence), Flight>,
+    pub(super) in_flight: HashMap<(LaneKey, Sequence), InFlightJob>,
     cached: usize,
-    flight_bytes: FlightBytes,
+    in_flight_bytes: InFlightBytes,
     /// How many more jobs may become rows.
     pub(super) rows_left: usize,
     /// Lanes that have as many rows as they may.
     pub(super) full: HashSet<Uuid>,
     /// Those under way that may.
-    pub(super) fresh_flights: usize,
+    pub(super) rowless_in_flight: usize,
     /// Lanes with jobs that wait for that.
     pub(super) parked: VecDeque<LaneKey>,
 }
@@ -56,25 +58,25 @@ impl Default for Planner {
             lanes: HashMap::new(),
             groups: HashMap::new(),
             pools: BTreeMap::new(),
-            breakers: Breakers::default(),
+            breakers: CircuitBreakers::default(),
             timers: BTreeSet::new(),
             expiries: BTreeSet::new(),
-            flights: HashMap::new(),
+            in_flight: HashMap::new(),
             cached: 0,
-            flight_bytes: FlightBytes::default(),
+            in_flight_bytes: InFlightBytes::default(),
             rows_left: usize::MAX,
             full: HashSet::new(),
-            fresh_flights: 0,
+            rowless_in_flight: 0,
             parked: VecDeque::new(),
         }
     }
 }
 
-pub(super) struct Flight {
+pub(super) struct InFlightJob {
     /// The pool it takes a place of, and as what; none: it is not sent.
-    pub(super) place: Option<(String, Class)>,
+    pub(super) place: Option<(String, DeliveryClass)>,
     pub(super) scope: Uuid,
-    pub(super) job: Job,
+    pub(super) job: PlannedJob,
     began: i64,
     /// The target it probes, if it is a probe.
     probes: Option<Arc<str>>,
@@ -82,7 +84,7 @@ pub(super) struct Flight {
 
 impl Planner {
     /// A planner that shares the breakers of its process.
-    pub(crate) fn sharing(breakers: &Breakers) -> Self {
+    pub(crate) fn with_breakers(breakers: &CircuitBreakers) -> Self {
         Self { breakers: breakers.clone(), ..Self::default() }
     }
 
@@ -103,19 +105,19 @@ impl Planner {
     }
 
     /// A lane, from its beginning: nothing of it was offered yet. What is under way stays so.
-    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: Rules, through: Sequence, now: i64) {
+    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: LaneRules, through: Sequence, now: i64) {
         let pace = self.lanes.get(&key).map(|known| known.pace).unwrap_or_default();
         self.drop_lane(key, now);
         let mut lane = LanePlan { pace, ..LanePlan::new(rules, through) };
         let mut expiring = Vec::new();
-        for ((_, sequence), flight) in self.flights.iter().filter(|((of, _), _)| *of == key) {
+        for ((_, sequence), flight) in self.in_flight.iter().filter(|((of, _), _)| *of == key) {
             if !flight.job.has_row && *sequence > through {
                 lane.fresh.insert(sequence.get());
             }
             match flight.place {
                 Some(_) => {
-                    lane.flying += 1;
-                    lane.flying_bytes += flight.job.bytes as usize;
+                    lane.in_flight += 1;
+                    lane.in_flight_bytes += flight.job.bytes as usize;
                 }
                 None => expiring.extend(flight.job.in_group().map(|group| (group, *sequence))),
             }
@@ -143,7 +145,7 @@ impl Planner {
         if !lane.parked.is_empty() {
             self.parked.retain(|parked| *parked != key);
         }
-        let cached = lane.at_hand.values().map(|stored| stored.text.len());
+        let cached = lane.cached.values().map(|stored| stored.text.len());
         self.cached = self.cached.saturating_sub(cached.sum());
         self.leave_groups(key, scope, now);
     }
@@ -173,24 +175,24 @@ impl Planner {
     }
 
     /// Whether a job is under way.
-    pub(crate) fn is_flying(&self, key: LaneKey, sequence: Sequence) -> bool {
-        self.flights.contains_key(&(key, sequence))
+    pub(crate) fn is_in_flight(&self, key: LaneKey, sequence: Sequence) -> bool {
+        self.in_flight.contains_key(&(key, sequence))
     }
 
     /// A job not tried yet.
-    pub(crate) fn offer(&mut self, key: LaneKey, fresh: Offer, now: i64) {
-        let Offer { sequence, group, event, stored } = fresh;
-        if self.is_flying(key, sequence) {
+    pub(crate) fn offer(&mut self, key: LaneKey, fresh: NewJob, now: i64) {
+        let NewJob { sequence, group, event, stored } = fresh;
+        if self.is_in_flight(key, sequence) {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.fresh.insert(sequence.get());
-        let has_room = |stored: &Stored| !lane.rules.paused && self.cached + stored.text.len() <= CACHED_BYTES_MAX;
+        let has_room = |stored: &CachedEvent| !lane.rules.paused && self.cached + stored.text.len() <= CACHED_BYTES_MAX;
         if let Some(stored) = stored.filter(has_room) {
             self.cached += stored.text.len();
             // Copied: the text is a part of its page, and would hold on to all of that.
             let text = Bytes::copy_from_slice(&stored.text);
-            lane.at_hand.insert(sequence, Stored { text, ..stored });
+            lane.cached.insert(sequence, CachedEvent { text, ..stored });
         }
         match group.filter(|_| lane.rules.is_ordered()) {
             Some(group) => self.wait_fresh(key, group, (sequence, event), now),
@@ -200,8 +202,8 @@ impl Planner {
     }
 
     /// A job with a story, or one that was given up and may hold its group.
-    pub(crate) fn offer_row(&mut self, key: LaneKey, job: Job, is_dead: bool, now: i64) {
-        if self.is_flying(key, job.sequence) {
+    pub(crate) fn offer_row(&mut self, key: LaneKey, job: PlannedJob, is_dead: bool, now: i64) {
+        if self.is_in_flight(key, job.sequence) {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
@@ -215,14 +217,14 @@ impl Planner {
     }
 
     /// What goes next, if anything does.
-    pub(crate) fn next(&mut self, now: i64) -> Option<Pick> {
+    pub(crate) fn next(&mut self, now: i64) -> Option<PlannerPick> {
         if let Some(expired) = self.next_expired(now) {
             return Some(expired);
         }
         while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, key));
             if let Some(lane) = self.lanes.get_mut(&key) {
-                lane.queued = Queued::No;
+                lane.queued = LaneQueueing::No;
             }
             self.queue(key, now);
         }
@@ -246,59 +248,60 @@ impl Planner {
     }
 
     /// A job that was under way is not any more.
-    pub(crate) fn ended(&mut self, key: LaneKey, sequence: Sequence, back: Back, now: i64) {
-        let Some(flight) = self.flights.remove(&(key, sequence)) else { return };
-        self.fresh_flights -= usize::from(!flight.job.has_row);
+    pub(crate) fn job_ended(&mut self, key: LaneKey, sequence: Sequence, back: AfterAttempt, now: i64) {
+        let Some(flight) = self.in_flight.remove(&(key, sequence)) else { return };
+        self.rowless_in_flight -= usize::from(!flight.job.has_row);
         if let Some(target) = &flight.probes {
-            self.breakers.probed(target);
+            self.breakers.end_probe(target);
         }
         if let Some((pool, class)) = &flight.place {
             let bytes = flight.job.bytes as usize;
-            self.flight_bytes.end(*class, bytes);
+            self.in_flight_bytes.end(*class, bytes);
             if let Some(pool) = self.pools.get_mut(pool) {
                 pool.end(*class);
             }
             if let Some(lane) = self.lanes.get_mut(&key) {
-                lane.flying = lane.flying.saturating_sub(1);
-                lane.flying_bytes = lane.flying_bytes.saturating_sub(bytes);
+                lane.in_flight = lane.in_flight.saturating_sub(1);
+                lane.in_flight_bytes = lane.in_flight_bytes.saturating_sub(bytes);
                 lane.pace.end(flight.began, now);
             }
         }
-        self.come_back((key, flight.scope), flight.job, back, now);
+        self.return_job((key, flight.scope), flight.job, back, now);
         self.unpark(now);
     }
 
     /// A job that was under way waits because its receiver wants it so, and the log knows of it.
     pub(crate) fn deferred(&mut self, key: LaneKey, sequence: Sequence, until: i64, now: i64) {
-        if let Some(flight) = self.flights.get_mut(&(key, sequence)) {
-            self.fresh_flights -= usize::from(!flight.job.has_row);
+        if let Some(flight) = self.in_flight.get_mut(&(key, sequence)) {
+            self.rowless_in_flight -= usize::from(!flight.job.has_row);
             flight.job.has_row = true;
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.fresh.remove(sequence.get());
         }
-        self.ended(key, sequence, Back::Waits { until, tried: false, counts: false }, now);
+        self.job_ended(key, sequence, AfterAttempt::Waits { until, tried: false, counts: false }, now);
     }
 
     /// A call to a target came to something.
-    pub(crate) fn noted(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<Turned> {
-        self.breakers.noted(target, is_alive, now)
+    pub(crate) fn record_call(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
+        self.breakers.record_call(target, is_alive, now)
     }
 
     /// The lane whose turn it is, and what its delivery counts as.
-    fn next_lane(&mut self, code: &str, now: i64) -> Option<(LaneKey, Class)> {
+    fn next_lane(&mut self, code: &str, now: i64) -> Option<(LaneKey, DeliveryClass)> {
         loop {
             let pool = self.pools.get_mut(code)?;
             if !pool.has_room(now) {
                 return None;
             }
-            let (concurrency, flying, lanes, bytes) = (pool.concurrency, pool.flying, &self.lanes, &self.flight_bytes);
+            let (concurrency, flying, lanes, bytes) =
+                (pool.concurrency, pool.in_flight, &self.lanes, &self.in_flight_bytes);
             let may_begin = |key: LaneKey| {
                 // One that is gone is taken out of the pool when its turn comes.
                 let Some(lane) = lanes.get(&key) else { return true };
                 let next = lane.next_bytes(now);
-                pool.ready.has_share(concurrency, flying, lane.flying)
-                    && bytes.has_room(lane.class(now), lane.flying_bytes, next, lanes.len() <= 1)
+                pool.ready.has_share(concurrency, flying, lane.in_flight)
+                    && bytes.has_room(lane.class(now), lane.in_flight_bytes, next, lanes.len() <= 1)
             };
             let (class, rank, key) = pool.ready.next(concurrency, may_begin)?;
             let Some(lane) = self.lanes.get_mut(&key) else {
@@ -307,7 +310,7 @@ impl Planner {
             };
             if lane.class(now) == class {
                 pool.ready.remove(class, rank, key);
-                lane.queued = Queued::No;
+                lane.queued = LaneQueueing::No;
                 return Some((key, class));
             }
             self.queue(key, now);
@@ -315,7 +318,7 @@ impl Planner {
     }
 
     /// Takes a lane's next job; nothing where it had to be put back.
-    fn take(&mut self, key: LaneKey, place: (&str, Class), now: i64) -> Option<Pick> {
+    fn take(&mut self, key: LaneKey, place: (&str, DeliveryClass), now: i64) -> Option<PlannerPick> {
         let lane = self.lanes.get_mut(&key)?;
         let first = lane.due.first_entry().filter(|first| first.key().0 <= now);
         let Some(job) = first.map(|first| first.remove()) else {
@@ -333,7 +336,13 @@ impl Planner {
     }
 
     /// Begins a delivery; nothing where the job had to be put back.
-    fn send(&mut self, key: LaneKey, mut job: Job, (pool, class): (&str, Class), now: i64) -> Option<Pick> {
+    fn send(
+        &mut self,
+        key: LaneKey,
+        mut job: PlannedJob,
+        (pool, class): (&str, DeliveryClass),
+        now: i64,
+    ) -> Option<PlannerPick> {
         let lane = self.lanes.get_mut(&key)?;
         let scope = lane.rules.scope;
         let target = Arc::clone(job.target.as_ref().unwrap_or(&lane.rules.target));
@@ -350,54 +359,54 @@ impl Planner {
         let is_probe = match self.breakers.admit(&target, now) {
             Ok(is_probe) => is_probe,
             Err(until) => {
-                self.come_back((key, scope), job, Back::Waits { until, tried: false, counts: false }, now);
+                self.return_job((key, scope), job, AfterAttempt::Waits { until, tried: false, counts: false }, now);
                 return None;
             }
         };
-        lane.pace.begin(lane.flying, now);
-        lane.flying += 1;
-        lane.flying_bytes += job.bytes as usize;
-        self.flight_bytes.begin(class, job.bytes as usize);
+        lane.pace.begin(lane.in_flight, now);
+        lane.in_flight += 1;
+        lane.in_flight_bytes += job.bytes as usize;
+        self.in_flight_bytes.begin(class, job.bytes as usize);
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.begin(class);
         }
         let probes = is_probe.then_some(target);
-        Some(Pick::Send(key, self.fly(key, job, Some((pool.to_owned(), class)), probes, now)))
+        Some(PlannerPick::Send(key, self.mark_in_flight(key, job, Some((pool.to_owned(), class)), probes, now)))
     }
 
     /// Lets a job expire that reached its age.
-    pub(super) fn expire(&mut self, key: LaneKey, job: Job, now: i64) -> Pick {
-        Pick::Expire(key, self.fly(key, job, None, None, now))
+    pub(super) fn expire(&mut self, key: LaneKey, job: PlannedJob, now: i64) -> PlannerPick {
+        PlannerPick::Expire(key, self.mark_in_flight(key, job, None, None, now))
     }
 
     /// A job is under way from now on.
-    fn fly(
+    fn mark_in_flight(
         &mut self,
         key: LaneKey,
-        job: Job,
-        place: Option<(String, Class)>,
+        job: PlannedJob,
+        place: Option<(String, DeliveryClass)>,
         probes: Option<Arc<str>>,
         now: i64,
-    ) -> Job {
+    ) -> PlannedJob {
         let Some(lane) = self.lanes.get_mut(&key) else { return job };
-        let stored = lane.at_hand.remove(&job.sequence);
+        let stored = lane.cached.remove(&job.sequence);
         self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
-        self.fresh_flights += usize::from(!job.has_row);
-        let flight = Flight { place, scope: lane.rules.scope, job: job.clone(), began: now, probes };
-        self.flights.insert((key, job.sequence), flight);
+        self.rowless_in_flight += usize::from(!job.has_row);
+        let flight = InFlightJob { place, scope: lane.rules.scope, job: job.clone(), began: now, probes };
+        self.in_flight.insert((key, job.sequence), flight);
         self.queue(key, now);
-        Job { stored, ..job }
+        PlannedJob { stored, ..job }
     }
 
-    fn unqueue(&mut self, key: LaneKey, queued: Queued, pool: &str) {
+    fn unqueue(&mut self, key: LaneKey, queued: LaneQueueing, pool: &str) {
         match queued {
-            Queued::No => (),
-            Queued::Ready(class, rank) => {
+            LaneQueueing::No => (),
+            LaneQueueing::Ready(class, rank) => {
                 if let Some(pool) = self.pools.get_mut(pool) {
                     pool.ready.remove(class, rank, key);
                 }
             }
-            Queued::Timer(due) => drop(self.timers.remove(&(due, key))),
+            LaneQueueing::Timer(due) => drop(self.timers.remove(&(due, key))),
         }
     }
 
@@ -408,24 +417,24 @@ impl Planner {
         let (queued, pool) = (lane.queued, lane.rules.pool.clone());
         let rank = || self.pools.get(&pool).map_or(0, |pool| pool.ready.rank(lane.rules.priority));
         let wanted = match (lane.first_time(), queued) {
-            (None, _) => Queued::No,
-            (Some(due), _) if due > now => Queued::Timer(due),
+            (None, _) => LaneQueueing::No,
+            (Some(due), _) if due > now => LaneQueueing::Timer(due),
             // Whoever waits keeps the place.
-            (Some(_), Queued::Ready(_, rank)) => Queued::Ready(lane.class(now), rank),
-            (Some(_), _) => Queued::Ready(lane.class(now), rank()),
+            (Some(_), LaneQueueing::Ready(_, rank)) => LaneQueueing::Ready(lane.class(now), rank),
+            (Some(_), _) => LaneQueueing::Ready(lane.class(now), rank()),
         };
         if wanted == queued {
             return;
         }
         self.unqueue(key, queued, &pool);
         match wanted {
-            Queued::No => (),
-            Queued::Ready(class, rank) => {
+            LaneQueueing::No => (),
+            LaneQueueing::Ready(class, rank) => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
                     pool.ready.insert(class, rank, key);
                 }
             }
-            Queued::Timer(due) => drop(self.timers.insert((due, key))),
+            LaneQueueing::Timer(due) => drop(self.timers.insert((due, key))),
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.queued = wanted;
@@ -433,6 +442,6 @@ impl Planner {
     }
 }
 
-fn bytes_of(stored: Option<&Stored>) -> usize {
+fn bytes_of(stored: Option<&CachedEvent>) -> usize {
     stored.map_or(0, |stored| stored.text.len())
 }

@@ -4,19 +4,19 @@
 //! - No more begin in a minute than the rate says, and no fewer either where enough wait: nothing is rounded away, however
 //!   often the pool is asked. Time comes in as the log's, which never falls.
 
-use super::turns::{Class, Turns};
+use super::turns::{DeliveryClass, PoolQueue};
 use contract::Pool;
 
 /// One pool in use.
 pub(super) struct PoolPlan {
     pub(super) concurrency: u32,
     rate_per_minute: Option<u32>,
-    pub(super) flying: u32,
+    pub(super) in_flight: u32,
     /// Deliveries that may begin now, in parts of [`TOKEN`].
     tokens: i64,
     refilled_at: i64,
     /// Lanes with something to send.
-    pub(super) ready: Turns,
+    pub(super) ready: PoolQueue,
 }
 
 /// One delivery. A rate per minute gains exactly itself of these each millisecond, so there is no remainder to lose.
@@ -27,10 +27,10 @@ impl PoolPlan {
         let mut plan = Self {
             concurrency: pool.concurrency,
             rate_per_minute: pool.rate_per_minute,
-            flying: 0,
+            in_flight: 0,
             tokens: TOKEN,
             refilled_at: now,
-            ready: Turns::default(),
+            ready: PoolQueue::default(),
         };
         plan.tokens = plan.burst();
         plan
@@ -44,7 +44,7 @@ impl PoolPlan {
 
     /// Whether deliveries run in it, or a lane waits in it.
     pub(super) fn is_used(&self) -> bool {
-        self.flying > 0 || self.ready.lanes > 0 || !self.ready.is_empty()
+        self.in_flight > 0 || self.ready.lanes > 0 || !self.ready.is_empty()
     }
 
     /// A second's worth may begin at once, at least one.
@@ -69,27 +69,27 @@ impl PoolPlan {
     /// Whether a delivery may begin.
     pub(super) fn has_room(&mut self, now: i64) -> bool {
         self.refill(now);
-        self.flying < self.concurrency && (self.rate_per_minute.is_none() || self.tokens >= TOKEN)
+        self.in_flight < self.concurrency && (self.rate_per_minute.is_none() || self.tokens >= TOKEN)
     }
 
     /// When it may, where only the rate is in the way.
     pub(super) fn next_token(&self) -> Option<i64> {
         let rate = i64::from(self.rate_per_minute?).max(1);
-        let is_short = self.flying < self.concurrency && self.tokens < TOKEN && !self.ready.is_empty();
+        let is_short = self.in_flight < self.concurrency && self.tokens < TOKEN && !self.ready.is_empty();
         let short = TOKEN - self.tokens;
         is_short.then(|| self.refilled_at + ((short + rate - 1) / rate).max(1))
     }
 
-    pub(super) fn begin(&mut self, class: Class) {
-        self.flying += 1;
+    pub(super) fn begin(&mut self, class: DeliveryClass) {
+        self.in_flight += 1;
         self.ready.begin(class);
         if self.rate_per_minute.is_some() {
             self.tokens -= TOKEN;
         }
     }
 
-    pub(super) fn end(&mut self, class: Class) {
-        self.flying = self.flying.saturating_sub(1);
+    pub(super) fn end(&mut self, class: DeliveryClass) {
+        self.in_flight = self.in_flight.saturating_sub(1);
         self.ready.end(class);
     }
 }
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn no_more_begin_in_a_minute_than_the_rate_allows() {
         let mut plan = PoolPlan::new(&pool(1000, Some(120)), 0);
-        plan.ready.insert(Class::Quick, 0, LaneKey::default());
+        plan.ready.insert(DeliveryClass::Quick, 0, LaneKey::default());
         let mut begun = 0;
         for now in 0..60_000 {
             while plan.has_room(now) {
-                plan.begin(Class::Quick);
+                plan.begin(DeliveryClass::Quick);
                 begun += 1;
             }
             if now == 0 {
@@ -123,12 +123,12 @@ mod tests {
     /// How many begin in each minute where many wait, in a pool that is asked again after each of `waits` in turn.
     fn begun(rate: u32, minutes: usize, waits: &[i64]) -> Vec<u32> {
         let mut plan = PoolPlan::new(&pool(u32::MAX, Some(rate)), 0);
-        plan.ready.insert(Class::Quick, 0, LaneKey::default());
+        plan.ready.insert(DeliveryClass::Quick, 0, LaneKey::default());
         let (mut begun, mut now) = (vec![0; minutes + 1], 0);
         for wait in waits.iter().cycle() {
             let Some(count) = begun.get_mut(now as usize / 60_000) else { break };
             while plan.has_room(now) {
-                plan.begin(Class::Quick);
+                plan.begin(DeliveryClass::Quick);
                 *count += 1;
             }
             now += wait;
@@ -164,7 +164,7 @@ mod tests {
     fn a_time_that_falls_neither_stalls_a_pool_nor_gives_it_more() {
         let mut plan = PoolPlan::new(&pool(1000, Some(60)), 1_000_000);
         assert!(plan.has_room(1_000_000));
-        plan.begin(Class::Quick);
+        plan.begin(DeliveryClass::Quick);
         assert!(!plan.has_room(400_000));
         assert!(!plan.has_room(1_000_999));
         assert!(plan.has_room(1_001_000));
@@ -176,7 +176,7 @@ mod tests {
             let mut plan = PoolPlan::new(&pool(1000, Some(rate)), 0);
             let mut begun = 0;
             while plan.has_room(3_600_000) {
-                plan.begin(Class::Quick);
+                plan.begin(DeliveryClass::Quick);
                 begun += 1;
             }
             assert_eq!(begun, most, "{rate}");
@@ -186,15 +186,15 @@ mod tests {
     #[test]
     fn a_change_counts_at_once() {
         let mut plan = PoolPlan::new(&pool(2, None), 0);
-        plan.begin(Class::Quick);
-        plan.begin(Class::Quick);
+        plan.begin(DeliveryClass::Quick);
+        plan.begin(DeliveryClass::Quick);
         assert!(!plan.has_room(0));
         plan.change(&pool(3, None));
         assert!(plan.has_room(0));
         plan.change(&pool(1, None));
-        plan.end(Class::Quick);
+        plan.end(DeliveryClass::Quick);
         assert!(!plan.has_room(0));
-        plan.end(Class::Quick);
+        plan.end(DeliveryClass::Quick);
         assert!(plan.has_room(0));
     }
 }

@@ -3,14 +3,15 @@
 //! - A job that is over stays over: what a person decided while it was under way counts.
 //! - Said twice, by two brokers even, a report changes nothing twice.
 
-use super::retry::Next;
+use super::retry::NextStep;
 use crate::ledger::{
-    Command, Decision, DispatchFact, DoneJob, Entry, JobKey, JobRow, JobSlot, JobStanding, Ledger, Letter, LetterRow,
-    SubscriptionRow,
+    Command, DeadLetterRow, Decision, DeliveredJob, DispatchFact, Entry, JobKey, JobRow, JobSlot, JobState, Ledger,
+    StoredDeadLetter, SubscriptionRow,
 };
-use crate::subscriptions::{News, tell};
+use crate::subscriptions::{OperationalEvent, announce};
 use contract::{
-    Attempt, AttemptError, ClaimError, JobAttempt, LetterSource, Result, Sequence, Timestamp, Token, TopicId, limits,
+    AttemptError, ClaimAttempt, ClaimError, DeadLetterSource, FencingToken, JobAttempt, Result, Sequence, Timestamp,
+    TopicId, limits,
 };
 use log::TopicNumber;
 use std::collections::BTreeMap;
@@ -23,46 +24,46 @@ pub(crate) const BROKER: &str = "broker";
 
 /// What came of deliveries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
+pub(crate) struct RecordDeliveries {
     pub(super) lanes: BTreeMap<Uuid, LaneReport>,
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<FailedJob>,
 }
 
 /// Of one lane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LaneReport {
-    pub(super) through: Sequence,
-    pub(super) done: Vec<DoneJob>,
+    pub(super) settled: Sequence,
+    pub(super) done: Vec<DeliveredJob>,
     /// Not delivered, because their events are gone.
     pub(super) gone: Vec<Sequence>,
 }
 
 /// A job that was not delivered: an attempt failed, or it expired.
 #[derive(Debug, Clone)]
-pub(super) struct Failed {
+pub(super) struct FailedJob {
     pub(super) job: JobKey,
     /// The subscription; tasks have none.
     pub(super) subscription: Option<Uuid>,
     pub(super) event: Uuid,
     /// What was tried; nothing of a job that expired.
     pub(super) attempt: Option<JobAttempt>,
-    pub(super) next: Next,
+    pub(super) next: NextStep,
 }
 
-impl Report {
+impl RecordDeliveries {
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty() && self.failed.is_empty()
     }
 }
 
-impl Failed {
+impl FailedJob {
     fn bytes(&self) -> usize {
         let response = self.attempt.as_ref().and_then(|attempt| attempt.response.as_ref());
         256 + response.map_or(0, String::len)
     }
 }
 
-impl Command for Report {
+impl Command for RecordDeliveries {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -77,7 +78,7 @@ impl Command for Report {
 
     fn bytes(&self) -> usize {
         let jobs: usize = self.lanes.values().map(|lane| lane.done.len() * 40 + lane.gone.len() * 8 + 64).sum();
-        jobs + self.failed.iter().map(Failed::bytes).sum::<usize>()
+        jobs + self.failed.iter().map(FailedJob::bytes).sum::<usize>()
     }
 }
 
@@ -90,33 +91,33 @@ fn end_jobs(lane: Uuid, report: &LaneReport, decision: &mut Decision<'_>) -> Res
     let done = report.done.iter().filter(|job| is_open(job.0)).copied().collect();
     let expired = report.gone.iter().filter(|sequence| is_open(**sequence)).copied().collect();
     drop(dispatch);
-    let what = DispatchFact::JobsEnded { lane, through: report.through, done, expired };
+    let what = DispatchFact::JobsEnded { lane, through: report.settled, done, expired };
     decision.add_entry(Entry::Dispatch { what })?;
     Ok(())
 }
 
-fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
-    let Failed { job, subscription, event, attempt, next } = failed;
+fn fail(failed: &FailedJob, decision: &mut Decision<'_>) -> Result<()> {
+    let FailedJob { job, subscription, event, attempt, next } = failed;
     let (slot, row) = {
         let dispatch = decision.dispatch();
         let slot = dispatch.slot(*job);
         if !dispatch.has_lane(job.lane) || matches!(slot, Some(JobSlot::Ended(_))) {
             return Ok(());
         }
-        (slot, subscription.and_then(|id| dispatch.known(id).ok()))
+        (slot, subscription.and_then(|id| dispatch.subscription_row(id).ok()))
     };
     let (retry_at, counts) = match next {
-        Next::Done => return Ok(()),
-        Next::Later(until) => {
+        NextStep::Done => return Ok(()),
+        NextStep::Later(until) => {
             let reason = attempt.as_ref().map(deferral_reason);
             let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until, reason };
             decision.add_entry(Entry::Dispatch { what })?;
             return Ok(());
         }
-        Next::Again(at) => (Some(*at), true),
-        Next::Gone => (Some(decision.now()), false),
-        Next::Dead => (None, true),
-        Next::Expired => return expire((*job, slot), row.as_ref(), *event, decision),
+        NextStep::Again(at) => (Some(*at), true),
+        NextStep::Gone => (Some(decision.now()), false),
+        NextStep::Dead => (None, true),
+        NextStep::Expired => return expire((*job, slot), row.as_ref(), *event, decision),
     };
     let Some(attempt) = attempt.clone() else { return Ok(()) };
     let (job, event) = (*job, *event);
@@ -124,8 +125,8 @@ fn fail(failed: &Failed, decision: &mut Decision<'_>) -> Result<()> {
     let what = DispatchFact::JobAttempted { job, event, attempt, retry_at, counts };
     decision.add_entry(Entry::Dispatch { what })?;
     match (next, row) {
-        (Next::Gone, Some(row)) if row.paused.is_none() => pause(&row, decision),
-        (Next::Dead, row) => give_up(job, row.as_ref(), event, error, decision),
+        (NextStep::Gone, Some(row)) if row.paused.is_none() => pause(&row, decision),
+        (NextStep::Dead, row) => give_up(job, row.as_ref(), event, error, decision),
         _ => Ok(()),
     }
 }
@@ -143,7 +144,7 @@ fn expire(
         _ => None,
     };
     let is_renewed = |from: i64| from.saturating_add(i64::from(seconds) * 1000) > decision.now();
-    let is_dead = |known: &JobRow| matches!(known.standing, JobStanding::Dead { .. });
+    let is_dead = |known: &JobRow| matches!(known.standing, JobState::Dead { .. });
     if known.as_ref().is_some_and(|known| is_dead(known) || known.aged_from.is_some_and(is_renewed)) {
         return Ok(());
     }
@@ -158,7 +159,7 @@ fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
     let reason = "The receiver answered 410 Gone.";
     let what = DispatchFact::SubscriptionPaused { id: row.id, by: BROKER.to_owned(), reason: Some(reason.to_owned()) };
     decision.add_entry(Entry::Dispatch { what })?;
-    tell(&News::Paused { row, by: BROKER, reason: Some(reason) }, decision)
+    announce(&OperationalEvent::Paused { row, by: BROKER, reason: Some(reason) }, decision)
 }
 
 /// Gives a job up: one of a subscription becomes a dead letter, and somebody is told.
@@ -169,12 +170,12 @@ fn give_up(
     error: AttemptError,
     decision: &mut Decision<'_>,
 ) -> Result<()> {
-    let letter = row.map(|row| bury(job, row, event, &error, decision)).transpose()?.flatten();
-    tell(&News::JobDead { row, job, event, letter, error }, decision)
+    let letter = row.map(|row| add_dead_letter(job, row, event, &error, decision)).transpose()?.flatten();
+    announce(&OperationalEvent::JobDead { row, job, event, letter, error }, decision)
 }
 
 /// Makes a dead letter of a job.
-fn bury(
+fn add_dead_letter(
     job: JobKey,
     row: &SubscriptionRow,
     event: Uuid,
@@ -188,9 +189,9 @@ fn bury(
     let code = &row.definition.code;
     let error = ClaimError { class: error.class.clone(), message: error.message.clone() };
     let position = decision.position().next().get();
-    let letter = Letter {
+    let letter = StoredDeadLetter {
         id: letter_id(job, position),
-        source: LetterSource::Subscription,
+        source: DeadLetterSource::Subscription,
         name: code.clone(),
         topic,
         number: row.number,
@@ -227,7 +228,7 @@ fn unknown() -> AttemptError {
 }
 
 /// What was tried of a job before it became a dead letter, as far as it is remembered; older logs have it in the letter.
-pub(crate) fn attempts_of(ledger: &Ledger, row: &LetterRow) -> Vec<Attempt> {
+pub(crate) fn attempts_of(ledger: &Ledger, row: &DeadLetterRow) -> Vec<ClaimAttempt> {
     let Some(job) = row.letter.job.filter(|_| row.letter.attempts.is_empty()) else {
         return row.letter.attempts.clone();
     };
@@ -238,14 +239,14 @@ pub(crate) fn attempts_of(ledger: &Ledger, row: &LetterRow) -> Vec<Attempt> {
         _ => lane.recent(job.sequence),
     };
     let before = known.iter().filter(|attempt| attempt.error.is_some() && attempt.at.millis() <= row.at);
-    before.map(|attempt| tried(attempt, &row.letter.name)).collect()
+    before.map(|attempt| letter_attempt(attempt, &row.letter.name)).collect()
 }
 
 /// An attempt as dead letters show it.
-fn tried(attempt: &JobAttempt, code: &str) -> Attempt {
+fn letter_attempt(attempt: &JobAttempt, code: &str) -> ClaimAttempt {
     let error = attempt.error.clone().unwrap_or_else(unknown);
     let lasted = i64::try_from(attempt.duration_ms).unwrap_or(i64::MAX);
-    Attempt {
+    ClaimAttempt {
         number: attempt.number,
         token: attempt.token,
         owner: code.to_owned(),
@@ -263,7 +264,7 @@ fn letter_id(job: JobKey, position: u64) -> Uuid {
 }
 
 /// An attempt as the log keeps it.
-pub(super) fn recorded(attempt: &crate::delivery::Attempt, number: u32, at: i64, token: u64) -> JobAttempt {
+pub(super) fn job_attempt(attempt: &crate::delivery::AttemptReport, number: u32, at: i64, token: u64) -> JobAttempt {
     let response = attempt.response.get(..attempt.response.floor_char_boundary(limits::RESPONSE_BYTES_KEPT));
     let error = attempt.error.as_ref();
     JobAttempt {
@@ -273,6 +274,6 @@ pub(super) fn recorded(attempt: &crate::delivery::Attempt, number: u32, at: i64,
         status: attempt.status,
         error: error.map(|(class, message)| AttemptError { class: class.to_string(), message: message.clone() }),
         response: response.filter(|text| !text.is_empty()).map(str::to_owned),
-        token: Token(token),
+        token: FencingToken(token),
     }
 }

@@ -1,11 +1,11 @@
 //! What an attempt means for its job: one pure function.
 
-use crate::delivery::Outcome;
-use crate::subscriptions::Retry;
+use crate::delivery::AttemptOutcome;
+use crate::subscriptions::RetrySchedule;
 
 /// What becomes of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// It is delivered.
     Done,
     /// The receiver wants it then; that costs nothing.
@@ -22,19 +22,19 @@ pub(crate) enum Next {
 
 /// What becomes of a job after an attempt that ended at `now`; `spent` attempts counted before it, and `jitter` is a
 /// random number from -1 to 1.
-pub(crate) fn next(retry: &Retry, spent: u32, outcome: Outcome, now: i64, jitter: f64) -> Next {
+pub(crate) fn next_step(retry: &RetrySchedule, spent: u32, outcome: AttemptOutcome, now: i64, jitter: f64) -> NextStep {
     match outcome {
-        Outcome::Done => Next::Done,
-        Outcome::Deferred { after } => {
-            Next::Later(now.saturating_add(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)))
+        AttemptOutcome::Done => NextStep::Done,
+        AttemptOutcome::Deferred { after } => {
+            NextStep::Later(now.saturating_add(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)))
         }
-        Outcome::Gone => Next::Gone,
-        Outcome::Failed { retryable: false } => Next::Dead,
-        Outcome::Failed { retryable: true } if spent.saturating_add(1) >= retry.attempts_max => Next::Dead,
-        Outcome::Failed { retryable: true } => {
+        AttemptOutcome::Gone => NextStep::Gone,
+        AttemptOutcome::Failed { retryable: false } => NextStep::Dead,
+        AttemptOutcome::Failed { retryable: true } if spent.saturating_add(1) >= retry.attempts_max => NextStep::Dead,
+        AttemptOutcome::Failed { retryable: true } => {
             let index = usize::try_from(spent).unwrap_or(usize::MAX);
             let wait = retry.schedule.get(index).or(retry.schedule.last()).copied().unwrap_or(0);
-            Next::Again(now.saturating_add(jittered(wait, jitter)))
+            NextStep::Again(now.saturating_add(jittered(wait, jitter)))
         }
     }
 }
@@ -69,25 +69,27 @@ mod tests {
 
     #[test]
     fn a_job_is_tried_on_its_schedule_and_then_given_up() {
-        let retry = Retry::of(None, None);
-        let failed = Outcome::Failed { retryable: true };
-        let waits: Vec<_> = (0..9).map(|spent| next(&retry, spent, failed, 0, 0.0)).collect();
-        let again = [5, 30, 120, 600, 3600, 21_600, 43_200].map(|seconds| Next::Again(seconds * 1000));
+        let retry = RetrySchedule::of(None, None);
+        let failed = AttemptOutcome::Failed { retryable: true };
+        let waits: Vec<_> = (0..9).map(|spent| next_step(&retry, spent, failed, 0, 0.0)).collect();
+        let again = [5, 30, 120, 600, 3600, 21_600, 43_200].map(|seconds| NextStep::Again(seconds * 1000));
         assert_eq!(waits[..7], again);
-        assert_eq!(waits[7..], [Next::Dead; 2]);
-        let short = Retry::of(Some(&["PT2S".parse().unwrap()]), Some(4));
-        let waits: Vec<_> = (0..4).map(|spent| next(&short, spent, failed, 0, 0.0)).collect();
-        assert_eq!(waits, [Next::Again(2000), Next::Again(2000), Next::Again(2000), Next::Dead]);
+        assert_eq!(waits[7..], [NextStep::Dead; 2]);
+        let short = RetrySchedule::of(Some(&["PT2S".parse().unwrap()]), Some(4));
+        let waits: Vec<_> = (0..4).map(|spent| next_step(&short, spent, failed, 0, 0.0)).collect();
+        assert_eq!(waits, [NextStep::Again(2000), NextStep::Again(2000), NextStep::Again(2000), NextStep::Dead]);
     }
 
     /// The last wait was longer than the default age, so that a job expired before its last try.
     #[test]
     fn the_default_schedule_with_the_longest_waits_fits_inside_the_default_age() {
-        let retry = Retry::of(None, None);
-        let failed = Outcome::Failed { retryable: true };
+        let retry = RetrySchedule::of(None, None);
+        let failed = AttemptOutcome::Failed { retryable: true };
         let mut now = 0;
         for spent in 0..retry.attempts_max - 1 {
-            let Next::Again(at) = next(&retry, spent, failed, now, 1.0) else { panic!("{spent} is the last try") };
+            let NextStep::Again(at) = next_step(&retry, spent, failed, now, 1.0) else {
+                panic!("{spent} is the last try")
+            };
             now = at;
         }
         let age = i64::from(contract::limits::JOB_AGE_SECONDS_DEFAULT) * 1000;
@@ -97,15 +99,15 @@ mod tests {
 
     #[test]
     fn the_other_outcomes_cost_nothing_or_everything() {
-        let retry = Retry::of(None, None);
+        let retry = RetrySchedule::of(None, None);
         let after = Duration::from_secs(7);
         for (outcome, expected) in [
-            (Outcome::Done, Next::Done),
-            (Outcome::Deferred { after }, Next::Later(8000)),
-            (Outcome::Gone, Next::Gone),
-            (Outcome::Failed { retryable: false }, Next::Dead),
+            (AttemptOutcome::Done, NextStep::Done),
+            (AttemptOutcome::Deferred { after }, NextStep::Later(8000)),
+            (AttemptOutcome::Gone, NextStep::Gone),
+            (AttemptOutcome::Failed { retryable: false }, NextStep::Dead),
         ] {
-            assert_eq!(next(&retry, 0, outcome, 1000, 0.5), expected);
+            assert_eq!(next_step(&retry, 0, outcome, 1000, 0.5), expected);
         }
     }
 
@@ -119,9 +121,12 @@ mod tests {
 
     #[test]
     fn a_wait_differs_by_a_fifth_at_most() {
-        let retry = Retry::of(None, None);
+        let retry = RetrySchedule::of(None, None);
         for (jitter, at) in [(-1.0, 4000), (0.0, 5000), (1.0, 6000), (9.0, 6000)] {
-            assert_eq!(next(&retry, 0, Outcome::Failed { retryable: true }, 0, jitter), Next::Again(at));
+            assert_eq!(
+                next_step(&retry, 0, AttemptOutcome::Failed { retryable: true }, 0, jitter),
+                NextStep::Again(at)
+            );
         }
     }
 }

@@ -5,24 +5,24 @@
 //! - After a start lanes that are near each other form a cohort, and each cohort begins at its own place: so nobody
 //!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
-use super::lane::{Arrival, LaneKey, Offer, Stored};
+use super::lane::{CachedEvent, EventArrival, LaneKey, NewJob};
 use super::planner::Planner;
 use crate::events::unreadable;
-use crate::filters::FilterFailures;
+use crate::filters::FilterStats;
 use crate::ledger::{DispatchRows, Ledger, tag};
-use crate::subscriptions::{Peek, Terms, is_replaced};
+use crate::subscriptions::{CompiledSubscription, EventSummary, is_replaced};
 use contract::{DispatchMode, Result, Sequence};
-use log::{Limit, LogError, Range, Record, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
 
-pub(super) const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
+pub(super) const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 };
 
 /// A lane that reads a topic.
 #[derive(Clone)]
-pub(super) struct Reading {
-    pub(super) terms: Arc<Terms>,
+pub(super) struct LaneReading {
+    pub(super) subscription: Arc<CompiledSubscription>,
     /// The last sequence it reads.
     pub(super) until: Option<Sequence>,
 }
@@ -33,29 +33,29 @@ const COHORT_SPAN: u64 = 8192;
 const COHORTS_MAX: usize = 16;
 
 /// Lanes that walk together.
-struct Cohort {
+struct LaneCohort {
     /// All of them were looked through to here, or further.
-    cursor: Sequence,
+    scanned: Sequence,
     /// None of them was further when they came together.
     furthest: Sequence,
     lanes: BTreeSet<LaneKey>,
 }
 
-impl Cohort {
+impl LaneCohort {
     /// How far apart its lanes would be with another one.
     fn span_with(&self, scanned: Sequence) -> u64 {
-        self.furthest.max(scanned).get() - self.cursor.min(scanned).get()
+        self.furthest.max(scanned).get() - self.scanned.min(scanned).get()
     }
 }
 
 /// The walk along one topic.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct TopicFeeder {
     /// Lanes that walk together, the furthest ahead first. More than one only after a start.
-    cohorts: Vec<Cohort>,
+    cohorts: Vec<LaneCohort>,
     /// Which of those behind the first one walks next.
-    turn: usize,
-    lanes: BTreeMap<LaneKey, Reading>,
+    next_cohort: usize,
+    lanes: BTreeMap<LaneKey, LaneReading>,
     /// Those that end somewhere.
     bounded: BTreeSet<LaneKey>,
     /// Those in no cohort.
@@ -64,9 +64,9 @@ pub(super) struct Walk {
     index: HashMap<u64, Arc<Vec<LaneKey>>>,
 }
 
-impl Walk {
+impl TopicFeeder {
     /// A lane that was looked through to `scanned` takes part. `all_new`: nobody walks yet, and cohorts form.
-    pub(super) fn put(&mut self, key: LaneKey, reading: Reading, scanned: Sequence, all_new: bool) {
+    pub(super) fn put(&mut self, key: LaneKey, reading: LaneReading, scanned: Sequence, all_new: bool) {
         self.leave(key);
         if all_new {
             self.join_near(key, scanned);
@@ -103,13 +103,13 @@ impl Walk {
         let nearest = self.cohorts.iter_mut().min_by_key(|cohort| cohort.span_with(scanned));
         match nearest.filter(|cohort| is_full || cohort.span_with(scanned) <= COHORT_SPAN) {
             Some(cohort) => {
-                cohort.cursor = cohort.cursor.min(scanned);
+                cohort.scanned = cohort.scanned.min(scanned);
                 cohort.furthest = cohort.furthest.max(scanned);
                 cohort.lanes.insert(key);
             }
-            None => self.cohorts.push(Cohort { cursor: scanned, furthest: scanned, lanes: [key].into() }),
+            None => self.cohorts.push(LaneCohort { scanned, furthest: scanned, lanes: [key].into() }),
         }
-        self.cohorts.sort_by_key(|cohort| std::cmp::Reverse(cohort.cursor));
+        self.cohorts.sort_by_key(|cohort| std::cmp::Reverse(cohort.scanned));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -122,8 +122,8 @@ impl Walk {
     }
 
     /// How far a lane has been looked through, by this walk.
-    pub(super) fn reached(&self, key: LaneKey) -> Option<Sequence> {
-        let cursor = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.cursor;
+    pub(super) fn scanned(&self, key: LaneKey) -> Option<Sequence> {
+        let cursor = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.scanned;
         Some(self.lanes.get(&key)?.until.map_or(cursor, |until| cursor.min(until)))
     }
 
@@ -149,24 +149,24 @@ impl Walk {
                 Err(error) => failed = Some(error),
             }
         }
-        match self.walk(ledger, (number, tail), 0, planner, now).await {
+        match self.advance_cohort(ledger, (number, tail), 0, planner, now).await {
             Ok(has_moved) => moved |= has_moved,
             Err(error) => failed = Some(error),
         }
         if self.cohorts.len() > 1 {
             // One of those behind at a time, so that the first one is not held up.
-            self.turn = self.turn % (self.cohorts.len() - 1) + 1;
-            match self.walk(ledger, (number, tail), self.turn, planner, now).await {
+            self.next_cohort = self.next_cohort % (self.cohorts.len() - 1) + 1;
+            match self.advance_cohort(ledger, (number, tail), self.next_cohort, planner, now).await {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => failed = Some(error),
             }
-            self.merge(self.turn, planner);
+            self.merge(self.next_cohort, planner);
         }
         failed.filter(|_| !moved).map_or(Ok(moved), Err)
     }
 
     /// Walks a cohort one page on; whether it moved.
-    async fn walk(
+    async fn advance_cohort(
         &mut self,
         ledger: &Ledger,
         (number, tail): (TopicNumber, Sequence),
@@ -174,17 +174,17 @@ impl Walk {
         planner: &mut Planner,
         now: i64,
     ) -> Result<bool> {
-        let Some(mut cursor) = self.cohorts.get(place).map(|cohort| cohort.cursor).filter(|it| *it < tail) else {
+        let Some(mut cursor) = self.cohorts.get(place).map(|cohort| cohort.scanned).filter(|it| *it < tail) else {
             return Ok(false);
         };
         let page = read(ledger, number, &mut cursor).await?;
         let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(false) };
         let mut cohort = self.cohorts.remove(place);
-        let mut failures = FilterFailures::default();
+        let mut failures = FilterStats::default();
         for record in &page {
             self.offer_to_all(&mut cohort, ledger, record, planner, &mut failures, now);
         }
-        cohort.cursor = last;
+        cohort.scanned = last;
         if !cohort.lanes.is_empty() {
             self.cohorts.insert(place, cohort);
         }
@@ -193,15 +193,15 @@ impl Walk {
 
     /// A cohort that has caught up with the one ahead of it joins that.
     fn merge(&mut self, place: usize, planner: &mut Planner) {
-        let Some(ahead) = place.checked_sub(1).and_then(|ahead| self.cohorts.get(ahead)).map(|it| it.cursor) else {
+        let Some(ahead) = place.checked_sub(1).and_then(|ahead| self.cohorts.get(ahead)).map(|it| it.scanned) else {
             return;
         };
-        if self.cohorts.get(place).is_none_or(|cohort| cohort.cursor < ahead) {
+        if self.cohorts.get(place).is_none_or(|cohort| cohort.scanned < ahead) {
             return;
         }
         let behind = self.cohorts.remove(place);
         for key in &behind.lanes {
-            planner.set_scanned(*key, behind.cursor);
+            planner.set_scanned(*key, behind.scanned);
         }
         if let Some(ahead) = self.cohorts.get_mut(place - 1) {
             ahead.lanes.extend(behind.lanes);
@@ -210,11 +210,11 @@ impl Walk {
 
     fn offer_to_all(
         &mut self,
-        cohort: &mut Cohort,
+        cohort: &mut LaneCohort,
         ledger: &Ledger,
         record: &Record,
         planner: &mut Planner,
-        failures: &mut FilterFailures,
+        failures: &mut FilterStats,
         now: i64,
     ) {
         let Some(facets) = record.header.facets else { return };
@@ -236,15 +236,17 @@ impl Walk {
                 continue;
             }
             let is_replay = reading.until.is_some();
-            if reading.terms.takes(record, failures) && !is_replaced(ledger, &reading.terms.code, record, is_replay) {
-                offer(&ledger.dispatch(), key, &reading.terms, record, planner, now);
+            if reading.subscription.matches_filter(record, failures)
+                && !is_replaced(ledger, &reading.subscription.code, record, is_replay)
+            {
+                offer(&ledger.dispatch(), key, &reading.subscription, record, planner, now);
             }
         }
     }
 
     fn look_up(&mut self, type_tag: u64, record: &Record) -> Arc<Vec<LaneKey>> {
-        let event_type = Peek::at(&record.body).map(|peek| peek.event_type).unwrap_or_default();
-        let wanted = self.lanes.iter().filter(|(_, reading)| reading.terms.takes_type(&event_type));
+        let event_type = EventSummary::at(&record.body).map(|peek| peek.event_type).unwrap_or_default();
+        let wanted = self.lanes.iter().filter(|(_, reading)| reading.subscription.matches_type(&event_type));
         let wanted = Arc::new(wanted.map(|(key, _)| *key).collect::<Vec<_>>());
         self.index.insert(type_tag, Arc::clone(&wanted));
         wanted
@@ -266,28 +268,28 @@ impl Walk {
             return Ok(false);
         }
         let first = self.cohorts.first_mut();
-        if reading.until.is_none() && first.as_ref().is_none_or(|first| scanned >= first.cursor) {
+        if reading.until.is_none() && first.as_ref().is_none_or(|first| scanned >= first.scanned) {
             self.lagging.remove(&key);
             match first {
                 Some(first) => drop(first.lanes.insert(key)),
                 // With nobody ahead it leads.
-                None => self.cohorts.push(Cohort { cursor: scanned, furthest: scanned, lanes: [key].into() }),
+                None => self.cohorts.push(LaneCohort { scanned, furthest: scanned, lanes: [key].into() }),
             }
             return Ok(true);
         }
         let mut cursor = scanned;
         let page = read(ledger, number, &mut cursor).await?;
-        let mut failures = FilterFailures::default();
+        let mut failures = FilterStats::default();
         for record in page {
             let sequence = record.header.sequence;
             if sequence > end || !planner.has_room(key, now) {
                 break;
             }
             let is_replay = reading.until.is_some();
-            if reading.terms.wants(&record, &mut failures)
-                && !is_replaced(ledger, &reading.terms.code, &record, is_replay)
+            if reading.subscription.matches(&record, &mut failures)
+                && !is_replaced(ledger, &reading.subscription.code, &record, is_replay)
             {
-                offer(&ledger.dispatch(), key, &reading.terms, &record, planner, now);
+                offer(&ledger.dispatch(), key, &reading.subscription, &record, planner, now);
             }
             cursor = sequence;
         }
@@ -299,17 +301,24 @@ impl Walk {
 /// A page behind the cursor, which skips what is gone.
 async fn read(ledger: &Ledger, number: TopicNumber, cursor: &mut Sequence) -> Result<Vec<Record>> {
     loop {
-        match ledger.log().read(Range::Topic(number, *cursor), PAGE).await {
+        match ledger.log().read(ReadRange::Topic(number, *cursor), PAGE).await {
             Err(LogError::Trimmed(earliest)) if earliest.get() > cursor.get() + 1 => {
                 *cursor = Sequence(earliest.get() - 1);
             }
-            Err(error) => return Err(unreadable(ledger, Range::Topic(number, *cursor), error).await),
+            Err(error) => return Err(unreadable(ledger, ReadRange::Topic(number, *cursor), error).await),
             Ok(page) => return Ok(page),
         }
     }
 }
 
-fn offer(rows: &DispatchRows, key: LaneKey, terms: &Terms, record: &Record, planner: &mut Planner, now: i64) {
+fn offer(
+    rows: &DispatchRows,
+    key: LaneKey,
+    terms: &CompiledSubscription,
+    record: &Record,
+    planner: &mut Planner,
+    now: i64,
+) {
     let sequence = record.header.sequence;
     let Some(lane) = rows.lane(key.lane) else { return };
     // Jobs with a story were offered with it.
@@ -317,12 +326,12 @@ fn offer(rows: &DispatchRows, key: LaneKey, terms: &Terms, record: &Record, plan
         return;
     }
     let group = (terms.mode != DispatchMode::Immediate).then(|| group_of(&record.body)).flatten();
-    let stored = Some(Stored { id: Uuid::from_u128(record.header.id), text: record.body.clone() });
-    let event = Arrival { time: record.header.time, bytes: u32::try_from(record.body.len()).unwrap_or(u32::MAX) };
-    planner.offer(key, Offer { sequence, group, event, stored }, now);
+    let stored = Some(CachedEvent { id: Uuid::from_u128(record.header.id), text: record.body.clone() });
+    let event = EventArrival { time: record.header.time, bytes: u32::try_from(record.body.len()).unwrap_or(u32::MAX) };
+    planner.offer(key, NewJob { sequence, group, event, stored }, now);
 }
 
 /// The fingerprint of an event's message group.
 pub(super) fn group_of(text: &[u8]) -> Option<u64> {
-    Peek::at(text)?.group().map(|group| tag(&group))
+    EventSummary::at(text)?.group().map(|group| tag(&group))
 }

@@ -1,11 +1,11 @@
 //! Sending: one job becomes one delivery, with everything it needs, on a task of its own.
 
-use super::Context;
-use super::lane::{Job, LaneKey, Stored};
-use crate::delivery::{Attempt, Delivery, ErrorClass, Outcome, Payload};
+use super::DispatchContext;
+use super::lane::{CachedEvent, LaneKey, PlannedJob};
+use crate::delivery::{AttemptOutcome, AttemptReport, DeliveryPayload, DeliveryRequest, ErrorClass};
 use crate::events::stored_at;
 use crate::ledger::{JobSlot, Ledger, TASKS, TaskRow};
-use crate::subscriptions::{Peek, Terms, Way};
+use crate::subscriptions::{CompiledSubscription, DeliverySettings, EventSummary};
 use contract::Timestamp;
 use futures_util::FutureExt;
 use log::TopicNumber;
@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 /// What a lane delivers.
 #[derive(Clone)]
-pub(crate) enum Errand {
+pub(crate) enum LaneSource {
     Events {
-        terms: Arc<Terms>,
+        subscription: Arc<CompiledSubscription>,
         topic: TopicNumber,
         /// The replay it is, if it is one.
         replay: Option<Uuid>,
@@ -26,31 +26,31 @@ pub(crate) enum Errand {
     Tasks,
 }
 
-impl Errand {
+impl LaneSource {
     /// The subscription's code; tasks have none.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
-            Self::Events { terms, .. } => Some(&terms.code),
+            Self::Events { subscription: terms, .. } => Some(&terms.code),
             Self::Tasks => None,
         }
     }
 }
 
 /// A delivery that came to something.
-pub(crate) struct Landed {
+pub(crate) struct DeliveryResult {
     pub(super) key: LaneKey,
-    pub(super) job: Job,
+    pub(super) job: PlannedJob,
     pub(super) event: Uuid,
     pub(super) began_at: i64,
     pub(super) token: u64,
-    pub(super) errand: Errand,
+    pub(super) source: LaneSource,
     pub(super) target: Arc<str>,
-    pub(super) came: Came,
+    pub(super) result: JobResult,
 }
 
 /// What a job that was sent, or expired, came to.
-pub(super) enum Came {
-    Attempted(Attempt),
+pub(super) enum JobResult {
+    Attempted(AttemptReport),
     /// Its event is gone.
     Gone,
     /// It reached its maximum age, and was not sent.
@@ -59,56 +59,67 @@ pub(super) enum Came {
 
 /// How a job lands whose task panics. The panic would come again with the next try, so the job is given up, as one whose
 /// delivery panics is, and a person hears of it.
-pub(super) struct Broken(Landed);
+pub(super) struct PanicFallback(DeliveryResult);
 
-impl Broken {
-    pub(super) fn of(key: LaneKey, job: &Job, errand: &Errand, now: i64, token: u64) -> Self {
+impl PanicFallback {
+    pub(super) fn of(key: LaneKey, job: &PlannedJob, errand: &LaneSource, now: i64, token: u64) -> Self {
         let target: Arc<str> = match errand {
-            Errand::Events { terms, .. } => terms.way.target.as_str().into(),
-            Errand::Tasks => "".into(),
+            LaneSource::Events { subscription: terms, .. } => terms.delivery.target.as_str().into(),
+            LaneSource::Tasks => "".into(),
         };
         let event = job.stored.as_ref().map_or(Uuid::nil(), |stored| stored.id);
         // The event is not held twice while it is sent.
-        let job = Job { stored: None, target: job.target.clone(), ..*job };
-        let came = Came::Attempted(broken());
-        Self(Landed { key, job, event, began_at: now, token, errand: errand.clone(), target, came })
+        let job = PlannedJob { stored: None, target: job.target.clone(), ..*job };
+        let came = JobResult::Attempted(internal_failure());
+        Self(DeliveryResult { key, job, event, began_at: now, token, source: errand.clone(), target, result: came })
     }
 
     /// What `flight` comes to, unless it panics.
-    pub(super) async fn unless(self, flight: impl Future<Output = Landed>) -> Landed {
+    pub(super) async fn or_panicked(self, flight: impl Future<Output = DeliveryResult>) -> DeliveryResult {
         AssertUnwindSafe(flight).catch_unwind().await.unwrap_or(self.0)
     }
 }
 
 pub(super) async fn send_event(
     ledger: Arc<Ledger>,
-    context: Arc<Context>,
+    context: Arc<DispatchContext>,
     key: LaneKey,
-    mut job: Job,
-    (terms, topic, replay): (Arc<Terms>, TopicNumber, Option<Uuid>),
+    mut job: PlannedJob,
+    (terms, topic, replay): (Arc<CompiledSubscription>, TopicNumber, Option<Uuid>),
     now: i64,
     token: u64,
-) -> Landed {
-    let target: Arc<str> = terms.way.target.as_str().into();
+) -> DeliveryResult {
+    let target: Arc<str> = terms.delivery.target.as_str().into();
     let stored = match job.stored.take() {
         Some(stored) => Ok(Some(stored)),
         None => {
             let found = stored_at(&ledger, topic, job.sequence).await;
-            found.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| Stored { id: it.id, text: it.text }))
+            found.map(|it| {
+                it.filter(|it| it.sequence == job.sequence).map(|it| CachedEvent { id: it.id, text: it.text })
+            })
         }
     };
     drop(ledger);
-    let errand = Errand::Events { terms: Arc::clone(&terms), topic, replay };
-    let landed = |event, came| Landed { key, job: job.clone(), event, began_at: now, token, errand, target, came };
+    let errand = LaneSource::Events { subscription: Arc::clone(&terms), topic, replay };
+    let landed = |event, came| DeliveryResult {
+        key,
+        job: job.clone(),
+        event,
+        began_at: now,
+        token,
+        source: errand,
+        target,
+        result: came,
+    };
     let stored = match stored {
         Ok(Some(stored)) => stored,
-        Ok(None) => return landed(Uuid::nil(), Came::Gone),
-        Err(_) => return landed(Uuid::nil(), Came::Attempted(unread())),
+        Ok(None) => return landed(Uuid::nil(), JobResult::Gone),
+        Err(_) => return landed(Uuid::nil(), JobResult::Attempted(event_unreadable())),
     };
-    let peek = Peek::at(&stored.text);
+    let peek = EventSummary::at(&stored.text);
     let (id, signing) = (stored.id.to_string(), terms.signing(now));
-    let payload = Payload::Event { text: stored.text.clone(), shape: terms.way.shape };
-    let delivery = Delivery {
+    let payload = DeliveryPayload::Event { text: stored.text.clone(), format: terms.delivery.format };
+    let delivery = DeliveryRequest {
         signing: &signing,
         attempt: job.tried.saturating_add(1),
         subscription: Some(&terms.code),
@@ -117,69 +128,69 @@ pub(super) async fn send_event(
         replay,
         token: Some(token),
         trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
-        ..delivery_by(&terms.way, payload, &id, context.clock.now())
+        ..unsigned_delivery(&terms.delivery, payload, &id, context.clock.now())
     };
     let attempt = attempt(&context, delivery).await;
-    landed(stored.id, Came::Attempted(attempt))
+    landed(stored.id, JobResult::Attempted(attempt))
 }
 
 pub(super) async fn send_task(
     ledger: Arc<Ledger>,
-    context: Arc<Context>,
+    context: Arc<DispatchContext>,
     key: LaneKey,
-    job: Job,
+    job: PlannedJob,
     now: i64,
     token: u64,
-) -> Landed {
+) -> DeliveryResult {
     let row: Option<TaskRow> = ledger.dispatch().task_numbered(job.sequence).cloned();
     drop(ledger);
     let target: Arc<str> = row.as_ref().map_or("", |row| row.task.target.as_str()).into();
-    let way = row.as_ref().and_then(|row| Way::to(&row.task.target).ok());
+    let way = row.as_ref().and_then(|row| DeliverySettings::to(&row.task.target).ok());
     let came = match (&row, way) {
         (Some(row), Some(way)) => {
             let id = row.id.to_string();
-            let payload = Payload::Task(row.task.payload.clone().into_bytes().into());
-            let delivery = Delivery {
+            let payload = DeliveryPayload::Task(row.task.payload.clone().into_bytes().into());
+            let delivery = DeliveryRequest {
                 attempt: job.tried.saturating_add(1),
                 token: Some(token),
-                ..delivery_by(&way, payload, &id, context.clock.now())
+                ..unsigned_delivery(&way, payload, &id, context.clock.now())
             };
-            Came::Attempted(attempt(&context, delivery).await)
+            JobResult::Attempted(attempt(&context, delivery).await)
         }
-        _ => Came::Gone,
+        _ => JobResult::Gone,
     };
     let event = row.map_or(Uuid::nil(), |row| row.id);
-    Landed { key, job, event, began_at: now, token, errand: Errand::Tasks, target, came }
+    DeliveryResult { key, job, event, began_at: now, token, source: LaneSource::Tasks, target, result: came }
 }
 
 /// A job that reached its maximum age: nothing is sent, but which event it is about must be known.
 pub(super) async fn expire(
     ledger: Arc<Ledger>,
     key: LaneKey,
-    job: Job,
-    errand: Errand,
+    job: PlannedJob,
+    errand: LaneSource,
     now: i64,
     token: u64,
-) -> Landed {
+) -> DeliveryResult {
     let known = known_event(&ledger, key, &job);
     let found = match (&errand, known) {
         (_, Some(event)) => Ok(Some(event)),
-        (Errand::Tasks, None) => Ok(None),
-        (Errand::Events { topic, .. }, None) => {
+        (LaneSource::Tasks, None) => Ok(None),
+        (LaneSource::Events { topic, .. }, None) => {
             let stored = stored_at(&ledger, *topic, job.sequence).await;
             stored.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| it.id))
         }
     };
     let (event, came) = match found {
-        Ok(Some(event)) => (event, Came::Expired),
-        Ok(None) => (Uuid::nil(), Came::Gone),
-        Err(_) => (Uuid::nil(), Came::Attempted(unread())),
+        Ok(Some(event)) => (event, JobResult::Expired),
+        Ok(None) => (Uuid::nil(), JobResult::Gone),
+        Err(_) => (Uuid::nil(), JobResult::Attempted(event_unreadable())),
     };
-    Landed { key, job, event, began_at: now, token, errand, target: "".into(), came }
+    DeliveryResult { key, job, event, began_at: now, token, source: errand, target: "".into(), result: came }
 }
 
 /// The event, or the task, of a job, where that is known without reading the log.
-fn known_event(ledger: &Ledger, key: LaneKey, job: &Job) -> Option<Uuid> {
+fn known_event(ledger: &Ledger, key: LaneKey, job: &PlannedJob) -> Option<Uuid> {
     if let Some(stored) = &job.stored {
         return Some(stored.id);
     }
@@ -195,8 +206,13 @@ fn known_event(ledger: &Ledger, key: LaneKey, job: &Job) -> Option<Uuid> {
 
 /// A first attempt by this way, of nobody's order; not signed. Receivers compare its time with their own clocks, so it is
 /// the wall clock's.
-pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, wall: i64) -> Delivery<'a> {
-    Delivery {
+pub(super) fn unsigned_delivery<'a>(
+    way: &'a DeliverySettings,
+    payload: DeliveryPayload,
+    id: &'a str,
+    wall: i64,
+) -> DeliveryRequest<'a> {
+    DeliveryRequest {
         target: &way.target,
         payload,
         signing: &[],
@@ -217,25 +233,25 @@ pub(super) fn delivery_by<'a>(way: &'a Way, payload: Payload, id: &'a str, wall:
 }
 
 /// Makes the attempt. What panics would panic again: the job is given up, and a person hears of it.
-async fn attempt(context: &Context, delivery: Delivery<'_>) -> Attempt {
+async fn attempt(context: &DispatchContext, delivery: DeliveryRequest<'_>) -> AttemptReport {
     let made = AssertUnwindSafe(context.deliver.deliver(delivery)).catch_unwind().await;
-    made.unwrap_or_else(|_| broken())
+    made.unwrap_or_else(|_| internal_failure())
 }
 
 /// The broker failed, not the receiver.
-fn broken() -> Attempt {
+fn internal_failure() -> AttemptReport {
     let detail = "The broker failed over this delivery; see its log.";
-    not_made(Outcome::Failed { retryable: false }, ErrorClass::Payload, detail)
+    failed_attempt(AttemptOutcome::Failed { retryable: false }, ErrorClass::Payload, detail)
 }
 
 /// The event could not be read: a failure of ours, which costs the job nothing.
-fn unread() -> Attempt {
-    let later = Outcome::Deferred { after: Duration::from_secs(5) };
-    not_made(later, ErrorClass::Connect, "The event could not be read from the log.")
+fn event_unreadable() -> AttemptReport {
+    let later = AttemptOutcome::Deferred { after: Duration::from_secs(5) };
+    failed_attempt(later, ErrorClass::Connect, "The event could not be read from the log.")
 }
 
 /// An attempt that came to nothing for a reason of our own.
-fn not_made(outcome: Outcome, class: ErrorClass, detail: &str) -> Attempt {
+fn failed_attempt(outcome: AttemptOutcome, class: ErrorClass, detail: &str) -> AttemptReport {
     let error = Some((class, detail.to_owned()));
-    Attempt { outcome, status: None, duration: Duration::ZERO, error, response: String::new() }
+    AttemptReport { outcome, status: None, duration: Duration::ZERO, error, response: String::new() }
 }

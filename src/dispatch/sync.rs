@@ -3,13 +3,13 @@
 //! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
 //! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
 
-use super::lane::{Arrival, Job, LaneKey, Rules};
+use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
 use super::scan::group_of;
-use super::sending::Errand;
-use super::worker::{Worker, reading};
+use super::sending::LaneSource;
+use super::worker::{DispatchWorker, lane_reading};
 use crate::events::stored_at;
-use crate::ledger::{DispatchRows, JobRow, JobSlot, JobStanding, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
-use crate::subscriptions::{DEFAULT_POOL, Terms, pool_of};
+use crate::ledger::{DispatchRows, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
+use crate::subscriptions::{CompiledSubscription, DEFAULT_POOL, pool_of};
 use contract::{DispatchMode, Error, Position, Result, Sequence, limits};
 use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// How long a lane waits that could not be built, in milliseconds.
-const UNBUILT_WAIT: i64 = 10_000;
+const BUILD_RETRY_MILLIS: i64 = 10_000;
 
 /// A lane as the log has it.
-struct Wanted {
+struct DesiredLane {
     lane: Uuid,
     touched: Position,
     row: SubscriptionRow,
@@ -28,9 +28,9 @@ struct Wanted {
     replay: Option<(Sequence, i64)>,
 }
 
-impl Worker {
+impl DispatchWorker {
     /// Takes in what was said since the last time.
-    pub(super) async fn sync(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
+    pub(super) async fn reconcile(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
         let (version, replays) = {
             let rows = ledger.dispatch();
@@ -40,13 +40,13 @@ impl Worker {
         let pools_version = default.dispatch().version();
         let seen = (version, pools_version, replays);
         let is_due = self.unbuilt.values().any(|at| *at <= now);
-        if self.seen == Some(seen) && !self.must_sync && !is_due {
+        if self.reconciled_at == Some(seen) && !self.must_reconcile && !is_due {
             return Ok(());
         }
-        let is_first = self.seen.is_none();
+        let is_first = self.reconciled_at.is_none();
         self.take_pools(&default.dispatch(), now);
         self.find_pools();
-        let (wanted, mut changed) = wanted(&ledger.dispatch(), &self.known);
+        let (wanted, mut changed) = desired_lanes(&ledger.dispatch(), &self.known);
         changed.retain(|it| self.unbuilt.get(&it.lane).is_none_or(|at| *at <= now));
         self.unbuilt.retain(|lane, _| wanted.contains(lane));
         let gone: Vec<_> =
@@ -64,16 +64,16 @@ impl Worker {
                     self.unbuilt.remove(&it.lane);
                     self.known.insert(it.lane, it.touched);
                 }
-                Err(error) => self.put_off(&it, &error, now),
+                Err(error) => self.postpone_lane(&it, &error, now),
             }
         }
-        self.sync_tasks(ledger, now);
-        (self.seen, self.must_sync) = (Some(seen), false);
+        self.reconcile_tasks(ledger, now);
+        (self.reconciled_at, self.must_reconcile) = (Some(seen), false);
         Ok(())
     }
 
     /// Sees how many more jobs may become rows, and says so when there is no room for another.
-    pub(super) fn make_room(&mut self, ledger: &Ledger, now: i64) {
+    pub(super) fn update_rows_left(&mut self, ledger: &Ledger, now: i64) {
         let (open, most) = (ledger.dispatch().open_jobs(), self.context.config.max_open_jobs as usize);
         let left = most.saturating_sub(open);
         self.planner.set_rows_left(left, ledger.dispatch().lanes_over_share(most), now);
@@ -125,26 +125,26 @@ impl Worker {
         self.known.remove(&lane);
         self.without_pool.remove(&lane);
         self.breakers_closed.remove(&lane);
-        self.errands.remove(&key);
-        self.written.remove(&lane);
+        self.sources.remove(&key);
+        self.recorded.remove(&lane);
         self.planner.drop_lane(key, now);
-        for walk in self.walks.values_mut() {
+        for walk in self.feeders.values_mut() {
             walk.remove(key);
         }
-        self.walks.retain(|_, walk| !walk.is_empty());
+        self.feeders.retain(|_, walk| !walk.is_empty());
     }
 
     /// The events of a lane's open jobs cannot be read: it waits, and no other lane waits for it.
-    fn put_off(&mut self, wanted: &Wanted, error: &Error, now: i64) {
+    fn postpone_lane(&mut self, wanted: &DesiredLane, error: &Error, now: i64) {
         let subscription = &wanted.row.definition.code;
         tracing::warn!(%error, subscription, "the events of its open jobs cannot be read; nothing is delivered to it");
         self.forget(wanted.lane, now);
-        self.unbuilt.insert(wanted.lane, now.saturating_add(UNBUILT_WAIT));
+        self.unbuilt.insert(wanted.lane, now.saturating_add(BUILD_RETRY_MILLIS));
     }
 
-    async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &Wanted, is_first: bool, now: i64) -> Result<()> {
+    async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &DesiredLane, is_first: bool, now: i64) -> Result<()> {
         let key = LaneKey { lane: wanted.lane, part: 0 };
-        let terms = match Terms::of(&wanted.row, &self.context.vault) {
+        let terms = match CompiledSubscription::of(&wanted.row, &self.context.vault) {
             Ok(terms) => Arc::new(terms),
             Err(error) => {
                 tracing::error!(%error, subscription = wanted.row.definition.code, "a subscription cannot be served");
@@ -155,7 +155,7 @@ impl Worker {
         let (through, open) = {
             let rows = ledger.dispatch();
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
-            (lane.through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
+            (lane.recorded_through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
         };
         let mut rules = rules(&terms, wanted);
         rules.pool = self.pool_or_default(wanted.lane, rules.pool);
@@ -164,13 +164,13 @@ impl Worker {
             self.context.breakers.close(&rules.target);
         }
         if let Some(wished_at) = open.iter().filter_map(|(_, row)| row.aged_from).max() {
-            self.context.breakers.ask_now(&rules.target, wished_at, now);
+            self.context.breakers.request_probe(&rules.target, wished_at, now);
         }
         self.planner.put_lane(key, rules.clone(), through, now);
-        self.written.insert(wanted.lane, through);
+        self.recorded.insert(wanted.lane, through);
         let topic = TopicNumber(wanted.row.number);
         for (sequence, row) in open {
-            let is_dead = matches!(row.standing, JobStanding::Dead { .. });
+            let is_dead = matches!(row.standing, JobState::Dead { .. });
             // There may be very many, and only here one of them holds a group.
             if is_dead && terms.mode != DispatchMode::BlockOnError {
                 continue;
@@ -180,28 +180,28 @@ impl Worker {
             let ordered = terms.mode != DispatchMode::Immediate;
             let group = ordered.then(|| group_of(&stored.text)).flatten();
             let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
-            let event = Arrival { time: stored.created_at.millis(), bytes };
+            let event = EventArrival { time: stored.created_at.millis(), bytes };
             let job = row_job(&rules, &row, sequence, group, terms.mode, event);
             self.planner.offer_row(key, job, is_dead, now);
         }
         let until = wanted.replay.map(|(to, _)| to);
         // One that is paused may be far behind, and waits for nobody.
         let all_new = is_first && wanted.replay.is_none() && !rules.paused;
-        self.walks.entry(wanted.row.number).or_default().put(key, reading(&terms, until), through, all_new);
+        self.feeders.entry(wanted.row.number).or_default().put(key, lane_reading(&terms, until), through, all_new);
         let replay = wanted.replay.map(|_| wanted.lane);
-        self.errands.insert(key, Errand::Events { terms, topic, replay });
+        self.sources.insert(key, LaneSource::Events { subscription: terms, topic, replay });
         Ok(())
     }
 
     /// Tasks: those that are new, or all that are not over where something was said about one.
-    fn sync_tasks(&mut self, ledger: &Ledger, now: i64) {
+    fn reconcile_tasks(&mut self, ledger: &Ledger, now: i64) {
         let rows = ledger.dispatch();
         let Some(lane) = rows.lane(TASKS) else { return };
         let touched = rows.touched(TASKS);
         if self.known.insert(TASKS, touched) != Some(touched) {
-            let old: Vec<_> = self.errands.keys().filter(|key| key.lane == TASKS).copied().collect();
+            let old: Vec<_> = self.sources.keys().filter(|key| key.lane == TASKS).copied().collect();
             for key in old {
-                self.errands.remove(&key);
+                self.sources.remove(&key);
                 self.planner.drop_lane(key, now);
             }
             self.last_task = Sequence::ZERO;
@@ -220,27 +220,27 @@ impl Worker {
             None => None,
         };
         if let Some(wished_at) = row.as_ref().and_then(|row| row.aged_from) {
-            self.context.breakers.ask_now(&task.task.target, wished_at, now);
+            self.context.breakers.request_probe(&task.task.target, wished_at, now);
         }
         let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
         let pool = self.pool_or_default(TASKS, pool);
         let key = LaneKey { lane: TASKS, part: tag(&pool) };
-        if self.errands.insert(key, Errand::Tasks).is_none() {
+        if self.sources.insert(key, LaneSource::Tasks).is_none() {
             self.planner.put_lane(key, task_rules(pool), Sequence::ZERO, now);
         }
-        let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobStanding::Dead { .. }));
+        let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobState::Dead { .. }));
         self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
     }
 }
 
 /// All lanes that are served, and those of them that something was said about, in their order.
-fn wanted(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<Wanted>) {
+fn desired_lanes(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<DesiredLane>) {
     let (mut all, mut changed) = (BTreeSet::new(), Vec::new());
     let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
         all.insert(lane);
         // Thousands may be as they were: only the others are copied.
         if known.get(&lane) != Some(&touched) {
-            changed.push(Wanted { lane, touched, row: row.clone(), replay });
+            changed.push(DesiredLane { lane, touched, row: row.clone(), replay });
         }
     };
     for row in rows.subscriptions() {
@@ -254,14 +254,14 @@ fn wanted(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uu
     (all, changed)
 }
 
-fn rules(terms: &Terms, wanted: &Wanted) -> Rules {
+fn rules(terms: &CompiledSubscription, wanted: &DesiredLane) -> LaneRules {
     let replay = wanted.replay;
-    Rules {
+    LaneRules {
         scope: terms.id,
         pool: terms.pool.clone(),
         priority: terms.priority,
         mode: terms.mode,
-        target: terms.way.target.as_str().into(),
+        target: terms.delivery.target.as_str().into(),
         delay_millis: if replay.is_some() { 0 } else { terms.delay_millis },
         max_age_millis: terms.max_age_millis,
         ages_from: replay.map(|(_, at)| at),
@@ -270,8 +270,8 @@ fn rules(terms: &Terms, wanted: &Wanted) -> Rules {
     }
 }
 
-fn task_rules(pool: String) -> Rules {
-    Rules {
+fn task_rules(pool: String) -> LaneRules {
+    LaneRules {
         scope: TASKS,
         pool,
         priority: 99,
@@ -286,21 +286,21 @@ fn task_rules(pool: String) -> Rules {
 }
 
 fn row_job(
-    rules: &Rules,
+    rules: &LaneRules,
     row: &JobRow,
     sequence: Sequence,
     group: Option<u64>,
     mode: DispatchMode,
-    event: Arrival,
-) -> Job {
+    event: EventArrival,
+) -> PlannedJob {
     let expires = rules.expires(row.aged_from, event.time);
     let due = match row.standing {
-        JobStanding::Waiting { until } => until.min(expires),
-        JobStanding::Dead { .. } => i64::MAX,
+        JobState::Waiting { until } => until.min(expires),
+        JobState::Dead { .. } => i64::MAX,
     };
     let (spent, tried) = (row.spent, row.tried);
     let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
-    Job {
+    PlannedJob {
         sequence,
         group,
         mode,
@@ -321,18 +321,18 @@ pub(super) fn task_expires(task: &TaskRow, row: Option<&JobRow>) -> i64 {
     from.saturating_add(i64::from(limits::JOB_AGE_SECONDS_DEFAULT) * 1000)
 }
 
-fn task_job(task: &TaskRow, row: Option<&JobRow>) -> Job {
+fn task_job(task: &TaskRow, row: Option<&JobRow>) -> PlannedJob {
     let begins = task.task.scheduled_for.unwrap_or(task.at);
     let due = match row.map(|row| row.standing) {
-        Some(JobStanding::Waiting { until }) => until.max(begins),
-        Some(JobStanding::Dead { .. }) => i64::MAX,
+        Some(JobState::Waiting { until }) => until.max(begins),
+        Some(JobState::Dead { .. }) => i64::MAX,
         None => begins,
     };
     let due = due.min(task_expires(task, row));
     let mode = task.task.mode;
     // Groups of tasks are told apart by their mode, too: what one lets pass another does not.
     let group = task.task.message_group.as_ref().map(|group| tag(&format!("{mode:?} {group}")));
-    Job {
+    PlannedJob {
         sequence: task.number,
         group,
         mode: if group.is_none() { DispatchMode::Immediate } else { mode },

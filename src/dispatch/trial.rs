@@ -1,11 +1,11 @@
 //! Trying a subscription out: one signed delivery of a made-up event, of which nothing is stored.
 
-use super::jobs::Jobs;
-use super::report::recorded;
-use super::sending::delivery_by;
-use crate::delivery::{Delivery, Payload};
+use super::jobs::DispatchJobs;
+use super::report::job_attempt;
+use super::sending::unsigned_delivery;
+use crate::delivery::{DeliveryPayload, DeliveryRequest};
 use crate::ledger::SubscriptionRow;
-use crate::subscriptions::Terms;
+use crate::subscriptions::CompiledSubscription;
 use contract::{Error, JobAttempt, Kind, Result, Timestamp};
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
@@ -20,15 +20,15 @@ const TRY_MILLIS: i64 = 1000;
 
 /// Bounds how often subscriptions are tried out, over all of them.
 #[derive(Debug, Default)]
-pub(super) struct Trials {
+pub(super) struct TestDeliveryLimiter {
     /// When all that were made are paid for, in milliseconds.
-    paid_at: Mutex<i64>,
+    free_at: Mutex<i64>,
 }
 
-impl Trials {
+impl TestDeliveryLimiter {
     /// Takes one, or says after how many seconds there is one.
     fn take(&self, now: i64) -> Result<()> {
-        let mut paid_at = self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let next = (*paid_at).max(now) + TRY_MILLIS;
         let over = next - now - TRIES_AT_ONCE * TRY_MILLIS;
         if over > 0 {
@@ -41,12 +41,12 @@ impl Trials {
     }
 }
 
-impl Jobs<'_> {
+impl DispatchJobs<'_> {
     /// Sends a made-up event; answers what came of it.
     pub(crate) async fn test(&self, row: &SubscriptionRow) -> Result<JobAttempt> {
-        self.context.trials.take(self.logs.default_ledger().now())?;
+        self.context.test_deliveries.take(self.logs.default_ledger().now())?;
         let (now, id) = (self.logs.default_ledger().now(), Uuid::new_v4());
-        let terms = Terms::of(row, self.vault)?;
+        let terms = CompiledSubscription::of(row, self.vault)?;
         let at = Timestamp::from_millis(now);
         let event = json!({
             "id": id,
@@ -60,15 +60,16 @@ impl Jobs<'_> {
             "createdAt": at,
         });
         let (id, signing) = (id.to_string(), terms.signing(now));
-        let payload = Payload::Event { text: event.to_string().into_bytes().into(), shape: terms.way.shape };
-        let delivery = Delivery {
+        let payload =
+            DeliveryPayload::Event { text: event.to_string().into_bytes().into(), format: terms.delivery.format };
+        let delivery = DeliveryRequest {
             signing: &signing,
             subscription: Some(&terms.code),
             topic: Some(&terms.topic),
-            ..delivery_by(&terms.way, payload, &id, self.context.clock.now())
+            ..unsigned_delivery(&terms.delivery, payload, &id, self.context.clock.now())
         };
         let attempt = self.context.deliver.deliver(delivery).await;
-        Ok(recorded(&attempt, 1, now, 0))
+        Ok(job_attempt(&attempt, 1, now, 0))
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn trials_are_bounded_and_come_back_with_time() {
-        let trials = Trials::default();
+        let trials = TestDeliveryLimiter::default();
         let now = 1_000_000;
         for number in 0..TRIES_AT_ONCE {
             assert!(trials.take(now).is_ok(), "{number}");

@@ -3,22 +3,23 @@
 //! - A verb that does not fit how the job stands is refused, and changes nothing.
 //! - With the job its dead letter is closed, in the same append.
 
-use super::face::{Face, Moment};
-use super::jobs::{Jobs, Named, record_at};
+use super::face::{JobSnapshot, JobSubject};
+use super::jobs::{DispatchJobs, JobRef, record_at};
 use crate::ledger::{
-    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobStanding, Keep, StoredTask, TaskRow,
+    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobState, ReplyRecorder, StoredTask,
+    TaskRow,
 };
 use crate::subscriptions::{check_host, check_pool, check_task};
-use contract::{DispatchJob, Error, GroupVerbs, JobAttempt, JobStatus, Kind, NewTask, Result};
+use contract::{DispatchJob, Error, GroupActions, JobAttempt, JobStatus, Kind, NewTask, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Who acts where nobody says.
-const NOBODY: &str = "unknown";
+const UNKNOWN_CALLER: &str = "unknown";
 
 /// What a person does about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JobVerb {
+pub(crate) enum JobAction {
     /// Try again now, with all attempts.
     Retry,
     /// Cancel it.
@@ -27,30 +28,30 @@ pub(crate) enum JobVerb {
     Complete,
 }
 
-impl Jobs<'_> {
+impl DispatchJobs<'_> {
     /// Does something about a job; answers it as it is then.
-    pub(crate) async fn act(&self, id: &str, verb: JobVerb, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
-        let face = match self.named(id)? {
-            Named::Task(ledger, task) => Face::Task(ledger, task),
-            Named::Event(lane, sequence) => {
+    pub(crate) async fn act(&self, id: &str, verb: JobAction, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+        let face = match self.job_ref(id)? {
+            JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
+            JobRef::Event(lane, sequence) => {
                 let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
                 self.check_is_job(&lane, &record)?;
-                Face::Event(Box::new((lane, record)))
+                JobSubject::Event(Box::new((lane, record)))
             }
         };
-        let now = self.moment(&face);
-        check(verb, face.shown(now.clone()).status)?;
-        let by = self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone());
-        let act = Act { key: face.key(), event: face.event(), verb, by };
+        let now = self.job_snapshot(&face);
+        check(verb, face.view(now.clone()).status)?;
+        let by = self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone());
+        let act = ActOnJob { key: face.key(), event: face.event(), action: verb, by };
         let ledger = Arc::clone(face.ledger());
-        let shown = move |acted: &Acted| face.shown(acted.moment(&now));
+        let shown = move |acted: &ActionOutcome| face.view(acted.job_snapshot(&now));
         let seen = shown.clone();
-        let keep = keep.seen_through(move |acted| Some(Ok(seen(acted))));
-        Ok(shown(&ledger.submit_keeping(act, keep).await?))
+        let keep = keep.map_answer(move |acted| Some(Ok(seen(acted))));
+        Ok(shown(&ledger.submit_recording(act, keep).await?))
     }
 
     /// Asks for a task.
-    pub(crate) async fn create_task(&self, new: NewTask, keep: Keep<DispatchJob>) -> Result<DispatchJob> {
+    pub(crate) async fn create_task(&self, new: NewTask, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         check_host("/target", &new.target, &self.context.config)?;
         let ledger = self.logs.default_ledger();
@@ -65,16 +66,17 @@ impl Jobs<'_> {
         };
         // Nothing is known of it yet, so it is shown of its row alone.
         let (now, home) = (ledger.now(), Arc::clone(ledger));
-        let shown =
-            move |row: &TaskRow| Face::Task(Arc::clone(&home), row.clone()).shown(Moment::begin(now.max(row.at)));
+        let shown = move |row: &TaskRow| {
+            JobSubject::Task(Arc::clone(&home), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
+        };
         let seen = shown.clone();
-        let keep = keep.seen_through(move |row| Some(Ok(seen(row))));
-        Ok(shown(&ledger.submit_keeping(CreateTask { id: Uuid::new_v4(), task }, keep).await?))
+        let keep = keep.map_answer(move |row| Some(Ok(seen(row))));
+        Ok(shown(&ledger.submit_recording(CreateTask { id: Uuid::new_v4(), task }, keep).await?))
     }
 }
 
 /// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
-pub(super) fn would_do(status: JobStatus, waiting: u64, is_lower_bound: bool) -> GroupVerbs {
+pub(super) fn available_actions(status: JobStatus, waiting: u64, is_lower_bound: bool) -> GroupActions {
     let then = |one: &str, many: &str| match waiting {
         count if is_lower_bound => format!("those behind it, {count} or more, {many}"),
         0 => "nothing waits behind it".to_owned(),
@@ -84,86 +86,86 @@ pub(super) fn would_do(status: JobStatus, waiting: u64, is_lower_bound: bool) ->
     let say = |verb, what: &str, then: String| fits(verb, status).then(|| format!("{what}; {then}."));
     let (waits, goes) =
         (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
-    GroupVerbs {
-        retry: say(JobVerb::Retry, "It is tried again now, with all its attempts before it", waits),
-        cancel: say(JobVerb::Cancel, "It is cancelled and never delivered", goes.clone()),
-        complete: say(JobVerb::Complete, "It counts as delivered without being sent again", goes),
+    GroupActions {
+        retry: say(JobAction::Retry, "It is tried again now, with all its attempts before it", waits),
+        cancel: say(JobAction::Cancel, "It is cancelled and never delivered", goes.clone()),
+        complete: say(JobAction::Complete, "It counts as delivered without being sent again", goes),
     }
 }
 
-fn check(verb: JobVerb, status: JobStatus) -> Result<()> {
+fn check(verb: JobAction, status: JobStatus) -> Result<()> {
     match fits(verb, status) {
         true => Ok(()),
-        false => Err(does_not_fit()),
+        false => Err(wrong_status()),
     }
 }
 
 /// Which verbs fit which status.
-const fn fits(verb: JobVerb, status: JobStatus) -> bool {
+const fn fits(verb: JobAction, status: JobStatus) -> bool {
     match verb {
-        JobVerb::Retry => {
+        JobAction::Retry => {
             matches!(status, JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending)
         }
-        JobVerb::Cancel => {
+        JobAction::Cancel => {
             matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending | JobStatus::Queued)
         }
-        JobVerb::Complete => matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending),
+        JobAction::Complete => matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending),
     }
 }
 
-fn does_not_fit() -> Error {
+fn wrong_status() -> Error {
     Error::new(Kind::InvalidState, "The job's status does not allow this; look at the job again.")
 }
 
-struct Act {
+struct ActOnJob {
     key: JobKey,
     event: Uuid,
-    verb: JobVerb,
+    action: JobAction,
     by: String,
 }
 
 /// What became of it.
-struct Acted {
+struct ActionOutcome {
     slot: Option<JobSlot>,
     /// What was tried of a job that had a story and is over now.
     attempts: Vec<JobAttempt>,
     at: i64,
 }
 
-impl Acted {
+impl ActionOutcome {
     /// How the job stands then.
-    fn moment(&self, before: &Moment) -> Moment {
+    fn job_snapshot(&self, before: &JobSnapshot) -> JobSnapshot {
         let recent = before.recent.iter().chain(&self.attempts).cloned().collect();
-        Moment { slot: self.slot.clone(), recent, now: before.now.max(self.at), is_flying: before.is_flying }
+        JobSnapshot { slot: self.slot.clone(), recent, now: before.now.max(self.at), is_in_flight: before.is_in_flight }
     }
 }
 
-impl Command for Act {
-    type Answer = Acted;
+impl Command for ActOnJob {
+    type Answer = ActionOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Acted> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ActionOutcome> {
         let slot = decision.dispatch().slot(self.key);
-        match (self.verb, &slot) {
-            (JobVerb::Retry, Some(JobSlot::Ended(JobEnd::Completed)))
-            | (JobVerb::Cancel | JobVerb::Complete, Some(JobSlot::Ended(_))) => return Err(does_not_fit()),
+        match (self.action, &slot) {
+            (JobAction::Retry, Some(JobSlot::Ended(JobEnd::Completed)))
+            | (JobAction::Cancel | JobAction::Complete, Some(JobSlot::Ended(_))) => return Err(wrong_status()),
             _ => (),
         }
         let (job, event, by) = (self.key, self.event, self.by.clone());
-        let what = match self.verb {
-            JobVerb::Retry => DispatchFact::JobRetried { job, event, by },
-            JobVerb::Cancel => DispatchFact::JobCancelled { job, by },
-            JobVerb::Complete => DispatchFact::JobCompleted { job, by },
+        let what = match self.action {
+            JobAction::Retry => DispatchFact::JobRetried { job, event, by },
+            JobAction::Cancel => DispatchFact::JobCancelled { job, by },
+            JobAction::Complete => DispatchFact::JobCompleted { job, by },
         };
         decision.add_entry(Entry::Dispatch { what })?;
         let row = match slot {
             Some(JobSlot::Open(row)) => Some(row),
             _ => None,
         };
-        if let Some(JobRow { standing: JobStanding::Dead { letter: Some(letter), .. }, .. }) = &row {
+        if let Some(JobRow { standing: JobState::Dead { letter: Some(letter), .. }, .. }) = &row {
             self.close(*letter, decision)?;
         }
         let attempts = row.map(|row| row.attempts).unwrap_or_default();
-        Ok(Acted { slot: decision.dispatch().slot(self.key), attempts, at: decision.now() })
+        Ok(ActionOutcome { slot: decision.dispatch().slot(self.key), attempts, at: decision.now() })
     }
 
     fn bytes(&self) -> usize {
@@ -171,17 +173,17 @@ impl Command for Act {
     }
 }
 
-impl Act {
+impl ActOnJob {
     /// What was given up is dealt with.
     fn close(&self, letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
         let by = self.by.clone();
-        decision.add_entry(match self.verb {
-            JobVerb::Retry => Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None },
-            JobVerb::Cancel => {
+        decision.add_entry(match self.action {
+            JobAction::Retry => Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None },
+            JobAction::Cancel => {
                 let reason = "The job was cancelled.".to_owned();
                 Entry::Discarded { letter, claim: None, by, reason, job: None }
             }
-            JobVerb::Complete => {
+            JobAction::Complete => {
                 let reason = "The job was completed by a person.".to_owned();
                 Entry::Discarded { letter, claim: None, by, reason, job: None }
             }
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_a_verb_would_do_is_said_of_none_one_and_many() {
-        let cancel = |waiting| would_do(JobStatus::Error, waiting, false).cancel.unwrap();
+        let cancel = |waiting| available_actions(JobStatus::Error, waiting, false).cancel.unwrap();
         for (waiting, end) in [
             (0, "; nothing waits behind it."),
             (1, "; the one behind it goes on in order."),
@@ -228,8 +230,8 @@ mod tests {
         ] {
             assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
         }
-        let many = would_do(JobStatus::Error, 5, true).cancel.unwrap();
+        let many = available_actions(JobStatus::Error, 5, true).cancel.unwrap();
         assert!(many.ends_with("; those behind it, 5 or more, go on in order."), "{many}");
-        assert!(would_do(JobStatus::Completed, 1, false).retry.is_none());
+        assert!(available_actions(JobStatus::Completed, 1, false).retry.is_none());
     }
 }

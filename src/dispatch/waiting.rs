@@ -1,14 +1,14 @@
 //! Jobs that wait: in their groups, how they get in, go out into their lanes, and come back; and for room for their rows.
 
-use super::groups::{Group, Member, Promotion};
-use super::lane::{Arrival, Back, Job, LaneKey, Pick};
+use super::groups::{GroupPromotion, MessageGroup, WaitingMember};
+use super::lane::{AfterAttempt, EventArrival, LaneKey, PlannedJob, PlannerPick};
 use super::planner::Planner;
 use contract::Sequence;
 use std::collections::{HashSet, VecDeque};
 use uuid::Uuid;
 
 /// How long a job that expired waits for room for its row before it asks again, in milliseconds.
-const ROOM_WAIT: i64 = 1000;
+const ROW_RETRY_MILLIS: i64 = 1000;
 
 impl Planner {
     /// How many more jobs may become rows, and which lanes have as many as they may.
@@ -19,7 +19,7 @@ impl Planner {
 
     /// Whether one more job without a row may be under way.
     pub(super) fn has_row_left(&self, key: LaneKey) -> bool {
-        self.rows_left > self.fresh_flights && !self.full.contains(&key.lane)
+        self.rows_left > self.rowless_in_flight && !self.full.contains(&key.lane)
     }
 
     /// Lets jobs go that waited for room for their rows, of every lane one after the other.
@@ -27,7 +27,7 @@ impl Planner {
         if self.parked.is_empty() {
             return;
         }
-        let mut room = self.rows_left.saturating_sub(self.fresh_flights);
+        let mut room = self.rows_left.saturating_sub(self.rowless_in_flight);
         let parked = std::mem::take(&mut self.parked).into_iter();
         let (full, mut waiting): (VecDeque<_>, VecDeque<_>) = parked.partition(|key| self.full.contains(&key.lane));
         while room > 0 {
@@ -47,7 +47,7 @@ impl Planner {
     }
 
     /// A job whose time has come waits for room for its row.
-    pub(super) fn park(&mut self, key: LaneKey, job: Job, now: i64) {
+    pub(super) fn park(&mut self, key: LaneKey, job: PlannedJob, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         if lane.parked.is_empty() {
             self.parked.push_back(key);
@@ -69,7 +69,7 @@ impl Planner {
     }
 
     /// The next job that reached its age, wherever it waits.
-    pub(super) fn next_expired(&mut self, now: i64) -> Option<Pick> {
+    pub(super) fn next_expired(&mut self, now: i64) -> Option<PlannerPick> {
         while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
             let expired = self.expire_first(key, now);
             self.note_expiry(key);
@@ -80,7 +80,7 @@ impl Planner {
         None
     }
 
-    fn expire_first(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
+    fn expire_first(&mut self, key: LaneKey, now: i64) -> Option<PlannerPick> {
         let lane = self.lanes.get_mut(&key)?;
         let due = lane.due.values().next().map(|job| (job.expires_at(), job.sequence));
         let age = lane.ages.keys().next().filter(|(expires, _)| *expires <= now);
@@ -96,19 +96,19 @@ impl Planner {
     }
 
     /// Lets a job expire that reached its age while it waits in its group, behind another.
-    fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<Pick> {
+    fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<PlannerPick> {
         let may_open = self.has_row_left(key);
         let lane = self.lanes.get_mut(&key)?;
         let ((expires, sequence), group) = lane.ages.pop_first()?;
         let is_fresh = lane.fresh.contains(sequence.get());
         if is_fresh && !may_open {
-            lane.ages.insert((now.saturating_add(ROOM_WAIT), sequence), group);
+            lane.ages.insert((now.saturating_add(ROW_RETRY_MILLIS), sequence), group);
             self.queue(key, now);
             return None;
         }
         // It is not sent, so what its event is does not matter.
-        let event = Arrival { time: expires, bytes: 0 };
-        let fresh = Job { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), event) };
+        let event = EventArrival { time: expires, bytes: 0 };
+        let fresh = PlannedJob { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), event) };
         let scope = lane.rules.scope;
         let waited = self.group_of(scope, group).and_then(|group| group.expire((key, sequence)));
         match waited {
@@ -120,11 +120,11 @@ impl Planner {
         }
     }
 
-    pub(super) fn group_of(&mut self, scope: Uuid, group: u64) -> Option<&mut Group> {
+    pub(super) fn group_of(&mut self, scope: Uuid, group: u64) -> Option<&mut MessageGroup> {
         self.groups.get_mut(&scope)?.get_mut(&group)
     }
 
-    fn group_made(&mut self, scope: Uuid, group: u64) -> &mut Group {
+    fn group_or_insert(&mut self, scope: Uuid, group: u64) -> &mut MessageGroup {
         self.groups.entry(scope).or_default().entry(group).or_default()
     }
 
@@ -137,21 +137,27 @@ impl Planner {
     }
 
     /// A job not tried yet waits in its group.
-    pub(super) fn wait_fresh(&mut self, key: LaneKey, group: u64, (sequence, event): (Sequence, Arrival), now: i64) {
+    pub(super) fn wait_fresh(
+        &mut self,
+        key: LaneKey,
+        group: u64,
+        (sequence, event): (Sequence, EventArrival),
+        now: i64,
+    ) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.ages.insert((lane.rules.expires(None, event.time), sequence), group);
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
-        self.group_made(scope, group).add_fresh((key, sequence), is_replay, event);
+        self.group_or_insert(scope, group).add_fresh((key, sequence), is_replay, event);
         self.promote(scope, group, now);
     }
 
     /// A job with a story does.
-    pub(super) fn wait_row(&mut self, key: LaneKey, group: u64, job: Job, now: i64) {
+    pub(super) fn wait_row(&mut self, key: LaneKey, group: u64, job: PlannedJob, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let sequence = job.sequence;
         lane.ages.insert((job.expires_at(), sequence), group);
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
-        self.group_made(scope, group).add((key, sequence), is_replay, Member::Row(Box::new(job)));
+        self.group_or_insert(scope, group).add((key, sequence), is_replay, WaitingMember::Row(Box::new(job)));
         self.promote(scope, group, now);
     }
 
@@ -159,7 +165,7 @@ impl Planner {
     pub(super) fn wait_dead(&mut self, key: LaneKey, group: u64, sequence: Sequence, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
-        self.group_made(scope, group).add((key, sequence), is_replay, Member::Dead);
+        self.group_or_insert(scope, group).add((key, sequence), is_replay, WaitingMember::Dead);
         self.promote(scope, group, now);
     }
 
@@ -167,11 +173,17 @@ impl Planner {
     pub(super) fn hold_group(&mut self, key: LaneKey, group: u64, sequence: Sequence) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
-        self.group_made(scope, group).add((key, sequence), is_replay, Member::Out);
+        self.group_or_insert(scope, group).add((key, sequence), is_replay, WaitingMember::Out);
     }
 
     /// A job that was under way, or about to be, is not any more.
-    pub(super) fn come_back(&mut self, (key, scope): (LaneKey, Uuid), mut job: Job, back: Back, now: i64) {
+    pub(super) fn return_job(
+        &mut self,
+        (key, scope): (LaneKey, Uuid),
+        mut job: PlannedJob,
+        back: AfterAttempt,
+        now: i64,
+    ) {
         let (group_key, sequence) = (job.in_group(), job.sequence);
         let group = group_key.and_then(|group| self.group_of(scope, group));
         let held = group.map(|group| group.end((key, sequence))).unwrap_or_default();
@@ -183,14 +195,14 @@ impl Planner {
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
             match back {
-                Back::Over => drop(lane.fresh.remove(sequence.get())),
-                Back::Dead => {
+                AfterAttempt::Over => drop(lane.fresh.remove(sequence.get())),
+                AfterAttempt::Dead => {
                     lane.fresh.remove(sequence.get());
                     if let Some(group) = group_key.filter(|_| job.keeps_place(true)) {
                         self.wait_dead(key, group, sequence, now);
                     }
                 }
-                Back::Waits { until, tried, counts } => {
+                AfterAttempt::Waits { until, tried, counts } => {
                     // One that expired waits, too, where its event could not be read.
                     job.due = if now < job.expires { until.min(job.expires) } else { until };
                     if tried {
@@ -217,7 +229,7 @@ impl Planner {
         while let Some(groups) = self.groups.get_mut(&scope) {
             let Some(group) = groups.get_mut(&group_key) else { return };
             match group.promote() {
-                Promotion::Nothing => {
+                GroupPromotion::Nothing => {
                     if group.is_empty() {
                         groups.remove(&group_key);
                     }
@@ -226,26 +238,26 @@ impl Planner {
                     }
                     return;
                 }
-                Promotion::Fresh((key, sequence), event) => {
+                GroupPromotion::Fresh((key, sequence), event) => {
                     let Some(lane) = self.lanes.get_mut(&key) else { return };
                     let job = lane.rules.fresh(sequence, Some(group_key), event);
                     lane.ages.remove(&(job.expires, sequence));
                     lane.put_due(job);
                     self.queue(key, now);
                 }
-                Promotion::Row(key, job) => {
+                GroupPromotion::Row(key, job) => {
                     let Some(lane) = self.lanes.get_mut(&key) else { return };
                     lane.ages.remove(&(job.expires_at(), job.sequence));
                     lane.put_due(*job);
                     self.queue(key, now);
                 }
-                Promotion::Recall((key, sequence)) => {
+                GroupPromotion::Recall((key, sequence)) => {
                     let Some(lane) = self.lanes.get_mut(&key) else { return };
                     let place = lane.due.iter().find(|(_, job)| job.sequence == sequence).map(|(place, _)| *place);
                     let parked = lane.parked.remove(&sequence);
                     let Some(job) = place.and_then(|place| lane.due.remove(&place)).or(parked) else { return };
                     lane.ages.insert((job.expires_at(), sequence), group_key);
-                    group.recalled(key, job);
+                    group.recall(key, job);
                     self.queue(key, now);
                 }
             }

@@ -8,20 +8,20 @@
 
 mod written;
 
-use super::Context;
-use super::breaker::Turned;
-use super::lane::{Back, Job, LaneKey, Pick};
+use super::DispatchContext;
+use super::breaker::BreakerChange;
+use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::TakeLease;
 use super::log_lines::{log_expiry, log_failure};
 use super::planner::Planner;
-use super::report::{Failed, LaneReport, Report, recorded};
-use super::retry::{self, Next};
-use super::scan::{PAGE, Reading, Walk};
-use super::sending::{Broken, Came, Errand, Landed, expire, send_event, send_task};
+use super::report::{FailedJob, LaneReport, RecordDeliveries, job_attempt};
+use super::retry::{self, NextStep};
+use super::scan::{LaneReading, PAGE, TopicFeeder};
+use super::sending::{DeliveryResult, JobResult, LaneSource, PanicFallback, expire, send_event, send_task};
 use crate::clock::LogClock;
-use crate::delivery::Outcome;
-use crate::ledger::{DoneJob, JobKey, JobSlot, Ledger, TASKS};
-use crate::subscriptions::{Retry, Tell, Terms};
+use crate::delivery::AttemptOutcome;
+use crate::ledger::{DeliveredJob, JobKey, JobSlot, Ledger, TASKS};
+use crate::subscriptions::{AnnounceTarget, CompiledSubscription, RetrySchedule};
 use contract::{Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, HashMap};
@@ -31,11 +31,11 @@ use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
 /// Pages read before deliveries get their turn.
-const PAGES_PER_TURN: usize = 8;
+const PAGES_PER_STEP: usize = 8;
 /// What may be delivered and not written down yet; more waits.
-const UNWRITTEN_MAX: usize = 20_000;
+const UNRECORDED_MAX: usize = 20_000;
 /// After a report could not be written, it is tried again after this long, in milliseconds.
-const WRITE_AGAIN_MILLIS: i64 = 1000;
+const RECORD_RETRY_MILLIS: i64 = 1000;
 /// Jobs that expire at a time; more wait.
 const EXPIRING_MAX: usize = 256;
 /// How long deliveries that are under way are waited for when the broker stops.
@@ -43,40 +43,40 @@ const FINISH_MAX: Duration = Duration::from_secs(10);
 /// A lane that came this far without a word is written down.
 const SETTLED_EVERY: u64 = 4096;
 /// All lanes are looked at after this part of that was walked or passed: there may be thousands.
-const LOOKS: u64 = 4;
+const CHECKS_PER_INTERVAL: u64 = 4;
 
-pub(crate) struct Worker {
+pub(crate) struct DispatchWorker {
     pub(super) ledger: Weak<Ledger>,
     /// The log's time.
     pub(super) clock: Arc<LogClock>,
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<DispatchContext>,
     pub(super) planner: Planner,
-    pub(super) walks: BTreeMap<u32, Walk>,
-    pub(super) errands: HashMap<LaneKey, Errand>,
+    pub(super) feeders: BTreeMap<u32, TopicFeeder>,
+    pub(super) sources: HashMap<LaneKey, LaneSource>,
     /// What each lane was last seen as.
     pub(super) known: BTreeMap<Uuid, Position>,
-    pub(super) seen: Option<(Position, Position, usize)>,
+    pub(super) reconciled_at: Option<(Position, Position, usize)>,
     /// Whether a lane must be built anew though nothing was said about it.
-    pub(super) must_sync: bool,
+    pub(super) must_reconcile: bool,
     /// Lanes that could not be built, and when that is tried again.
     pub(super) unbuilt: BTreeMap<Uuid, i64>,
     /// The last task taken in.
     pub(super) last_task: Sequence,
-    pub(crate) flights: JoinSet<Landed>,
-    report: Report,
+    pub(crate) deliveries: JoinSet<DeliveryResult>,
+    report: RecordDeliveries,
     /// Being written: its failures go back to the planner when it is.
-    pub(crate) writing: JoinSet<(Report, Result<()>)>,
-    unwritten: usize,
+    pub(crate) recording: JoinSet<(RecordDeliveries, Result<()>)>,
+    unrecorded: usize,
     /// Writing failed: it is tried again then, and nothing is sent before it has worked.
-    write_again: Option<i64>,
+    record_again_at: Option<i64>,
     /// Whether no more jobs may become rows.
     pub(super) is_full: bool,
     /// Jobs whose events are looked up because they expired.
     expiring: usize,
     /// What was walked since all lanes were looked at, and the position then.
-    walked: u64,
-    looked_at: Position,
-    pub(crate) written: HashMap<Uuid, Sequence>,
+    scanned_since_check: u64,
+    checked_at: Position,
+    pub(crate) recorded: HashMap<Uuid, Sequence>,
     /// Lanes that name a pool which does not exist; the default one delivers in its place.
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
@@ -85,7 +85,7 @@ pub(crate) struct Worker {
 
 /// What a turn came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum WorkerStep {
     /// Take another at once.
     More,
     /// Nothing to do until something happens, or until then.
@@ -96,30 +96,30 @@ pub(crate) enum Turn {
     Over,
 }
 
-impl Worker {
-    pub(crate) fn new(ledger: &Arc<Ledger>, context: Arc<Context>) -> Self {
+impl DispatchWorker {
+    pub(crate) fn new(ledger: &Arc<Ledger>, context: Arc<DispatchContext>) -> Self {
         Self {
             ledger: Arc::downgrade(ledger),
             clock: Arc::clone(ledger.clock()),
-            planner: Planner::sharing(&context.breakers),
+            planner: Planner::with_breakers(&context.breakers),
             context,
-            walks: BTreeMap::new(),
-            errands: HashMap::new(),
+            feeders: BTreeMap::new(),
+            sources: HashMap::new(),
             known: BTreeMap::new(),
-            seen: None,
-            must_sync: false,
+            reconciled_at: None,
+            must_reconcile: false,
             unbuilt: BTreeMap::new(),
             last_task: Sequence::ZERO,
-            flights: JoinSet::new(),
-            report: Report::default(),
-            writing: JoinSet::new(),
-            unwritten: 0,
-            write_again: None,
+            deliveries: JoinSet::new(),
+            report: RecordDeliveries::default(),
+            recording: JoinSet::new(),
+            unrecorded: 0,
+            record_again_at: None,
             is_full: false,
             expiring: 0,
-            walked: 0,
-            looked_at: Position::ZERO,
-            written: HashMap::new(),
+            scanned_since_check: 0,
+            checked_at: Position::ZERO,
+            recorded: HashMap::new(),
             without_pool: HashMap::new(),
             breakers_closed: HashMap::new(),
         }
@@ -133,12 +133,12 @@ impl Worker {
         let Some(mut default_position) = self.context.default.upgrade().map(|it| it.position()) else { return };
         let mut stopping = self.context.stopping.subscribe();
         loop {
-            let turn = self.turn().await;
+            let turn = self.step().await;
             let wake = match turn {
-                Turn::Over => return,
-                Turn::More => Some(i64::MIN),
-                Turn::Wait(wake) => wake,
-                Turn::Paused => None,
+                WorkerStep::Over => return,
+                WorkerStep::More => Some(i64::MIN),
+                WorkerStep::Wait(wake) => wake,
+                WorkerStep::Paused => None,
             };
             let now = self.clock.now();
             let wait = wake.map(|wake| u64::try_from(wake.saturating_sub(now)).unwrap_or(0));
@@ -147,16 +147,16 @@ impl Worker {
                 biased;
                 _ = closing.wait_for(|closing| *closing) => return,
                 _ = stopping.wait_for(|stopping| *stopping) => break,
-                Some(landed) = self.flights.join_next(), if !self.flights.is_empty() => {
-                    self.landed(landed);
-                    while let Some(more) = self.flights.try_join_next() {
-                        self.landed(more);
+                Some(landed) = self.deliveries.join_next(), if !self.deliveries.is_empty() => {
+                    self.delivery_ended(landed);
+                    while let Some(more) = self.deliveries.try_join_next() {
+                        self.delivery_ended(more);
                     }
                 }
-                Some(written) = self.writing.join_next(), if !self.writing.is_empty() => self.wrote(written),
+                Some(written) = self.recording.join_next(), if !self.recording.is_empty() => self.report_recorded(written),
                 moved = position.changed() => if moved.is_err() { return },
                 // The entry that resumes dispatch may be the default log's.
-                moved = default_position.changed(), if turn == Turn::Paused => if moved.is_err() { return },
+                moved = default_position.changed(), if turn == WorkerStep::Paused => if moved.is_err() { return },
                 () = sleep => (),
             }
         }
@@ -164,52 +164,52 @@ impl Worker {
     }
 
     /// Does what can be done now.
-    pub(crate) async fn turn(&mut self) -> Turn {
-        let Some(ledger) = self.ledger.upgrade() else { return Turn::Over };
+    pub(crate) async fn step(&mut self) -> WorkerStep {
+        let Some(ledger) = self.ledger.upgrade() else { return WorkerStep::Over };
         let now = ledger.now();
         if ledger.dispatch().is_idle() && self.known.is_empty() {
-            return Turn::Wait(None);
+            return WorkerStep::Wait(None);
         }
         if self.is_paused(&ledger) {
-            self.let_go();
-            self.write(&ledger);
-            return Turn::Paused;
+            self.drop_plan();
+            self.record(&ledger);
+            return WorkerStep::Paused;
         }
-        let wake = match self.hold(&ledger, now).await {
+        let wake = match self.acquire_lease(&ledger, now).await {
             Ok(Ok(renew)) => renew,
             Ok(Err(until)) => {
-                self.let_go();
+                self.drop_plan();
                 // What came of deliveries is so, whoever makes the next ones.
-                self.write(&ledger);
-                return Turn::Wait(Some(until));
+                self.record(&ledger);
+                return WorkerStep::Wait(Some(until));
             }
-            Err(_) => return Turn::Wait(Some(now.saturating_add(1000))),
+            Err(_) => return WorkerStep::Wait(Some(now.saturating_add(1000))),
         };
         match self.work(&ledger, now).await {
-            Ok(true) => Turn::More,
+            Ok(true) => WorkerStep::More,
             // What waits in the planner cannot be sent before writing works.
-            Ok(false) if self.write_again.is_some() => Turn::Wait(self.write_again),
+            Ok(false) if self.record_again_at.is_some() => WorkerStep::Wait(self.record_again_at),
             Ok(false) => {
                 let unbuilt = self.unbuilt.values().min().copied();
-                Turn::Wait([self.planner.next_time(), wake, unbuilt].into_iter().flatten().min())
+                WorkerStep::Wait([self.planner.next_time(), wake, unbuilt].into_iter().flatten().min())
             }
             Err(error) => {
                 tracing::warn!(%error, "jobs cannot be read at the moment");
-                Turn::Wait(Some(now.saturating_add(1000)))
+                WorkerStep::Wait(Some(now.saturating_add(1000)))
             }
         }
     }
 
     async fn work(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<bool> {
-        self.sync(ledger, now).await?;
-        self.make_room(ledger, now);
+        self.reconcile(ledger, now).await?;
+        self.update_rows_left(ledger, now);
         let (mut more, mut failed) = (false, None);
         let registry = ledger.registry();
-        for (number, walk) in &mut self.walks {
+        for (number, walk) in &mut self.feeders {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
             let mut moves = true;
-            for _ in 0..PAGES_PER_TURN {
+            for _ in 0..PAGES_PER_STEP {
                 // A topic that cannot be read holds up no other, nor what is ready to be sent.
                 let stepped = walk.step(ledger, number, tail, &mut self.planner, now).await;
                 moves = stepped.unwrap_or_else(|error| {
@@ -219,13 +219,13 @@ impl Worker {
                 if !moves {
                     break;
                 }
-                self.walked += PAGE.records as u64;
+                self.scanned_since_check += PAGE.records as u64;
             }
             more |= moves;
         }
         more |= self.send(ledger, now);
-        self.note_settled(*ledger.position().borrow());
-        self.write(ledger);
+        self.report_settled(*ledger.position().borrow());
+        self.record(ledger);
         failed.filter(|_| !more).map_or(Ok(more), Err)
     }
 
@@ -234,99 +234,105 @@ impl Worker {
         // Read before the lease is looked at: so it is below whatever a later owner writes.
         let token = ledger.position().borrow().get();
         let mut made_room = false;
-        if self.write_again.is_some() {
+        if self.record_again_at.is_some() {
             // What came of it could not be written either, and it would be sent once more.
             return made_room;
         }
-        while self.unwritten < UNWRITTEN_MAX && self.expiring < EXPIRING_MAX && self.holds(ledger, now) {
+        while self.unrecorded < UNRECORDED_MAX && self.expiring < EXPIRING_MAX && self.holds_lease(ledger, now) {
             match self.planner.next(now) {
                 None => break,
-                Some(Pick::Expire(key, job)) => made_room |= !self.begin(ledger, (key, job, true), now, token),
-                Some(Pick::Send(key, job)) => made_room |= !self.begin(ledger, (key, job, false), now, token),
+                Some(PlannerPick::Expire(key, job)) => made_room |= !self.begin(ledger, (key, job, true), now, token),
+                Some(PlannerPick::Send(key, job)) => made_room |= !self.begin(ledger, (key, job, false), now, token),
             }
         }
         made_room
     }
 
     /// Sends a job, or lets it expire; not one that a person, or the end of its event, has ended since it was planned.
-    fn begin(&mut self, ledger: &Arc<Ledger>, (key, job, expires): (LaneKey, Job, bool), now: i64, token: u64) -> bool {
-        let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_over(job.sequence));
-        let Some(errand) = self.errands.get(&key).filter(|_| !is_over).cloned() else {
-            self.planner.ended(key, job.sequence, Back::Over, now);
+    fn begin(
+        &mut self,
+        ledger: &Arc<Ledger>,
+        (key, job, expires): (LaneKey, PlannedJob, bool),
+        now: i64,
+        token: u64,
+    ) -> bool {
+        let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_ended(job.sequence));
+        let Some(errand) = self.sources.get(&key).filter(|_| !is_over).cloned() else {
+            self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
             return false;
         };
-        let broken = Broken::of(key, &job, &errand, now, token);
+        let broken = PanicFallback::of(key, &job, &errand, now, token);
         if expires {
             self.expiring += 1;
-            self.flights.spawn(broken.unless(expire(Arc::clone(ledger), key, job, errand, now, token)));
+            self.deliveries.spawn(broken.or_panicked(expire(Arc::clone(ledger), key, job, errand, now, token)));
             return true;
         }
-        self.context.flying(JobKey { lane: key.lane, sequence: job.sequence }, true);
+        self.context.set_in_flight(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
-        self.flights.spawn(broken.unless(async move {
+        self.deliveries.spawn(broken.or_panicked(async move {
             match errand {
-                Errand::Events { terms, topic, replay } => {
+                LaneSource::Events { subscription: terms, topic, replay } => {
                     send_event(ledger, context, key, job, (terms, topic, replay), now, token).await
                 }
-                Errand::Tasks => send_task(ledger, context, key, job, now, token).await,
+                LaneSource::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
         }));
         true
     }
 
-    pub(crate) fn landed(&mut self, landed: std::result::Result<Landed, JoinError>) {
-        let Some(landed) = ended(landed) else { return };
+    pub(crate) fn delivery_ended(&mut self, landed: std::result::Result<DeliveryResult, JoinError>) {
+        let Some(landed) = task_result(landed) else { return };
         let now = self.clock.now();
-        let Landed { key, job, event, began_at, token, errand, target, came } = landed;
+        let DeliveryResult { key, job, event, began_at, token, source: errand, target, result: came } = landed;
         let sequence = job.sequence;
         let id = JobKey { lane: key.lane, sequence };
-        self.context.flying(id, false);
+        self.context.set_in_flight(id, false);
         if job.expires <= began_at {
             self.expiring = self.expiring.saturating_sub(1);
         }
         let subscription = match &errand {
-            Errand::Events { terms, .. } => Some(terms.id),
-            Errand::Tasks => None,
+            LaneSource::Events { subscription: terms, .. } => Some(terms.id),
+            LaneSource::Tasks => None,
         };
-        self.unwritten += 1;
+        self.unrecorded += 1;
         let attempt = match came {
-            Came::Attempted(attempt) => attempt,
-            Came::Gone => {
+            JobResult::Attempted(attempt) => attempt,
+            JobResult::Gone => {
                 // Retention was faster.
                 self.lane_report(key.lane).gone.push(sequence);
-                return self.planner.ended(key, sequence, Back::Over, now);
+                return self.planner.job_ended(key, sequence, AfterAttempt::Over, now);
             }
-            Came::Expired => {
+            JobResult::Expired => {
                 log_expiry(&errand, event);
-                let next = Next::Expired;
-                return self.report.failed.push(Failed { job: id, subscription, event, attempt: None, next });
+                let next = NextStep::Expired;
+                return self.report.failed.push(FailedJob { job: id, subscription, event, attempt: None, next });
             }
         };
-        let usual = Retry::of(None, None);
+        let usual = RetrySchedule::of(None, None);
         let retry = match &errand {
-            Errand::Events { terms, .. } => &terms.way.retry,
-            Errand::Tasks => &usual,
+            LaneSource::Events { subscription: terms, .. } => &terms.delivery.retry,
+            LaneSource::Tasks => &usual,
         };
-        let next = match retry::next(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
-            Next::Later(until) => Next::Later(retry::deferred_until(until, self.deferrals(id), now)),
+        let next = match retry::next_step(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
+            NextStep::Later(until) => NextStep::Later(retry::deferred_until(until, self.deferrals(id), now)),
             next => next,
         };
         let is_alive = is_alive(attempt.outcome, attempt.status);
-        if let Some(turned) = is_alive.and_then(|is_alive| self.planner.noted(&target, is_alive, now)) {
+        if let Some(turned) = is_alive.and_then(|is_alive| self.planner.record_call(&target, is_alive, now)) {
             tracing::warn!(?turned, "a target's standing has changed");
-            self.tell(&target, turned);
+            self.announce_target(&target, turned);
         }
         let number = job.tried.saturating_add(1);
-        if next == Next::Done {
+        if next == NextStep::Done {
             let millis = u32::try_from(attempt.duration.as_millis()).unwrap_or(u32::MAX);
-            let done = DoneJob(sequence, number, began_at, millis, attempt.status.unwrap_or(0));
+            let done = DeliveredJob(sequence, number, began_at, millis, attempt.status.unwrap_or(0));
             self.lane_report(key.lane).done.push(done);
-            return self.planner.ended(key, sequence, Back::Over, now);
+            return self.planner.job_ended(key, sequence, AfterAttempt::Over, now);
         }
-        let attempt = recorded(&attempt, number, began_at, token);
+        let attempt = job_attempt(&attempt, number, began_at, token);
         log_failure(&errand, event, &attempt, next);
         let attempt = Some(attempt);
-        self.report.failed.push(Failed { job: id, subscription, event, attempt, next });
+        self.report.failed.push(FailedJob { job: id, subscription, event, attempt, next });
     }
 
     /// How often a job was put off in a row.
@@ -340,9 +346,9 @@ impl Worker {
     }
 
     /// Whoever listens hears that a target fails, or does not any more.
-    fn tell(&self, target: &str, turned: Turned) {
+    fn announce_target(&self, target: &str, turned: BreakerChange) {
         let Some(ledger) = self.context.default.upgrade() else { return };
-        let tell = Tell { target: target.to_owned(), is_failing: turned == Turned::Failing };
+        let tell = AnnounceTarget { target: target.to_owned(), is_failing: turned == BreakerChange::Failing };
         tokio::spawn(async move {
             if let Err(error) = ledger.submit(tell).await {
                 tracing::warn!(%error, "nobody could be told that a target's standing has changed");
@@ -355,18 +361,18 @@ impl Worker {
     }
 
     /// Lanes that came far without a word are worth one.
-    fn note_settled(&mut self, position: Position) {
-        let every = SETTLED_EVERY.max(64 * self.errands.len() as u64);
-        let passed = position.get().saturating_sub(self.looked_at.get());
-        let candidates: Vec<_> = if self.walked.max(passed) >= every / LOOKS {
-            (self.walked, self.looked_at) = (0, position);
-            self.errands.keys().filter(|key| key.lane != TASKS).copied().collect()
+    fn report_settled(&mut self, position: Position) {
+        let every = SETTLED_EVERY.max(64 * self.sources.len() as u64);
+        let passed = position.get().saturating_sub(self.checked_at.get());
+        let candidates: Vec<_> = if self.scanned_since_check.max(passed) >= every / CHECKS_PER_INTERVAL {
+            (self.scanned_since_check, self.checked_at) = (0, position);
+            self.sources.keys().filter(|key| key.lane != TASKS).copied().collect()
         } else {
-            self.walks.values().flat_map(Walk::bounded).collect()
+            self.feeders.values().flat_map(TopicFeeder::bounded).collect()
         };
         let far = candidates.iter().filter_map(|key| {
             let settled = self.settled(*key)?;
-            let written = self.written.get(&key.lane).copied().unwrap_or_default();
+            let written = self.recorded.get(&key.lane).copied().unwrap_or_default();
             // The end of a replay is worth a word in any case.
             let is_end = self.is_end(*key, settled) && written < settled;
             (settled.get().saturating_sub(written.get()) >= every || is_end).then_some(key.lane)
@@ -377,23 +383,23 @@ impl Worker {
     }
 
     fn is_end(&self, key: LaneKey, settled: Sequence) -> bool {
-        let until = |walk: &Walk| walk.until(key);
-        self.walks.values().find_map(until).is_some_and(|until| settled >= until)
+        let until = |walk: &TopicFeeder| walk.until(key);
+        self.feeders.values().find_map(until).is_some_and(|until| settled >= until)
     }
 
     pub(super) fn settled(&self, key: LaneKey) -> Option<Sequence> {
-        let reached = self.walks.values().find_map(|walk| walk.reached(key));
+        let reached = self.feeders.values().find_map(|walk| walk.scanned(key));
         self.planner.settled(key, reached)
     }
 
     /// Writes everything down that came of deliveries so far.
     pub(super) async fn flush(&mut self, ledger: &Arc<Ledger>) -> Result<()> {
         loop {
-            self.write_again = None;
-            self.write(ledger);
-            let Some(written) = self.writing.join_next().await else { return Ok(()) };
+            self.record_again_at = None;
+            self.record(ledger);
+            let Some(written) = self.recording.join_next().await else { return Ok(()) };
             let failed = written.as_ref().ok().and_then(|(_, written)| written.as_ref().err().cloned());
-            self.wrote(written);
+            self.report_recorded(written);
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -403,14 +409,14 @@ impl Worker {
     /// Begins nothing more, waits a while for what is under way, and leaves the log to others.
     async fn finish(mut self) {
         let deadline = tokio::time::Instant::now() + FINISH_MAX;
-        while let Ok(Some(landed)) = tokio::time::timeout_at(deadline, self.flights.join_next()).await {
-            self.landed(landed);
+        while let Ok(Some(landed)) = tokio::time::timeout_at(deadline, self.deliveries.join_next()).await {
+            self.delivery_ended(landed);
         }
         let Some(ledger) = self.ledger.upgrade() else { return };
         if let Err(error) = self.flush(&ledger).await {
             tracing::warn!(%error, "what came of the last deliveries could not be written; they are made again");
         }
-        if ledger.log().is_shared() && self.holds(&ledger, ledger.now()) {
+        if ledger.log().is_shared() && self.holds_lease(&ledger, ledger.now()) {
             // Nobody has to wait for the lease to end.
             let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
         }
@@ -419,7 +425,7 @@ impl Worker {
 
 /// What a task of the worker's came to; nothing where it was ended from outside. One that panicked has left the plan half
 /// done: the worker panics too, which is an incident, and the plan is made again from the log.
-fn ended<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
+fn task_result<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
     match task.map_err(JoinError::try_into_panic) {
         Ok(came) => Some(came),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -428,15 +434,15 @@ fn ended<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
 }
 
 /// Whether an attempt shows its target alive; nothing where it did not get there for a reason of our own.
-fn is_alive(outcome: Outcome, status: Option<u16>) -> Option<bool> {
+fn is_alive(outcome: AttemptOutcome, status: Option<u16>) -> Option<bool> {
     match (outcome, status) {
-        (Outcome::Failed { retryable: false } | Outcome::Deferred { .. }, None) => None,
-        (Outcome::Failed { .. }, status) => Some(status.is_some_and(|status| status < 500)),
+        (AttemptOutcome::Failed { retryable: false } | AttemptOutcome::Deferred { .. }, None) => None,
+        (AttemptOutcome::Failed { .. }, status) => Some(status.is_some_and(|status| status < 500)),
         _ => Some(true),
     }
 }
 
 /// What a lane reads.
-pub(super) fn reading(terms: &Arc<Terms>, until: Option<Sequence>) -> Reading {
-    Reading { terms: Arc::clone(terms), until }
+pub(super) fn lane_reading(terms: &Arc<CompiledSubscription>, until: Option<Sequence>) -> LaneReading {
+    LaneReading { subscription: Arc::clone(terms), until }
 }

@@ -4,15 +4,15 @@
 //! - The first one that is refused refuses the whole, with its own problem, at its own place in the request.
 //! - One decision cannot span logs: an event that lives elsewhere is refused.
 
-use super::prepare::Prepared;
-use super::publish::{Intake, Submitted, TypesSource, are_fresh, check_size, decide_event};
+use super::prepare::PreparedEvent;
+use super::publish::{EventPublisher, SubmittedEvent, TypesSource, are_current, check_size, decide_event};
 use crate::ledger::Decision;
-use crate::logs::Place;
+use crate::logs::LogRef;
 use contract::{Error, Kind, NewEvent, Result, Violation};
 
 /// Events ready to be stored with something else.
-pub(crate) struct Bundle {
-    items: Vec<Prepared>,
+pub(crate) struct ProducedEvents {
+    items: Vec<PreparedEvent>,
     /// Where each stands in the request.
     pointers: Vec<String>,
     types: TypesSource,
@@ -20,28 +20,28 @@ pub(crate) struct Bundle {
 
 /// What became of a bundle that was not refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bundled {
+pub(crate) enum ProducedOutcome {
     /// Its events are part of the decision.
     Stored,
     /// A definition changed since it was prepared: prepare it again.
     Stale,
 }
 
-impl Intake<'_> {
+impl EventPublisher<'_> {
     /// Prepares events that are to be stored in `place`; `pointer` says where the one with an index stands.
-    pub(crate) async fn bundle(
+    pub(crate) async fn prepare_produced(
         self,
         events: Vec<NewEvent>,
-        place: &Place,
+        place: &LogRef,
         pointer: impl Fn(usize) -> String,
-    ) -> Result<Bundle> {
+    ) -> Result<ProducedEvents> {
         let pointers = (0..events.len()).map(pointer).collect();
         let types = TypesSource::of(self.logs, place);
-        let mut bundle = Bundle { items: Vec::with_capacity(events.len()), pointers, types };
+        let mut bundle = ProducedEvents { items: Vec::with_capacity(events.len()), pointers, types };
         if events.is_empty() {
             return Ok(bundle);
         }
-        let events: Vec<Submitted> = events.into_iter().map(Ok).collect();
+        let events: Vec<SubmittedEvent> = events.into_iter().map(Ok).collect();
         check_size(self.policy, &events)?;
         let mut items = self.prepare(&events).await?;
         if items.iter().any(Result::is_err) {
@@ -61,21 +61,21 @@ impl Intake<'_> {
     }
 }
 
-impl Bundle {
+impl ProducedEvents {
     /// Makes the events part of a decision. Refused, it may have left some there: undo them.
-    pub(crate) fn decide(&self, decision: &mut Decision<'_>) -> Result<Bundled> {
-        if !are_fresh(self.items.iter(), &self.types, decision) {
-            return Ok(Bundled::Stale);
+    pub(crate) fn decide(&self, decision: &mut Decision<'_>) -> Result<ProducedOutcome> {
+        if !are_current(self.items.iter(), &self.types, decision) {
+            return Ok(ProducedOutcome::Stale);
         }
         for (index, item) in self.items.iter().enumerate() {
             decide_event(item, decision).map_err(|error| self.at(index, &error))?;
         }
-        Ok(Bundled::Stored)
+        Ok(ProducedOutcome::Stored)
     }
 
     /// About how many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.items.iter().map(|prepared| prepared.draft.text.len() + size_of::<Prepared>()).sum()
+        self.items.iter().map(|prepared| prepared.draft.text.len() + size_of::<PreparedEvent>()).sum()
     }
 
     /// The same refusal, at its place in the request.

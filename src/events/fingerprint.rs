@@ -4,8 +4,8 @@
 //! Parts are of fixed size or length-prefixed: no two different lists of parts are the same bytes. Topics go in by their
 //! number in the log, types by their tag.
 
-use crate::ledger::{TopicEntry, tag};
-use contract::{DeduplicateBy, EventTypeId, NewEvent, Normalisation, ProducerId, SubjectTypeId, digest_form};
+use crate::ledger::{RegisteredTopic, tag};
+use contract::{DeduplicateBy, EventTypeId, NewEvent, ProducerId, SubjectNormalisation, SubjectTypeId, digest_form};
 use log::TopicNumber;
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
@@ -21,7 +21,7 @@ pub(crate) fn subject_type_tag(id: Option<&SubjectTypeId>) -> u64 {
 }
 
 /// The aggregate: a subject of one type (by its tag) in one topic, as the topic tells subjects apart.
-pub(crate) fn aggregate_in(topic: &TopicEntry, subject_type_tag: u64, subject: &str) -> u128 {
+pub(crate) fn aggregate_in(topic: &RegisteredTopic, subject_type_tag: u64, subject: &str) -> u128 {
     match topic.topic.definition.aggregate_normalisation.as_slice() {
         [] => aggregate(topic.number, subject_type_tag, subject),
         rules => aggregate(topic.number, subject_type_tag, &normalised(subject, rules)),
@@ -29,31 +29,35 @@ pub(crate) fn aggregate_in(topic: &TopicEntry, subject_type_tag: u64, subject: &
 }
 
 /// A subject without the differences that do not count. Composed first and last: folding may take a character apart.
-fn normalised(subject: &str, rules: &[Normalisation]) -> String {
-    let composed = |text: String| match rules.contains(&Normalisation::Nfc) {
+fn normalised(subject: &str, rules: &[SubjectNormalisation]) -> String {
+    let composed = |text: String| match rules.contains(&SubjectNormalisation::Nfc) {
         true => text.nfc().collect(),
         false => text,
     };
     let mut text = composed(subject.to_owned());
-    if rules.contains(&Normalisation::CaseFold) {
+    if rules.contains(&SubjectNormalisation::CaseFold) {
         // Letter by letter: what a whole word's end does to its last letter is no difference either.
         text = text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
         text = composed(text);
     }
-    match rules.contains(&Normalisation::Trim) {
+    match rules.contains(&SubjectNormalisation::Trim) {
         true => text.trim().to_owned(),
         false => text,
     }
 }
 
 fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
-    Parts::new(b"aggregate").number(topic.0.into()).number(subject_type_tag).bytes(subject.as_bytes()).finish()
+    FingerprintBuilder::new(b"aggregate")
+        .number(topic.0.into())
+        .number(subject_type_tag)
+        .bytes(subject.as_bytes())
+        .finish()
 }
 
 /// What makes two submissions one; `None` where nothing the caller sent can.
 pub(crate) fn idempotency(
     event: &NewEvent,
-    topic: &TopicEntry,
+    topic: &RegisteredTopic,
     type_tag: u64,
     producer: Option<&ProducerId>,
 ) -> Option<u128> {
@@ -71,15 +75,15 @@ fn key_by(
 ) -> Option<u128> {
     let tenant = event.tenant.unwrap_or_default();
     if by == DeduplicateBy::Id {
-        let parts = Parts::new(b"id alone").number(topic.0.into()).bytes(tenant.as_bytes());
+        let parts = FingerprintBuilder::new(b"id alone").number(topic.0.into()).bytes(tenant.as_bytes());
         return Some(parts.bytes(event.id?.as_bytes()).finish());
     }
     if let Some(deduplication_id) = &event.deduplication_id {
-        let parts = Parts::new(b"deduplication").number(topic.0.into()).bytes(tenant.as_bytes());
+        let parts = FingerprintBuilder::new(b"deduplication").number(topic.0.into()).bytes(tenant.as_bytes());
         return Some(parts.bytes(deduplication_id.as_bytes()).finish());
     }
     let occurred_at = event.occurred_at.map(|time| time.nanos().to_le_bytes());
-    let parts = Parts::new(b"event").number(topic.0.into()).number(type_tag);
+    let parts = FingerprintBuilder::new(b"event").number(topic.0.into()).number(type_tag);
     Some(
         parts
             .bytes(event.id?.as_bytes())
@@ -103,9 +107,9 @@ fn first_word(hash: &blake3::Hash) -> u64 {
 }
 
 /// Parts gathered into one buffer: hashing it at once is cheaper than hashing piece by piece.
-pub(crate) struct Parts(Vec<u8>);
+pub(crate) struct FingerprintBuilder(Vec<u8>);
 
-impl Parts {
+impl FingerprintBuilder {
     /// Parts of a thing of this kind.
     pub(crate) fn new(of: &[u8]) -> Self {
         let mut parts = Vec::with_capacity(192);
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn subjects_differ_unless_the_topic_says_that_they_do_not() {
-        use Normalisation::{CaseFold, Nfc, Trim};
+        use SubjectNormalisation::{CaseFold, Nfc, Trim};
         for (one, other, rules) in [
             ("A", "a", &[CaseFold][..]),
             (" a\t", "a", &[Trim]),

@@ -19,12 +19,12 @@ mod spread;
 mod start;
 mod text;
 
-pub(crate) use bundle::{Bundle, Bundled};
-pub(crate) use fingerprint::Parts;
+pub(crate) use bundle::{ProducedEvents, ProducedOutcome};
+pub(crate) use fingerprint::FingerprintBuilder;
 pub(crate) use outcome::stored_event;
-pub(crate) use prepare::{Policy, destination, draft_of};
-pub(crate) use publish::Intake;
-pub(crate) use read::{Reader, stored_at, unreadable};
+pub(crate) use prepare::{PublishRules, destination, draft_of};
+pub(crate) use publish::EventPublisher;
+pub(crate) use read::{EventReader, stored_at, unreadable};
 pub(crate) use removed::removed;
-pub(crate) use repeat::{Repeat, Repeating, original_of};
+pub(crate) use repeat::{RepublishAs, RepublishEvents, original_of};
 pub(crate) use start::before_earliest;

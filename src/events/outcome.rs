@@ -1,23 +1,23 @@
 //! What a caller is answered for events that were decided.
 
-use super::publish::Stored;
+use super::publish::EventOutcome;
 use super::removed::first_stored;
 use crate::ledger::Ledger;
-use contract::{AggregateSequence, BatchOutcome, Outcome, Published, Result, StoredEvent};
+use contract::{AggregateSequence, BatchOutcome, PublishOutcome, PublishedEvent, Result, StoredEvent};
 use log::Record;
 
 /// What the caller is told, with the stored event's text for new ones and old ones alike.
-pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Result<BatchOutcome> {
+pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<EventOutcome>>) -> Result<BatchOutcome> {
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(match item {
-            Ok(Stored::New { record, deprecated }) => Ok(created(record, deprecated)),
-            Ok(Stored::Before { place, payload_mismatch, deprecated, event }) => {
+            Ok(EventOutcome::New { record, deprecated }) => Ok(created_event(record, deprecated)),
+            Ok(EventOutcome::Before { place, payload_mismatch, deprecated, event }) => {
                 let event = match event {
                     Some(event) => event.as_ref().clone(),
                     None => first_stored(ledger, place.topic, place.position).await,
                 };
-                event.map(|event| repeated(event, payload_mismatch, deprecated))
+                event.map(|event| duplicate_event(event, payload_mismatch, deprecated))
             }
             Err(error) => Err(error),
         });
@@ -25,12 +25,12 @@ pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<Stored>>) -> Res
     Ok(outcomes)
 }
 
-pub(super) fn created(record: Record, deprecated: bool) -> Published {
-    Published { event: stored_event(record), outcome: Outcome::Created, deprecated }
+pub(super) fn created_event(record: Record, deprecated: bool) -> PublishedEvent {
+    PublishedEvent { event: stored_event(record), outcome: PublishOutcome::Created, deprecated }
 }
 
-pub(super) const fn repeated(event: StoredEvent, payload_mismatch: bool, deprecated: bool) -> Published {
-    Published { event, outcome: Outcome::Duplicate { payload_mismatch }, deprecated }
+pub(super) const fn duplicate_event(event: StoredEvent, payload_mismatch: bool, deprecated: bool) -> PublishedEvent {
+    PublishedEvent { event, outcome: PublishOutcome::Duplicate { payload_mismatch }, deprecated }
 }
 
 /// The contract's view of a record.

@@ -4,13 +4,13 @@
 //! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
 
 use super::{cloud_event_id, fingerprint, text};
-use crate::config::{Config, Route, Unregistered, likely_name};
-use crate::ledger::{EventDraft, Registry, TopicEntry, TypeEntry};
-use crate::logs::{Located, Logs, Place};
-use crate::types::{Schemas, versions};
+use crate::config::{Config, TopicRoute, UnregisteredPolicy, likely_name};
+use crate::ledger::{EventDraft, RegisteredTopic, RegisteredType, Registry};
+use crate::logs::{LocatedTopic, LogRef, Logs};
+use crate::types::{SchemaCompiler, versions};
 use contract::{
     AggregateSequence, Error, EventTypeId, Kind, MediaType, NewEvent, Position, ProducerId, Result, SchemaVersion,
-    Sequence, Timestamp, TopicId, Unread, Violation, limits, parse_strict,
+    Sequence, Timestamp, TopicId, UnreadableEvent, Violation, limits, parse_strict,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
@@ -19,31 +19,31 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// What the configuration lets through.
-pub(crate) struct Policy {
+pub(crate) struct PublishRules {
     pub(crate) config: Config,
-    pub(crate) schemas: Schemas,
+    pub(crate) schemas: SchemaCompiler,
 }
 
-impl Policy {
+impl PublishRules {
     /// Where the events of a type go: where the type says, else by the most specific route, else to the default topic.
     pub(crate) fn topic_of<'a>(&'a self, id: &EventTypeId, named: Option<&'a TopicId>) -> Option<&'a TopicId> {
         let routed = || {
             let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_identifier()));
-            matching.max_by_key(|route| route.pattern.specificity()).map(|route: &Route| &route.topic)
+            matching.max_by_key(|route| route.pattern.specificity()).map(|route: &TopicRoute| &route.topic)
         };
         named.or_else(routed).or(self.config.default_topic.as_ref())
     }
 }
 
 /// An event that only needs its numbers.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedEvent {
     pub(crate) draft: EventDraft,
     /// "Must become exactly this."
     pub(crate) sequence: Option<Sequence>,
     pub(crate) expected: Option<AggregateSequence>,
-    pub(crate) topic: Arc<TopicEntry>,
+    pub(crate) topic: Arc<RegisteredTopic>,
     /// The log its topic lives in.
-    pub(crate) place: Place,
+    pub(crate) place: LogRef,
     /// The definition its type had; `None` where nobody registered it.
     pub(crate) type_defined_at: Option<Position>,
     pub(crate) event_type: EventTypeId,
@@ -54,65 +54,65 @@ pub(crate) struct Prepared {
 }
 
 /// An event's text, with the id it got.
-struct Written {
+struct WrittenEvent {
     id: Uuid,
-    text: text::Text,
+    text: text::EventText,
 }
 
 /// Why an event could not be prepared.
-pub(crate) enum Unprepared {
-    Refused(Refused),
+pub(crate) enum PrepareError {
+    Refused(PublishRefusal),
     /// Its schema is not compiled, which takes too long to do here.
     SchemaMissing(MissingSchema),
 }
 
-impl From<Refused> for Unprepared {
-    fn from(refused: Refused) -> Self {
+impl From<PublishRefusal> for PrepareError {
+    fn from(refused: PublishRefusal) -> Self {
         Self::Refused(refused)
     }
 }
 
 /// A version of an event type whose schema is to be compiled.
 pub(crate) struct MissingSchema {
-    pub(crate) event_type: Arc<TypeEntry>,
+    pub(crate) event_type: Arc<RegisteredType>,
     pub(crate) version: SchemaVersion,
 }
 
 /// A refusal, and the topic it concerns where that could be told.
-pub(crate) struct Refused {
+pub(crate) struct PublishRefusal {
     pub(crate) error: Error,
-    pub(crate) topic: Option<(Place, TopicNumber)>,
+    pub(crate) topic: Option<(LogRef, TopicNumber)>,
 }
 
-impl Refused {
-    fn in_topic(found: &Located, error: Error) -> Self {
-        Self { error, topic: Some((found.place.clone(), found.topic.number)) }
+impl PublishRefusal {
+    fn in_topic(found: &LocatedTopic, error: Error) -> Self {
+        Self { error, topic: Some((found.log.clone(), found.topic.number)) }
     }
 }
 
 /// Checks and writes everything about `event` that does not depend on its place in the log.
 pub(crate) fn prepare(
-    (policy, logs): (&Policy, &Logs),
+    (policy, logs): (&PublishRules, &Logs),
     registry: &Registry,
     event: &NewEvent,
     producer: Option<&ProducerId>,
     now: i64,
-) -> Result<Prepared, Unprepared> {
-    let nowhere = |error| Refused { error, topic: None };
+) -> Result<PreparedEvent, PrepareError> {
+    let nowhere = |error| PublishRefusal { error, topic: None };
     let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
     let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
     let found = found.map_err(nowhere)?;
-    let here = |error| Refused::in_topic(&found, error);
+    let here = |error| PublishRefusal::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
     let mut data = parse_data(event).map_err(here)?;
     let checked = match known {
         Some(known) => match check_data(policy, known, event, &mut data) {
-            Err(DataFault::SchemaMissing(missing)) => return Err(Unprepared::SchemaMissing(missing)),
+            Err(DataFault::SchemaMissing(missing)) => return Err(PrepareError::SchemaMissing(missing)),
             Err(DataFault::Refused(error)) => Err(error),
             Ok(checked) => Ok(checked),
         },
-        None => Ok(Checked { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
+        None => Ok(SchemaCheck { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
     };
     let text = write(event, &checked, &found.topic, now).map_err(here)?;
     // Rules that never changed refused the first submission too.
@@ -124,7 +124,7 @@ pub(crate) fn prepare(
     if let Err(error) = checked {
         if prepared.draft.idempotency.is_none() {
             let topic = Some((prepared.place, prepared.topic.number));
-            return Err(Refused { error, topic }.into());
+            return Err(PublishRefusal { error, topic }.into());
         }
         prepared.refusal = Some(error);
     }
@@ -132,7 +132,7 @@ pub(crate) fn prepare(
 }
 
 /// Whether events of a type may be stored that it would refuse today.
-fn may_have_changed(known: &TypeEntry) -> bool {
+fn may_have_changed(known: &RegisteredType) -> bool {
     let event_type = &known.event_type;
     match event_type.versions.as_slice() {
         [only] => event_type.archived || event_type.definition.data_schema.is_none() || only.finalised_at.is_none(),
@@ -142,28 +142,32 @@ fn may_have_changed(known: &TypeEntry) -> bool {
 }
 
 /// The refusal of an event that could not be read; where its type is known, so is the topic it concerns.
-pub(crate) fn refuse_unread((policy, logs): (&Policy, &Logs), registry: &Registry, unread: &Unread) -> Refused {
+pub(crate) fn refuse_unread(
+    (policy, logs): (&PublishRules, &Logs),
+    registry: &Registry,
+    unread: &UnreadableEvent,
+) -> PublishRefusal {
     let found = unread.event_type.as_ref().and_then(|event_type| {
         let known = find_type(policy, registry, event_type).ok()?;
         find_topic((policy, logs), registry, event_type, None, known).ok()
     });
-    Refused { error: unread.error.clone(), topic: found.map(|found| (found.place, found.topic.number)) }
+    PublishRefusal { error: unread.error.clone(), topic: found.map(|found| (found.log, found.topic.number)) }
 }
 
 /// Where an event would go; `None` where it would be refused before that.
-pub(crate) fn destination((policy, logs): (&Policy, &Logs), event: &NewEvent) -> Option<Located> {
+pub(crate) fn destination((policy, logs): (&PublishRules, &Logs), event: &NewEvent) -> Option<LocatedTopic> {
     let registry = logs.default_ledger().registry();
     let known = find_type(policy, &registry, &event.event_type).ok()?;
     find_topic((policy, logs), &registry, &event.event_type, event.topic.as_ref(), known).ok()
 }
 
 fn find_type<'a>(
-    policy: &Policy,
+    policy: &PublishRules,
     registry: &'a Registry,
     event_type: &EventTypeId,
-) -> Result<Option<&'a Arc<TypeEntry>>> {
+) -> Result<Option<&'a Arc<RegisteredType>>> {
     let known = registry.event_type(event_type);
-    if known.is_none() && policy.config.types.unregistered == Unregistered::Refuse {
+    if known.is_none() && policy.config.types.unregistered == UnregisteredPolicy::Refuse {
         return Err(Error::invalid("/type", unregistered(registry, event_type)));
     }
     Ok(known)
@@ -181,12 +185,12 @@ fn unregistered(registry: &Registry, event_type: &EventTypeId) -> String {
 
 /// What the policy says, else what the event itself does.
 fn find_topic(
-    (policy, logs): (&Policy, &Logs),
+    (policy, logs): (&PublishRules, &Logs),
     registry: &Registry,
     event_type: &EventTypeId,
     asked: Option<&TopicId>,
-    known: Option<&Arc<TypeEntry>>,
-) -> Result<Located> {
+    known: Option<&Arc<RegisteredType>>,
+) -> Result<LocatedTopic> {
     let named = known.and_then(|known| known.event_type.definition.topic.as_ref());
     let resolved = policy
         .topic_of(event_type, named)
@@ -203,7 +207,7 @@ fn find_topic(
 }
 
 /// Lengths, NULs, and the members that must be there.
-fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId>) -> Result<()> {
+fn check_members(policy: &PublishRules, event: &NewEvent, producer: Option<&ProducerId>) -> Result<()> {
     let mut violations = Vec::new();
     let mut text = |pointer: &str, value: Option<&str>, bytes_max: usize| {
         let Some(value) = value else { return };
@@ -254,7 +258,7 @@ fn check_members(policy: &Policy, event: &NewEvent, producer: Option<&ProducerId
     refuse(violations, "The event has members that break the rules; see `errors`.")
 }
 
-fn check_subject(known: Option<&Arc<TypeEntry>>, event: &NewEvent) -> Result<()> {
+fn check_subject(known: Option<&Arc<RegisteredType>>, event: &NewEvent) -> Result<()> {
     let mut violations = Vec::new();
     let optional = known.is_none_or(|known| known.event_type.definition.subject_optional);
     match &event.subject {
@@ -290,7 +294,7 @@ fn parse_data(event: &NewEvent) -> Result<Value> {
 }
 
 /// What an event was checked against.
-struct Checked {
+struct SchemaCheck {
     version: Option<Cow<'static, str>>,
     deprecated: bool,
 }
@@ -309,11 +313,11 @@ impl From<Error> for DataFault {
 
 /// Validates `data` against the schema version the event is under; an archived type has none.
 fn check_data(
-    policy: &Policy,
-    known: &Arc<TypeEntry>,
+    policy: &PublishRules,
+    known: &Arc<RegisteredType>,
     event: &NewEvent,
     data: &mut Value,
-) -> Result<Checked, DataFault> {
+) -> Result<SchemaCheck, DataFault> {
     if known.event_type.archived {
         return Err(Error::invalid("/type", "The event type is archived; it takes no more events.").into());
     }
@@ -329,11 +333,11 @@ fn check_data(
                 .with_violations(violations)
         })?;
     }
-    Ok(Checked { deprecated: choice.is_deprecated(), version: Some(choice.text) })
+    Ok(SchemaCheck { deprecated: choice.is_deprecated(), version: Some(choice.text) })
 }
 
 /// The event's text, all but what only the log can know.
-fn write(event: &NewEvent, checked: &Result<Checked>, topic: &TopicEntry, now: i64) -> Result<Written> {
+fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopic, now: i64) -> Result<WrittenEvent> {
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
     let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
@@ -341,12 +345,12 @@ fn write(event: &NewEvent, checked: &Result<Checked>, topic: &TopicEntry, now: i
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     match text.bytes.len() > limits::EVENT_BYTES_MAX {
         true => Err(too_large()),
-        false => Ok(Written { id, text }),
+        false => Ok(WrittenEvent { id, text }),
     }
 }
 
 /// An event of the broker's own, which no rule is held against.
-pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &TopicEntry, now: i64) -> Result<EventDraft> {
+pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &RegisteredTopic, now: i64) -> Result<EventDraft> {
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let text = text::write(event, id, &topic.topic.definition.id, Timestamp::from_millis(now), None, None)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
@@ -366,11 +370,11 @@ pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &TopicEntry, now: i64)
 fn build(
     event: &NewEvent,
     producer: Option<&ProducerId>,
-    known: Option<&Arc<TypeEntry>>,
-    Located { place, topic }: Located,
-    (data, Written { id, text }): (&Value, Written),
-    checked: &Result<Checked>,
-) -> Prepared {
+    known: Option<&Arc<RegisteredType>>,
+    LocatedTopic { log: place, topic }: LocatedTopic,
+    (data, WrittenEvent { id, text }): (&Value, WrittenEvent),
+    checked: &Result<SchemaCheck>,
+) -> PreparedEvent {
     let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let draft = EventDraft {
@@ -385,7 +389,7 @@ fn build(
         text: text.bytes,
         splice: text.splice,
     };
-    Prepared {
+    PreparedEvent {
         draft,
         sequence: event.sequence.map(|sequence| Sequence(sequence.unsigned_abs())),
         expected: event.expected_aggregate_sequence,

@@ -6,16 +6,18 @@
 //!   default log's: a side log's decision looks at them as they are durable there. So once somebody has seen a type change,
 //!   no event is decided against the type as it was before.
 
-use super::outcome::{created, outcomes, repeated, stored_event};
-use super::prepare::{MissingSchema, Policy, Prepared, Refused, Unprepared, prepare, refuse_unread};
+use super::outcome::{created_event, duplicate_event, outcomes, stored_event};
+use super::prepare::{
+    MissingSchema, PrepareError, PreparedEvent, PublishRefusal, PublishRules, prepare, refuse_unread,
+};
 use super::released_data::ReleasedData;
 use super::removed::first_stored;
-use super::spread::{Spread, across_logs, publish_by_log, spread};
-use crate::ledger::{Command, Decision, Keep, Ledger, Registry, Remembered};
-use crate::logs::{Logs, Place};
+use super::spread::{LogSpread, log_spread, publish_by_log, spans_logs};
+use crate::ledger::{Command, Decision, IdempotencyRow, Ledger, Registry, ReplyRecorder};
+use crate::logs::{LogRef, Logs};
 use contract::{
     AggregateSequence, Atomicity, BatchOutcome, Error, Kind, NewEvent, PayloadMismatch, Position, ProducerId,
-    Published, Result, StoredEvent, Unread,
+    PublishedEvent, Result, StoredEvent, UnreadableEvent,
 };
 use log::{Record, TopicNumber};
 use std::collections::HashMap;
@@ -25,20 +27,24 @@ use std::sync::Arc;
 const PREPARE_TRIES_MAX: usize = 8;
 
 /// An event as it came in, or why it could not be read.
-pub(super) type Submitted = Result<NewEvent, Unread>;
+pub(super) type SubmittedEvent = Result<NewEvent, UnreadableEvent>;
 
 /// Publishes on behalf of one caller.
 #[derive(Clone, Copy)]
-pub(crate) struct Intake<'a> {
+pub(crate) struct EventPublisher<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a Policy,
+    pub(crate) policy: &'a PublishRules,
     pub(crate) producer: Option<&'a ProducerId>,
 }
 
-impl Intake<'_> {
+impl EventPublisher<'_> {
     /// Publishes one event.
-    pub(crate) async fn publish(self, event: Box<NewEvent>, keep: Keep<Published>) -> Result<Published> {
-        let keep = keep.seen_through(|outcomes: &BatchOutcome| outcomes.first().cloned());
+    pub(crate) async fn publish(
+        self,
+        event: Box<NewEvent>,
+        keep: ReplyRecorder<PublishedEvent>,
+    ) -> Result<PublishedEvent> {
+        let keep = keep.map_answer(|outcomes: &BatchOutcome| outcomes.first().cloned());
         let mut outcomes = self.publish_batch(vec![Ok(*event)], Atomicity::PerTopic, keep).await?;
         outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
@@ -47,9 +53,9 @@ impl Intake<'_> {
     /// kept with them.
     pub(crate) async fn publish_batch(
         self,
-        events: Vec<Submitted>,
+        events: Vec<SubmittedEvent>,
         atomicity: Atomicity,
-        keep: Keep<BatchOutcome>,
+        keep: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
         check_size(self.policy, &events)?;
         self.publish_units(events, atomicity, keep).await
@@ -58,11 +64,11 @@ impl Intake<'_> {
     /// The same, of events that are few and small enough.
     pub(crate) async fn publish_units(
         self,
-        mut events: Vec<Submitted>,
+        mut events: Vec<SubmittedEvent>,
         atomicity: Atomicity,
-        keep: Keep<BatchOutcome>,
+        keep: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        let mut seen = keep.is_something().then(Seen::default);
+        let mut seen = keep.is_enabled().then(EventsByPosition::default);
         let mut is_up_to_date = false;
         for _ in 0..PREPARE_TRIES_MAX {
             let items = self.prepare(&events).await?;
@@ -74,10 +80,10 @@ impl Intake<'_> {
                     continue;
                 }
             }
-            let place = match spread(&items) {
-                Spread::One(place) => place,
-                Spread::Several if atomicity == Atomicity::All => return Err(across_logs(&items)),
-                Spread::Several => return Ok(publish_by_log(self, events, &items, atomicity).await),
+            let place = match log_spread(&items) {
+                LogSpread::One(place) => place,
+                LogSpread::Several if atomicity == Atomicity::All => return Err(spans_logs(&items)),
+                LogSpread::Several => return Ok(publish_by_log(self, events, &items, atomicity).await),
             };
             if items.iter().all(Result::is_err) {
                 return Ok(items.into_iter().map(refusal).collect());
@@ -85,11 +91,11 @@ impl Intake<'_> {
             let ledger = self.logs.ledger(&place);
             let types = TypesSource::of(self.logs, &place);
             let released = ReleasedData::release(&mut events, &items);
-            let request = Request { seen: seen.clone(), ..Request::new(items, atomicity, types) };
-            match ledger.submit_keeping(request, keep.seen_through(Decided::told)).await? {
-                Decided::Items(items) => return outcomes(ledger, items).await,
-                Decided::Unseen(places) => look_at(ledger, places, &mut seen).await?,
-                Decided::Stale => (),
+            let request = PublishEvents { stored: seen.clone(), ..PublishEvents::new(items, atomicity, types) };
+            match ledger.submit_recording(request, keep.map_answer(PublishDecision::to_answer)).await? {
+                PublishDecision::Items(items) => return outcomes(ledger, items).await,
+                PublishDecision::NeedsRead(places) => read_stored(ledger, places, &mut seen).await?,
+                PublishDecision::Stale => (),
             }
             released.restore(&mut events)?;
         }
@@ -98,7 +104,7 @@ impl Intake<'_> {
     }
 
     /// Prepares events, once the schemas of their types are compiled.
-    pub(super) async fn prepare(self, events: &[Submitted]) -> Result<Vec<Result<Prepared, Refused>>> {
+    pub(super) async fn prepare(self, events: &[SubmittedEvent]) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>> {
         // A cache too small for all schemas of one batch would be filled again and again.
         for _ in 0..=events.len() {
             match self.prepare_compiled(events) {
@@ -109,15 +115,18 @@ impl Intake<'_> {
         Err(Error::new(Kind::Overloaded, "Schemas keep changing under this request; try again.").with_retry_after(1))
     }
 
-    fn prepare_compiled(self, events: &[Submitted]) -> Result<Vec<Result<Prepared, Refused>>, MissingSchema> {
+    fn prepare_compiled(
+        self,
+        events: &[SubmittedEvent],
+    ) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>, MissingSchema> {
         let registry = self.logs.default_ledger().registry();
         let now = self.logs.default_ledger().now();
         let scope = (self.policy, self.logs);
-        let prepared = |event: &Submitted| match event {
+        let prepared = |event: &SubmittedEvent| match event {
             Ok(event) => match prepare(scope, &registry, event, self.producer, now) {
                 Ok(prepared) => Ok(Ok(prepared)),
-                Err(Unprepared::Refused(refused)) => Ok(Err(refused)),
-                Err(Unprepared::SchemaMissing(missing)) => Err(missing),
+                Err(PrepareError::Refused(refused)) => Ok(Err(refused)),
+                Err(PrepareError::SchemaMissing(missing)) => Err(missing),
             },
             Err(unread) => Ok(Err(refuse_unread(scope, &registry, unread))),
         };
@@ -125,11 +134,11 @@ impl Intake<'_> {
     }
 }
 
-fn refusal(item: Result<Prepared, Refused>) -> Result<Published> {
+fn refusal(item: Result<PreparedEvent, PublishRefusal>) -> Result<PublishedEvent> {
     Err(item.err().map_or_else(aborted, |refused| refused.error))
 }
 
-pub(super) fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
+pub(super) fn check_size(policy: &PublishRules, events: &[SubmittedEvent]) -> Result<()> {
     let config = &policy.config;
     if events.is_empty() {
         return Err(Error::invalid("/events", "must hold at least one event"));
@@ -148,21 +157,21 @@ pub(super) fn check_size(policy: &Policy, events: &[Submitted]) -> Result<()> {
 }
 
 /// Which items of one log stand or fall together.
-enum Units {
+enum AtomicUnits {
     /// All of them: most requests concern one topic.
     One,
     /// By index; each list in the order submitted.
     Several(Vec<Vec<usize>>),
 }
 
-impl Units {
-    fn of(items: &[Result<Prepared, Refused>], atomicity: Atomicity) -> Self {
+impl AtomicUnits {
+    fn of(items: &[Result<PreparedEvent, PublishRefusal>], atomicity: Atomicity) -> Self {
         match atomicity {
             Atomicity::All => return Self::One,
             Atomicity::Each => return Self::Several((0..items.len()).map(|index| vec![index]).collect()),
             Atomicity::PerTopic => (),
         }
-        let topic_of = |item: &Result<Prepared, Refused>| match item {
+        let topic_of = |item: &Result<PreparedEvent, PublishRefusal>| match item {
             Ok(prepared) => Some(prepared.draft.topic),
             Err(refused) => refused.topic.as_ref().map(|(_, topic)| *topic),
         };
@@ -183,81 +192,81 @@ impl Units {
 }
 
 /// A request to one log, ready to be decided.
-struct Request {
-    items: Vec<Result<Prepared, Refused>>,
-    units: Units,
+struct PublishEvents {
+    items: Vec<Result<PreparedEvent, PublishRefusal>>,
+    units: AtomicUnits,
     types: TypesSource,
     /// Where the answer is kept, it must be whole when it is decided: the events it repeats are read beforehand.
-    seen: Option<Seen>,
+    stored: Option<EventsByPosition>,
 }
 
 /// Events stored before, as far as they were read; or why they are gone.
-type Seen = HashMap<Position, Arc<Result<StoredEvent>>>;
+type EventsByPosition = HashMap<Position, Arc<Result<StoredEvent>>>;
 
-enum Decided {
+enum PublishDecision {
     /// A definition changed since the request was prepared.
     Stale,
     /// The answer is to be kept, and these events of it must be read first. Nothing was written.
-    Unseen(Vec<StoredPlace>),
+    NeedsRead(Vec<EventLocation>),
     /// One answer per item.
-    Items(Vec<Result<Stored>>),
+    Items(Vec<Result<EventOutcome>>),
 }
 
 /// What the decision came to for one event.
-pub(super) enum Stored {
+pub(super) enum EventOutcome {
     New { record: Record, deprecated: bool },
-    Before { place: StoredPlace, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
+    Before { place: EventLocation, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
 }
 
 /// Where an event was stored.
 #[derive(Clone, Copy)]
-pub(super) struct StoredPlace {
+pub(super) struct EventLocation {
     pub(super) topic: TopicNumber,
     pub(super) position: Position,
 }
 
-impl Command for Request {
-    type Answer = Decided;
+impl Command for PublishEvents {
+    type Answer = PublishDecision;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Decided> {
-        if !are_fresh(self.items.iter().flatten(), &self.types, decision) {
-            return Ok(Decided::Stale);
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<PublishDecision> {
+        if !are_current(self.items.iter().flatten(), &self.types, decision) {
+            return Ok(PublishDecision::Stale);
         }
         let mark = decision.mark();
-        let mut answers: Vec<Option<Result<Stored>>> = self.items.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<Result<EventOutcome>>> = self.items.iter().map(|_| None).collect();
         match &self.units {
-            Units::One => self.decide_unit(0..self.items.len(), decision, &mut answers),
-            Units::Several(units) => {
+            AtomicUnits::One => self.decide_unit(0..self.items.len(), decision, &mut answers),
+            AtomicUnits::Several(units) => {
                 for unit in units {
                     self.decide_unit(unit.iter().copied(), decision, &mut answers);
                 }
             }
         }
-        if let Some(seen) = &self.seen {
-            let unseen = show(&mut answers, seen);
+        if let Some(seen) = &self.stored {
+            let unseen = fill_stored(&mut answers, seen);
             if !unseen.is_empty() {
                 decision.undo(mark);
-                return Ok(Decided::Unseen(unseen));
+                return Ok(PublishDecision::NeedsRead(unseen));
             }
         }
-        Ok(Decided::Items(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(aborted()))).collect()))
+        Ok(PublishDecision::Items(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(aborted()))).collect()))
     }
 
     fn bytes(&self) -> usize {
-        self.items.iter().flatten().map(|prepared| prepared.draft.text.len() + size_of::<Prepared>()).sum()
+        self.items.iter().flatten().map(|prepared| prepared.draft.text.len() + size_of::<PreparedEvent>()).sum()
     }
 }
 
-impl Request {
-    fn new(items: Vec<Result<Prepared, Refused>>, atomicity: Atomicity, types: TypesSource) -> Self {
-        Self { units: Units::of(&items, atomicity), items, types, seen: None }
+impl PublishEvents {
+    fn new(items: Vec<Result<PreparedEvent, PublishRefusal>>, atomicity: Atomicity, types: TypesSource) -> Self {
+        Self { units: AtomicUnits::of(&items, atomicity), items, types, stored: None }
     }
 
     fn decide_unit(
         &self,
         unit: impl Iterator<Item = usize> + Clone,
         decision: &mut Decision<'_>,
-        answers: &mut [Option<Result<Stored>>],
+        answers: &mut [Option<Result<EventOutcome>>],
     ) {
         let mark = decision.mark();
         let before = decision.position();
@@ -265,7 +274,7 @@ impl Request {
         for index in unit.clone() {
             let answer = match self.items.get(index) {
                 Some(Ok(item)) if !refused => decide_event(item, decision),
-                Some(Ok(item)) => only_if_known(item, decision),
+                Some(Ok(item)) => only_duplicate(item, decision),
                 Some(Err(refusal)) => Err(refusal.error.clone()),
                 None => continue,
             };
@@ -287,39 +296,39 @@ impl Request {
     }
 }
 
-impl Decided {
+impl PublishDecision {
     /// What the caller is told, where everything it is told is at hand.
-    fn told(&self) -> Option<Result<BatchOutcome>> {
+    fn to_answer(&self) -> Option<Result<BatchOutcome>> {
         match self {
-            Self::Items(items) => items.iter().map(told).collect::<Option<_>>().map(Ok),
-            Self::Stale | Self::Unseen(_) => None,
+            Self::Items(items) => items.iter().map(item_answer).collect::<Option<_>>().map(Ok),
+            Self::Stale | Self::NeedsRead(_) => None,
         }
     }
 }
 
-fn told(item: &Result<Stored>) -> Option<Result<Published>> {
+fn item_answer(item: &Result<EventOutcome>) -> Option<Result<PublishedEvent>> {
     match item {
-        Ok(Stored::New { record, deprecated }) => Some(Ok(created(record.clone(), *deprecated))),
-        Ok(Stored::Before { event: None, .. }) => None,
-        Ok(Stored::Before { event: Some(event), payload_mismatch, deprecated, .. }) => {
-            Some(event.as_ref().clone().map(|event| repeated(event, *payload_mismatch, *deprecated)))
+        Ok(EventOutcome::New { record, deprecated }) => Some(Ok(created_event(record.clone(), *deprecated))),
+        Ok(EventOutcome::Before { event: None, .. }) => None,
+        Ok(EventOutcome::Before { event: Some(event), payload_mismatch, deprecated, .. }) => {
+            Some(event.as_ref().clone().map(|event| duplicate_event(event, *payload_mismatch, *deprecated)))
         }
         Err(error) => Some(Err(error.clone())),
     }
 }
 
 /// Puts the events that were stored before into the answers; answers where those are that nobody has read yet.
-fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<StoredPlace> {
+fn fill_stored(answers: &mut [Option<Result<EventOutcome>>], seen: &EventsByPosition) -> Vec<EventLocation> {
     let stored = answers.iter().flatten().flatten();
     let new: HashMap<_, _> = stored
         .filter_map(|stored| match stored {
-            Stored::New { record, .. } => Some((record.header.position, record.clone())),
-            Stored::Before { .. } => None,
+            EventOutcome::New { record, .. } => Some((record.header.position, record.clone())),
+            EventOutcome::Before { .. } => None,
         })
         .collect();
     let mut unseen = Vec::new();
     for stored in answers.iter_mut().flatten().flatten() {
-        let Stored::Before { place, event, .. } = stored else { continue };
+        let EventOutcome::Before { place, event, .. } = stored else { continue };
         // A batch may repeat an event of its own.
         let own = new.get(&place.position).map(|record| Arc::new(Ok(stored_event(record.clone()))));
         *event = own.or_else(|| seen.get(&place.position).cloned());
@@ -330,8 +339,8 @@ fn show(answers: &mut [Option<Result<Stored>>], seen: &Seen) -> Vec<StoredPlace>
     unseen
 }
 
-async fn look_at(ledger: &Ledger, places: Vec<StoredPlace>, seen: &mut Option<Seen>) -> Result<()> {
-    for StoredPlace { topic, position } in places {
+async fn read_stored(ledger: &Ledger, places: Vec<EventLocation>, seen: &mut Option<EventsByPosition>) -> Result<()> {
+    for EventLocation { topic, position } in places {
         let event = match first_stored(ledger, topic, position).await {
             Err(error) if error.kind() != Kind::Trimmed => return Err(error),
             event => event,
@@ -341,7 +350,7 @@ async fn look_at(ledger: &Ledger, places: Vec<StoredPlace>, seen: &mut Option<Se
     Ok(())
 }
 
-impl Stored {
+impl EventOutcome {
     const fn position(&self) -> Position {
         match self {
             Self::New { record, .. } => record.header.position,
@@ -359,10 +368,10 @@ pub(super) enum TypesSource {
 }
 
 impl TypesSource {
-    pub(super) fn of(logs: &Logs, place: &Place) -> Self {
+    pub(super) fn of(logs: &Logs, place: &LogRef) -> Self {
         match place {
-            Place::Default => Self::Here,
-            Place::Side(_) => Self::DefaultLog(Arc::clone(logs.default_ledger())),
+            LogRef::Default => Self::Here,
+            LogRef::Side(_) => Self::DefaultLog(Arc::clone(logs.default_ledger())),
         }
     }
 
@@ -376,8 +385,8 @@ impl TypesSource {
 }
 
 /// Whether everything that events were prepared against is still so.
-pub(super) fn are_fresh<'a>(
-    mut items: impl Iterator<Item = &'a Prepared>,
+pub(super) fn are_current<'a>(
+    mut items: impl Iterator<Item = &'a PreparedEvent>,
     types: &TypesSource,
     decision: &Decision<'_>,
 ) -> bool {
@@ -391,8 +400,8 @@ pub(super) fn are_fresh<'a>(
 }
 
 /// Idempotency first, then what its type says today, then the event's own sequence, then the aggregate's; then it is stored.
-pub(super) fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Result<Stored> {
-    if let Some(stored) = repeats(item, decision)? {
+pub(super) fn decide_event(item: &PreparedEvent, decision: &mut Decision<'_>) -> Result<EventOutcome> {
+    if let Some(stored) = find_duplicate(item, decision)? {
         return Ok(stored);
     }
     if let Some(refusal) = &item.refusal {
@@ -413,19 +422,19 @@ pub(super) fn decide_event(item: &Prepared, decision: &mut Decision<'_>) -> Resu
             return Err(Error::expected_sequence(actual));
         }
     }
-    Ok(Stored::New { record: decision.add_event(&item.draft)?, deprecated: item.deprecated })
+    Ok(EventOutcome::New { record: decision.add_event(&item.draft)?, deprecated: item.deprecated })
 }
 
 /// For an event whose unit has failed already: a duplicate is still a duplicate, anything else is aborted.
-fn only_if_known(item: &Prepared, decision: &Decision<'_>) -> Result<Stored> {
-    repeats(item, decision)?.ok_or_else(aborted)
+fn only_duplicate(item: &PreparedEvent, decision: &Decision<'_>) -> Result<EventOutcome> {
+    find_duplicate(item, decision)?.ok_or_else(aborted)
 }
 
 /// The event stored under the same idempotency key within the topic's window, if there is one.
-fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
+fn find_duplicate(item: &PreparedEvent, decision: &Decision<'_>) -> Result<Option<EventOutcome>> {
     let Some(mark) = item.draft.idempotency else { return Ok(None) };
-    let Some(known) = decision.remembered(mark.key)? else { return Ok(None) };
-    let Remembered { position, time, digest } = known;
+    let Some(known) = decision.stored_key(mark.key)? else { return Ok(None) };
+    let IdempotencyRow { position, time, digest } = known;
     if !item.topic.remembers(time, decision.now()) {
         return Ok(None);
     }
@@ -438,8 +447,8 @@ fn repeats(item: &Prepared, decision: &Decision<'_>) -> Result<Option<Stored>> {
         )),
         policy => {
             let payload_mismatch = differs && policy == PayloadMismatch::Flag;
-            let place = StoredPlace { topic: item.draft.topic, position };
-            Ok(Some(Stored::Before { place, payload_mismatch, deprecated: item.deprecated, event: None }))
+            let place = EventLocation { topic: item.draft.topic, position };
+            Ok(Some(EventOutcome::Before { place, payload_mismatch, deprecated: item.deprecated, event: None }))
         }
     }
 }

@@ -10,15 +10,15 @@
 use super::fingerprint;
 use super::outcome::stored_event;
 use super::start::{ScanStart, before};
-use crate::filters::{self, Compiled, FilterFailures};
-use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
-use crate::logs::{Located, Logs, Place, Side};
-use crate::memory::{PAGE_BYTES_MAX, page_bytes, page_has};
+use crate::filters::{self, CompiledFilter, FilterStats};
+use crate::ledger::{AggregateHead, Ledger, RegisteredTopic, read_failed};
+use crate::logs::{LocatedTopic, LogRef, Logs, SideLog};
+use crate::memory::{PAGE_BYTES_MAX, reserve_page, shrink_page};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, Kind, LogPage, LogRead, Offset,
-    Read, ReadOffset, Result, Sequence, StoredEvent, TopicId, limits,
+    ReadOffset, Result, Sequence, StoredEvent, TopicId, TopicRead, limits,
 };
-use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -27,10 +27,10 @@ use uuid::Uuid;
 /// Most steps of CEL in one answer; about a tenth of a second of work.
 const CEL_STEPS_MAX: u64 = 4_000_000;
 /// How much a filtered read takes from the log at a time.
-const SCAN: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+const SCAN: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 
 /// Reads on behalf of callers.
-pub(crate) struct Reader<'a> {
+pub(crate) struct EventReader<'a> {
     pub(crate) logs: &'a Logs,
     /// Most events in one answer.
     pub(crate) limit_max: usize,
@@ -40,9 +40,9 @@ pub(crate) struct Reader<'a> {
     pub(crate) filter_failures: &'a AtomicU64,
 }
 
-impl Reader<'_> {
+impl EventReader<'_> {
     /// What is there now.
-    pub(crate) async fn read(&self, read: &Read) -> Result<EventPage> {
+    pub(crate) async fn read(&self, read: &TopicRead) -> Result<EventPage> {
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
@@ -51,12 +51,12 @@ impl Reader<'_> {
     }
 
     /// The same through a filter that is compiled already.
-    pub(crate) async fn read_through(
+    pub(crate) async fn read_filtered(
         &self,
         topic: &TopicId,
         offset: ReadOffset,
         limit: usize,
-        filter: &Compiled,
+        filter: &CompiledFilter,
     ) -> Result<EventPage> {
         let found = self.logs.find(topic)?;
         let start = self.start(&found, offset).await;
@@ -64,21 +64,21 @@ impl Reader<'_> {
     }
 
     /// What is there now, or as soon as there is something, or nothing when the time is up.
-    pub(crate) async fn wait(&self, read: &Read, timeout: Duration) -> Result<EventPage> {
+    pub(crate) async fn wait(&self, read: &TopicRead, timeout: Duration) -> Result<EventPage> {
         self.check_timeout(timeout)?;
         self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
-        self.wait_through(&read.topic, read.offset, read.limit, &filter, timeout).await
+        self.wait_filtered(&read.topic, read.offset, read.limit, &filter, timeout).await
     }
 
     /// The same through a filter that is compiled already.
-    pub(crate) async fn wait_through(
+    pub(crate) async fn wait_filtered(
         &self,
         topic: &TopicId,
         offset: ReadOffset,
         limit: usize,
-        filter: &Compiled,
+        filter: &CompiledFilter,
         timeout: Duration,
     ) -> Result<EventPage> {
         let found = self.logs.find(topic)?;
@@ -93,12 +93,12 @@ impl Reader<'_> {
             }
             let moves = page.next_offset > start.after;
             start.after = page.next_offset;
-            let ledger = self.logs.ledger(&found.place);
+            let ledger = self.logs.ledger(&found.log);
             if !moves && start.after < page.tail && ledger.log().is_shared() {
                 // What the tail promises is not there. Either the log went back, and then the ledger finds out, or what
                 // is there can be read now.
                 if std::mem::replace(&mut is_stuck, true) {
-                    return Err(gone_back());
+                    return Err(tail_went_back());
                 }
                 ledger.refresh().await?;
                 continue;
@@ -106,7 +106,7 @@ impl Reader<'_> {
             // In a log of our own, what lay between here and the tail was lost to damage: the next event comes behind it.
             let caught_up = start.after >= page.tail || !moves;
             let seen = start.after.max(page.tail);
-            if caught_up && !moves_past(ledger, &mut tail, seen.into(), deadline).await {
+            if caught_up && !wait_past(ledger, &mut tail, seen.into(), deadline).await {
                 ledger.check_open()?;
                 return Ok(EventPage { tail: found.topic.tail().into(), ..page });
             }
@@ -122,13 +122,13 @@ impl Reader<'_> {
         let filter = filters::compile(&read.filter)?;
         let ledger = self.logs.default_ledger();
         let tail = *ledger.position().borrow();
-        let mut scan = Scan::new(&filter, read.limit);
+        let mut scan = EventScan::new(&filter, read.limit);
         let mut after = read.after;
         if after < tail {
-            scan.take_room().await?;
+            scan.reserve_bytes().await?;
         }
         while after < tail && scan.wants_more() {
-            let range = Range::All(after);
+            let range = ReadRange::All(after);
             let page = match ledger.log().read_committed(range, SCAN).await {
                 // What is intact is given; the next read begins with the damage and is told.
                 Err(LogError::Damaged(_)) if after > read.after => break,
@@ -156,7 +156,7 @@ impl Reader<'_> {
             if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
                 return Ok(page);
             }
-            if caught_up && !moves_past(ledger, &mut tail, page.tail, deadline).await {
+            if caught_up && !wait_past(ledger, &mut tail, page.tail, deadline).await {
                 ledger.check_open()?;
                 return Ok(page);
             }
@@ -171,16 +171,16 @@ impl Reader<'_> {
     }
 
     /// Where the event first stored under this id is.
-    pub(crate) async fn locate(&self, id: Uuid) -> Result<(Place, Header)> {
+    pub(crate) async fn locate(&self, id: Uuid) -> Result<(LogRef, RecordHeader)> {
         let mut missing = Error::not_found("event");
         if let Some(header) = find_id(self.logs.default_ledger(), id).await?
             && !self.logs.default_ledger().registry().is_deleted(header.topic)
         {
-            return Ok((Place::Default, header));
+            return Ok((LogRef::Default, header));
         }
-        for side in self.logs.sides() {
+        for side in self.logs.side_logs() {
             match self.locate_in(&side, id).await {
-                Ok(Some(header)) => return Ok((Place::Side(side), header)),
+                Ok(Some(header)) => return Ok((LogRef::Side(side), header)),
                 Ok(None) => (),
                 // It may be there, or in the next log.
                 Err(error) => missing = error,
@@ -190,19 +190,19 @@ impl Reader<'_> {
     }
 
     /// An event of a side log; not of topics this broker does not know, which a folder from elsewhere may hold.
-    async fn locate_in(&self, side: &Side, id: Uuid) -> Result<Option<Header>> {
+    async fn locate_in(&self, side: &SideLog, id: Uuid) -> Result<Option<RecordHeader>> {
         let Some(header) = find_id(&side.ledger, id).await? else { return Ok(None) };
         let registry = side.ledger.registry();
         let topic = registry.topic_numbered(header.topic).map(|topic| &topic.topic.definition.id);
         let known = self.logs.default_ledger().registry();
-        let is_ours = topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.home);
+        let is_ours = topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.location);
         Ok(is_ours.then_some(header))
     }
 
     /// Where an aggregate stands.
     pub(crate) async fn aggregate(&self, read: &AggregateRead) -> Result<Aggregate> {
         let found = self.logs.find(&read.topic)?;
-        let ledger = self.logs.ledger(&found.place);
+        let ledger = self.logs.ledger(&found.log);
         let head = head(ledger, key_of(&found.topic, read)).await?.ok_or_else(|| Error::not_found("aggregate"))?;
         let last_event = stored_at(ledger, found.topic.number, head.sequence).await?;
         Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
@@ -212,17 +212,17 @@ impl Reader<'_> {
     pub(crate) async fn read_aggregate(&self, read: &AggregateRead) -> Result<AggregateEvents> {
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
-        let ledger = self.logs.ledger(&found.place);
+        let ledger = self.logs.ledger(&found.log);
         let key = key_of(&found.topic, read);
         let head = head(ledger, key).await?;
-        let range = Range::Aggregate(key, read.after);
-        let limit = Limit { records: read.limit, bytes: page_bytes(read.limit).await? };
+        let range = ReadRange::Aggregate(key, read.after);
+        let limit = ReadLimit { records: read.limit, bytes: reserve_page(read.limit).await? };
         let page = match ledger.log().read(range, limit).await {
             Err(error) => return Err(unreadable(ledger, range, error).await),
             Ok(page) => page,
         };
         let items: Vec<_> = page.into_iter().map(stored_event).collect();
-        page_has(items.iter().map(|event| event.text.len()).sum());
+        shrink_page(items.iter().map(|event| event.text.len()).sum());
         Ok(AggregateEvents {
             next_after: items.last().map_or(read.after, |event| event.aggregate_sequence),
             aggregate_sequence: head.map_or(AggregateSequence::ZERO, |head| head.aggregate_sequence),
@@ -248,32 +248,32 @@ impl Reader<'_> {
         }
     }
 
-    async fn start(&self, found: &Located, offset: ReadOffset) -> ScanStart {
+    async fn start(&self, found: &LocatedTopic, offset: ReadOffset) -> ScanStart {
         if offset == ReadOffset::Latest {
             // Another broker may have appended a moment ago. Where that cannot be told, the tail that is known here is
             // at most too early: the reader gets more, not less.
-            let _ = self.logs.ledger(&found.place).refresh().await;
+            let _ = self.logs.ledger(&found.log).refresh().await;
         }
         ScanStart::new(offset, found.topic.tail())
     }
 
     async fn scan_topic(
         &self,
-        found: &Located,
+        found: &LocatedTopic,
         start: ScanStart,
         limit: usize,
-        filter: &Compiled,
+        filter: &CompiledFilter,
     ) -> Result<EventPage> {
-        let (topic, ledger) = (&found.topic, self.logs.ledger(&found.place));
+        let (topic, ledger) = (&found.topic, self.logs.ledger(&found.log));
         topic.check_exists()?;
         let tail = Offset::from(topic.tail());
-        let mut scan = Scan::new(filter, limit);
+        let mut scan = EventScan::new(filter, limit);
         let mut after = start.after;
         if after < tail {
-            scan.take_room().await?;
+            scan.reserve_bytes().await?;
         }
         while after < tail && scan.wants_more() {
-            let range = Range::Topic(topic.number, after.into());
+            let range = ReadRange::Topic(topic.number, after.into());
             let page = match ledger.log().read(range, scan.next_limit()).await {
                 Err(LogError::Trimmed(earliest))
                     if start.skips_removed && scan.items.is_empty() && before(earliest) > after =>
@@ -297,29 +297,29 @@ impl Reader<'_> {
     }
 
     /// The end of a scan.
-    fn count(&self, scan: &Scan<'_>) {
-        page_has(scan.bytes);
+    fn count(&self, scan: &EventScan<'_>) {
+        shrink_page(scan.bytes);
         self.count_failures(scan.failures);
     }
 
     /// Counts what a filter had no answer for.
-    pub(crate) fn count_failures(&self, failures: FilterFailures) {
+    pub(crate) fn count_failures(&self, failures: FilterStats) {
         self.filter_failures.fetch_add(failures.count(), Ordering::Relaxed);
     }
 }
 
-async fn head(ledger: &Ledger, key: u128) -> Result<Option<Head>> {
-    ledger.ask(move |state| state.head(key)).await?
+async fn head(ledger: &Ledger, key: u128) -> Result<Option<AggregateHead>> {
+    ledger.query_state(move |state| state.head(key)).await?
 }
 
-async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<Header>> {
-    ledger.log().find(Find::Id(id.as_u128())).await.map_err(read_failed)
+async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<RecordHeader>> {
+    ledger.log().find(RecordQuery::Id(id.as_u128())).await.map_err(read_failed)
 }
 
 /// The event at one place; `None` once retention has removed it.
 pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
-    let range = Range::Topic(topic, Sequence(sequence.0.saturating_sub(1)));
-    match ledger.log().read(range, Limit { records: 1, bytes: 0 }).await {
+    let range = ReadRange::Topic(topic, Sequence(sequence.0.saturating_sub(1)));
+    match ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
         Ok(page) => Ok(page.into_iter().next().map(stored_event)),
         Err(LogError::Trimmed(_)) => Ok(None),
         Err(error) => Err(unreadable(ledger, range, error).await),
@@ -328,25 +328,25 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 
 /// What a reader is told whose range begins with something that cannot be read. Where that is a damaged event, it is said
 /// which one, and how to go on.
-pub(crate) async fn unreadable(ledger: &Ledger, range: Range, error: LogError) -> Error {
+pub(crate) async fn unreadable(ledger: &Ledger, range: ReadRange, error: LogError) -> Error {
     if !matches!(error, LogError::Damaged(_)) {
         return read_failed(error);
     }
-    let header = ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await;
+    let header = ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await;
     let header = header.ok().and_then(|headers| headers.first().copied());
     let detail = match (range, header) {
-        (Range::Topic(..), Some(Header { sequence, .. })) => format!(
+        (ReadRange::Topic(..), Some(RecordHeader { sequence, .. })) => format!(
             "The event with sequence {sequence} is damaged on disk and cannot be read; reading goes on behind it with \
              `offset={sequence}`. The operator can cut it out: stop the broker and run `event-broker repair`."
         ),
-        (Range::Aggregate(..), Some(Header { sequence, facets, .. })) => {
+        (ReadRange::Aggregate(..), Some(RecordHeader { sequence, facets, .. })) => {
             let number = facets.and_then(|facets| facets.aggregate).map_or(0, |aggregate| aggregate.sequence.get());
             format!(
                 "The event with sequence {sequence} is damaged on disk and cannot be read; reading goes on behind it with \
                  `after={number}`. The operator can cut it out: stop the broker and run `event-broker repair`."
             )
         }
-        (_, Some(Header { position, .. })) => format!(
+        (_, Some(RecordHeader { position, .. })) => format!(
             "The record at position {position} is damaged on disk and cannot be read; reading goes on behind it with \
              `after={position}`. The operator can cut it out: stop the broker and run `event-broker repair`."
         ),
@@ -360,18 +360,18 @@ pub(crate) async fn unreadable(ledger: &Ledger, range: Range, error: LogError) -
     Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(60)
 }
 
-fn key_of(topic: &TopicEntry, read: &AggregateRead) -> u128 {
+fn key_of(topic: &RegisteredTopic, read: &AggregateRead) -> u128 {
     fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(read.subject_type.as_ref()), &read.subject)
 }
 
 /// Records below the tail that was shown are not there.
-fn gone_back() -> Error {
+fn tail_went_back() -> Error {
     let detail = "The log does not hold all of the topic's events any more; it is being opened again.";
     Error::new(Kind::Unavailable, detail).with_retry_after(2)
 }
 
 /// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.
-async fn moves_past<N: PartialOrd>(
+async fn wait_past<N: PartialOrd>(
     ledger: &Ledger,
     tail: &mut watch::Receiver<N>,
     seen: N,
@@ -386,25 +386,25 @@ async fn moves_past<N: PartialOrd>(
 }
 
 /// A read on its way through the log.
-struct Scan<'a> {
-    filter: &'a Compiled,
+struct EventScan<'a> {
+    filter: &'a CompiledFilter,
     limit: usize,
-    looked_at: usize,
+    scanned: usize,
     bytes: usize,
     bytes_max: usize,
     items: Vec<StoredEvent>,
-    failures: FilterFailures,
+    failures: FilterStats,
 }
 
-impl<'a> Scan<'a> {
-    fn new(filter: &'a Compiled, limit: usize) -> Self {
-        let failures = FilterFailures::default();
-        Self { filter, limit, looked_at: 0, bytes: 0, bytes_max: PAGE_BYTES_MAX, items: Vec::new(), failures }
+impl<'a> EventScan<'a> {
+    fn new(filter: &'a CompiledFilter, limit: usize) -> Self {
+        let failures = FilterStats::default();
+        Self { filter, limit, scanned: 0, bytes: 0, bytes_max: PAGE_BYTES_MAX, items: Vec::new(), failures }
     }
 
     /// Takes room for the page, which may then have no more bytes than there was room for.
-    async fn take_room(&mut self) -> Result<()> {
-        let bytes = page_bytes(self.limit).await?;
+    async fn reserve_bytes(&mut self) -> Result<()> {
+        let bytes = reserve_page(self.limit).await?;
         // Behind a filter, what is looked at is in memory beside what was found.
         self.bytes_max = if self.filter.is_empty() { bytes } else { bytes.saturating_sub(SCAN.bytes).max(1) };
         Ok(())
@@ -412,15 +412,15 @@ impl<'a> Scan<'a> {
 
     fn wants_more(&self) -> bool {
         self.items.len() < self.limit
-            && self.looked_at < limits::SCAN_EVENTS_MAX
+            && self.scanned < limits::SCAN_EVENTS_MAX
             && self.bytes < self.bytes_max
             && self.failures.steps() < CEL_STEPS_MAX
     }
 
     /// Without a filter every record is an item, so no more than the limit is read.
-    fn next_limit(&self) -> Limit {
+    fn next_limit(&self) -> ReadLimit {
         if self.filter.is_empty() {
-            return Limit { records: self.limit - self.items.len(), bytes: self.bytes_max - self.bytes };
+            return ReadLimit { records: self.limit - self.items.len(), bytes: self.bytes_max - self.bytes };
         }
         SCAN
     }
@@ -436,7 +436,7 @@ impl<'a> Scan<'a> {
             if !self.wants_more() {
                 break;
             }
-            self.looked_at += 1;
+            self.scanned += 1;
             reached = Some(number(&record));
             let is_event = record.header.facets.is_some();
             if is_event && (self.filter.is_empty() || self.filter.matches(&record, &mut self.failures)) {

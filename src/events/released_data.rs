@@ -4,8 +4,8 @@
 //!   which is rare; until then a copy of a large `data` is not kept.
 //! - Small events keep theirs: nothing is allocated or copied for them.
 
-use super::prepare::{Prepared, Refused};
-use super::publish::Submitted;
+use super::prepare::{PreparedEvent, PublishRefusal};
+use super::publish::SubmittedEvent;
 use bytes::Bytes;
 use contract::{Error, Kind, Result};
 use serde_json::value::RawValue;
@@ -25,27 +25,28 @@ struct ReleasedEvent {
 
 impl ReleasedData {
     /// Drops the `data` of large events whose text is in `items`.
-    pub(super) fn release(events: &mut [Submitted], items: &[Result<Prepared, Refused>]) -> Self {
-        let release = |(index, (event, item)): (usize, (&mut Submitted, &Result<Prepared, Refused>))| {
-            let (Ok(event), Ok(prepared)) = (event, item) else { return None };
-            let data_bytes = event.data.get().len();
-            if data_bytes < LARGE_BYTES {
-                return None;
-            }
-            // `data` is the text's last member.
-            let text = &prepared.draft.text;
-            let text = text.slice(..text.len().saturating_sub(1));
-            if !text.ends_with(event.data.get().as_bytes()) {
-                return None;
-            }
-            event.data = RawValue::NULL.to_owned();
-            Some(ReleasedEvent { index, text, data_bytes })
-        };
+    pub(super) fn release(events: &mut [SubmittedEvent], items: &[Result<PreparedEvent, PublishRefusal>]) -> Self {
+        let release =
+            |(index, (event, item)): (usize, (&mut SubmittedEvent, &Result<PreparedEvent, PublishRefusal>))| {
+                let (Ok(event), Ok(prepared)) = (event, item) else { return None };
+                let data_bytes = event.data.get().len();
+                if data_bytes < LARGE_BYTES {
+                    return None;
+                }
+                // `data` is the text's last member.
+                let text = &prepared.draft.text;
+                let text = text.slice(..text.len().saturating_sub(1));
+                if !text.ends_with(event.data.get().as_bytes()) {
+                    return None;
+                }
+                event.data = RawValue::NULL.to_owned();
+                Some(ReleasedEvent { index, text, data_bytes })
+            };
         Self(events.iter_mut().zip(items).enumerate().filter_map(release).collect())
     }
 
     /// Puts it back, for the events to be prepared again.
-    pub(super) fn restore(self, events: &mut [Submitted]) -> Result<()> {
+    pub(super) fn restore(self, events: &mut [SubmittedEvent]) -> Result<()> {
         for ReleasedEvent { index, text, data_bytes } in self.0 {
             let data = text.get(text.len() - data_bytes..).and_then(|data| std::str::from_utf8(data).ok());
             let data = data.and_then(|data| RawValue::from_string(data.to_owned()).ok()).ok_or_else(lost)?;

@@ -4,12 +4,12 @@ use super::outcome::stored_event;
 use super::start::before_earliest;
 use crate::ledger::{Ledger, read_failed};
 use contract::{Error, Kind, Position, Result, Sequence, StoredEvent};
-use log::{Limit, Range, TopicNumber};
+use log::{ReadLimit, ReadRange, TopicNumber};
 
 /// The event that a topic was given first under some key, at `position`.
 pub(super) async fn first_stored(ledger: &Ledger, topic: TopicNumber, position: Position) -> Result<StoredEvent> {
-    let range = Range::All(Position(position.0 - 1));
-    let one = Limit { records: 1, bytes: usize::MAX };
+    let range = ReadRange::All(Position(position.0 - 1));
+    let one = ReadLimit { records: 1, bytes: usize::MAX };
     let page = ledger.log().read_committed(range, one).await.map_err(read_failed)?;
     match page.into_iter().next() {
         Some(record) if record.header.position == position => Ok(stored_event(record)),

@@ -7,7 +7,7 @@
 //! - In a topic that keeps the latest event of each aggregate it is a new event: with an id of its own, caused by the last.
 
 use super::text;
-use crate::ledger::{Command, Decision, EventDraft, TopicEntry};
+use crate::ledger::{Command, Decision, EventDraft, RegisteredTopic};
 use contract::{Error, Event, Kind, NewEvent, Result, Sequence};
 use log::Record;
 use serde::Deserialize;
@@ -18,17 +18,17 @@ use uuid::Uuid;
 pub(crate) fn original_of(record: &Record) -> Option<Sequence> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Repeated {
+    struct RepublishMember {
         republish_of: Option<Sequence>,
     }
     // What is repeated has no idempotency key, so most events need not be parsed.
     record.header.facets.filter(|facets| facets.idempotency.is_none())?;
-    serde_json::from_slice::<Repeated>(&record.body).ok()?.republish_of
+    serde_json::from_slice::<RepublishMember>(&record.body).ok()?.republish_of
 }
 
 /// As what an event is stored once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeating {
+pub(crate) enum RepublishAs {
     /// As the same event.
     Same,
     /// As the last word about its aggregate, if it still is.
@@ -36,12 +36,12 @@ pub(crate) enum Repeating {
 }
 
 /// Stores events of one topic once more.
-pub(crate) struct Repeat {
-    topic: Arc<TopicEntry>,
-    items: Vec<Item>,
+pub(crate) struct RepublishEvents {
+    topic: Arc<RegisteredTopic>,
+    items: Vec<RepublishItem>,
 }
 
-struct Item {
+struct RepublishItem {
     draft: EventDraft,
     /// Where the event is.
     sequence: Sequence,
@@ -49,15 +49,15 @@ struct Item {
     must_be_last: bool,
 }
 
-impl Repeat {
+impl RepublishEvents {
     /// Of these records.
-    pub(crate) fn of(topic: &Arc<TopicEntry>, records: &[Record], how: Repeating) -> Result<Self> {
+    pub(crate) fn of(topic: &Arc<RegisteredTopic>, records: &[Record], how: RepublishAs) -> Result<Self> {
         let items = records.iter().filter_map(|record| item(topic, record, how).transpose());
         Ok(Self { topic: Arc::clone(topic), items: items.collect::<Result<_>>()? })
     }
 }
 
-fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<Item>> {
+fn item(topic: &RegisteredTopic, record: &Record, how: RepublishAs) -> Result<Option<RepublishItem>> {
     let Some(facets) = record.header.facets else { return Ok(None) };
     let unreadable = |error| {
         Error::new(Kind::Unavailable, "A stored event could not be read; see the server's log.").with_source(error)
@@ -67,8 +67,8 @@ fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<It
     let (id, occurred_at, version) = (stored.id, stored.occurred_at, stored.data_version.clone());
     let mut event = NewEvent::from(stored);
     let (id, republish_of) = match how {
-        Repeating::Same => (id, Some(first)),
-        Repeating::State => {
+        RepublishAs::Same => (id, Some(first)),
+        RepublishAs::State => {
             event.causation_id = Some(id.to_string());
             event.cloud_event_id = None;
             (Uuid::new_v4(), None)
@@ -87,10 +87,10 @@ fn item(topic: &TopicEntry, record: &Record, how: Repeating) -> Result<Option<It
         text: written.bytes,
         splice: written.splice,
     };
-    Ok(Some(Item { draft, sequence: record.header.sequence, must_be_last: how == Repeating::State }))
+    Ok(Some(RepublishItem { draft, sequence: record.header.sequence, must_be_last: how == RepublishAs::State }))
 }
 
-impl Command for Repeat {
+impl Command for RepublishEvents {
     /// How many were stored.
     type Answer = u64;
 
@@ -100,7 +100,7 @@ impl Command for Repeat {
         }
         let mut count = 0;
         let trimmed = decision.durable().trimmed(self.topic.number);
-        for Item { draft, sequence, must_be_last } in &self.items {
+        for RepublishItem { draft, sequence, must_be_last } in &self.items {
             if *sequence <= trimmed || *must_be_last && !is_last(draft.aggregate, *sequence, decision)? {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Command for Repeat {
     }
 
     fn bytes(&self) -> usize {
-        self.items.iter().map(|item| item.draft.text.len() + size_of::<Item>()).sum()
+        self.items.iter().map(|item| item.draft.text.len() + size_of::<RepublishItem>()).sum()
     }
 }
 

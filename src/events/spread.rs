@@ -3,31 +3,31 @@
 //! - One decision cannot span logs, so an all-or-nothing batch that would is refused whole.
 //! - Answers come back in the order of the request. What one log refuses, or cannot do, touches no other.
 
-use super::prepare::{Prepared, Refused};
-use super::publish::{Intake, Submitted};
-use crate::ledger::Keep;
-use crate::logs::Place;
-use contract::{Atomicity, BatchOutcome, Error, Kind, Published, Result, Violation};
+use super::prepare::{PreparedEvent, PublishRefusal};
+use super::publish::{EventPublisher, SubmittedEvent};
+use crate::ledger::ReplyRecorder;
+use crate::logs::LogRef;
+use contract::{Atomicity, BatchOutcome, Error, Kind, PublishedEvent, Result, Violation};
 use futures_util::future::join_all;
 
 /// Which logs a request reaches.
-pub(super) enum Spread {
-    One(Place),
+pub(super) enum LogSpread {
+    One(LogRef),
     Several,
 }
 
 /// Events that go nowhere (nobody knows their topic) count for any log.
-pub(super) fn spread(items: &[Result<Prepared, Refused>]) -> Spread {
+pub(super) fn log_spread(items: &[Result<PreparedEvent, PublishRefusal>]) -> LogSpread {
     let mut places = items.iter().filter_map(place_of);
-    let Some(first) = places.next() else { return Spread::One(Place::Default) };
+    let Some(first) = places.next() else { return LogSpread::One(LogRef::Default) };
     match places.all(|place| place == first) {
-        true => Spread::One(first.clone()),
-        false => Spread::Several,
+        true => LogSpread::One(first.clone()),
+        false => LogSpread::Several,
     }
 }
 
 /// What an all-or-nothing batch over several logs is told.
-pub(super) fn across_logs(items: &[Result<Prepared, Refused>]) -> Error {
+pub(super) fn spans_logs(items: &[Result<PreparedEvent, PublishRefusal>]) -> Error {
     let first = items.iter().find_map(place_of);
     let elsewhere = items.iter().enumerate().filter(|(_, item)| place_of(item).is_some_and(|it| Some(it) != first));
     let detail = "lives in another log than the first event; one decision cannot span both";
@@ -38,12 +38,12 @@ pub(super) fn across_logs(items: &[Result<Prepared, Refused>]) -> Error {
 
 /// Has every log decide the events that live in it, all at the same time.
 pub(super) async fn publish_by_log(
-    intake: Intake<'_>,
-    events: Vec<Submitted>,
-    items: &[Result<Prepared, Refused>],
+    intake: EventPublisher<'_>,
+    events: Vec<SubmittedEvent>,
+    items: &[Result<PreparedEvent, PublishRefusal>],
     atomicity: Atomicity,
 ) -> BatchOutcome {
-    let mut parts: Vec<(Option<&Place>, Vec<usize>, Vec<Submitted>)> = Vec::new();
+    let mut parts: Vec<(Option<&LogRef>, Vec<usize>, Vec<SubmittedEvent>)> = Vec::new();
     let total = events.len();
     for (index, (event, item)) in events.into_iter().zip(items).enumerate() {
         let place = place_of(item);
@@ -57,14 +57,14 @@ pub(super) async fn publish_by_log(
     }
     let answers = parts.into_iter().map(|(_, indexes, part)| async {
         // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
-        let outcome = Box::pin(intake.publish_units(part, atomicity, Keep::nothing())).await;
+        let outcome = Box::pin(intake.publish_units(part, atomicity, ReplyRecorder::disabled())).await;
         (indexes, outcome)
     });
     in_order(total, join_all(answers).await)
 }
 
 fn in_order(total: usize, answers: Vec<(Vec<usize>, Result<BatchOutcome>)>) -> BatchOutcome {
-    let mut outcomes: Vec<Result<Published>> = Vec::new();
+    let mut outcomes: Vec<Result<PublishedEvent>> = Vec::new();
     outcomes.resize_with(total, || Err(Error::new(Kind::Unavailable, "The broker gave no answer.")));
     for (indexes, answer) in answers {
         let answer = answer.unwrap_or_else(|error| vec![Err(error); indexes.len()]);
@@ -77,7 +77,7 @@ fn in_order(total: usize, answers: Vec<(Vec<usize>, Result<BatchOutcome>)>) -> B
     outcomes
 }
 
-fn place_of(item: &Result<Prepared, Refused>) -> Option<&Place> {
+fn place_of(item: &Result<PreparedEvent, PublishRefusal>) -> Option<&LogRef> {
     match item {
         Ok(prepared) => Some(&prepared.place),
         Err(refused) => refused.topic.as_ref().map(|(place, _)| place),

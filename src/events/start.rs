@@ -2,7 +2,7 @@
 
 use crate::ledger::{Ledger, read_failed};
 use contract::{Offset, ReadOffset, Result, Sequence};
-use log::{Limit, LogError, Range, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 
 /// Where a scan of a topic starts, and what it does where retention is ahead of it.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl ScanStart {
 
 /// The offset before the first event that is still there; the tail where none is.
 pub(crate) async fn before_earliest(ledger: &Ledger, topic: TopicNumber) -> Result<Offset> {
-    match ledger.log().headers(Range::Topic(topic, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+    match ledger.log().headers(ReadRange::Topic(topic, Sequence::ZERO), ReadLimit { records: 1, bytes: 0 }).await {
         Ok(_) => Ok(Offset::ZERO),
         Err(LogError::Trimmed(earliest)) => Ok(before(earliest)),
         Err(error) => Err(read_failed(error)),

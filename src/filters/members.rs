@@ -2,7 +2,7 @@
 //!
 //! - The body is parsed at most once per record, only when a condition needs it, and borrows from the text.
 
-use contract::{Filter, Timestamp};
+use contract::{EventFilter, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -10,12 +10,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// The body of one record, parsed on first use.
-pub(super) struct Body<'r> {
+pub(super) struct ParsedBody<'r> {
     text: &'r [u8],
-    members: OnceCell<Option<Members<'r>>>,
+    members: OnceCell<Option<FilterMembers<'r>>>,
 }
 
-impl<'r> Body<'r> {
+impl<'r> ParsedBody<'r> {
     /// A body nobody has looked at yet.
     pub(super) fn new(text: &'r [u8]) -> Self {
         Self { text, members: OnceCell::new() }
@@ -36,7 +36,7 @@ impl<'r> Body<'r> {
         Some(&self.members()?.subject_type.as_ref()?.0)
     }
 
-    fn members(&self) -> Option<&Members<'r>> {
+    fn members(&self) -> Option<&FilterMembers<'r>> {
         let parse = || serde_json::from_str(str::from_utf8(self.text).ok()?).ok();
         self.members.get_or_init(parse).as_ref()
     }
@@ -45,19 +45,19 @@ impl<'r> Body<'r> {
 /// The members filters look at; all others are skipped.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Members<'r> {
+struct FilterMembers<'r> {
     #[serde(borrow, rename = "type")]
-    event_type: Option<Text<'r>>,
+    event_type: Option<BorrowedText<'r>>,
     #[serde(borrow)]
-    subject_type: Option<Text<'r>>,
+    subject_type: Option<BorrowedText<'r>>,
     #[serde(borrow)]
-    subject: Option<Text<'r>>,
+    subject: Option<BorrowedText<'r>>,
     #[serde(borrow)]
-    source: Option<Text<'r>>,
+    source: Option<BorrowedText<'r>>,
     #[serde(borrow)]
-    correlation_id: Option<Text<'r>>,
+    correlation_id: Option<BorrowedText<'r>>,
     #[serde(borrow)]
-    occurred_at: Option<Text<'r>>,
+    occurred_at: Option<BorrowedText<'r>>,
     /// Parsed only where a filter asks for labels.
     #[serde(borrow)]
     context: Option<&'r RawValue>,
@@ -65,22 +65,22 @@ struct Members<'r> {
 
 /// A text; an `Option<Cow>` alone would always be copied.
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Text<'r>(#[serde(borrow)] Cow<'r, str>);
+struct BorrowedText<'r>(#[serde(borrow)] Cow<'r, str>);
 
 /// What a filter wants of the body.
-pub(super) struct Conditions {
-    subjects: OneOf,
-    sources: OneOf,
-    correlation_ids: OneOf,
-    labels: BTreeMap<String, OneOf>,
+pub(super) struct BodyConditions {
+    subjects: ValueSet,
+    sources: ValueSet,
+    correlation_ids: ValueSet,
+    labels: BTreeMap<String, ValueSet>,
     occurred_from: Option<Timestamp>,
     occurred_to: Option<Timestamp>,
 }
 
-impl Conditions {
+impl BodyConditions {
     /// The conditions of a filter; `None` where it has none.
-    pub(super) fn of(filter: &Filter) -> Option<Self> {
-        let mut labels: BTreeMap<String, OneOf> = BTreeMap::new();
+    pub(super) fn of(filter: &EventFilter) -> Option<Self> {
+        let mut labels: BTreeMap<String, ValueSet> = BTreeMap::new();
         for (key, value) in &filter.context {
             labels.entry(key.clone()).or_default().0.push(value.clone());
         }
@@ -92,9 +92,9 @@ impl Conditions {
             && filter.occurred_from.is_none()
             && filter.occurred_to.is_none());
         any.then(|| Self {
-            subjects: OneOf::new(&filter.subjects),
-            sources: OneOf::new(&filter.sources),
-            correlation_ids: OneOf::new(&filter.correlation_ids),
+            subjects: ValueSet::new(&filter.subjects),
+            sources: ValueSet::new(&filter.sources),
+            correlation_ids: ValueSet::new(&filter.correlation_ids),
             labels,
             occurred_from: filter.occurred_from,
             occurred_to: filter.occurred_to,
@@ -102,7 +102,7 @@ impl Conditions {
     }
 
     /// Whether the event meets them all.
-    pub(super) fn are_met(&self, body: &Body<'_>) -> bool {
+    pub(super) fn are_met(&self, body: &ParsedBody<'_>) -> bool {
         body.members().is_some_and(|members| {
             self.subjects.take(members.subject.as_ref())
                 && self.sources.take(members.source.as_ref())
@@ -112,7 +112,7 @@ impl Conditions {
         })
     }
 
-    fn in_time(&self, members: &Members<'_>) -> bool {
+    fn in_time(&self, members: &FilterMembers<'_>) -> bool {
         if self.occurred_from.is_none() && self.occurred_to.is_none() {
             return true;
         }
@@ -122,30 +122,30 @@ impl Conditions {
         })
     }
 
-    fn labelled(&self, members: &Members<'_>) -> bool {
+    fn labelled(&self, members: &FilterMembers<'_>) -> bool {
         if self.labels.is_empty() {
             return true;
         }
-        let labels: Option<BTreeMap<Text<'_>, Text<'_>>> =
+        let labels: Option<BTreeMap<BorrowedText<'_>, BorrowedText<'_>>> =
             members.context.and_then(|raw| serde_json::from_str(raw.get()).ok());
         labels.is_some_and(|labels| {
-            self.labels.iter().all(|(key, wanted)| wanted.take(labels.get(&Text(Cow::Borrowed(key)))))
+            self.labels.iter().all(|(key, wanted)| wanted.take(labels.get(&BorrowedText(Cow::Borrowed(key)))))
         })
     }
 }
 
 /// The values one member may have, sorted; none: any, or no value at all.
 #[derive(Default)]
-struct OneOf(Vec<String>);
+struct ValueSet(Vec<String>);
 
-impl OneOf {
+impl ValueSet {
     fn new(values: &[String]) -> Self {
         let mut values = values.to_vec();
         values.sort_unstable();
         Self(values)
     }
 
-    fn take(&self, value: Option<&Text<'_>>) -> bool {
+    fn take(&self, value: Option<&BorrowedText<'_>>) -> bool {
         self.0.is_empty()
             || value.is_some_and(|value| self.0.binary_search_by(|own| own.as_str().cmp(&value.0)).is_ok())
     }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLOTS: usize = 256;
 
 /// Verdicts by tag.
-pub(super) struct Memo {
+pub(super) struct VerdictCache {
     /// The tag with its lowest bit replaced by the verdict; 0 is an empty slot.
     slots: Box<[AtomicU64]>,
 }
 
-impl Memo {
+impl VerdictCache {
     /// Nothing is known yet.
     pub(super) fn new() -> Self {
         Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_decided_once_and_a_forgotten_one_again() {
-        let memo = Memo::new();
+        let memo = VerdictCache::new();
         let asked = Cell::new(0);
         let ask = |tag: u64, answer: bool| memo.verdict(tag, || (asked.set(asked.get() + 1), answer).1);
         for (tag, truth, answer, asked_by_then) in [

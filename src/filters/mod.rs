@@ -15,43 +15,43 @@ mod memo;
 #[cfg(test)]
 mod tests;
 
-use cel::Program;
-use contract::{Filter, IdPattern, Identifier, Result};
+use cel::CelProgram;
+use contract::{EventFilter, IdPattern, Identifier, Result};
 use log::Record;
-use members::{Body, Conditions};
-use memo::Memo;
+use members::{BodyConditions, ParsedBody};
+use memo::VerdictCache;
 
 /// A filter ready for use; share it between the tasks that read.
-pub struct Compiled {
+pub struct CompiledFilter {
     /// Sorted; empty: any tenant, or none.
     tenants: Vec<u128>,
-    types: Option<Types>,
-    subject_types: Option<Types>,
-    conditions: Option<Conditions>,
-    program: Option<Program>,
+    types: Option<TypePatterns>,
+    subject_types: Option<TypePatterns>,
+    conditions: Option<BodyConditions>,
+    program: Option<CelProgram>,
 }
 
 /// What asking CEL expressions has come to: how often one had no answer, and how much work it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FilterFailures {
+pub struct FilterStats {
     count: u64,
     steps: u64,
 }
 
 /// Compiles a filter; a CEL expression that is not valid is refused with its line and column.
-pub fn compile(filter: &Filter) -> Result<Compiled> {
+pub fn compile(filter: &EventFilter) -> Result<CompiledFilter> {
     let mut tenants: Vec<u128> = filter.tenants.iter().map(|tenant| tenant.as_u128()).collect();
     tenants.sort_unstable();
-    Ok(Compiled {
+    Ok(CompiledFilter {
         tenants,
-        types: Types::of(&filter.types),
-        subject_types: Types::of(&filter.subject_types),
-        conditions: Conditions::of(filter),
-        program: filter.cel.as_deref().map(Program::compile).transpose()?,
+        types: TypePatterns::of(&filter.types),
+        subject_types: TypePatterns::of(&filter.subject_types),
+        conditions: BodyConditions::of(filter),
+        program: filter.cel.as_deref().map(CelProgram::compile).transpose()?,
     })
 }
 
-impl Compiled {
+impl CompiledFilter {
     /// Whether it takes every event: then there is no need to ask.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -63,9 +63,9 @@ impl Compiled {
     }
 
     /// Whether it takes this record.
-    pub fn matches(&self, record: &Record, failures: &mut FilterFailures) -> bool {
+    pub fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
         let Some(facets) = &record.header.facets else { return false };
-        let body = Body::new(&record.body);
+        let body = ParsedBody::new(&record.body);
         self.takes_tenant(facets.tenant)
             && self.types.as_ref().is_none_or(|types| types.take(facets.type_tag, || body.event_type()))
             && self
@@ -73,7 +73,7 @@ impl Compiled {
                 .as_ref()
                 .is_none_or(|types| types.take(facets.subject_type_tag, || body.subject_type()))
             && self.conditions.as_ref().is_none_or(|conditions| conditions.are_met(&body))
-            && self.program.as_ref().is_none_or(|program| failures.ask(program, body.text()))
+            && self.program.as_ref().is_none_or(|program| failures.evaluate(program, body.text()))
     }
 
     /// In a header 0 is no tenant, so it is nobody's.
@@ -82,7 +82,7 @@ impl Compiled {
     }
 }
 
-impl FilterFailures {
+impl FilterStats {
     /// How often there was no answer: a member was absent, types did not fit, or it took too many steps.
     #[must_use]
     pub fn count(self) -> u64 {
@@ -97,7 +97,7 @@ impl FilterFailures {
     }
 
     /// No answer is no match, and counts.
-    fn ask(&mut self, program: &Program, body: &[u8]) -> bool {
+    fn evaluate(&mut self, program: &CelProgram, body: &[u8]) -> bool {
         let answer = program.matches(body, &mut self.steps);
         self.count += u64::from(answer.is_none());
         answer.unwrap_or(false)
@@ -105,15 +105,15 @@ impl FilterFailures {
 }
 
 /// Patterns of one member, and what they said about the fingerprints seen so far.
-struct Types {
+struct TypePatterns {
     patterns: Vec<IdPattern>,
-    memo: Memo,
+    memo: VerdictCache,
 }
 
-impl Types {
+impl TypePatterns {
     /// `None` where there are no patterns: then any type will do, or none.
     fn of(patterns: &[IdPattern]) -> Option<Self> {
-        (!patterns.is_empty()).then(|| Self { patterns: patterns.to_vec(), memo: Memo::new() })
+        (!patterns.is_empty()).then(|| Self { patterns: patterns.to_vec(), memo: VerdictCache::new() })
     }
 
     /// Whether a pattern takes the type with this fingerprint; `name` finds its name in the event.

@@ -2,7 +2,7 @@
 
 use super::*;
 use contract::{Kind, Position, Sequence};
-use log::{Facets, Header, TopicNumber};
+use log::{EventFacets, RecordHeader, TopicNumber};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -48,7 +48,7 @@ fn record(event: &Value) -> Record {
         })
     };
     let tenant = event.get("tenant").and_then(Value::as_str).map_or(0, |id| Uuid::parse_str(id).unwrap().as_u128());
-    let facets = Facets {
+    let facets = EventFacets {
         type_tag: tag("type"),
         subject_type_tag: tag("subjectType"),
         tenant,
@@ -56,7 +56,7 @@ fn record(event: &Value) -> Record {
         idempotency: None,
     };
     Record {
-        header: Header {
+        header: RecordHeader {
             position: Position(1),
             topic: TopicNumber(1),
             sequence: Sequence(1),
@@ -75,10 +75,10 @@ fn check(table: &str) {
     let records: Vec<Record> = events().iter().map(record).collect();
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (filter, expected) = line.rsplit_once(" -> ").unwrap();
-        let filter: Filter = serde_json::from_str(filter).unwrap();
+        let filter: EventFilter = serde_json::from_str(filter).unwrap();
         let compiled = compile(&filter).unwrap();
         for round in 1..=2 {
-            let mut failures = FilterFailures::default();
+            let mut failures = FilterStats::default();
             let taken = (1..).zip(&records).filter(|(_, record)| compiled.matches(record, &mut failures));
             let mut told = taken.map(|(number, _)| number.to_string()).collect::<Vec<_>>().join(" ");
             if told.is_empty() {
@@ -164,9 +164,10 @@ fn an_expression_comes_last_and_its_failures_are_counted() {
 
 #[test]
 fn the_work_of_an_expression_is_counted_and_grows_with_the_event() {
-    let compiled = compile(&Filter { cel: Some("data.list.all(x, x == 1)".into()), ..Filter::default() }).unwrap();
+    let compiled =
+        compile(&EventFilter { cel: Some("data.list.all(x, x == 1)".into()), ..EventFilter::default() }).unwrap();
     let steps = |items: usize| {
-        let mut failures = FilterFailures::default();
+        let mut failures = FilterStats::default();
         compiled.matches(&record(&json!({"data": {"list": vec![1; items]}})), &mut failures);
         failures.steps()
     };
@@ -177,7 +178,7 @@ fn the_work_of_an_expression_is_counted_and_grows_with_the_event() {
 #[test]
 fn a_wrong_expression_is_a_validation_error_of_the_filter() {
     for cel in ["", "data.", "nobody == 1", "frob(data)", &"(".repeat(4000), &" ".repeat(5000)] {
-        let error = compile(&Filter { cel: Some(cel.into()), ..Filter::default() }).err().unwrap();
+        let error = compile(&EventFilter { cel: Some(cel.into()), ..EventFilter::default() }).err().unwrap();
         assert_eq!((error.kind(), error.violations()[0].pointer.as_str()), (Kind::Validation, "/filter"));
     }
 }
@@ -207,7 +208,7 @@ fn an_entry_of_the_broker_never_matches() {
     entry.header.facets = None;
     for filter in ["{}", r#"{"sources": ["shop"]}"#, r#"{"cel": "true"}"#] {
         let compiled = compile(&serde_json::from_str(filter).unwrap()).unwrap();
-        assert!(!compiled.matches(&entry, &mut FilterFailures::default()), "{filter}");
+        assert!(!compiled.matches(&entry, &mut FilterStats::default()), "{filter}");
     }
 }
 
@@ -218,21 +219,21 @@ fn a_body_that_cannot_be_read_matches_nothing_that_looks_at_it() {
         record.body = body.to_owned().into();
         for filter in [r#"{"sources": ["shop"]}"#, r#"{"types": ["gts.*"]}"#, r#"{"cel": "source == 'shop'"}"#] {
             let compiled = compile(&serde_json::from_str(filter).unwrap()).unwrap();
-            assert!(!compiled.matches(&record, &mut FilterFailures::default()), "{filter} {body}");
+            assert!(!compiled.matches(&record, &mut FilterStats::default()), "{filter} {body}");
         }
     }
 }
 
 #[test]
 fn a_compiled_filter_is_shared_between_tasks() {
-    let filter = Filter { types: vec![IdPattern::parse("gts.hx.*").unwrap()], ..Filter::default() };
+    let filter = EventFilter { types: vec![IdPattern::parse("gts.hx.*").unwrap()], ..EventFilter::default() };
     let compiled = Arc::new(compile(&filter).unwrap());
     let records: Arc<Vec<Record>> = Arc::new(events().iter().map(record).collect());
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let (compiled, records) = (Arc::clone(&compiled), Arc::clone(&records));
             std::thread::spawn(move || {
-                let mut failures = FilterFailures::default();
+                let mut failures = FilterStats::default();
                 (0..1000).all(|n| compiled.matches(&records[n % 4], &mut failures) == (n % 4 != 3))
             })
         })
@@ -268,7 +269,7 @@ proptest! {
         events in prop::collection::vec((id(), prop::option::of(id())), 1..20),
     ) {
         let parse = |patterns: &[String]| patterns.iter().map(|p| IdPattern::parse(p).unwrap()).collect::<Vec<_>>();
-        let filter = Filter { types: parse(&types), subject_types: parse(&subject_types), ..Filter::default() };
+        let filter = EventFilter { types: parse(&types), subject_types: parse(&subject_types), ..EventFilter::default() };
         let compiled = compile(&filter).unwrap();
         let selects = |patterns: &[IdPattern], id: Option<&String>| {
             let id = id.map(|id| Identifier::parse(id).unwrap());
@@ -280,7 +281,7 @@ proptest! {
                 event["subjectType"] = json!(subject_type);
             }
             let expected = selects(&filter.types, Some(event_type)) && selects(&filter.subject_types, subject_type.as_ref());
-            prop_assert_eq!(compiled.matches(&record(&event), &mut FilterFailures::default()), expected, "{}", event);
+            prop_assert_eq!(compiled.matches(&record(&event), &mut FilterStats::default()), expected, "{}", event);
         }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! How claims stand is asked ([`Look`]), never remembered beyond what was found.
 
-use super::line::Line;
+use super::line::PollQueue;
 use contract::{Position, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ pub(super) const RUNS_MAX: usize = 4096;
 
 /// How an event's claim stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum EventAvailability {
     /// There is nothing to do any more.
     Finished,
     /// Somebody may have it.
@@ -32,14 +32,14 @@ pub(super) enum Look {
 
 /// Whether an event was tried before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Trial {
+enum TryOrder {
     Again,
     First,
 }
 
 /// What is known of a group's work in a topic.
 #[derive(Default)]
-pub(super) struct Backlog {
+pub(super) struct GroupBacklog {
     /// Which generation of the group this is about.
     generation: Option<Position>,
     /// Everything up to here was looked at.
@@ -49,7 +49,7 @@ pub(super) struct Backlog {
     /// By aggregate, in order.
     queues: HashMap<u128, VecDeque<Sequence>>,
     /// What may be handed out: first what was tried before.
-    ready: BTreeSet<(Trial, Sequence)>,
+    ready: BTreeSet<(TryOrder, Sequence)>,
     /// When to look again.
     times: BTreeSet<(i64, Sequence)>,
     /// What is offered, and to whom.
@@ -57,10 +57,10 @@ pub(super) struct Backlog {
     /// What is none of the group's business, and the log does not know it yet.
     passed: Vec<(Sequence, Sequence)>,
     /// Polls that wait.
-    pub(super) line: Line,
+    pub(super) line: PollQueue,
 }
 
-impl Backlog {
+impl GroupBacklog {
     /// Begins anew: this generation, behind the group's watermark.
     pub(super) fn begin(&mut self, generation: Position, watermark: Sequence) {
         let Self { offered, line, .. } = std::mem::take(self);
@@ -68,7 +68,7 @@ impl Backlog {
     }
 
     /// Nothing here is to be believed any more.
-    pub(super) const fn forget(&mut self) {
+    pub(super) const fn invalidate(&mut self) {
         self.generation = None;
     }
 
@@ -102,7 +102,12 @@ impl Backlog {
     }
 
     /// Takes in the next event.
-    pub(super) fn add(&mut self, sequence: Sequence, aggregate: Option<u128>, look: &impl Fn(Sequence) -> Look) {
+    pub(super) fn add(
+        &mut self,
+        sequence: Sequence,
+        aggregate: Option<u128>,
+        look: &impl Fn(Sequence) -> EventAvailability,
+    ) {
         self.scanned = self.scanned.max(sequence);
         self.pending.insert(sequence, aggregate);
         if let Some(key) = aggregate {
@@ -146,7 +151,7 @@ impl Backlog {
     }
 
     /// An event's claim has changed.
-    pub(super) fn settle(&mut self, sequence: Sequence, look: &impl Fn(Sequence) -> Look) {
+    pub(super) fn settle(&mut self, sequence: Sequence, look: &impl Fn(Sequence) -> EventAvailability) {
         let mut next = Some(sequence);
         while let Some(sequence) = next {
             next = self.settle_one(sequence, look(sequence));
@@ -154,7 +159,7 @@ impl Backlog {
     }
 
     /// Looks again at everything whose time has come.
-    pub(super) fn fire(&mut self, now: i64, look: &impl Fn(Sequence) -> Look) {
+    pub(super) fn recheck_due(&mut self, now: i64, look: &impl Fn(Sequence) -> EventAvailability) {
         while let Some((at, sequence)) = self.times.first().copied().filter(|(at, _)| *at <= now) {
             self.times.remove(&(at, sequence));
             self.settle(sequence, look);
@@ -171,7 +176,7 @@ impl Backlog {
     }
 
     /// An offer is decided, one way or the other.
-    pub(super) fn end_offer(&mut self, sequences: &[Sequence], look: &impl Fn(Sequence) -> Look) {
+    pub(super) fn end_offer(&mut self, sequences: &[Sequence], look: &impl Fn(Sequence) -> EventAvailability) {
         for sequence in sequences {
             self.offered.remove(sequence);
             self.settle(*sequence, look);
@@ -184,20 +189,20 @@ impl Backlog {
     }
 
     /// What an event's standing means for it; answers the next one to look at.
-    fn settle_one(&mut self, sequence: Sequence, look: Look) -> Option<Sequence> {
+    fn settle_one(&mut self, sequence: Sequence, look: EventAvailability) -> Option<Sequence> {
         let aggregate = *self.pending.get(&sequence)?;
-        self.ready.remove(&(Trial::Again, sequence));
-        self.ready.remove(&(Trial::First, sequence));
-        if look == Look::Finished {
+        self.ready.remove(&(TryOrder::Again, sequence));
+        self.ready.remove(&(TryOrder::First, sequence));
+        if look == EventAvailability::Finished {
             self.pending.remove(&sequence);
             return self.leave(sequence, aggregate?);
         }
         let first = aggregate.and_then(|key| self.queues.get(&key)?.front().copied());
         let may_have = first.is_none_or(|first| first == sequence) && !self.offered.contains_key(&sequence);
         match look {
-            Look::Free if may_have => _ = self.ready.insert((Trial::First, sequence)),
-            Look::Again if may_have => _ = self.ready.insert((Trial::Again, sequence)),
-            Look::Until(at) => _ = self.times.insert((at, sequence)),
+            EventAvailability::Free if may_have => _ = self.ready.insert((TryOrder::First, sequence)),
+            EventAvailability::Again if may_have => _ = self.ready.insert((TryOrder::Again, sequence)),
+            EventAvailability::Until(at) => _ = self.times.insert((at, sequence)),
             _ => (),
         }
         None
@@ -229,8 +234,8 @@ mod tests {
     /// A backlog behind 0, and claims as a test has them.
     #[derive(Default)]
     struct World {
-        backlog: Backlog,
-        claims: RefCell<BTreeMap<u64, Look>>,
+        backlog: GroupBacklog,
+        claims: RefCell<BTreeMap<u64, EventAvailability>>,
     }
 
     impl World {
@@ -238,14 +243,16 @@ mod tests {
             let mut world = Self::default();
             world.backlog.begin(Position(1), Sequence::ZERO);
             for (sequence, aggregate) in (1..).zip(aggregates) {
-                world.backlog.add(Sequence(sequence), *aggregate, &|_| Look::Free);
+                world.backlog.add(Sequence(sequence), *aggregate, &|_| EventAvailability::Free);
             }
             world
         }
 
-        fn now(&mut self, sequence: u64, look: Look) {
+        fn now(&mut self, sequence: u64, look: EventAvailability) {
             self.claims.borrow_mut().insert(sequence, look);
-            let look = |sequence: Sequence| self.claims.borrow().get(&sequence.get()).copied().unwrap_or(Look::Free);
+            let look = |sequence: Sequence| {
+                self.claims.borrow().get(&sequence.get()).copied().unwrap_or(EventAvailability::Free)
+            };
             self.backlog.settle(Sequence(sequence), &look);
         }
 
@@ -262,14 +269,14 @@ mod tests {
     fn of_an_aggregate_only_the_first_is_ready_until_it_is_finished() {
         let mut world = World::of(&[Some(7), Some(7), Some(8), None, Some(7), None]);
         assert_eq!(world.ready(), [1, 3, 4, 6]);
-        world.now(1, Look::Until(50));
+        world.now(1, EventAvailability::Until(50));
         assert_eq!(world.ready(), [3, 4, 6]);
-        world.now(1, Look::Finished);
+        world.now(1, EventAvailability::Finished);
         assert_eq!(world.ready(), [2, 3, 4, 6]);
-        world.now(2, Look::Stuck);
+        world.now(2, EventAvailability::Stuck);
         assert_eq!(world.ready(), [3, 4, 6]);
-        world.now(5, Look::Finished);
-        world.now(2, Look::Finished);
+        world.now(5, EventAvailability::Finished);
+        world.now(2, EventAvailability::Finished);
         assert_eq!((world.ready(), world.backlog.len()), (vec![3, 4, 6], 3));
         assert!(!world.backlog.queues.contains_key(&7));
     }
@@ -277,8 +284,8 @@ mod tests {
     #[test]
     fn what_is_finished_all_at_once_does_not_hold_up_what_follows() {
         let mut world = World::of(&[Some(7), Some(7), Some(7)]);
-        world.claims.borrow_mut().insert(2, Look::Finished);
-        world.now(1, Look::Finished);
+        world.claims.borrow_mut().insert(2, EventAvailability::Finished);
+        world.now(1, EventAvailability::Finished);
         assert_eq!(world.ready(), [3]);
     }
 
@@ -287,30 +294,30 @@ mod tests {
         let mut world = World::of(&[Some(7), None, None]);
         assert_eq!(world.offer(2), [1, 2]);
         assert_eq!((world.ready(), world.backlog.offered_to(MEMBER)), (vec![3], 2));
-        world.now(1, Look::Free);
+        world.now(1, EventAvailability::Free);
         assert_eq!(world.ready(), [3]);
-        world.backlog.end_offer(&[Sequence(1), Sequence(2)], &|_| Look::Free);
+        world.backlog.end_offer(&[Sequence(1), Sequence(2)], &|_| EventAvailability::Free);
         assert_eq!((world.ready(), world.backlog.offered_to(MEMBER)), (vec![1, 2, 3], 0));
     }
 
     #[test]
     fn what_waits_for_a_time_is_looked_at_then() {
         let mut world = World::of(&[Some(7), Some(8)]);
-        world.now(1, Look::Until(50));
-        world.now(2, Look::Until(60));
+        world.now(1, EventAvailability::Until(50));
+        world.now(2, EventAvailability::Until(60));
         assert_eq!(world.backlog.next_time(), Some(50));
-        world.backlog.fire(49, &|_| Look::Free);
+        world.backlog.recheck_due(49, &|_| EventAvailability::Free);
         assert_eq!(world.ready(), [0_u64; 0]);
-        world.backlog.fire(50, &|_| Look::Free);
+        world.backlog.recheck_due(50, &|_| EventAvailability::Free);
         assert_eq!((world.ready(), world.backlog.next_time()), (vec![1], Some(60)));
     }
 
     #[test]
     fn what_was_tried_before_goes_first() {
         let mut world = World::of(&[None, None, Some(7), Some(7)]);
-        world.now(3, Look::Again);
+        world.now(3, EventAvailability::Again);
         assert_eq!(world.offer(2), [1, 3]);
-        world.now(4, Look::Again);
+        world.now(4, EventAvailability::Again);
         assert_eq!(world.ready(), [2]);
     }
 
@@ -320,7 +327,7 @@ mod tests {
         for to in [2, 3, 3] {
             world.backlog.pass_through(Sequence(to));
         }
-        world.backlog.add(Sequence(4), None, &|_| Look::Free);
+        world.backlog.add(Sequence(4), None, &|_| EventAvailability::Free);
         world.backlog.pass_through(Sequence(9));
         let runs = vec![(Sequence(2), Sequence(3)), (Sequence(5), Sequence(9))];
         assert_eq!((world.backlog.take_passed(), world.backlog.has_passed()), (runs, false));

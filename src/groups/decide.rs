@@ -1,20 +1,20 @@
 //! What is decided about groups that divide a topic: that they begin, and who is handed what.
 
-use crate::claims::{Offer, Offering};
+use crate::claims::{MemberOffer, OfferedEvent};
 use crate::ledger::{ClaimRow, Command, Decision, Entry, GroupKey};
 use contract::{Offset, Position, Result, Sequence, TopicId};
 use log::TopicNumber;
 use uuid::Uuid;
 
 /// Has a group divide a topic, if it does not yet: behind what it has committed, else behind `offset`.
-pub(super) struct Begin {
+pub(super) struct BeginSharing {
     pub(super) group: String,
     pub(super) topic: TopicId,
     pub(super) number: TopicNumber,
     pub(super) offset: Offset,
 }
 
-impl Command for Begin {
+impl Command for BeginSharing {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -23,9 +23,9 @@ impl Command for Begin {
             return Ok(());
         }
         let key = GroupKey { group: group.clone(), topic: topic.clone() };
-        let committed = decision.readers().offset(&key);
+        let committed = decision.consumers().offset(&key);
         if committed.is_none() {
-            decision.readers().check_room_for_offset()?;
+            decision.consumers().check_room_for_offset()?;
         }
         decision.claims().check_room(group)?;
         let offset = committed.unwrap_or(*offset).min(decision.tail(*number).into());
@@ -44,31 +44,31 @@ impl Command for Begin {
 }
 
 /// Hands events to a member, and says what is none of its group's business.
-pub(super) struct HandOut {
+pub(super) struct AssignEvents {
     pub(super) member: Uuid,
     /// The generation in which they were found to be the next ones.
     pub(super) generation: Position,
-    pub(super) offering: Offering,
-    pub(super) offers: Vec<Offer>,
+    pub(super) offering: MemberOffer,
+    pub(super) offers: Vec<OfferedEvent>,
     pub(super) passed: Vec<(Sequence, Sequence)>,
 }
 
 /// What became of it.
-pub(super) enum Handed {
+pub(super) enum AssignOutcome {
     /// The group was moved: look again for what is next.
     Stale,
     /// These are the member's now.
     Given(Vec<(Sequence, ClaimRow)>),
 }
 
-impl Command for HandOut {
-    type Answer = Handed;
+impl Command for AssignEvents {
+    type Answer = AssignOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Handed> {
-        decision.readers().known(self.member)?;
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<AssignOutcome> {
+        decision.consumers().get(self.member)?;
         let (group, topic) = (&self.offering.handler, self.offering.topic.number.0);
         if decision.claims().generation(group, topic) != Some(self.generation) {
-            return Ok(Handed::Stale);
+            return Ok(AssignOutcome::Stale);
         }
         if !self.passed.is_empty() {
             let (group, runs) = (group.clone(), self.passed.clone());
@@ -77,7 +77,7 @@ impl Command for HandOut {
         let mut given = Vec::new();
         for offer in &self.offers {
             let mark = decision.mark();
-            match self.offering.give(*offer, decision) {
+            match self.offering.claim_for_member(*offer, decision) {
                 Ok(Some(row)) => given.push((offer.sequence, row)),
                 Ok(None) => (),
                 Err(error) if given.is_empty() => return Err(error),
@@ -87,10 +87,10 @@ impl Command for HandOut {
                 }
             }
         }
-        Ok(Handed::Given(given))
+        Ok(AssignOutcome::Given(given))
     }
 
     fn bytes(&self) -> usize {
-        self.offers.len() * (size_of::<Offer>() + self.offering.handler.len()) + self.passed.len() * 16
+        self.offers.len() * (size_of::<OfferedEvent>() + self.offering.handler.len()) + self.passed.len() * 16
     }
 }

@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 
 /// Polls by their tickets.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct PollQueue {
     waiting: BTreeMap<u64, Arc<Notify>>,
     tickets: u64,
 }
 
 /// What a poll does that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum WaitRole {
     /// It is the first: it watches for changes.
     First,
     /// It waits until it is called.
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Aside,
 }
 
-impl Line {
+impl PollQueue {
     /// A ticket for the end of the line. Who has one is not in the line yet.
     pub(super) const fn ticket(&mut self) -> u64 {
         self.tickets += 1;
@@ -34,10 +34,10 @@ impl Line {
     }
 
     /// Takes a place in the line, or keeps it.
-    pub(super) fn join(&mut self, ticket: u64, call: &Arc<Notify>) -> Role {
+    pub(super) fn join(&mut self, ticket: u64, call: &Arc<Notify>) -> WaitRole {
         self.waiting.entry(ticket).or_insert_with(|| Arc::clone(call));
         let is_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
-        if is_first { Role::First } else { Role::Behind }
+        if is_first { WaitRole::First } else { WaitRole::Behind }
     }
 
     /// Leaves the line; whether that changed something.
@@ -45,13 +45,13 @@ impl Line {
         let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let was_there = self.waiting.remove(&ticket).is_some();
         if was_first {
-            self.call(1);
+            self.wake(1);
         }
         was_there
     }
 
     /// Calls the first ones: there is something for so many.
-    pub(super) fn call(&self, count: usize) {
+    pub(super) fn wake(&self, count: usize) {
         self.waiting.values().take(count).for_each(|call| call.notify_one());
     }
 
@@ -75,21 +75,21 @@ mod tests {
 
     #[test]
     fn who_came_first_stands_in_front_and_is_the_only_one_to_watch() {
-        let (mut line, calls) = (Line::default(), [(); 3].map(|()| Arc::new(Notify::new())));
+        let (mut line, calls) = (PollQueue::default(), [(); 3].map(|()| Arc::new(Notify::new())));
         let tickets = [(); 3].map(|()| line.ticket());
-        let join = |line: &mut Line, at: usize| line.join(tickets[at], &calls[at]);
-        assert_eq!([0, 1, 2].map(|at| join(&mut line, at)), [Role::First, Role::Behind, Role::Behind]);
+        let join = |line: &mut PollQueue, at: usize| line.join(tickets[at], &calls[at]);
+        assert_eq!([0, 1, 2].map(|at| join(&mut line, at)), [WaitRole::First, WaitRole::Behind, WaitRole::Behind]);
         assert_eq!([Some(tickets[0]), Some(tickets[2]), None].map(|it| line.ahead_of(it, 9)), [0, 2, 3]);
         assert_eq!(line.ahead_of(None, 2), 2);
         assert!(calls.iter().all(|call| !is_called(call)));
         // Who leaves in front calls the next one, and no other.
         assert!(line.leave(tickets[0]) && !line.leave(tickets[0]));
         assert_eq!([0, 1, 2].map(|at| is_called(&calls[at])), [false, true, false]);
-        assert_eq!(join(&mut line, 1), Role::First);
+        assert_eq!(join(&mut line, 1), WaitRole::First);
         // Back in its old place.
-        assert_eq!(join(&mut line, 0), Role::First);
+        assert_eq!(join(&mut line, 0), WaitRole::First);
         line.leave(tickets[2]);
-        line.call(9);
+        line.wake(9);
         assert_eq!([0, 1, 2].map(|at| is_called(&calls[at])), [true, true, false]);
     }
 }

@@ -22,17 +22,17 @@ mod line;
 mod poll;
 mod scan;
 
-pub(crate) use poll::Poll;
+pub(crate) use poll::SharedPoll;
 
 use crate::ledger::Ledger;
 use contract::{BoxFuture, Consumer, TopicId};
-use group::Group;
+use group::SharedGroup;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 /// The members of a group, as whoever keeps their sessions knows them.
-pub(crate) trait Peers: Send + Sync {
+pub(crate) trait PeerSource: Send + Sync {
     /// How many consumers the group has in the log, live or not; cheap.
     fn count(&self) -> usize;
     /// Those that share the group's work now.
@@ -45,11 +45,11 @@ pub(crate) trait Peers: Send + Sync {
 
 /// The shared groups that this process serves.
 #[derive(Default)]
-pub(crate) struct Groups {
-    open: Mutex<HashMap<(String, TopicId), Arc<Group>>>,
+pub(crate) struct SharedGroups {
+    open: Mutex<HashMap<(String, TopicId), Arc<SharedGroup>>>,
 }
 
-impl Groups {
+impl SharedGroups {
     /// Lets go of what is known of groups nobody belongs to any more.
     pub(crate) fn retain(&self, has_members: impl Fn(&str, &TopicId) -> bool) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,13 +57,13 @@ impl Groups {
     }
 
     /// The group of a member. Where all of its members were others before, with another filter, it begins anew.
-    fn of(&self, consumer: &Consumer, ledger: &Ledger, number: u32) -> Arc<Group> {
+    fn of(&self, consumer: &Consumer, ledger: &Ledger, number: u32) -> Arc<SharedGroup> {
         let key = (consumer.consumer_group.clone(), consumer.topic.clone());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&key) {
             Some(known) if known.is_of(consumer) => Arc::clone(known),
             _ => {
-                let group = Arc::new(Group::new(consumer, ledger, number));
+                let group = Arc::new(SharedGroup::new(consumer, ledger, number));
                 open.insert(key, Arc::clone(&group));
                 group
             }

@@ -4,14 +4,14 @@
 //!   a back-off or a session ends; it calls others where there is something for them. Nothing polls on an interval.
 //! - What is given is decided before it is answered. Where the caller is gone by then, the lease gives it to others.
 
-use super::decide::{Begin, HandOut, Handed};
-use super::group::{Group, Offered, Place, Wants};
-use super::line::Role;
-use super::{Groups, Peers};
-use crate::claims::{Defaults, Offer, Offering, view};
-use crate::events::{Reader, before_earliest, stored_event};
-use crate::filters::Compiled;
-use crate::ledger::{ClaimRow, Ledger, TopicEntry};
+use super::decide::{AssignEvents, AssignOutcome, BeginSharing};
+use super::group::{MemberDemand, OfferedEvents, QueueTicket, SharedGroup};
+use super::line::WaitRole;
+use super::{PeerSource, SharedGroups};
+use crate::claims::{ClaimDefaults, MemberOffer, OfferedEvent, view};
+use crate::events::{EventReader, before_earliest, stored_event};
+use crate::filters::CompiledFilter;
+use crate::ledger::{ClaimRow, Ledger, RegisteredTopic};
 use contract::{Claim, Consumer, EventPage, NewHandler, Offset, ReadOffset, Result, Sequence, StoredEvent, limits};
 use log::Record;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ const TELL_AFTER: Duration = Duration::from_secs(1);
 const SESSIONS_MILLIS_MIN: i64 = 250;
 
 /// A poll of a member of a shared group.
-pub(crate) struct Poll<'a> {
-    pub(crate) groups: &'a Groups,
+pub(crate) struct SharedPoll<'a> {
+    pub(crate) groups: &'a SharedGroups,
     pub(crate) ledger: &'a Arc<Ledger>,
-    pub(crate) topic: Arc<TopicEntry>,
+    pub(crate) topic: Arc<RegisteredTopic>,
     pub(crate) consumer: Arc<Consumer>,
-    pub(crate) filter: &'a Compiled,
-    pub(crate) reader: &'a Reader<'a>,
-    pub(crate) defaults: Defaults,
+    pub(crate) filter: &'a CompiledFilter,
+    pub(crate) reader: &'a EventReader<'a>,
+    pub(crate) defaults: ClaimDefaults,
     /// What the default log says of the handler, where claims are decided in another.
     pub(crate) policy: Option<NewHandler>,
     /// Who else shares the work.
-    pub(crate) peers: &'a dyn Peers,
+    pub(crate) peers: &'a dyn PeerSource,
     pub(crate) limit: usize,
 }
 
 /// What a poll has got.
 #[derive(Default)]
-struct Got {
+struct PolledEvents {
     items: Vec<StoredEvent>,
     claims: Vec<Claim>,
 }
 
-impl Poll<'_> {
+impl SharedPoll<'_> {
     /// What there is for the member now.
     pub(crate) async fn read(&self, offset: ReadOffset) -> Result<EventPage> {
         let group = self.begin(offset).await?;
@@ -65,7 +65,7 @@ impl Poll<'_> {
         let group = self.begin(offset).await?;
         let (mut version, mut tail, mut closing) =
             (group.feed.version(), self.topic.tail.subscribe(), self.ledger.closing());
-        let (mut place, mut tell_at): (Option<Place>, _) = (None, None);
+        let (mut place, mut tell_at): (Option<QueueTicket>, _) = (None, None);
         loop {
             self.topic.check_exists()?;
             version.borrow_and_update();
@@ -75,24 +75,26 @@ impl Poll<'_> {
             if !got.items.is_empty() || Instant::now() >= deadline {
                 return Ok(self.page(got));
             }
-            let place = place.get_or_insert_with(|| group.line_up());
-            let role = place.stand(self.ledger, self.ledger.now(), &self.wants(&group));
-            if role == Role::First {
+            let place = place.get_or_insert_with(|| group.take_ticket());
+            let role = place.wait_in_queue(self.ledger, self.ledger.now(), &self.demand(&group));
+            if role == WaitRole::First {
                 tell_at = group.lock().has_passed().then(|| tell_at.unwrap_or_else(|| Instant::now() + TELL_AFTER));
             }
             let wake_at = match role {
-                Role::First => tell_at.unwrap_or(deadline).min(deadline).min(Instant::now() + self.next_time(&group)),
-                Role::Behind => deadline,
-                Role::Aside => deadline.min(Instant::now() + self.next_time(&group)),
+                WaitRole::First => {
+                    tell_at.unwrap_or(deadline).min(deadline).min(Instant::now() + self.next_time(&group))
+                }
+                WaitRole::Behind => deadline,
+                WaitRole::Aside => deadline.min(Instant::now() + self.next_time(&group)),
             };
             tokio::select! {
                 () = place.call.notified() => (),
-                _ = version.changed(), if role != Role::Behind => (),
-                _ = tail.changed(), if role == Role::First => (),
+                _ = version.changed(), if role != WaitRole::Behind => (),
+                _ = tail.changed(), if role == WaitRole::First => (),
                 () = self.topic.deleted() => (),
                 _ = closing.wait_for(|closing| *closing) => {
                     self.ledger.check_open()?;
-                    return Ok(self.page(Got::default()));
+                    return Ok(self.page(PolledEvents::default()));
                 }
                 () = tokio::time::sleep_until(wake_at) => (),
             }
@@ -100,7 +102,7 @@ impl Poll<'_> {
     }
 
     /// How long until something may become free by itself: a lease or a back-off ends, or a session.
-    fn next_time(&self, group: &Group) -> Duration {
+    fn next_time(&self, group: &SharedGroup) -> Duration {
         let (now, free) = (self.ledger.now(), group.lock().next_time());
         let free = free.map(|at| at.saturating_sub(now).max(1));
         // A session that cannot be ended now, because its poll waits or the log is away, is not asked about all the time.
@@ -112,9 +114,9 @@ impl Poll<'_> {
     }
 
     /// The member's group; it divides the topic from the first poll on.
-    async fn begin(&self, offset: ReadOffset) -> Result<Arc<Group>> {
+    async fn begin(&self, offset: ReadOffset) -> Result<Arc<SharedGroup>> {
         let (group, number) = (&self.consumer.consumer_group, self.topic.number);
-        if self.ledger.claims().division(group, number.0).is_none() {
+        if self.ledger.claims().group_progress(group, number.0).is_none() {
             let (group, topic) = (group.clone(), self.consumer.topic.clone());
             let offset = match offset {
                 ReadOffset::Behind(offset) => offset,
@@ -122,19 +124,19 @@ impl Poll<'_> {
                 // No group begins behind the tail, which only the decision knows for certain.
                 ReadOffset::Latest => Offset(u64::MAX),
             };
-            self.ledger.submit(Begin { group, topic, number, offset }).await?;
+            self.ledger.submit(BeginSharing { group, topic, number, offset }).await?;
         }
         Ok(self.groups.of(&self.consumer, self.ledger, number.0))
     }
 
     /// Takes the member's share of what is ready; nothing, where nothing is.
-    async fn take(&self, group: &Arc<Group>, ticket: Option<u64>, tells: bool) -> Result<Got> {
+    async fn take(&self, group: &Arc<SharedGroup>, ticket: Option<u64>, tells: bool) -> Result<PolledEvents> {
         if self.peers.next_deadline().is_some_and(|at| at <= self.ledger.now()) {
             self.peers.expire().await;
         }
         for _ in 0..TRIES_MAX {
-            let wants = self.wants(group);
-            group.look_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
+            let wants = self.demand(group);
+            group.scan_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
             let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
             let must_tell = {
                 let backlog = group.lock();
@@ -146,16 +148,16 @@ impl Poll<'_> {
             if offered.sequences.is_empty() && offered.passed.is_empty() {
                 break;
             }
-            if let Some(got) = self.hand_out(offered).await? {
+            if let Some(got) = self.assign(offered).await? {
                 return Ok(got);
             }
         }
-        Ok(Got::default())
+        Ok(PolledEvents::default())
     }
 
-    fn wants(&self, group: &Group) -> Wants {
+    fn demand(&self, group: &SharedGroup) -> MemberDemand {
         let most = self.consumer.max_in_flight.unwrap_or(limits::IN_FLIGHT_DEFAULT);
-        Wants {
+        MemberDemand {
             member: self.consumer.id,
             owner: self.consumer.id.to_string(),
             limit: self.limit,
@@ -165,27 +167,27 @@ impl Poll<'_> {
     }
 
     /// Has an offer decided; `None` where nothing came of it and it is worth looking again.
-    async fn hand_out(&self, mut offered: Offered) -> Result<Option<Got>> {
+    async fn assign(&self, mut offered: OfferedEvents) -> Result<Option<PolledEvents>> {
         let Some(generation) = offered.generation else { return Ok(None) };
         let records = self.fetch(&offered.sequences).await?;
         let offers = records.iter().map(|record| {
             let Record { header, .. } = record;
-            Offer { sequence: header.sequence, event: Uuid::from_u128(header.id) }
+            OfferedEvent { sequence: header.sequence, event: Uuid::from_u128(header.id) }
         });
-        let command = HandOut {
+        let command = AssignEvents {
             member: self.consumer.id,
             generation,
             offering: self.offering(),
             offers: offers.collect(),
             passed: offered.passed.clone(),
         };
-        let Handed::Given(given) = self.ledger.submit(command).await? else { return Ok(None) };
-        offered.decided();
-        Ok((!given.is_empty()).then(|| self.got(records, given)))
+        let AssignOutcome::Given(given) = self.ledger.submit(command).await? else { return Ok(None) };
+        offered.mark_decided();
+        Ok((!given.is_empty()).then(|| self.polled_events(records, given)))
     }
 
-    fn offering(&self) -> Offering {
-        Offering {
+    fn offering(&self) -> MemberOffer {
+        MemberOffer {
             handler: self.consumer.consumer_group.clone(),
             topic: Arc::clone(&self.topic),
             owner: self.consumer.id.to_string(),
@@ -194,8 +196,8 @@ impl Poll<'_> {
         }
     }
 
-    fn got(&self, records: Vec<Record>, given: Vec<(Sequence, ClaimRow)>) -> Got {
-        let (offering, mut got) = (self.offering(), Got::default());
+    fn polled_events(&self, records: Vec<Record>, given: Vec<(Sequence, ClaimRow)>) -> PolledEvents {
+        let (offering, mut got) = (self.offering(), PolledEvents::default());
         let mut given = given.into_iter().peekable();
         for record in records {
             let Some((sequence, row)) = given.next_if(|(sequence, _)| *sequence == record.header.sequence) else {
@@ -207,9 +209,9 @@ impl Poll<'_> {
         got
     }
 
-    fn page(&self, Got { items, claims }: Got) -> EventPage {
+    fn page(&self, PolledEvents { items, claims }: PolledEvents) -> EventPage {
         let (group, number) = (&self.consumer.consumer_group, self.topic.number.0);
-        let come = self.ledger.claims().division(group, number).map(|division| division.watermark());
+        let come = self.ledger.claims().group_progress(group, number).map(|division| division.watermark());
         EventPage { items, claims, next_offset: come.unwrap_or_default().into(), tail: self.topic.tail().into() }
     }
 }

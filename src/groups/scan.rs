@@ -3,46 +3,50 @@
 //! - One poll looks for all; who waits for its turn finds what the one before has found.
 //! - What the filter does not take, what is gone, and copies of what the group has or will have anyway, are passed.
 
-use super::group::Group;
-use super::poll::Poll;
+use super::group::SharedGroup;
+use super::poll::SharedPoll;
 use crate::events::{original_of, unreadable};
-use crate::filters::FilterFailures;
+use crate::filters::FilterStats;
 use crate::ledger::read_failed;
-use crate::memory::{page_bytes, page_has};
+use crate::memory::{reserve_page, shrink_page};
 use contract::{Position, Result, Sequence, limits};
-use log::{Limit, LogError, Range, Record};
+use log::{LogError, ReadLimit, ReadRange, Record};
 
 /// How much is read at a time.
-const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 /// Two events this close are read at once, with what lies between.
 const NEAR: u64 = 32;
 
 /// Where looking goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Point {
+struct ScanPoint {
     generation: Option<Position>,
     scanned: Sequence,
 }
 
 /// A record, as far as the backlog wants to know it.
-struct Seen {
+struct ScannedEvent {
     sequence: Sequence,
     aggregate: Option<u128>,
     is_taken: bool,
     original: Option<Sequence>,
 }
 
-impl Group {
+impl SharedGroup {
     /// Looks further until so many events are ready, or there is nothing to look at.
-    pub(super) async fn look_further(&self, poll: &Poll<'_>, enough: usize) -> Result<()> {
+    pub(super) async fn scan_further(&self, poll: &SharedPoll<'_>, enough: usize) -> Result<()> {
         let mut looked_at = 0;
         while looked_at < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
             let _turn = self.turn.lock().await;
             let Some(point) = self.next_point(poll, enough) else { return Ok(()) };
-            match self.look_at_page(poll, point).await {
+            match self.scan_page(poll, point).await {
                 Ok(looked) => looked_at += looked,
                 // What was found before is handed out; once that is done, the damage is told.
-                Err(_) if self.now(poll.ledger, poll.ledger.now()).is_some_and(|backlog| backlog.ready() > 0) => {
+                Err(_)
+                    if self
+                        .refreshed_backlog(poll.ledger, poll.ledger.now())
+                        .is_some_and(|backlog| backlog.ready() > 0) =>
+                {
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -52,48 +56,51 @@ impl Group {
     }
 
     /// Where to look next; `None` where there is enough, or nothing behind it.
-    fn next_point(&self, poll: &Poll<'_>, enough: usize) -> Option<Point> {
-        let backlog = self.now(poll.ledger, poll.ledger.now())?;
+    fn next_point(&self, poll: &SharedPoll<'_>, enough: usize) -> Option<ScanPoint> {
+        let backlog = self.refreshed_backlog(poll.ledger, poll.ledger.now())?;
         let is_enough = backlog.ready() >= enough || backlog.scanned() >= poll.topic.tail();
         let is_full = backlog.len() >= limits::GROUP_BACKLOG_MAX || backlog.has_passed_much();
-        (!is_enough && !is_full).then(|| Point { generation: backlog.generation(), scanned: backlog.scanned() })
+        (!is_enough && !is_full).then(|| ScanPoint { generation: backlog.generation(), scanned: backlog.scanned() })
     }
 
     /// Takes a page into the backlog; answers how much was looked at.
-    async fn look_at_page(&self, poll: &Poll<'_>, point: Point) -> Result<usize> {
+    async fn scan_page(&self, poll: &SharedPoll<'_>, point: ScanPoint) -> Result<usize> {
         // Looked at before the log is read: what is at or below it is in the log, or gone.
         let tail = poll.topic.tail();
-        let (page, reached) = match poll.ledger.log().read(Range::Topic(poll.topic.number, point.scanned), PAGE).await {
-            Ok(page) => {
-                let reached = page.last().map_or(tail, |record| record.header.sequence.min(tail));
-                (page, reached)
-            }
-            Err(LogError::Trimmed(earliest)) => (Vec::new(), Sequence(earliest.get().saturating_sub(1)).min(tail)),
-            Err(error) => {
-                return Err(unreadable(poll.ledger, Range::Topic(poll.topic.number, point.scanned), error).await);
-            }
-        };
+        let (page, reached) =
+            match poll.ledger.log().read(ReadRange::Topic(poll.topic.number, point.scanned), PAGE).await {
+                Ok(page) => {
+                    let reached = page.last().map_or(tail, |record| record.header.sequence.min(tail));
+                    (page, reached)
+                }
+                Err(LogError::Trimmed(earliest)) => (Vec::new(), Sequence(earliest.get().saturating_sub(1)).min(tail)),
+                Err(error) => {
+                    return Err(
+                        unreadable(poll.ledger, ReadRange::Topic(poll.topic.number, point.scanned), error).await
+                    );
+                }
+            };
         tokio::task::yield_now().await;
-        let mut failures = FilterFailures::default();
+        let mut failures = FilterStats::default();
         let there = page.iter().filter(|record| record.header.sequence <= tail);
-        let seen: Vec<_> = there.map(|record| poll.see(record, &mut failures)).collect();
+        let seen: Vec<_> = there.map(|record| poll.inspect(record, &mut failures)).collect();
         poll.reader.count_failures(failures);
-        self.take_in(poll, point, &seen, reached);
+        self.ingest(poll, point, &seen, reached);
         Ok(page.len().max(1))
     }
 
-    fn take_in(&self, poll: &Poll<'_>, point: Point, seen: &[Seen], reached: Sequence) {
+    fn ingest(&self, poll: &SharedPoll<'_>, point: ScanPoint, seen: &[ScannedEvent], reached: Sequence) {
         let now = poll.ledger.now();
-        let Some(mut backlog) = self.now(poll.ledger, now) else { return };
+        let Some(mut backlog) = self.refreshed_backlog(poll.ledger, now) else { return };
         // The group may have been moved while the log was read.
-        if point != (Point { generation: backlog.generation(), scanned: backlog.scanned() }) {
+        if point != (ScanPoint { generation: backlog.generation(), scanned: backlog.scanned() }) {
             return;
         }
         let claims = poll.ledger.claims();
         let (name, number) = (&poll.consumer.consumer_group, poll.topic.number.0);
-        let Some(division) = claims.division(name, number) else { return };
-        let look = self.look(&claims, now);
-        for Seen { sequence, aggregate, is_taken, original } in seen {
+        let Some(division) = claims.group_progress(name, number) else { return };
+        let look = self.availability(&claims, now);
+        for ScannedEvent { sequence, aggregate, is_taken, original } in seen {
             backlog.pass_through(Sequence(sequence.get() - 1));
             let is_known =
                 |original: &Sequence| claims.is_finished(name, number, *original) || backlog.is_pending(*original);
@@ -109,9 +116,9 @@ impl Group {
     }
 }
 
-impl Poll<'_> {
-    fn see(&self, record: &Record, failures: &mut FilterFailures) -> Seen {
-        Seen {
+impl SharedPoll<'_> {
+    fn inspect(&self, record: &Record, failures: &mut FilterStats) -> ScannedEvent {
+        ScannedEvent {
             sequence: record.header.sequence,
             aggregate: record.header.facets.and_then(|facets| Some(facets.aggregate?.key)),
             is_taken: self.filter.is_empty() || self.filter.matches(record, failures),
@@ -122,14 +129,14 @@ impl Poll<'_> {
     /// The records of these events, in order, as many as fit in an answer; those that are gone are left out.
     pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<Vec<Record>> {
         let mut records = Vec::with_capacity(sequences.len());
-        let (mut bytes, bytes_max) = (0, page_bytes(sequences.len()).await?);
+        let (mut bytes, bytes_max) = (0, reserve_page(sequences.len()).await?);
         for run in sequences.chunk_by(|one, next| next.get() - one.get() <= NEAR) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let mut after = Sequence(first.get().saturating_sub(1));
             while after < *last && bytes < bytes_max {
                 let most = usize::try_from(last.get() - after.get()).unwrap_or(usize::MAX);
-                let limit = Limit { records: most, bytes: bytes_max - bytes };
-                let page = match self.ledger.log().read(Range::Topic(self.topic.number, after), limit).await {
+                let limit = ReadLimit { records: most, bytes: bytes_max - bytes };
+                let page = match self.ledger.log().read(ReadRange::Topic(self.topic.number, after), limit).await {
                     Err(LogError::Trimmed(_)) => break,
                     Err(LogError::Damaged(_)) if !records.is_empty() => return Ok(records),
                     page => page.map_err(read_failed)?,
@@ -143,7 +150,7 @@ impl Poll<'_> {
                 }
             }
         }
-        page_has(bytes);
+        shrink_page(bytes);
         Ok(records)
     }
 }

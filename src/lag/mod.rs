@@ -11,15 +11,15 @@
 mod outlook;
 mod view;
 
-pub(crate) use outlook::Outlook;
+pub(crate) use outlook::RemainingWork;
 
 use crate::filters;
-use crate::ledger::{ClaimRows, Ledger, ReaderFilter, TopicEntry, read_failed};
-use contract::{ClaimOrder, Filter, Result, Sequence, TopicId, limits};
-use log::{Limit, LogError, Range};
+use crate::ledger::{ClaimRows, ConsumerFilter, Ledger, RegisteredTopic, read_failed};
+use contract::{ClaimOrder, EventFilter, Result, Sequence, TopicId, limits};
+use log::{LogError, ReadLimit, ReadRange};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use view::{Kind, View};
+use view::{LagView, ViewBasis};
 
 /// Views kept; beyond it the one that was not asked for longest goes.
 const VIEWS_MAX: usize = 64;
@@ -34,43 +34,47 @@ impl Default for ScanBudget {
 }
 
 /// Whose lag, in which topic.
-pub(crate) struct Question<'a> {
+pub(crate) struct LagQuery<'a> {
     pub(crate) ledger: &'a Ledger,
     /// The handler, and the group.
     pub(crate) name: &'a str,
-    pub(crate) topic: &'a TopicEntry,
+    pub(crate) topic: &'a RegisteredTopic,
     /// The handler's order.
     pub(crate) order: ClaimOrder,
 }
 
 /// What is known of the lag of some names.
 #[derive(Default)]
-pub(crate) struct LagViews(Mutex<Views>);
+pub(crate) struct LagCache(Mutex<CachedViews>);
 
 #[derive(Default)]
-struct Views {
-    known: HashMap<(String, TopicId), Known>,
+struct CachedViews {
+    known: HashMap<(String, TopicId), CachedView>,
     /// Grows with every question.
     clock: u64,
 }
 
-struct Known {
-    view: Arc<tokio::sync::Mutex<View>>,
+struct CachedView {
+    view: Arc<tokio::sync::Mutex<LagView>>,
     used: u64,
 }
 
-impl LagViews {
+impl LagCache {
     /// How many events are to be done.
-    pub(crate) async fn lag(&self, question: &Question<'_>, budget: &mut ScanBudget) -> Result<u64> {
-        let outlook = self.outlook(question, budget).await?;
+    pub(crate) async fn lag(&self, question: &LagQuery<'_>, budget: &mut ScanBudget) -> Result<u64> {
+        let outlook = self.remaining_work(question, budget).await?;
         let (offset, tail) = (question.offset(), question.topic.tail());
         Ok(outlook.lag(&question.ledger.claims(), offset, tail))
     }
 
     /// What is to be done behind the group's offset, or behind any later one.
-    pub(crate) async fn outlook(&self, question: &Question<'_>, budget: &mut ScanBudget) -> Result<Outlook> {
+    pub(crate) async fn remaining_work(
+        &self,
+        question: &LagQuery<'_>,
+        budget: &mut ScanBudget,
+    ) -> Result<RemainingWork> {
         let start = question.start().await?;
-        let kind = question.kind();
+        let kind = question.basis();
         if question.is_plain(&kind, start) {
             return Ok(question.plain(start));
         }
@@ -78,28 +82,28 @@ impl LagViews {
         let mut view = view.lock().await;
         view.refresh(question, &kind, start)?;
         view.read_on(question, &mut budget.0).await?;
-        Ok(view.outlook(question, start))
+        Ok(view.remaining_work(question, start))
     }
 
     /// What is to be done behind another offset, that the group is to be moved to. Where its members divide the topic and
     /// it goes back, what is finished there is to be done again.
-    pub(crate) async fn outlook_from(&self, question: &Question<'_>, from: Sequence) -> Result<Outlook> {
+    pub(crate) async fn remaining_work_from(&self, question: &LagQuery<'_>, from: Sequence) -> Result<RemainingWork> {
         let is_back = from < question.offset();
         if !is_back {
-            return self.outlook(question, &mut ScanBudget::default()).await;
+            return self.remaining_work(question, &mut ScanBudget::default()).await;
         }
         let start = question.start_behind(from).await?;
-        let kind = Kind { again: question.is_divided(), ..question.kind() };
+        let kind = ViewBasis { again: question.is_divided(), ..question.basis() };
         if !kind.again && question.is_plain(&kind, start) {
             return Ok(question.plain(start));
         }
-        let mut view = View::default();
+        let mut view = LagView::default();
         view.refresh(question, &kind, start)?;
         view.read_on(question, &mut ScanBudget::default().0).await?;
-        Ok(view.outlook(question, start))
+        Ok(view.remaining_work(question, start))
     }
 
-    fn view(&self, question: &Question<'_>) -> Arc<tokio::sync::Mutex<View>> {
+    fn view(&self, question: &LagQuery<'_>) -> Arc<tokio::sync::Mutex<LagView>> {
         let mut views = self.lock();
         views.clock += 1;
         let used = views.clock;
@@ -108,43 +112,43 @@ impl LagViews {
             let oldest = views.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
             oldest.iter().for_each(|key| drop(views.known.remove(key)));
         }
-        let known = views.known.entry(key).or_insert_with(|| Known { view: Arc::default(), used });
+        let known = views.known.entry(key).or_insert_with(|| CachedView { view: Arc::default(), used });
         known.used = used;
         Arc::clone(&known.view)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Views> {
+    fn lock(&self) -> MutexGuard<'_, CachedViews> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Question<'_> {
+impl LagQuery<'_> {
     fn number(&self) -> u32 {
         self.topic.number.0
     }
 
     fn is_divided(&self) -> bool {
-        self.ledger.claims().division(self.name, self.number()).is_some()
+        self.ledger.claims().group_progress(self.name, self.number()).is_some()
     }
 
     /// How far the group has come.
     fn offset(&self) -> Sequence {
-        if let Some(division) = self.ledger.claims().division(self.name, self.number()) {
+        if let Some(division) = self.ledger.claims().group_progress(self.name, self.number()) {
             return division.watermark();
         }
-        let readers = self.ledger.readers();
+        let readers = self.ledger.consumers();
         let group = readers.group(self.name);
         let offset = group.and_then(|group| group.offsets.get(&self.topic.topic.definition.id));
         offset.copied().map_or(Sequence::ZERO, Sequence::from)
     }
 
     /// What of the topic counts, and how.
-    fn kind(&self) -> Kind {
+    fn basis(&self) -> ViewBasis {
         let id = &self.topic.topic.definition.id;
-        let filter = self.ledger.readers().group(self.name).and_then(|group| group.filters.get(id).cloned());
+        let filter = self.ledger.consumers().group(self.name).and_then(|group| group.filters.get(id).cloned());
         let claims = self.ledger.claims();
-        let generation = claims.division(self.name, self.number()).map(|division| division.generation());
-        Kind {
+        let generation = claims.group_progress(self.name, self.number()).map(|division| division.generation());
+        ViewBasis {
             latest: generation.is_none() && self.order == ClaimOrder::Latest,
             generation,
             deletions: claims.deletions(),
@@ -162,8 +166,8 @@ impl Question<'_> {
         if offset >= self.topic.tail() {
             return Ok(offset);
         }
-        let range = Range::Topic(self.topic.number, offset);
-        match self.ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await {
+        let range = ReadRange::Topic(self.topic.number, offset);
+        match self.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await {
             Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1)).max(offset)),
             page => page.map(|_| offset).map_err(read_failed),
         }
@@ -171,7 +175,7 @@ impl Question<'_> {
 
     /// Whether the state alone knows what is to be done: there is no filter, and what is finished has no gap, so that no
     /// event is stale.
-    fn is_plain(&self, kind: &Kind, start: Sequence) -> bool {
+    fn is_plain(&self, kind: &ViewBasis, start: Sequence) -> bool {
         let claims = self.ledger.claims();
         let highest = claims.highest(self.name, self.number());
         let has_no_gap = || {
@@ -181,8 +185,8 @@ impl Question<'_> {
         kind.filter.is_empty() && (!kind.latest || has_no_gap())
     }
 
-    fn plain(&self, start: Sequence) -> Outlook {
-        Outlook::plain(self.name, self.number(), start)
+    fn plain(&self, start: Sequence) -> RemainingWork {
+        RemainingWork::plain(self.name, self.number(), start)
     }
 
     fn is_finished(&self, claims: &ClaimRows, sequence: Sequence) -> bool {
@@ -191,7 +195,7 @@ impl Question<'_> {
 }
 
 /// The filter of a group, ready for use.
-fn compiled(filter: &ReaderFilter) -> Result<filters::Compiled> {
-    let ReaderFilter { types, subject_types, cel } = filter.clone();
-    filters::compile(&Filter { types, subject_types, cel, ..Filter::default() })
+fn compiled(filter: &ConsumerFilter) -> Result<filters::CompiledFilter> {
+    let ConsumerFilter { types, subject_types, cel } = filter.clone();
+    filters::compile(&EventFilter { types, subject_types, cel, ..EventFilter::default() })
 }

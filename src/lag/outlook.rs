@@ -1,11 +1,11 @@
 //! An outlook: what is to be done in a topic, counted behind any offset. It can be asked while something is decided.
 
-use crate::ledger::{ClaimRows, Standing};
+use crate::ledger::{ClaimRows, ClaimState};
 use contract::Sequence;
 use roaring::RoaringTreemap;
 
 /// What was found to be done.
-pub(crate) struct Outlook {
+pub(crate) struct RemainingWork {
     name: String,
     topic: u32,
     /// Events up to here do not count, but for their open claims.
@@ -18,7 +18,7 @@ pub(crate) struct Outlook {
     again: bool,
 }
 
-impl Outlook {
+impl RemainingWork {
     /// Everything behind `start` that is not settled.
     pub(super) fn plain(name: &str, topic: u32, start: Sequence) -> Self {
         let found = RoaringTreemap::new();
@@ -40,7 +40,7 @@ impl Outlook {
     pub(crate) fn lag(&self, claims: &ClaimRows, offset: Sequence, tail: Sequence) -> u64 {
         let (name, topic) = (self.name.as_str(), self.topic);
         let start = offset.max(self.start);
-        let is_divided = claims.division(name, topic).is_some();
+        let is_divided = claims.group_progress(name, topic).is_some();
         let mut begun = 0;
         let mut rest = self.found.rank(u64::MAX).saturating_sub(self.found.rank(start.get()));
         let unread = self.scanned.max(start);
@@ -54,7 +54,7 @@ impl Outlook {
                 continue;
             }
             // A group that was moved over an event does not hand it out; a dead letter is still somebody's business.
-            let is_left = is_divided && sequence <= offset && !matches!(row.standing, Standing::Dead { .. });
+            let is_left = is_divided && sequence <= offset && !matches!(row.standing, ClaimState::Dead { .. });
             begun += u64::from(!is_left);
         }
         rest + begun

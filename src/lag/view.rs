@@ -1,35 +1,35 @@
 //! A view: what was found in a topic for one name, so that it is read once.
 
-use super::{Outlook, Question, compiled};
+use super::{LagQuery, RemainingWork, compiled};
 use crate::events::original_of;
-use crate::filters::{Compiled, FilterFailures};
-use crate::ledger::{ClaimRows, ReaderFilter, read_failed};
+use crate::filters::{CompiledFilter, FilterStats};
+use crate::ledger::{ClaimRows, ConsumerFilter, read_failed};
 use contract::{Position, Result, Sequence};
-use log::{Header, Limit, LogError, Range, Record};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader};
 use roaring::RoaringTreemap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 /// Most events remembered one by one; those behind them count as they are.
 const FOUND_MAX: usize = 20_000;
 
 /// What a view is about. Where it changes, the view begins anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct ViewBasis {
     /// Whether an event is stale that a later one of its aggregate has passed.
     pub(super) latest: bool,
     pub(super) generation: Option<Position>,
     pub(super) deletions: u64,
-    pub(super) filter: ReaderFilter,
+    pub(super) filter: ConsumerFilter,
     /// Whether finished events are to be done again.
     pub(super) again: bool,
 }
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct View {
-    kind: Option<Kind>,
-    filter: Option<Compiled>,
+pub(super) struct LagView {
+    kind: Option<ViewBasis>,
+    filter: Option<CompiledFilter>,
     /// Behind which it was begun.
     start: Sequence,
     scanned: Sequence,
@@ -38,9 +38,9 @@ pub(super) struct View {
     aggregates: HashMap<u128, BTreeSet<Sequence>>,
 }
 
-impl View {
+impl LagView {
     /// Brings it in step with the state: begins anew where it must, and drops what is settled since.
-    pub(super) fn refresh(&mut self, question: &Question<'_>, kind: &Kind, start: Sequence) -> Result<()> {
+    pub(super) fn refresh(&mut self, question: &LagQuery<'_>, kind: &ViewBasis, start: Sequence) -> Result<()> {
         if self.kind.as_ref() != Some(kind) || start < self.start {
             let filter = Some(compiled(&kind.filter)?);
             *self = Self { kind: Some(kind.clone()), filter, start, scanned: start, ..Self::default() };
@@ -60,12 +60,12 @@ impl View {
     }
 
     /// Reads on towards the tail, as far as the budget goes.
-    pub(super) async fn read_on(&mut self, question: &Question<'_>, budget: &mut usize) -> Result<()> {
-        let mut failures = FilterFailures::default();
+    pub(super) async fn read_on(&mut self, question: &LagQuery<'_>, budget: &mut usize) -> Result<()> {
+        let mut failures = FilterStats::default();
         while self.scanned < question.topic.tail() && *budget > 0 && self.found.len() < FOUND_MAX {
             // Looked at before the log is read: what is at or below it is in the log, or gone.
             let tail = question.topic.tail();
-            let read = question.ledger.log().read(Range::Topic(question.topic.number, self.scanned), PAGE).await;
+            let read = question.ledger.log().read(ReadRange::Topic(question.topic.number, self.scanned), PAGE).await;
             let page = match read {
                 Err(LogError::Trimmed(earliest)) => {
                     self.scanned = Sequence(earliest.get().saturating_sub(1)).max(self.scanned);
@@ -78,7 +78,7 @@ impl View {
                 }
                 page => page.map_err(read_failed)?,
             };
-            self.take_in_page(question, &page, tail, &mut failures);
+            self.ingest_page(question, &page, tail, &mut failures);
             *budget = budget.saturating_sub(page.len().max(1));
             self.scanned = page.last().map_or(tail, |record| record.header.sequence.min(tail));
             tokio::task::yield_now().await;
@@ -87,44 +87,38 @@ impl View {
     }
 
     /// The next event is damaged: what its header says counts, and it is to be done as far as the filter goes.
-    async fn take_in_damaged(&mut self, question: &Question<'_>, tail: Sequence) -> Result<()> {
-        let range = Range::Topic(question.topic.number, self.scanned);
+    async fn take_in_damaged(&mut self, question: &LagQuery<'_>, tail: Sequence) -> Result<()> {
+        let range = ReadRange::Topic(question.topic.number, self.scanned);
         let headers =
-            question.ledger.log().headers(range, Limit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+            question.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
         let Some(header) = headers.first().filter(|header| header.sequence <= tail) else {
             self.scanned = tail;
             return Ok(());
         };
-        self.take_in(question, &question.ledger.claims(), header, |_, _| true);
+        self.ingest(question, &question.ledger.claims(), header, |_, _| true);
         self.scanned = header.sequence;
         Ok(())
     }
 
-    fn take_in_page(
-        &mut self,
-        question: &Question<'_>,
-        page: &[Record],
-        tail: Sequence,
-        failures: &mut FilterFailures,
-    ) {
+    fn ingest_page(&mut self, question: &LagQuery<'_>, page: &[Record], tail: Sequence, failures: &mut FilterStats) {
         let claims = question.ledger.claims();
         for record in page.iter().filter(|record| record.header.sequence <= tail) {
-            self.take_in(question, &claims, &record.header, |view, kind| {
+            self.ingest(question, &claims, &record.header, |view, kind| {
                 let is_copy =
                     |original| is_final(question, &claims, original, kind.again) || view.found.contains_key(&original);
-                let is_taken = |filter: &Compiled| filter.is_empty() || filter.matches(record, failures);
+                let is_taken = |filter: &CompiledFilter| filter.is_empty() || filter.matches(record, failures);
                 view.filter.as_ref().is_some_and(is_taken) && !original_of(record).is_some_and(is_copy)
             });
         }
     }
 
     /// Remembers an event that is to be done, if it is `wanted`.
-    fn take_in(
+    fn ingest(
         &mut self,
-        question: &Question<'_>,
+        question: &LagQuery<'_>,
         claims: &ClaimRows,
-        header: &Header,
-        wanted: impl FnOnce(&Self, &Kind) -> bool,
+        header: &RecordHeader,
+        wanted: impl FnOnce(&Self, &ViewBasis) -> bool,
     ) {
         let Some(kind) = &self.kind else { return };
         let sequence = header.sequence;
@@ -164,22 +158,22 @@ impl View {
         Some(aggregate)
     }
 
-    pub(super) fn outlook(&self, question: &Question<'_>, start: Sequence) -> Outlook {
+    pub(super) fn remaining_work(&self, question: &LagQuery<'_>, start: Sequence) -> RemainingWork {
         let found: RoaringTreemap = self.found.keys().map(|sequence| sequence.get()).collect();
         let again = self.kind.as_ref().is_some_and(|kind| kind.again);
-        Outlook::of(question.name, question.topic.number.0, (start, self.scanned), found, again)
+        RemainingWork::of(question.name, question.topic.number.0, (start, self.scanned), found, again)
     }
 }
 
 /// Whether an event is finished, or none of the group's business.
-fn is_settled(question: &Question<'_>, claims: &ClaimRows, sequence: Sequence) -> bool {
+fn is_settled(question: &LagQuery<'_>, claims: &ClaimRows, sequence: Sequence) -> bool {
     let number = question.topic.number.0;
-    let is_past = claims.division(question.name, number).is_some_and(|division| division.is_past(sequence));
+    let is_past = claims.group_progress(question.name, number).is_some_and(|division| division.is_past(sequence));
     is_past || question.is_finished(claims, sequence)
 }
 
 /// The same, where finished events may be done again: a replaced one never is.
-fn is_final(question: &Question<'_>, claims: &ClaimRows, sequence: Sequence, again: bool) -> bool {
+fn is_final(question: &LagQuery<'_>, claims: &ClaimRows, sequence: Sequence, again: bool) -> bool {
     match again {
         true => claims.is_replaced(question.name, question.topic.number.0, sequence),
         false => is_settled(question, claims, sequence),

@@ -11,7 +11,7 @@
 use super::command::Command;
 use super::decision::Decision;
 use super::entry::Entry;
-use super::rows::Remembered;
+use super::rows::IdempotencyRow;
 use contract::{Error, Kind, Position, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An answer as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptAnswer {
+pub struct StoredReply {
     /// Its status.
     pub status: u16,
     /// The headers that belong to it.
@@ -27,13 +27,13 @@ pub struct KeptAnswer {
     pub headers: Vec<(String, String)>,
     /// Its body, piece by piece.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub body: Vec<Piece>,
+    pub body: Vec<ReplyPiece>,
 }
 
 /// A piece of a kept body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Piece {
+pub enum ReplyPiece {
     /// As it is.
     Text(String),
     /// The text of the event stored at this position of the same log.
@@ -42,7 +42,7 @@ pub enum Piece {
 
 /// A request under a key: by which it is known, and what tells it from another under the same key.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct IdempotentRequest {
     /// Fingerprint of the key and its scope.
     pub key: u128,
     /// Fingerprint of the request.
@@ -52,7 +52,7 @@ pub struct Ticket {
     kept: AtomicBool,
 }
 
-impl Ticket {
+impl IdempotentRequest {
     /// A request whose answer is not kept yet.
     #[must_use]
     pub const fn new(key: u128, digest: u64, lives_millis: i64) -> Self {
@@ -61,7 +61,7 @@ impl Ticket {
 
     /// Whether its answer is in the log.
     #[must_use]
-    pub fn is_kept(&self) -> bool {
+    pub fn is_recorded(&self) -> bool {
         self.kept.load(Ordering::Relaxed)
     }
 
@@ -72,13 +72,13 @@ impl Ticket {
     }
 
     /// Its answer is in the log.
-    pub(super) fn note_kept(&self) {
+    pub(super) fn mark_recorded(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
     /// Refuses what another request with its key was decided about before.
     fn check(&self, decision: &Decision<'_>) -> Result<()> {
-        match decision.answered(self.key)? {
+        match decision.recorded_reply(self.key)? {
             Some(known) if !self.is_alive(known.time, decision.now()) => Ok(()),
             Some(known) if known.digest == self.digest => Err(Self::in_flight()),
             Some(_) => Err(Self::reused()),
@@ -100,92 +100,94 @@ impl Ticket {
         Error::new(Kind::IdempotencyKeyReuse, detail)
     }
 
-    fn entry(&self, answer: KeptAnswer) -> Entry {
+    fn entry(&self, answer: StoredReply) -> Entry {
         Entry::AnswerKept { key: self.key, digest: self.digest, answer, kept_at: None }
     }
 }
 
 /// How an answer is rendered; `None`: it is not worth keeping.
-type Render<A> = dyn Fn(Result<&A, &Error>) -> Option<KeptAnswer> + Send + Sync;
+type RenderReply<A> = dyn Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync;
 
 /// What to keep of an answer of this type; nothing, where nobody gave a key.
-pub struct Keep<A>(Option<Keeping<A>>);
+pub struct ReplyRecorder<A>(Option<ActiveRecorder<A>>);
 
-struct Keeping<A> {
-    ticket: Arc<Ticket>,
-    render: Arc<Render<A>>,
+struct ActiveRecorder<A> {
+    ticket: Arc<IdempotentRequest>,
+    render: Arc<RenderReply<A>>,
 }
 
-impl<A: 'static> Keep<A> {
+impl<A: 'static> ReplyRecorder<A> {
     /// Nobody gave a key.
     #[must_use]
-    pub const fn nothing() -> Self {
+    pub const fn disabled() -> Self {
         Self(None)
     }
 
     /// What `render` makes of the answer, under `ticket`. It is called while deciding, so it must be pure.
     pub fn new(
-        ticket: Arc<Ticket>,
-        render: impl Fn(Result<&A, &Error>) -> Option<KeptAnswer> + Send + Sync + 'static,
+        ticket: Arc<IdempotentRequest>,
+        render: impl Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Keeping { ticket, render: Arc::new(render) }))
+        Self(Some(ActiveRecorder { ticket, render: Arc::new(render) }))
     }
 
     /// Whether there is something to keep.
     #[must_use]
-    pub const fn is_something(&self) -> bool {
+    pub const fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
     /// The same for a decision whose answer is not yet what the caller gets. `view` makes it that, of what was read before
     /// the decision, and is pure; `None` is an answer that the caller never sees, and that has changed nothing.
     #[must_use]
-    pub fn seen_through<B: 'static>(&self, view: impl Fn(&B) -> Option<Result<A>> + Send + Sync + 'static) -> Keep<B> {
-        Keep(self.0.as_ref().map(|Keeping { ticket, render }| {
+    pub fn map_answer<B: 'static>(
+        &self,
+        view: impl Fn(&B) -> Option<Result<A>> + Send + Sync + 'static,
+    ) -> ReplyRecorder<B> {
+        ReplyRecorder(self.0.as_ref().map(|ActiveRecorder { ticket, render }| {
             let render = Arc::clone(render);
             let through = move |answer: Result<&B, &Error>| match answer.map(&view) {
                 Ok(None) => None,
                 Ok(Some(answer)) => render(answer.as_ref()),
                 Err(error) => render(Err(error)),
             };
-            Keeping { ticket: Arc::clone(ticket), render: Arc::new(through) }
+            ActiveRecorder { ticket: Arc::clone(ticket), render: Arc::new(through) }
         }))
     }
 
     /// The command that decides `command` and keeps its answer; the command itself where nothing is kept.
-    pub(super) fn beside<C: Command<Answer = A>>(self, command: C) -> Result<Keyed<C>, C> {
+    pub(super) fn wrap<C: Command<Answer = A>>(self, command: C) -> Result<IdempotentCommand<C>, C> {
         match self.0 {
-            Some(Keeping { ticket, render }) => Ok(Keyed { command, ticket, render }),
+            Some(ActiveRecorder { ticket, render }) => Ok(IdempotentCommand { command, ticket, render }),
             None => Err(command),
         }
     }
 }
 
-impl<A> Clone for Keep<A> {
+impl<A> Clone for ReplyRecorder<A> {
     fn clone(&self) -> Self {
-        Self(
-            self.0
-                .as_ref()
-                .map(|Keeping { ticket, render }| Keeping { ticket: Arc::clone(ticket), render: Arc::clone(render) }),
-        )
+        Self(self.0.as_ref().map(|ActiveRecorder { ticket, render }| ActiveRecorder {
+            ticket: Arc::clone(ticket),
+            render: Arc::clone(render),
+        }))
     }
 }
 
 /// A command whose answer is kept under a key.
-pub(super) struct Keyed<C: Command> {
+pub(super) struct IdempotentCommand<C: Command> {
     command: C,
-    pub(super) ticket: Arc<Ticket>,
-    render: Arc<Render<C::Answer>>,
+    pub(super) ticket: Arc<IdempotentRequest>,
+    render: Arc<RenderReply<C::Answer>>,
 }
 
 /// What became of a keyed command. A refusal stands inside: it is an answer, and undoes nothing but its own.
-pub(super) struct Kept<A> {
+pub(super) struct RecordedOutcome<A> {
     pub(super) answer: Result<A>,
     pub(super) is_kept: bool,
 }
 
-impl<C: Command> Command for Keyed<C> {
-    type Answer = Kept<C::Answer>;
+impl<C: Command> Command for IdempotentCommand<C> {
+    type Answer = RecordedOutcome<C::Answer>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         self.ticket.check(decision)?;
@@ -199,7 +201,7 @@ impl<C: Command> Command for Keyed<C> {
         if let Some(kept) = kept {
             decision.add_entry(self.ticket.entry(kept))?;
         }
-        Ok(Kept { answer, is_kept })
+        Ok(RecordedOutcome { answer, is_kept })
     }
 
     fn bytes(&self) -> usize {
@@ -209,15 +211,15 @@ impl<C: Command> Command for Keyed<C> {
 }
 
 /// Keeps an answer by itself: what it answers was decided elsewhere, or was refused before any decision.
-pub(super) struct KeepAlone {
-    pub(super) ticket: Arc<Ticket>,
-    pub(super) answer: KeptAnswer,
+pub(super) struct RecordReply {
+    pub(super) ticket: Arc<IdempotentRequest>,
+    pub(super) answer: StoredReply,
     /// The registry that a refusal rests on. Where it has changed since, the refusal may be wrong by now and is not
     /// kept: another process may have registered what was missing.
     pub(super) rests_on: Option<Position>,
 }
 
-impl Command for KeepAlone {
+impl Command for RecordReply {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -229,20 +231,20 @@ impl Command for KeepAlone {
     }
 
     fn bytes(&self) -> usize {
-        let piece = |piece: &Piece| match piece {
-            Piece::Text(text) => text.len(),
-            Piece::Event(_) => size_of::<Piece>(),
+        let piece = |piece: &ReplyPiece| match piece {
+            ReplyPiece::Text(text) => text.len(),
+            ReplyPiece::Event(_) => size_of::<ReplyPiece>(),
         };
         2 * self.answer.body.iter().map(piece).sum::<usize>()
     }
 }
 
 /// The row of a kept answer, and its key; `None` for other facts.
-pub(super) fn row(entry: &Entry, position: Position, time: i64) -> Option<(u128, Remembered)> {
+pub(super) fn row(entry: &Entry, position: Position, time: i64) -> Option<(u128, IdempotencyRow)> {
     match entry {
         Entry::AnswerKept { key, digest, kept_at, .. } => {
             let time = kept_at.unwrap_or(time);
-            Some((*key, Remembered { position, time, digest: *digest }))
+            Some((*key, IdempotencyRow { position, time, digest: *digest }))
         }
         _ => None,
     }
@@ -265,8 +267,8 @@ pub(super) mod digits {
 #[cfg(test)]
 mod tests {
     use super::super::decision::Overlay;
-    use super::super::state::State;
-    use super::super::table::Tables;
+    use super::super::state::LedgerState;
+    use super::super::table::DiskTables;
     use super::*;
     use contract::{NewTopic, Offset, Timestamp, Topic, TopicId};
 
@@ -298,23 +300,23 @@ mod tests {
         }
     }
 
-    fn answer(status: u16) -> KeptAnswer {
-        KeptAnswer { status, headers: Vec::new(), body: vec![Piece::Text("told".to_owned())] }
+    fn answer(status: u16) -> StoredReply {
+        StoredReply { status, headers: Vec::new(), body: vec![ReplyPiece::Text("told".to_owned())] }
     }
 
-    fn ticket(digest: u64) -> Arc<Ticket> {
-        Arc::new(Ticket::new(1, digest, DAY))
+    fn ticket(digest: u64) -> Arc<IdempotentRequest> {
+        Arc::new(IdempotentRequest::new(1, digest, DAY))
     }
 
-    fn keyed(digest: u64, refused: bool) -> Keyed<Write> {
-        let keep = Keep::new(ticket(digest), |told: Result<&u8, &Error>| {
+    fn keyed(digest: u64, refused: bool) -> IdempotentCommand<Write> {
+        let keep = ReplyRecorder::new(ticket(digest), |told: Result<&u8, &Error>| {
             Some(answer(told.map_or_else(|error| error.kind().status(), |_| 200)))
         });
-        keep.beside(Write { refused }).ok().unwrap()
+        keep.wrap(Write { refused }).ok().unwrap()
     }
 
-    fn state() -> State {
-        State::new(Tables::in_memory(|_| 0))
+    fn state() -> LedgerState {
+        LedgerState::new(DiskTables::in_memory(|_| 0))
     }
 
     fn facts(overlay: &mut Overlay) -> Vec<Entry> {
@@ -341,11 +343,11 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_rendered_is_not_kept() {
         let (state, mut overlay) = (state(), Overlay::default());
-        let keep = Keep::new(ticket(5), |_: Result<&u8, &Error>| None);
-        let keyed = keep.beside(Write { refused: false }).ok().unwrap();
+        let keep = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| None);
+        let keyed = keep.wrap(Write { refused: false }).ok().unwrap();
         assert!(!keyed.decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap().is_kept);
         assert_eq!(facts(&mut overlay), [offset_committed()]);
-        let passing = keep_through_nothing().beside(Look).ok().unwrap();
+        let passing = keep_through_nothing().wrap(Look).ok().unwrap();
         assert!(!passing.decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap().is_kept);
         assert!(facts(&mut overlay).is_empty());
     }
@@ -365,9 +367,9 @@ mod tests {
         }
     }
 
-    fn keep_through_nothing() -> Keep<Option<u8>> {
-        let keep = Keep::new(ticket(5), |_: Result<&u8, &Error>| Some(answer(200)));
-        keep.seen_through(|answer: &Option<u8>| answer.map(Ok))
+    fn keep_through_nothing() -> ReplyRecorder<Option<u8>> {
+        let keep = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| Some(answer(200)));
+        keep.map_answer(|answer: &Option<u8>| answer.map(Ok))
     }
 
     #[test]
@@ -384,7 +386,7 @@ mod tests {
         assert_eq!(again(&mut decision, 6), None);
         for record in overlay.take_records() {
             state.apply(&record).unwrap();
-            overlay.settled(&record);
+            overlay.remove_durable(&record);
         }
         assert_eq!(overlay.layers.answer(1), None);
         let mut decision = Decision::new(&state, &mut overlay, 1);
@@ -413,7 +415,7 @@ mod tests {
     #[test]
     fn a_refusal_is_kept_only_while_what_it_rests_on_is_in_force() {
         let (mut state, mut overlay) = (state(), Overlay::default());
-        let keep = |version| KeepAlone { ticket: ticket(5), answer: answer(422), rests_on: Some(version) };
+        let keep = |version| RecordReply { ticket: ticket(5), answer: answer(422), rests_on: Some(version) };
         let topic = Topic { definition: NewTopic::new(topic()), created_at: Timestamp::from_millis(1) };
         let mut decision = Decision::new(&state, &mut overlay, 1);
         decision.add_entry(Entry::TopicRegistered { number: 1, topic }).unwrap();

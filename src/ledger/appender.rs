@@ -9,7 +9,7 @@
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
-use super::crowd::Crowd;
+use super::crowd::AdaptiveBatch;
 use contract::{BoxFuture, Position};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use log::{Log, LogError, Record};
@@ -24,39 +24,39 @@ const UNDER_WAY_MAX: usize = 2;
 
 /// What one append puts into the log.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) turn: Turn,
+pub(super) struct AppendBatch {
+    pub(super) turn: AppendNumber,
     pub(super) records: Vec<Record>,
 }
 
 /// An append that failed.
-pub(super) struct Failed {
+pub(super) struct FailedAppend {
     pub(super) error: LogError,
     /// Its batch, and those begun behind it.
-    pub(super) unsure: Vec<Batch>,
+    pub(super) unsure: Vec<AppendBatch>,
 }
 
 /// The number of an append, counted from 1 in the order they begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Turn(u64);
+pub(super) struct AppendNumber(u64);
 
 /// The writer's end: where decided records gather, and what has become of those that were taken.
 pub(super) struct Appender {
-    gathering: Arc<Gathering>,
-    pub(super) appended: mpsc::UnboundedReceiver<Result<Batch, Failed>>,
+    gathering: Arc<PendingRecords>,
+    pub(super) appended: mpsc::UnboundedReceiver<Result<AppendBatch, FailedAppend>>,
 }
 
 /// Records decided but not taken yet.
 #[derive(Default)]
-struct Gathering {
-    inner: Mutex<Inner>,
+struct PendingRecords {
+    inner: Mutex<PendingState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Inner {
+struct PendingState {
     /// The last append begun.
-    turn: Turn,
+    turn: AppendNumber,
     records: Vec<Record>,
     /// Records that have come since it was started, or started over.
     arrived: usize,
@@ -71,7 +71,7 @@ struct Inner {
 impl Appender {
     /// Starts it.
     pub(super) fn start(log: Arc<dyn Log>) -> io::Result<Self> {
-        let gathering = Arc::new(Gathering::default());
+        let gathering = Arc::new(PendingRecords::default());
         let (report, appended) = mpsc::unbounded_channel();
         match log.blocks() {
             true => {
@@ -110,8 +110,8 @@ impl Appender {
     }
 
     /// The first append that begins after now.
-    pub(super) fn next_turn(&self) -> Turn {
-        Turn(self.gathering.lock().turn.0 + 1)
+    pub(super) fn next_append(&self) -> AppendNumber {
+        AppendNumber(self.gathering.lock().turn.0 + 1)
     }
 
     /// Bytes that wait to be taken.
@@ -120,9 +120,9 @@ impl Appender {
     }
 
     /// The writer has dealt with a failure; what comes now is decided anew.
-    pub(super) fn start_over(&self) {
+    pub(super) fn resume(&self) {
         let mut inner = self.gathering.lock();
-        *inner = Inner { turn: inner.turn, ..Inner::default() };
+        *inner = PendingState { turn: inner.turn, ..PendingState::default() };
     }
 
     /// Ends it, once it has appended what it was given and let go of the log.
@@ -139,19 +139,23 @@ impl Drop for Appender {
 }
 
 /// Appends whatever gathers, until it is closed. The end of its reports says that it has let go of the log.
-async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::UnboundedSender<Result<Batch, Failed>>) {
+async fn work(
+    gathering: Arc<PendingRecords>,
+    log: Arc<dyn Log>,
+    report: mpsc::UnboundedSender<Result<AppendBatch, FailedAppend>>,
+) {
     let most = if log.blocks() { 1 } else { UNDER_WAY_MAX };
     let mut under_way = FuturesOrdered::new();
-    let (mut crowd, mut open) = (Crowd::default(), true);
+    let (mut crowd, mut open) = (AdaptiveBatch::default(), true);
     while open || !under_way.is_empty() {
-        let least = if under_way.is_empty() { 1 } else { crowd.wanted() };
+        let least = if under_way.is_empty() { 1 } else { crowd.min_records() };
         let ended = tokio::select! {
             biased;
             Some(ended) = under_way.next() => ended,
             taken = gathering.take(least), if open && under_way.len() < most => {
                 match taken {
                     Some(taken) => {
-                        crowd.left(taken.batch.records.len());
+                        crowd.note_taken(taken.batch.records.len());
                         under_way.push_back(begin(log.as_ref(), taken).await);
                     }
                     None => open = false,
@@ -161,11 +165,11 @@ async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::Unboun
         };
         let ended = match ended {
             Ok(batch) => {
-                gathering.tell(&mut crowd, batch.records.len());
+                gathering.note_answered(&mut crowd, batch.records.len());
                 Ok(batch)
             }
             Err(mut failed) => {
-                crowd = Crowd::default();
+                crowd = AdaptiveBatch::default();
                 gathering.stop();
                 while let Some(behind) = under_way.next().await {
                     failed.unsure.extend(behind.map_or_else(|failed| failed.unsure, |batch| vec![batch]));
@@ -182,11 +186,14 @@ async fn work(gathering: Arc<Gathering>, log: Arc<dyn Log>, report: mpsc::Unboun
 }
 
 /// Begins an append here and now: before anybody looks whether the one in front of it has failed, so that it fails too.
-async fn begin(log: &dyn Log, Taken { after, batch }: Taken) -> BoxFuture<'_, Result<Batch, Failed>> {
+async fn begin(
+    log: &dyn Log,
+    NextAppend { after, batch }: NextAppend,
+) -> BoxFuture<'_, Result<AppendBatch, FailedAppend>> {
     let mut appending: BoxFuture<'_, _> = Box::pin(async move {
         match log.append(after, batch.records.clone()).await {
             Ok(()) => Ok(batch),
-            Err(error) => Err(Failed { error, unsure: vec![batch] }),
+            Err(error) => Err(FailedAppend { error, unsure: vec![batch] }),
         }
     });
     match poll_fn(|context| Poll::Ready(appending.as_mut().poll(context))).await {
@@ -195,20 +202,20 @@ async fn begin(log: &dyn Log, Taken { after, batch }: Taken) -> BoxFuture<'_, Re
     }
 }
 
-impl Gathering {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl PendingRecords {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells `crowd` of an answer.
-    fn tell(&self, crowd: &mut Crowd, answered: usize) {
+    fn note_answered(&self, crowd: &mut AdaptiveBatch, answered: usize) {
         let inner = self.lock();
-        crowd.answered(answered, inner.records.len(), inner.arrived);
+        crowd.note_answered(answered, inner.records.len(), inner.arrived);
     }
 
     /// Everything gathered, as soon as there are `least` records; where one is enough, so is a tail to compare. `None` at
     /// the end.
-    async fn take(&self, least: usize) -> Option<Taken> {
+    async fn take(&self, least: usize) -> Option<NextAppend> {
         loop {
             {
                 let mut inner = self.lock();
@@ -231,23 +238,23 @@ impl Gathering {
 
     fn stop(&self) {
         let mut inner = self.lock();
-        *inner = Inner { turn: inner.turn, stopped: true, closed: inner.closed, ..Inner::default() };
+        *inner = PendingState { turn: inner.turn, stopped: true, closed: inner.closed, ..PendingState::default() };
     }
 }
 
-impl Inner {
-    fn take(&mut self) -> Option<Taken> {
+impl PendingState {
+    fn take(&mut self) -> Option<NextAppend> {
         let (records, compare) = (std::mem::take(&mut self.records), self.compare.take());
         let before = |record: &Record| Position(record.header.position.0 - 1);
         let after = records.first().map(before).or(compare)?;
         self.bytes = 0;
         self.turn.0 += 1;
-        Some(Taken { after, batch: Batch { turn: self.turn, records } })
+        Some(NextAppend { after, batch: AppendBatch { turn: self.turn, records } })
     }
 }
 
 /// What the next append is to do.
-struct Taken {
+struct NextAppend {
     after: Position,
-    batch: Batch,
+    batch: AppendBatch,
 }

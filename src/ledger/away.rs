@@ -5,7 +5,7 @@
 //! - Whoever has waited too long is told that the outcome is not known. A repetition with the same id happens once.
 //! - Nothing is given up: when the server is back the ledger goes on by itself.
 
-use super::appender::{Batch, Turn};
+use super::appender::{AppendBatch, AppendNumber};
 use contract::{Error, Kind, Position};
 use log::Record;
 use std::pin::Pin;
@@ -19,18 +19,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The log has this long to answer, each time it is asked.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Commands under way wait about this long for the server before they are told that their outcome is not known.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY_AFTER_SECONDS: u32 = 2;
 
 /// What the writer remembers while the log's server is away.
-pub(super) struct Away {
+pub(super) struct LogOutage {
     /// What new commands are told.
     refusal: Error,
     next_try: Pin<Box<Sleep>>,
-    patience: Patience,
+    patience: RetryBudget,
     /// Appends that ended half way: their records, one behind the other, and how many there are up to the end of each.
     unsure: Vec<Record>,
-    ends: Vec<(Turn, usize)>,
+    ends: Vec<(AppendNumber, usize)>,
     /// How many of them were found where they belong.
     found: usize,
     /// Something else was found there.
@@ -40,18 +40,18 @@ pub(super) struct Away {
 /// How long it has been going on. A server that can be read but not written to is away every time an append is tried, so
 /// this ends only when one succeeds.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct RetryBudget {
     wait: Duration,
     /// How long those that wait have waited.
     waited: Duration,
 }
 
-impl Patience {
+impl RetryBudget {
     const NEW: Self = Self { wait: FIRST_WAIT, waited: Duration::ZERO };
 
     /// Whether those that wait have waited long enough.
-    pub(super) fn is_over(self) -> bool {
-        self.waited >= PATIENCE
+    pub(super) fn is_exhausted(self) -> bool {
+        self.waited >= ANSWER_DEADLINE
     }
 
     /// The next wait is twice as long.
@@ -61,15 +61,15 @@ impl Patience {
     }
 }
 
-impl Away {
+impl LogOutage {
     /// Because of `refusal`; `batches` are of appends that ended half way. `patience` is that of the last time, if nothing
     /// was written since.
-    pub(super) fn new(refusal: Error, batches: Vec<Batch>, patience: Option<Patience>) -> Self {
+    pub(super) fn new(refusal: Error, batches: Vec<AppendBatch>, patience: Option<RetryBudget>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
-        let patience = patience.unwrap_or(Patience::NEW);
+        let patience = patience.unwrap_or(RetryBudget::NEW);
         let next_try = Box::pin(tokio::time::sleep(patience.wait));
         let (mut unsure, mut ends) = (Vec::new(), Vec::new());
-        for Batch { turn, records } in batches {
+        for AppendBatch { turn, records } in batches {
             if !records.is_empty() {
                 unsure.extend(records);
                 ends.push((turn, unsure.len()));
@@ -79,7 +79,7 @@ impl Away {
     }
 
     /// How long it has been going on.
-    pub(super) const fn patience(&self) -> Patience {
+    pub(super) const fn retry_budget(&self) -> RetryBudget {
         self.patience
     }
 
@@ -97,7 +97,7 @@ impl Away {
     }
 
     /// The log was asked and took so long to answer; the next time is later.
-    pub(super) fn tried(&mut self, answer: Duration) {
+    pub(super) fn note_attempt(&mut self, answer: Duration) {
         self.patience.grow(answer);
         self.next_try = Box::pin(tokio::time::sleep(self.patience.wait));
     }
@@ -113,13 +113,13 @@ impl Away {
     }
 
     /// The last append that ended half way and is stored, and its last position.
-    pub(super) fn stored(&self) -> Option<(Turn, Position)> {
+    pub(super) fn stored(&self) -> Option<(AppendNumber, Position)> {
         let (turn, end) = self.ends.iter().rfind(|(_, end)| *end <= self.found)?;
         self.unsure.get(end.checked_sub(1)?).map(|record| (*turn, record.header.position))
     }
 
     /// What those are told who waited too long.
-    pub(super) fn unknown() -> Error {
+    pub(super) fn outcome_unknown() -> Error {
         let detail = "The log cannot be reached, and whether the request was carried out is not known yet: repeat \
             it with the same id, and it happens once.";
         Error::new(Kind::Unavailable, detail).with_retry_after(RETRY_AFTER_SECONDS)
@@ -130,11 +130,11 @@ impl Away {
 mod tests {
     use super::*;
     use contract::Sequence;
-    use log::{Header, TopicNumber};
+    use log::{RecordHeader, TopicNumber};
 
     fn records(numbers: std::ops::RangeInclusive<u64>, body: &'static str) -> Vec<Record> {
         let record = |number| Record {
-            header: Header {
+            header: RecordHeader {
                 position: Position(number),
                 topic: TopicNumber(1),
                 sequence: Sequence(number),
@@ -169,8 +169,9 @@ mod tests {
             ("somebody else's first", vec![theirs(5..=5), ours(6..=9)], None),
             ("the beginning only", vec![ours(5..=6)], None),
         ] {
-            let batches = [5..=7, 8..=9].map(|numbers| Batch { turn: Turn::default(), records: ours(numbers) });
-            let mut away = Away::new(Away::unknown(), batches.into(), None);
+            let batches =
+                [5..=7, 8..=9].map(|numbers| AppendBatch { turn: AppendNumber::default(), records: ours(numbers) });
+            let mut away = LogOutage::new(LogOutage::outcome_unknown(), batches.into(), None);
             pages.iter().for_each(|page| away.compare(page));
             assert_eq!(away.stored().map(|(_, through)| through), stored, "{name}");
         }
@@ -178,8 +179,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_an_append_under_way_nothing_is_stored() {
-        for batches in [vec![], vec![Batch { turn: Turn::default(), records: Vec::new() }]] {
-            let mut away = Away::new(Away::unknown(), batches, None);
+        for batches in [vec![], vec![AppendBatch { turn: AppendNumber::default(), records: Vec::new() }]] {
+            let mut away = LogOutage::new(LogOutage::outcome_unknown(), batches, None);
             away.compare(&records(5..=7, "theirs"));
             assert_eq!(away.stored(), None);
         }
@@ -188,12 +189,12 @@ mod tests {
     #[test]
     fn patience_ends_whether_the_server_refuses_or_is_silent() {
         for answer in [Duration::ZERO, ANSWER_MAX] {
-            let (mut patience, mut tries) = (Patience::NEW, 0);
-            while !patience.is_over() {
+            let (mut patience, mut tries) = (RetryBudget::NEW, 0);
+            while !patience.is_exhausted() {
                 patience.grow(answer);
                 tries += 1;
             }
-            assert!(patience.waited < PATIENCE + LONGEST_WAIT + ANSWER_MAX, "{answer:?}");
+            assert!(patience.waited < ANSWER_DEADLINE + LONGEST_WAIT + ANSWER_MAX, "{answer:?}");
             assert!(tries > 5, "{answer:?}");
         }
     }

@@ -2,36 +2,36 @@
 //!
 //! On disk each list is one string of hexadecimal digits: 16 bytes of key, then the row, again and again.
 
-use super::rows::{Head, Remembered};
+use super::rows::{AggregateHead, IdempotencyRow};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Rows that the log itself no longer tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct CarriedRows {
     /// Aggregates whose every event is going.
     #[serde(serialize_with = "heads_to_text", deserialize_with = "heads_from_text")]
-    pub heads: Vec<(u128, Head)>,
+    pub heads: Vec<(u128, AggregateHead)>,
     /// Idempotency keys that live on.
     #[serde(serialize_with = "keys_to_text", deserialize_with = "keys_from_text")]
-    pub keys: Vec<(u128, Remembered)>,
+    pub keys: Vec<(u128, IdempotencyRow)>,
 }
 
-fn heads_to_text<S: Serializer>(rows: &[(u128, Head)], serializer: S) -> Result<S::Ok, S::Error> {
+fn heads_to_text<S: Serializer>(rows: &[(u128, AggregateHead)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&to_text(rows.iter().map(|(key, head)| (*key, head.encode()))))
 }
 
-fn heads_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, Head)>, D::Error> {
+fn heads_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, AggregateHead)>, D::Error> {
     let rows = from_text(&String::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("bad rows"))?;
-    Ok(rows.into_iter().map(|(key, row)| (key, Head::decode(row))).collect())
+    Ok(rows.into_iter().map(|(key, row)| (key, AggregateHead::decode(row))).collect())
 }
 
-fn keys_to_text<S: Serializer>(rows: &[(u128, Remembered)], serializer: S) -> Result<S::Ok, S::Error> {
+fn keys_to_text<S: Serializer>(rows: &[(u128, IdempotencyRow)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&to_text(rows.iter().map(|(key, remembered)| (*key, remembered.encode()))))
 }
 
-fn keys_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, Remembered)>, D::Error> {
+fn keys_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, IdempotencyRow)>, D::Error> {
     let rows = from_text(&String::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("bad rows"))?;
-    Ok(rows.into_iter().map(|(key, row)| (key, Remembered::decode(row))).collect())
+    Ok(rows.into_iter().map(|(key, row)| (key, IdempotencyRow::decode(row))).collect())
 }
 
 fn to_text<const V: usize>(rows: impl Iterator<Item = (u128, [u8; V])>) -> String {
@@ -71,11 +71,11 @@ mod tests {
 
     #[test]
     fn carried_rows_survive_the_trip_to_disk() {
-        let head = Head { aggregate_sequence: AggregateSequence(3), sequence: Sequence(9) };
-        let remembered = Remembered { position: Position(4), time: 1_764_763_200_000, digest: u64::MAX };
-        let carried = Carried { heads: vec![(1, head), (u128::MAX, head)], keys: vec![(7, remembered)] };
+        let head = AggregateHead { aggregate_sequence: AggregateSequence(3), sequence: Sequence(9) };
+        let remembered = IdempotencyRow { position: Position(4), time: 1_764_763_200_000, digest: u64::MAX };
+        let carried = CarriedRows { heads: vec![(1, head), (u128::MAX, head)], keys: vec![(7, remembered)] };
         let text = serde_json::to_string(&carried).unwrap();
-        assert_eq!(serde_json::from_str::<Carried>(&text).unwrap(), carried);
-        assert!(serde_json::from_str::<Carried>(r#"{"heads":"00","keys":""}"#).is_err());
+        assert_eq!(serde_json::from_str::<CarriedRows>(&text).unwrap(), carried);
+        assert!(serde_json::from_str::<CarriedRows>(r#"{"heads":"00","keys":""}"#).is_err());
     }
 }

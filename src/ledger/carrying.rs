@@ -10,26 +10,26 @@
 //!   checkpoint is taken between them.
 
 use super::entry::Entry;
-use super::parts::{Parts, PartsSnapshot};
+use super::parts::{StateTables, StateTablesSnapshot};
 
 /// Most bytes of text in one fact, so that with its escapes it fits into a record.
 const PIECE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Pieces that were read so far.
 #[derive(Debug, Default)]
-pub(super) struct Carrying {
+pub(super) struct CarriedPieces {
     pieces: u32,
     text: String,
 }
 
-impl Carrying {
+impl CarriedPieces {
     /// Whether there are pieces to come.
     pub(super) const fn is_under_way(&self) -> bool {
         self.pieces > 0
     }
 
     /// Takes the next piece. The last one gives the parts; an error where this version cannot read them.
-    pub(super) fn add(&mut self, piece: u32, of: u32, text: &str) -> serde_json::Result<Option<PartsSnapshot>> {
+    pub(super) fn add(&mut self, piece: u32, of: u32, text: &str) -> serde_json::Result<Option<StateTablesSnapshot>> {
         if piece == 1 {
             *self = Self::default();
         }
@@ -49,7 +49,7 @@ impl Carrying {
 }
 
 /// The parts as facts.
-pub(super) fn pieces(parts: &Parts) -> serde_json::Result<Vec<Entry>> {
+pub(super) fn pieces(parts: &StateTables) -> serde_json::Result<Vec<Entry>> {
     Ok(split(&serde_json::to_string(&parts.snapshot())?, PIECE_BYTES))
 }
 
@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn parts_in_pieces_are_read_when_the_last_one_is_there_and_never_without_one_of_them() {
-        let text = serde_json::to_string(&Parts::default().snapshot()).unwrap();
+        let text = serde_json::to_string(&StateTables::default().snapshot()).unwrap();
         let entries = split(&text, 40);
         assert!(entries.len() > 3);
-        let mut carrying = Carrying::default();
+        let mut carrying = CarriedPieces::default();
         let mut add = |entry: &Entry| match entry {
             Entry::PartsCarried { piece, of, text } => carrying.add(*piece, *of, text).unwrap().is_some(),
             _ => panic!("another fact"),
@@ -87,6 +87,6 @@ mod tests {
         // The first two of them again, which a crash cannot leave but damage can.
         assert!(entries.iter().take(2).chain(&entries).any(&mut add));
         assert!(!entries.iter().skip(1).any(&mut add));
-        assert!(Carrying::default().add(1, 1, "{}").is_err());
+        assert!(CarriedPieces::default().add(1, 1, "{}").is_err());
     }
 }

@@ -9,12 +9,12 @@
 
 use super::entry::DICTIONARY;
 use super::log_snapshot;
-use super::rows::Remembered;
-use super::snapshot::Snapshot;
-use super::state::State;
-use super::table::{Done, Found, Tables};
+use super::rows::IdempotencyRow;
+use super::snapshot::StateSnapshot;
+use super::state::LedgerState;
+use super::table::{DiskTables, FoundCheckpoint, WrittenCheckpoint};
 use contract::{Error, Kind, Position, Sequence};
-use log::{Damage, Limit, Log, LogError, Range, TopicNumber, crash_point};
+use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, TopicNumber, crash_point};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io;
@@ -35,7 +35,7 @@ const ROWS_MAX_TIMES: usize = 16;
 
 /// How far a log had come, as its last checkpoint knows it: everything up to there was acknowledged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Checkpointed {
+pub struct LastCheckpoint {
     /// The position it was taken at; 0 where there is none.
     pub position: Position,
     /// The last sequence of each topic as of then.
@@ -46,7 +46,7 @@ pub struct Checkpointed {
 
 /// The part of a snapshot that says how far its log had come.
 #[derive(Deserialize)]
-struct Reached {
+struct CheckpointTails {
     position: Position,
     tails: Vec<Sequence>,
     #[serde(default)]
@@ -55,14 +55,14 @@ struct Reached {
 
 /// What the checkpoint in `folder` knows of its log, whoever uses it meanwhile. An error where it cannot be read; then it
 /// is not believed either.
-pub fn checkpointed(folder: &Path) -> io::Result<Checkpointed> {
-    let Some(payload) = Tables::peek(folder)? else { return Ok(Checkpointed::default()) };
-    let Reached { position, tails, answers_millis } = serde_json::from_str(payload.get())?;
-    Ok(Checkpointed { position, tails: (0..).map(TopicNumber).zip(tails).collect(), answers_millis })
+pub fn last_checkpoint(folder: &Path) -> io::Result<LastCheckpoint> {
+    let Some(payload) = DiskTables::peek(folder)? else { return Ok(LastCheckpoint::default()) };
+    let CheckpointTails { position, tails, answers_millis } = serde_json::from_str(payload.get())?;
+    Ok(LastCheckpoint { position, tails: (0..).map(TopicNumber).zip(tails).collect(), answers_millis })
 }
 
 /// The writer's side of checkpointing.
-pub(super) struct Checkpoints {
+pub(super) struct CheckpointScheduler {
     on_disk: bool,
     /// Rows in RAM that make one due.
     rows_due: usize,
@@ -71,15 +71,15 @@ pub(super) struct Checkpoints {
     /// Told when one that was begun has ended. A signal of its own, not a message to the writer: whoever waits for the end
     /// of a checkpoint must not depend on room in the writer's inbox.
     ended: Arc<Notify>,
-    running: Option<JoinHandle<io::Result<Done>>>,
+    running: Option<JoinHandle<io::Result<WrittenCheckpoint>>>,
     /// Where the last one was begun.
     position: Position,
     /// While they fail.
-    failing: Option<Failing>,
+    failing: Option<CheckpointFailures>,
 }
 
 /// Checkpoints that fail, one after the other.
-struct Failing {
+struct CheckpointFailures {
     count: u32,
     cause: String,
     /// The next one is not tried between these, by the clock; one that is set back does not stretch it.
@@ -87,13 +87,13 @@ struct Failing {
     until: i64,
 }
 
-impl Failing {
+impl CheckpointFailures {
     fn is_waiting(&self, now: i64) -> bool {
         (self.since..self.until).contains(&now)
     }
 }
 
-impl Checkpoints {
+impl CheckpointScheduler {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
     pub(super) fn new(on_disk: bool, rows_due: usize, position: Position) -> Self {
         Self { on_disk, rows_due, snapshot_bytes: 0, ended: Arc::default(), running: None, position, failing: None }
@@ -110,7 +110,7 @@ impl Checkpoints {
     }
 
     /// Begins a checkpoint if one is due and none is under way.
-    pub(super) fn consider(&mut self, state: &mut State, now: i64) {
+    pub(super) fn start_if_due(&mut self, state: &mut LedgerState, now: i64) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
         let is_waiting = self.failing.as_ref().is_some_and(|failing| failing.is_waiting(now));
@@ -121,7 +121,7 @@ impl Checkpoints {
             // Looking at every row again is worth it only after as many new ones.
             if records >= rows as u64 {
                 self.position = state.position;
-                state.tables.forget(expire_before(state));
+                state.disk_tables.forget(expire_before(state));
             }
             return;
         }
@@ -147,11 +147,11 @@ impl Checkpoints {
     }
 
     /// Takes over a checkpoint that is done. After a failed one its rows stay in RAM until the next succeeds.
-    pub(super) fn collect(&mut self, state: &mut State, now: i64) {
+    pub(super) fn collect(&mut self, state: &mut LedgerState, now: i64) {
         match self.running.take().map(JoinHandle::join) {
             Some(Ok(Ok(done))) => {
                 self.snapshot_bytes = done.payload_bytes;
-                state.tables.install(done);
+                state.disk_tables.install(done);
                 self.note(Ok(()), now);
             }
             Some(Ok(Err(error))) => self.note(Err(&error.to_string()), now),
@@ -164,7 +164,7 @@ impl Checkpoints {
     fn note(&mut self, outcome: Result<(), &str>, now: i64) {
         let failed = self.failing.take();
         let Err(cause) = outcome else {
-            if let Some(Failing { count, .. }) = failed {
+            if let Some(CheckpointFailures { count, .. }) = failed {
                 tracing::info!(failed = count, "a checkpoint was written again");
             }
             return;
@@ -175,12 +175,13 @@ impl Checkpoints {
         }
         let count = failed.map_or(0, |failed| failed.count).saturating_add(1);
         let wait = RETRY_MILLIS.checked_shl(count - 1).unwrap_or(RETRY_MILLIS_MAX).min(RETRY_MILLIS_MAX);
-        self.failing = Some(Failing { count, cause: cause.to_owned(), since: now, until: now.saturating_add(wait) });
+        self.failing =
+            Some(CheckpointFailures { count, cause: cause.to_owned(), since: now, until: now.saturating_add(wait) });
     }
 
     /// What readiness says while checkpoints fail.
     pub(super) fn warning(&self) -> Option<String> {
-        let Failing { count, cause, .. } = self.failing.as_ref()?;
+        let CheckpointFailures { count, cause, .. } = self.failing.as_ref()?;
         Some(format!(
             "The last {count} checkpoints of the broker's tables failed ({cause}). Events are stored as usual, but opening \
              again takes longer; see that the folder `state` can be written to."
@@ -199,7 +200,7 @@ impl Checkpoints {
     }
 
     /// The last checkpoint before the end, written here and now.
-    pub(super) fn last(&mut self, state: &mut State, now: i64) {
+    pub(super) fn write_last(&mut self, state: &mut LedgerState, now: i64) {
         self.collect(state, now);
         let is_due = self.on_disk && (self.position < state.position || self.failing.is_some());
         if is_due && let Err(error) = write_now(state) {
@@ -209,31 +210,31 @@ impl Checkpoints {
 }
 
 /// Writes a checkpoint here and now; `false` where there is no folder for it.
-pub(super) fn write_now(state: &mut State) -> io::Result<bool> {
+pub(super) fn write_now(state: &mut LedgerState) -> io::Result<bool> {
     let Some(job) = freeze(state) else { return Ok(false) };
-    state.tables.install(job.run(&crash_point)?);
+    state.disk_tables.install(job.run(&crash_point)?);
     Ok(true)
 }
 
 /// The state to fold on from: that of the last checkpoint in `folder`, or an empty one where there is none to trust. Where
 /// entries behind it were reclaimed, the log's own snapshot says what they did.
-pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<State, LogError> {
+pub(super) async fn load(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<LedgerState, LogError> {
     let state = load_checkpoint(log, folder, answers_millis).await?;
     log_snapshot::skip_reclaimed(log, state, folder).await
 }
 
-async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<State, LogError> {
-    let empty = |tables| State { answers_millis, ..State::new(tables) };
-    let Some(folder) = folder else { return Ok(empty(Tables::in_memory(stamp))) };
-    let (tables, found) = Tables::open(folder, stamp)?;
-    let Found::Checkpoint(payload) = found else { return Ok(empty(tables)) };
-    let reason = match serde_json::from_str::<Snapshot>(payload.get()) {
+async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<LedgerState, LogError> {
+    let empty = |tables| LedgerState { answers_millis, ..LedgerState::new(tables) };
+    let Some(folder) = folder else { return Ok(empty(DiskTables::in_memory(stamp))) };
+    let (tables, found) = DiskTables::open(folder, stamp)?;
+    let FoundCheckpoint::Checkpoint(payload) = found else { return Ok(empty(tables)) };
+    let reason = match serde_json::from_str::<StateSnapshot>(payload.get()) {
         Err(_) => "was written by another version",
         Ok(snapshot) if snapshot.needs_dictionary > DICTIONARY => "was written by a newer version",
         Ok(snapshot) if snapshot.lacks_facts() => "skipped facts that its version did not know",
         Ok(snapshot) => match belongs_to(log, &snapshot, folder).await? {
             true if snapshot.answers_millis >= answers_millis => {
-                return Ok(State { answers_millis, ..snapshot.restore(tables) });
+                return Ok(LedgerState { answers_millis, ..snapshot.restore(tables) });
             }
             true => "was written while kept answers lived shorter than they do now",
             false => "is not of this log",
@@ -241,20 +242,24 @@ async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i
     };
     tracing::warn!(folder = %folder.display(), "the last checkpoint {reason}; folding the log anew");
     drop(tables);
-    Ok(start_over(folder, answers_millis)?)
+    Ok(start_empty(folder, answers_millis)?)
 }
 
 /// The state to fold all of the log on, whatever the folder holds: the way out when the tables turn out to be unreadable.
-pub(super) async fn load_nothing(log: &dyn Log, folder: &Path, answers_millis: i64) -> Result<State, LogError> {
-    log_snapshot::skip_reclaimed(log, start_over(folder, answers_millis)?, Some(folder)).await
+pub(super) async fn load_without_checkpoint(
+    log: &dyn Log,
+    folder: &Path,
+    answers_millis: i64,
+) -> Result<LedgerState, LogError> {
+    log_snapshot::skip_reclaimed(log, start_empty(folder, answers_millis)?, Some(folder)).await
 }
 
-fn start_over(folder: &Path, answers_millis: i64) -> io::Result<State> {
-    Ok(State { answers_millis, ..State::new(Tables::fresh(folder, stamp)?) })
+fn start_empty(folder: &Path, answers_millis: i64) -> io::Result<LedgerState> {
+    Ok(LedgerState { answers_millis, ..LedgerState::new(DiskTables::fresh(folder, stamp)?) })
 }
 
 /// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
-async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result<bool, LogError> {
+async fn belongs_to(log: &dyn Log, snapshot: &StateSnapshot, folder: &Path) -> Result<bool, LogError> {
     let tail = *log.tail().borrow();
     if snapshot.position > tail && log.is_shared() {
         let missing = snapshot.position.0.saturating_sub(tail.0);
@@ -267,7 +272,7 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
         return Ok(false);
     }
     if snapshot.position > tail {
-        return Err(LogError::Damaged(Damage {
+        return Err(LogError::Damaged(FileDamage {
             file: folder.to_owned(),
             offset: 0,
             reason: format!(
@@ -277,7 +282,7 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
         }));
     }
     let Some(before) = snapshot.position.0.checked_sub(1) else { return Ok(true) };
-    let page = match log.read(Range::All(Position(before)), Limit { records: 1, bytes: 0 }).await {
+    let page = match log.read(ReadRange::All(Position(before)), ReadLimit { records: 1, bytes: 0 }).await {
         // It cannot tell either, and what it did is in the checkpoint.
         Err(LogError::Damaged(damage)) => {
             tracing::warn!(file = %damage.file.display(), offset = damage.offset, reason = damage.reason,
@@ -290,26 +295,26 @@ async fn belongs_to(log: &dyn Log, snapshot: &Snapshot, folder: &Path) -> Result
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }
 
-fn freeze(state: &mut State) -> Option<super::table::Job> {
+fn freeze(state: &mut LedgerState) -> Option<super::table::CheckpointJob> {
     if state.carrying.is_under_way() {
         // It would not have the pieces before it.
         return None;
     }
-    let (snapshot, expire_before) = (Snapshot::of(state), expire_before(state));
+    let (snapshot, expire_before) = (StateSnapshot::of(state), expire_before(state));
     let payload = move || Ok(RawValue::from_string(serde_json::to_string(&snapshot)?)?);
-    state.tables.freeze(Box::new(payload), expire_before)
+    state.disk_tables.freeze(Box::new(payload), expire_before)
 }
 
 /// Keys from before this are past every topic's window, and that of kept answers, by the time of the last record. Every
 /// later decision has a later time, and a window that is raised later revives no key ([`super::TopicEntry::remembers`]), so
 /// dropping them changes no answer.
-fn expire_before(state: &State) -> i64 {
+fn expire_before(state: &LedgerState) -> i64 {
     state.time.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
 }
 
 /// When a key's life began.
-fn stamp(row: &[u8; Remembered::BYTES]) -> i64 {
-    Remembered::decode(*row).time
+fn stamp(row: &[u8; IdempotencyRow::BYTES]) -> i64 {
+    IdempotencyRow::decode(*row).time
 }
 
 #[cfg(test)]
@@ -319,19 +324,22 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_checkpoint_is_told_and_can_be_waited_for_without_the_writer() {
         let folder = tempfile::tempdir().unwrap();
-        let mut state = State { position: Position(1), ..State::new(Tables::open(folder.path(), stamp).unwrap().0) };
-        let mut checkpoints = Checkpoints::new(true, 0, Position::ZERO);
-        checkpoints.consider(&mut state, 0);
+        let mut state = LedgerState {
+            position: Position(1),
+            ..LedgerState::new(DiskTables::open(folder.path(), stamp).unwrap().0)
+        };
+        let mut checkpoints = CheckpointScheduler::new(true, 0, Position::ZERO);
+        checkpoints.start_if_due(&mut state, 0);
         assert!(checkpoints.is_running());
         checkpoints.ended().notified().await;
         checkpoints.collect(&mut state, 0);
         assert!(!checkpoints.is_running() && checkpoints.warning().is_none());
-        assert_eq!(checkpointed(folder.path()).unwrap().position, Position(1));
+        assert_eq!(last_checkpoint(folder.path()).unwrap().position, Position(1));
     }
 
     #[test]
     fn a_checkpoint_is_due_by_its_rows_by_a_large_small_state_later_and_by_records_in_any_case() {
-        let mut checkpoints = Checkpoints::new(true, 100, Position::ZERO);
+        let mut checkpoints = CheckpointScheduler::new(true, 100, Position::ZERO);
         for (snapshot_bytes, rows, records, is_due) in [
             (0, 99, 0, false),
             (0, 100, 0, true),

@@ -12,16 +12,16 @@ mod decided;
 mod fold;
 mod open;
 
-pub use super::finished::Finish;
+pub use super::finished::FinishedBy;
 pub use decided::DecidedClaims;
-pub(super) use decided::{ClaimsLayer, Layered};
-pub(super) use fold::Rows;
+pub(super) use decided::{ClaimsOverlay, ClaimsOverlayWriter};
+pub(super) use fold::ClaimsFold;
 
-use super::division::{Division, DivisionSnapshot};
-use super::feed::{Feed, Feeds};
-use super::finished::{Finished, FinishedSnapshot};
-use contract::{Attempt, ClaimError, NewHandler, Sequence, Timestamp, Token, limits};
-use open::Open;
+use super::division::{GroupProgress, GroupProgressSnapshot};
+use super::feed::{ClaimFeed, ClaimFeeds};
+use super::finished::{FinishedClaims, FinishedSnapshot};
+use contract::{ClaimAttempt, ClaimError, FencingToken, NewHandler, Sequence, Timestamp, limits};
+use open::OpenClaims;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct ClaimRow {
     /// The event's id.
     pub event: Uuid,
     /// The last claim's.
-    pub token: Token,
+    pub token: FencingToken,
     /// Which attempt that was, since the event was last redriven.
     pub attempt: u32,
     /// How often the event was claimed altogether.
@@ -58,17 +58,17 @@ pub struct ClaimRow {
     /// When it was last claimed, in milliseconds.
     pub taken_at: i64,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: ClaimState,
     /// Whether a person wanted it tried again: then it is never stale.
     pub redriven: bool,
     /// What failed so far, since it was last redriven.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<ClaimAttempt>,
 }
 
 /// How a claim that is not finished stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
+pub enum ClaimState {
     /// Somebody has it until then, and as long after as nobody else takes it.
     Live {
         /// In milliseconds.
@@ -94,11 +94,11 @@ pub enum Standing {
 
 /// What is known of an event that was claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Slot {
+pub enum ClaimSlot {
     /// It is not finished.
     Open(ClaimRow),
     /// It is.
-    Finished(Finish),
+    Finished(FinishedBy),
 }
 
 /// Claims and policies by handler.
@@ -110,7 +110,7 @@ pub struct ClaimRows {
     /// How often something was deleted: whoever keeps a view of what is finished has to look again.
     deletions: u64,
     /// Who wants to be told of changes.
-    feeds: Feeds,
+    feeds: ClaimFeeds,
 }
 
 #[derive(Default)]
@@ -124,12 +124,12 @@ struct HandlerRows {
 
 #[derive(Default)]
 struct TopicClaims {
-    open: Open,
-    finished: Finished,
+    open: OpenClaims,
+    finished: FinishedClaims,
     /// Where a group of the handler's name divides the topic.
-    division: Option<Division>,
+    division: Option<GroupProgress>,
     /// The first claim's: older tokens are of a handler of that name that was deleted.
-    first_token: Token,
+    first_token: FencingToken,
 }
 
 impl TopicClaims {
@@ -150,11 +150,11 @@ impl TopicClaims {
 impl ClaimRows {
     /// What is known of an event.
     #[must_use]
-    pub fn slot(&self, key: &ClaimKey) -> Option<Slot> {
+    pub fn slot(&self, key: &ClaimKey) -> Option<ClaimSlot> {
         let claims = self.claims(&key.handler, key.topic)?;
         match claims.open.get(key.sequence) {
-            Some(row) => Some(Slot::Open(row.clone())),
-            None => claims.finished.get(key.sequence).map(Slot::Finished),
+            Some(row) => Some(ClaimSlot::Open(row.clone())),
+            None => claims.finished.get(key.sequence).map(ClaimSlot::Finished),
         }
     }
 
@@ -171,7 +171,7 @@ impl ClaimRows {
 
     /// How an event's claim stands, where it is not finished.
     #[must_use]
-    pub fn standing(&self, handler: &str, topic: u32, sequence: Sequence) -> Option<Standing> {
+    pub fn state_of(&self, handler: &str, topic: u32, sequence: Sequence) -> Option<ClaimState> {
         self.claims(handler, topic)?.open.get(sequence).map(|row| row.standing)
     }
 
@@ -187,8 +187,8 @@ impl ClaimRows {
     }
 
     /// Events of a topic that a handler has begun and neither finished nor given up, in order.
-    pub(super) fn begun(&self, handler: &str, topic: u32) -> impl Iterator<Item = Sequence> {
-        self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.begun())
+    pub(super) fn unfinished(&self, handler: &str, topic: u32) -> impl Iterator<Item = Sequence> {
+        self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.unfinished())
     }
 
     /// How many events of a topic behind `after`, up to `through`, a handler has finished.
@@ -236,13 +236,13 @@ impl ClaimRows {
 
     /// How a group stands in a topic that it divides.
     #[must_use]
-    pub fn division(&self, group: &str, topic: u32) -> Option<&Division> {
+    pub fn group_progress(&self, group: &str, topic: u32) -> Option<&GroupProgress> {
         self.claims(group, topic)?.division.as_ref()
     }
 
     /// What changes from now on of a handler's claims in a topic.
     #[must_use]
-    pub fn feed(&self, handler: &str, topic: u32) -> Arc<Feed> {
+    pub fn feed(&self, handler: &str, topic: u32) -> Arc<ClaimFeed> {
         self.feeds.open(handler, topic)
     }
 
@@ -252,8 +252,8 @@ impl ClaimRows {
 
     /// The first token a handler was given in a topic, since it was last deleted.
     #[must_use]
-    pub fn first_token(&self, handler: &str, topic: u32) -> Token {
-        self.claims(handler, topic).map_or(Token::ZERO, |claims| claims.first_token)
+    pub fn first_token(&self, handler: &str, topic: u32) -> FencingToken {
+        self.claims(handler, topic).map_or(FencingToken::ZERO, |claims| claims.first_token)
     }
 
     /// The highest sequence of a topic that a handler has finished.
@@ -324,25 +324,25 @@ impl ClaimRow {
     /// Whether it means something when its event is gone: somebody is at it, or somebody should look at it.
     const fn outlives_its_event(&self, now: i64) -> bool {
         match self.standing {
-            Standing::Live { until } => until > now,
-            Standing::Dead { .. } => true,
-            Standing::Failed { .. } | Standing::Redriven | Standing::Released => false,
+            ClaimState::Live { until } => until > now,
+            ClaimState::Dead { .. } => true,
+            ClaimState::Failed { .. } | ClaimState::Redriven | ClaimState::Released => false,
         }
     }
 
     /// Gives a live claim back at `time`. Where the attempt counts, only the lease is over.
     fn release(&mut self, time: i64, spent: bool) {
-        let Standing::Live { until } = self.standing else { return };
+        let ClaimState::Live { until } = self.standing else { return };
         if spent {
-            self.standing = Standing::Live { until: until.min(time) };
+            self.standing = ClaimState::Live { until: until.min(time) };
             return;
         }
-        (self.standing, self.attempt) = (Standing::Released, self.attempt.saturating_sub(1));
+        (self.standing, self.attempt) = (ClaimState::Released, self.attempt.saturating_sub(1));
     }
 
     /// What became of the last attempt.
     fn failed(&mut self, error: ClaimError, time: i64) {
-        let attempt = Attempt {
+        let attempt = ClaimAttempt {
             number: self.attempt,
             token: self.token,
             owner: self.owner.clone(),
@@ -366,7 +366,7 @@ pub fn lease_expired() -> ClaimError {
 impl TopicClaims {
     fn snapshot(&self) -> TopicClaimsSnapshot {
         let open = self.open.iter().map(|(sequence, row)| (sequence, row.clone())).collect();
-        let division = self.division.as_ref().map(Division::snapshot);
+        let division = self.division.as_ref().map(GroupProgress::snapshot);
         TopicClaimsSnapshot { open, finished: self.finished.snapshot(), division, first_token: self.first_token }
     }
 }
@@ -386,8 +386,8 @@ pub(super) struct HandlerSnapshot {
 struct TopicClaimsSnapshot {
     open: Vec<(Sequence, ClaimRow)>,
     finished: FinishedSnapshot,
-    division: Option<DivisionSnapshot>,
-    first_token: Token,
+    division: Option<GroupProgressSnapshot>,
+    first_token: FencingToken,
 }
 
 impl From<ClaimsSnapshot> for ClaimRows {

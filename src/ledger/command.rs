@@ -18,7 +18,7 @@ pub trait Command: Send + 'static {
 }
 
 /// A command on its way through the writer, whatever its type.
-pub(super) trait Job: Send {
+pub(super) trait QueuedCommand: Send {
     /// Decides, or decides anew; keeps the answer.
     fn decide(&mut self, decision: &mut Decision<'_>);
     /// Tells the caller: the answer if what it rests on is durable, else why not.
@@ -28,7 +28,7 @@ pub(super) trait Job: Send {
 }
 
 /// A command with its caller.
-pub(super) struct Submitted<C: Command> {
+pub(super) struct SubmittedCommand<C: Command> {
     pub(super) command: C,
     pub(super) reply: oneshot::Sender<Result<C::Answer>>,
     pub(super) answer: Option<Result<C::Answer>>,
@@ -36,7 +36,7 @@ pub(super) struct Submitted<C: Command> {
     pub(super) room: OwnedSemaphorePermit,
 }
 
-impl<C: Command> Job for Submitted<C> {
+impl<C: Command> QueuedCommand for SubmittedCommand<C> {
     fn decide(&mut self, decision: &mut Decision<'_>) {
         let mark = decision.mark();
         let answer = self.command.decide(decision);

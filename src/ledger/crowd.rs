@@ -4,34 +4,34 @@
 //! with fewer, larger batches it does more. Those who do not come back are waited for through one more answer and no longer.
 
 /// How many records there will be once everybody who was answered is back.
-pub(super) struct Crowd {
-    wanted: usize,
+pub(super) struct AdaptiveBatch {
+    min_records: usize,
     /// How many were answered last, and how many records had ever come by then.
     answered: usize,
     arrived: usize,
 }
 
-impl Default for Crowd {
+impl Default for AdaptiveBatch {
     /// Nobody was answered yet: nobody knows.
     fn default() -> Self {
-        Self { wanted: usize::MAX, answered: 0, arrived: 0 }
+        Self { min_records: usize::MAX, answered: 0, arrived: 0 }
     }
 }
 
-impl Crowd {
-    pub(super) const fn wanted(&self) -> usize {
-        self.wanted
+impl AdaptiveBatch {
+    pub(super) const fn min_records(&self) -> usize {
+        self.min_records
     }
 
     /// `amount` records were answered, while `waiting` wait to be taken and `arrived` have ever come.
-    pub(super) const fn answered(&mut self, amount: usize, waiting: usize, arrived: usize) {
+    pub(super) const fn note_answered(&mut self, amount: usize, waiting: usize, arrived: usize) {
         let late = self.answered.saturating_sub(arrived.saturating_sub(self.arrived));
-        *self = Self { wanted: waiting + late + amount, answered: amount, arrived };
+        *self = Self { min_records: waiting + late + amount, answered: amount, arrived };
     }
 
     /// `amount` records were taken: they wait no more.
-    pub(super) fn left(&mut self, amount: usize) {
-        self.wanted = self.wanted.saturating_sub(amount).max(1);
+    pub(super) fn note_taken(&mut self, amount: usize) {
+        self.min_records = self.min_records.saturating_sub(amount).max(1);
     }
 }
 
@@ -41,38 +41,38 @@ mod tests {
 
     #[test]
     fn everybody_who_was_answered_is_waited_for() {
-        let mut crowd = Crowd::default();
-        assert_eq!(crowd.wanted(), usize::MAX);
+        let mut crowd = AdaptiveBatch::default();
+        assert_eq!(crowd.min_records(), usize::MAX);
         // Sixteen callers: eight are answered while the other eight wait, and those are taken.
-        crowd.answered(8, 8, 16);
-        assert_eq!(crowd.wanted(), 16);
-        crowd.left(8);
-        assert_eq!(crowd.wanted(), 8);
+        crowd.note_answered(8, 8, 16);
+        assert_eq!(crowd.min_records(), 16);
+        crowd.note_taken(8);
+        assert_eq!(crowd.min_records(), 8);
         // Five of the eight are back when the others are answered: the three count as well.
-        crowd.answered(8, 5, 21);
-        assert_eq!(crowd.wanted(), 16);
-        crowd.left(5);
-        assert_eq!(crowd.wanted(), 11);
+        crowd.note_answered(8, 5, 21);
+        assert_eq!(crowd.min_records(), 16);
+        crowd.note_taken(5);
+        assert_eq!(crowd.min_records(), 11);
     }
 
     #[test]
     fn those_who_stay_away_are_forgotten() {
-        let mut crowd = Crowd::default();
-        crowd.answered(8, 0, 8);
-        crowd.answered(8, 0, 8);
-        assert_eq!(crowd.wanted(), 16);
+        let mut crowd = AdaptiveBatch::default();
+        crowd.note_answered(8, 0, 8);
+        crowd.note_answered(8, 0, 8);
+        assert_eq!(crowd.min_records(), 16);
         // The eight answered last are back; of the first eight nobody speaks any more.
-        crowd.answered(1, 8, 16);
-        assert_eq!(crowd.wanted(), 9);
+        crowd.note_answered(1, 8, 16);
+        assert_eq!(crowd.min_records(), 9);
     }
 
     #[test]
     fn nobody_is_missed_where_more_come_than_left() {
-        let mut crowd = Crowd::default();
-        crowd.answered(2, 0, 2);
-        crowd.left(5);
-        assert_eq!(crowd.wanted(), 1);
-        crowd.answered(5, 3, 40);
-        assert_eq!(crowd.wanted(), 8);
+        let mut crowd = AdaptiveBatch::default();
+        crowd.note_answered(2, 0, 2);
+        crowd.note_taken(5);
+        assert_eq!(crowd.min_records(), 1);
+        crowd.note_answered(5, 3, 40);
+        assert_eq!(crowd.min_records(), 8);
     }
 }

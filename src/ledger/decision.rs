@@ -9,25 +9,25 @@ use super::answer;
 use super::carrying;
 use super::claims::DecidedClaims;
 use super::dispatch::DecidedDispatch;
-use super::entry::{Concern, Entry};
+use super::entry::{Entry, EntryConcern};
 use super::growth::check_room;
-use super::letters::DecidedLetters;
-use super::parts::Layers;
+use super::letters::DecidedDeadLetters;
+use super::parts::TableOverlays;
 use super::projections::DecidedProjections;
-use super::readers::Decided;
+use super::readers::DecidedConsumers;
 use super::registry::Registry;
-use super::rows::{Head, Remembered};
-use super::state::State;
+use super::rows::{AggregateHead, IdempotencyRow};
+use super::state::LedgerState;
 use super::table::KeyMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use contract::{AggregateSequence, Error, Kind, Position, Result, Sequence, Timestamp};
-use log::{AggregateMark, Facets, Header, IdempotencyMark, Record, StorageRoom, TopicNumber};
+use log::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, StorageRoom, TopicNumber};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a command decides on, and where it puts what it decides.
 pub struct Decision<'a> {
-    state: &'a State,
+    state: &'a LedgerState,
     overlay: &'a mut Overlay,
     now: i64,
     /// How much room the log has.
@@ -42,15 +42,15 @@ pub struct Overlay {
     time: i64,
     registry: Option<Arc<Registry>>,
     tails: HashMap<TopicNumber, Sequence>,
-    heads: KeyMap<Head>,
-    keys: KeyMap<Remembered>,
-    pub(super) layers: Layers,
+    heads: KeyMap<AggregateHead>,
+    keys: KeyMap<IdempotencyRow>,
+    pub(super) layers: TableOverlays,
     /// Records decided and not handed over yet.
     records: Vec<Record>,
-    undo: Vec<Undo>,
+    undo: Vec<UndoStep>,
     /// Bodies are cut from one buffer, so that an event costs no allocation of its own.
     buffer: BytesMut,
-    stamp: Stamp,
+    stamp: TimestampText,
 }
 
 /// An event ready to be numbered.
@@ -77,22 +77,22 @@ pub struct EventDraft {
 
 /// How far a decision had come; see [`Decision::undo`].
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct UndoMark {
     undo: usize,
     records: usize,
     position: Position,
 }
 
-enum Undo {
+enum UndoStep {
     Tail(TopicNumber, Option<Sequence>),
-    Head(u128, Option<Head>),
-    Key(u128, Option<Remembered>),
+    Head(u128, Option<AggregateHead>),
+    Key(u128, Option<IdempotencyRow>),
     Registry(Option<Arc<Registry>>),
 }
 
 impl<'a> Decision<'a> {
     /// A decision on `state` and all that `overlay` holds, at `now` by the log's time.
-    pub fn new(state: &'a State, overlay: &'a mut Overlay, now: i64) -> Self {
+    pub fn new(state: &'a LedgerState, overlay: &'a mut Overlay, now: i64) -> Self {
         let now = now.max(state.time).max(overlay.time);
         overlay.undo.clear();
         Self { state, overlay, now, room: StorageRoom::Ample }
@@ -123,7 +123,7 @@ impl<'a> Decision<'a> {
     }
 
     /// Where an aggregate stands.
-    pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
+    pub fn head(&self, aggregate: u128) -> Result<Option<AggregateHead>> {
         match self.overlay.heads.get(&aggregate) {
             Some(head) => Ok(Some(*head)),
             None => self.state.head(aggregate),
@@ -131,66 +131,66 @@ impl<'a> Decision<'a> {
     }
 
     /// The event stored under this idempotency key, however long ago.
-    pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
+    pub fn stored_key(&self, key: u128) -> Result<Option<IdempotencyRow>> {
         match self.overlay.keys.get(&key) {
             Some(remembered) => Ok(Some(*remembered)),
-            None => self.state.remembered(key),
+            None => self.state.stored_key(key),
         }
     }
 
     /// The answer kept under this key of a caller's, however long ago.
-    pub fn answered(&self, key: u128) -> Result<Option<Remembered>> {
+    pub fn recorded_reply(&self, key: u128) -> Result<Option<IdempotencyRow>> {
         match self.overlay.layers.answer(key) {
             Some(remembered) => Ok(Some(remembered)),
-            None => self.state.remembered(key),
+            None => self.state.stored_key(key),
         }
     }
 
     /// Consumers and the offsets of groups.
     #[must_use]
-    pub fn readers(&self) -> Decided<'_> {
-        self.overlay.layers.readers(&self.state.parts, self.now)
+    pub fn consumers(&self) -> DecidedConsumers<'_> {
+        self.overlay.layers.consumers(&self.state.tables, self.now)
     }
 
     /// Projections and their checkpoints.
     #[must_use]
     pub fn projections(&self) -> DecidedProjections<'_> {
-        self.overlay.layers.projections(&self.state.parts)
+        self.overlay.layers.projections(&self.state.tables)
     }
 
     /// Claims and the policies of handlers.
     #[must_use]
     pub fn claims(&self) -> DecidedClaims<'_> {
-        self.overlay.layers.claims(&self.state.parts)
+        self.overlay.layers.claims(&self.state.tables)
     }
 
     /// Dead letters.
     #[must_use]
-    pub fn letters(&self) -> DecidedLetters<'_> {
-        self.overlay.layers.letters(&self.state.parts)
+    pub fn dead_letters(&self) -> DecidedDeadLetters<'_> {
+        self.overlay.layers.dead_letters(&self.state.tables)
     }
 
     /// Subscriptions, jobs and pools.
     #[must_use]
     pub fn dispatch(&self) -> DecidedDispatch<'_> {
-        self.overlay.layers.dispatch(&self.state.parts)
+        self.overlay.layers.dispatch(&self.state.tables)
     }
 
     /// How far this decision has come.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark { undo: self.overlay.undo.len(), records: self.overlay.records.len(), position: self.overlay.position }
+    pub fn mark(&self) -> UndoMark {
+        UndoMark { undo: self.overlay.undo.len(), records: self.overlay.records.len(), position: self.overlay.position }
     }
 
     /// Takes back everything since `mark`.
-    pub fn undo(&mut self, mark: Mark) {
+    pub fn undo(&mut self, mark: UndoMark) {
         let overlay = &mut *self.overlay;
         for step in overlay.undo.drain(mark.undo..).rev() {
             match step {
-                Undo::Tail(topic, before) => restore(&mut overlay.tails, topic, before),
-                Undo::Head(key, before) => restore(&mut overlay.heads, key, before),
-                Undo::Key(key, before) => restore(&mut overlay.keys, key, before),
-                Undo::Registry(before) => overlay.registry = before,
+                UndoStep::Tail(topic, before) => restore(&mut overlay.tails, topic, before),
+                UndoStep::Head(key, before) => restore(&mut overlay.heads, key, before),
+                UndoStep::Key(key, before) => restore(&mut overlay.keys, key, before),
+                UndoStep::Registry(before) => overlay.registry = before,
             }
         }
         overlay.layers.undo(mark.position);
@@ -205,7 +205,7 @@ impl<'a> Decision<'a> {
         let position = self.position().next();
         let sequence = self.tail(draft.topic).next();
         let aggregate = draft.aggregate.map(|key| self.next_in_aggregate(key)).transpose()?;
-        let facets = Facets {
+        let facets = EventFacets {
             type_tag: draft.type_tag,
             subject_type_tag: draft.subject_type_tag,
             tenant: draft.tenant,
@@ -213,7 +213,7 @@ impl<'a> Decision<'a> {
             idempotency: draft.idempotency,
         };
         let header =
-            Header { position, topic: draft.topic, sequence, time: self.now, id: draft.id, facets: Some(facets) };
+            RecordHeader { position, topic: draft.topic, sequence, time: self.now, id: draft.id, facets: Some(facets) };
         let body = self.overlay.assigned_text(draft, &header);
         let record = Record { header, body };
         self.note(&record);
@@ -244,7 +244,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The durable state beneath.
-    pub(crate) const fn durable(&self) -> &State {
+    pub(crate) const fn durable(&self) -> &LedgerState {
         self.state
     }
 
@@ -270,7 +270,7 @@ impl<'a> Decision<'a> {
     /// changes row by row.
     pub fn carry_state(&mut self) -> Result<()> {
         let failed = |error| Error::new(Kind::Unavailable, "The state could not be written.").with_source(error);
-        for entry in carrying::pieces(&self.state.parts).map_err(failed)? {
+        for entry in carrying::pieces(&self.state.tables).map_err(failed)? {
             self.add_entry(entry)?;
         }
         let trimmed: Vec<_> =
@@ -284,7 +284,7 @@ impl<'a> Decision<'a> {
     fn put_entry(&mut self, entry: Entry) -> Result<Position> {
         let body = serde_json::to_vec(&entry)
             .map_err(|error| Error::new(Kind::Unavailable, "An entry could not be written.").with_source(error))?;
-        let header = Header {
+        let header = RecordHeader {
             position: self.position().next(),
             topic: TopicNumber::LEDGER,
             sequence: self.tail(TopicNumber::LEDGER).next(),
@@ -294,15 +294,15 @@ impl<'a> Decision<'a> {
         };
         self.note(&Record { header, body: body.into() });
         match entry.concern() {
-            Concern::Registry => self.note_registered(entry, header),
+            EntryConcern::Registry => self.note_registered(entry, header),
             // All parts are decided by a repair alone, which decides nothing else.
-            Concern::History | Concern::AllParts | Concern::Usage => (),
-            Concern::Parts => self.overlay.layers.note(&self.state.parts, &entry, &header),
-            Concern::Topic => {
-                self.overlay.layers.note(&self.state.parts, &entry, &header);
+            EntryConcern::History | EntryConcern::AllTables | EntryConcern::Usage => (),
+            EntryConcern::Tables => self.overlay.layers.note(&self.state.tables, &entry, &header),
+            EntryConcern::Topic => {
+                self.overlay.layers.note(&self.state.tables, &entry, &header);
                 self.note_registered(entry, header);
             }
-            Concern::Keys => {
+            EntryConcern::Keys => {
                 if let Some((key, row)) = answer::row(&entry, header.position, header.time) {
                     self.overlay.layers.note_answer(key, row);
                 }
@@ -311,11 +311,11 @@ impl<'a> Decision<'a> {
         Ok(header.position)
     }
 
-    fn note_registered(&mut self, entry: Entry, header: Header) {
+    fn note_registered(&mut self, entry: Entry, header: RecordHeader) {
         let mut registry = self.registry().clone();
         registry.apply(entry, header);
         let before = self.overlay.registry.replace(Arc::new(registry));
-        self.overlay.undo.push(Undo::Registry(before));
+        self.overlay.undo.push(UndoStep::Registry(before));
     }
 
     fn next_in_aggregate(&self, key: u128) -> Result<AggregateMark> {
@@ -325,18 +325,18 @@ impl<'a> Decision<'a> {
 
     /// Makes the record visible to the decisions that follow.
     fn note(&mut self, record: &Record) {
-        let Header { position, topic, sequence, time, facets, .. } = record.header;
+        let RecordHeader { position, topic, sequence, time, facets, .. } = record.header;
         let overlay = &mut *self.overlay;
         overlay.position = position;
         overlay.time = time;
-        overlay.undo.push(Undo::Tail(topic, overlay.tails.insert(topic, sequence)));
+        overlay.undo.push(UndoStep::Tail(topic, overlay.tails.insert(topic, sequence)));
         if let Some(aggregate) = facets.and_then(|facets| facets.aggregate) {
-            let head = Head { aggregate_sequence: aggregate.sequence, sequence };
-            overlay.undo.push(Undo::Head(aggregate.key, overlay.heads.insert(aggregate.key, head)));
+            let head = AggregateHead { aggregate_sequence: aggregate.sequence, sequence };
+            overlay.undo.push(UndoStep::Head(aggregate.key, overlay.heads.insert(aggregate.key, head)));
         }
         if let Some(mark) = facets.and_then(|facets| facets.idempotency) {
-            let remembered = Remembered { position, time, digest: mark.digest };
-            overlay.undo.push(Undo::Key(mark.key, overlay.keys.insert(mark.key, remembered)));
+            let remembered = IdempotencyRow { position, time, digest: mark.digest };
+            overlay.undo.push(UndoStep::Key(mark.key, overlay.keys.insert(mark.key, remembered)));
         }
         overlay.records.push(record.clone());
     }
@@ -361,8 +361,8 @@ impl Overlay {
     }
 
     /// The record is in the state now: the overlay need not answer for it any more.
-    pub fn settled(&mut self, record: &Record) {
-        let Header { position, topic, sequence, facets, .. } = record.header;
+    pub fn remove_durable(&mut self, record: &Record) {
+        let RecordHeader { position, topic, sequence, facets, .. } = record.header;
         if self.tails.get(&topic) == Some(&sequence) {
             self.tails.remove(&topic);
         }
@@ -391,7 +391,7 @@ impl Overlay {
     }
 
     /// The event's JSON with the members only the log can know.
-    fn assigned_text(&mut self, draft: &EventDraft, header: &Header) -> Bytes {
+    fn assigned_text(&mut self, draft: &EventDraft, header: &RecordHeader) -> Bytes {
         const ASSIGNED_BYTES: usize = 160;
         const BUFFER_BYTES: usize = 64 * 1024;
         let room = draft.text.len() + ASSIGNED_BYTES;
@@ -420,12 +420,12 @@ impl Overlay {
 
 /// The last time printed, and its text: a group's events mostly share it.
 #[derive(Default)]
-struct Stamp {
+struct TimestampText {
     millis: i64,
     text: String,
 }
 
-impl Stamp {
+impl TimestampText {
     fn text(&mut self, millis: i64) -> &str {
         if self.millis != millis || self.text.is_empty() {
             self.millis = millis;

@@ -4,7 +4,7 @@
 //! long as it likes; from here on it is refused.
 
 use contract::{BoxFuture, Position, Segment, Sequence};
-use log::{Find, Header, Limit, Log, LogError, Range, Record, StorageRoom, TopicNumber};
+use log::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, StorageRoom, TopicNumber};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -52,19 +52,19 @@ impl Log for DetachableLog {
         Box::pin(async move { self.current()?.0.append(after, batch).await })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move { self.current()?.0.read(range, limit).await })
     }
 
-    fn read_committed(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read_committed(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move { self.current()?.0.read_committed(range, limit).await })
     }
 
-    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+    fn headers(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<RecordHeader>, LogError>> {
         Box::pin(async move { self.current()?.0.headers(range, limit).await })
     }
 
-    fn follow(&self, after: Position, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move { self.current()?.0.follow(after, limit).await })
     }
 
@@ -72,7 +72,7 @@ impl Log for DetachableLog {
         self.tail.clone()
     }
 
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>> {
         Box::pin(async move { self.current()?.0.find(what).await })
     }
 

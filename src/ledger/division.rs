@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 
 /// How a group stands in a topic that it divides.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Division {
+pub struct GroupProgress {
     watermark: Sequence,
     passed: RoaringTreemap,
     generation: Position,
 }
 
-impl Division {
+impl GroupProgress {
     /// One that begins behind `offset`, by the entry at `at`.
-    pub(super) fn begun(offset: Offset, at: Position) -> Self {
+    pub(super) fn starting_at(offset: Offset, at: Position) -> Self {
         Self { watermark: offset.into(), passed: RoaringTreemap::new(), generation: at }
     }
 
@@ -93,23 +93,27 @@ impl Division {
         self.passed.remove_range(..=self.watermark.get());
     }
 
-    pub(super) fn snapshot(&self) -> DivisionSnapshot {
-        DivisionSnapshot { watermark: self.watermark, passed: bits::to_text(&self.passed), generation: self.generation }
+    pub(super) fn snapshot(&self) -> GroupProgressSnapshot {
+        GroupProgressSnapshot {
+            watermark: self.watermark,
+            passed: bits::to_text(&self.passed),
+            generation: self.generation,
+        }
     }
 }
 
 /// A division in a checkpoint.
 #[derive(Serialize, Deserialize)]
-pub(super) struct DivisionSnapshot {
+pub(super) struct GroupProgressSnapshot {
     watermark: Sequence,
     #[serde(with = "bits::checked")]
     passed: String,
     generation: Position,
 }
 
-impl From<DivisionSnapshot> for Division {
-    fn from(snapshot: DivisionSnapshot) -> Self {
-        let DivisionSnapshot { watermark, passed, generation } = snapshot;
+impl From<GroupProgressSnapshot> for GroupProgress {
+    fn from(snapshot: GroupProgressSnapshot) -> Self {
+        let GroupProgressSnapshot { watermark, passed, generation } = snapshot;
         Self { watermark, passed: bits::from_text(&passed).unwrap_or_default(), generation }
     }
 }
@@ -121,14 +125,14 @@ mod tests {
     const AT: Position = Position(7);
 
     /// Behind 10, of which 12 and 14 to 16 were passed and 11 is finished.
-    fn sample() -> Division {
-        let mut division = Division::begun(Offset(10), Position(1));
+    fn sample() -> GroupProgress {
+        let mut division = GroupProgress::starting_at(Offset(10), Position(1));
         division.pass(&[(Sequence(12), Sequence(12)), (Sequence(14), Sequence(16))]);
         division.advance(|sequence| sequence == Sequence(11));
         division
     }
 
-    fn past(division: &Division) -> Vec<u64> {
+    fn past(division: &GroupProgress) -> Vec<u64> {
         (1..=20).filter(|sequence| division.is_past(Sequence(*sequence))).collect()
     }
 
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn a_division_survives_a_checkpoint() {
         let text = serde_json::to_string(&sample().snapshot()).unwrap();
-        let again: Division = serde_json::from_str::<DivisionSnapshot>(&text).unwrap().into();
+        let again: GroupProgress = serde_json::from_str::<GroupProgressSnapshot>(&text).unwrap().into();
         assert_eq!(again, sample());
     }
 }

@@ -11,17 +11,17 @@
 mod concern;
 mod subject;
 
-pub(super) use concern::Concern;
+pub(super) use concern::EntryConcern;
 
-use super::answer::{self, KeptAnswer};
-use super::carried::Carried;
+use super::answer::{self, StoredReply};
+use super::carried::CarriedRows;
 use super::claims::ClaimKey;
 use super::dispatch::{DispatchFact, JobKey};
-use super::home::Placed;
-use super::letters::Letter;
+use super::home::TopicPlacement;
+use super::letters::StoredDeadLetter;
 use contract::{
-    ClaimError, Consumer, EventType, EventTypeId, Generation, NewHandler, NewProjection, Offset, Position, Sequence,
-    Token, Topic, TopicId, Version,
+    ClaimError, Consumer, EventType, EventTypeId, FencingToken, Generation, NewHandler, NewProjection, Offset,
+    Position, RegisteredVersion, Sequence, Topic, TopicId,
 };
 use log::{LogError, Record};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub enum Entry {
     /// facts of that log; that it exists, and where, is one of the default log.
     TopicPlaced {
         /// The topic and its log.
-        placed: Placed,
+        placed: TopicPlacement,
     },
     /// A topic is gone from here on: its events, what handlers and groups have done there, and its open dead letters. Its
     /// number is not given again.
@@ -86,7 +86,7 @@ pub enum Entry {
         /// The event type.
         event_type: EventTypeId,
         /// The versions that are new or changed, whole.
-        versions: Vec<Version>,
+        versions: Vec<RegisteredVersion>,
     },
     /// An event type takes no more events from here on.
     EventTypeArchived {
@@ -101,7 +101,7 @@ pub enum Entry {
     /// Events are about to go; these rows of theirs stay true.
     HistoryCarried {
         /// The rows.
-        carried: Carried,
+        carried: CarriedRows,
     },
     /// A topic's beginning is gone from here on.
     TopicTrimmed {
@@ -201,7 +201,7 @@ pub enum Entry {
         /// Fingerprint of the request.
         digest: u64,
         /// The answer.
-        answer: KeptAnswer,
+        answer: StoredReply,
         /// When it was kept first, in milliseconds, where the entry that said so is reclaimed: it lives no longer for that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_at: Option<i64>,
@@ -237,7 +237,7 @@ pub enum Entry {
         /// Which claim.
         claim: ClaimKey,
         /// By whom.
-        token: Token,
+        token: FencingToken,
     },
     /// Claims were given back: their events may be claimed again at once.
     ClaimsReleased {
@@ -263,7 +263,7 @@ pub enum Entry {
     /// Work was given up.
     DeadLettered {
         /// What, why, and what was tried.
-        letter: Box<Letter>,
+        letter: Box<StoredDeadLetter>,
     },
     /// Somebody wants work that was given up tried again.
     Redriven {
@@ -394,9 +394,11 @@ impl Entry {
                 Err(LogError::Unsupported { position, reason })
             }
             Ok(entry) => Ok(Some(entry)),
-            Err(cause) => match serde_json::from_slice::<Outline>(&record.body) {
-                Ok(Outline { ignorable: true, .. }) => Ok(None),
-                Ok(Outline { fact, .. }) => Err(LogError::Unsupported { position, reason: unreadable(&fact, &cause) }),
+            Err(cause) => match serde_json::from_slice::<EntryOutline>(&record.body) {
+                Ok(EntryOutline { ignorable: true, .. }) => Ok(None),
+                Ok(EntryOutline { fact, .. }) => {
+                    Err(LogError::Unsupported { position, reason: unreadable(&fact, &cause) })
+                }
                 Err(_) => Err(LogError::Unsupported { position, reason: format!("is no fact: {cause}") }),
             },
         }
@@ -419,7 +421,7 @@ impl Entry {
 
 /// What every fact has.
 #[derive(Deserialize)]
-struct Outline {
+struct EntryOutline {
     fact: String,
     #[serde(default)]
     ignorable: bool,

@@ -14,23 +14,23 @@ const CHANGES_MAX: usize = 100_000;
 
 /// What changed since somebody last asked.
 #[derive(Default)]
-pub struct Feed {
-    changes: Mutex<Changes>,
+pub struct ClaimFeed {
+    changes: Mutex<ClaimChanges>,
     version: watch::Sender<u64>,
 }
 
 /// Some changes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ClaimChanges {
     /// Events whose claims changed.
     pub sequences: Vec<Sequence>,
     /// Whether anything may have changed.
     pub everything: bool,
 }
 
-impl Feed {
+impl ClaimFeed {
     /// What changed since this was last asked.
-    pub fn take(&self) -> Changes {
+    pub fn take(&self) -> ClaimChanges {
         std::mem::take(&mut *self.lock())
     }
 
@@ -49,24 +49,24 @@ impl Feed {
         let mut changes = self.lock();
         match sequence.filter(|_| changes.sequences.len() < CHANGES_MAX) {
             Some(sequence) if !changes.everything => changes.sequences.push(sequence),
-            _ => *changes = Changes { sequences: Vec::new(), everything: true },
+            _ => *changes = ClaimChanges { sequences: Vec::new(), everything: true },
         }
         drop(changes);
         self.nudge();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Changes> {
+    fn lock(&self) -> MutexGuard<'_, ClaimChanges> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The feeds somebody holds, by topic and handler.
 #[derive(Default)]
-pub(super) struct Feeds(Mutex<BTreeMap<u32, BTreeMap<String, Weak<Feed>>>>);
+pub(super) struct ClaimFeeds(Mutex<BTreeMap<u32, BTreeMap<String, Weak<ClaimFeed>>>>);
 
-impl Feeds {
+impl ClaimFeeds {
     /// The feed of a handler in a topic.
-    pub(super) fn open(&self, handler: &str, topic: u32) -> Arc<Feed> {
+    pub(super) fn open(&self, handler: &str, topic: u32) -> Arc<ClaimFeed> {
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for handlers in feeds.values_mut() {
             handlers.retain(|_, feed| feed.strong_count() > 0);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_feed_tells_its_own_changes_once_and_forgets_none() {
-        let feeds = Feeds::default();
+        let feeds = ClaimFeeds::default();
         let feed = feeds.open("billing", 3);
         assert!(Arc::ptr_eq(&feed, &feeds.open("billing", 3)));
         let version = feed.version();
@@ -104,9 +104,9 @@ mod tests {
             feeds.note(handler, topic, Some(Sequence(sequence)));
         }
         assert!(version.has_changed().unwrap());
-        assert_eq!(feed.take(), Changes { sequences: vec![Sequence(1), Sequence(4)], everything: false });
-        assert_eq!(feed.take(), Changes::default());
+        assert_eq!(feed.take(), ClaimChanges { sequences: vec![Sequence(1), Sequence(4)], everything: false });
+        assert_eq!(feed.take(), ClaimChanges::default());
         (0..=CHANGES_MAX as u64).for_each(|n| feeds.note("billing", 3, Some(Sequence(n))));
-        assert_eq!(feed.take(), Changes { sequences: Vec::new(), everything: true });
+        assert_eq!(feed.take(), ClaimChanges { sequences: Vec::new(), everything: true });
     }
 }

@@ -7,19 +7,19 @@
 //!   [`limits::FINISHING_TOKENS_KEPT`] of them; beyond that nobody is believed.
 
 use super::bits::{self, from_text, to_text};
-use contract::{Sequence, Token, limits};
+use contract::{FencingToken, Sequence, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What was finished, and by whom where that is not plain.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Finished {
+pub(super) struct FinishedClaims {
     all: RoaringTreemap,
     /// Those of them that were claimed more than once, or by nobody.
     contended: RoaringTreemap,
     /// Who finished those, of the last of them.
-    tokens: BTreeMap<Sequence, Token>,
+    tokens: BTreeMap<Sequence, FencingToken>,
     /// Those that a corrected event has replaced: they are final, and no reset or republish brings them back.
     replaced: RoaringTreemap,
     /// Gone up to here, and finished for that.
@@ -28,44 +28,44 @@ pub(super) struct Finished {
 
 /// Who finished an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishedBy {
     /// The only claim it ever had.
     First,
     /// The claim with this token, of several.
-    By(Token),
+    By(FencingToken),
     /// Nobody who could say so again: a person decided it, or it is too long ago.
     Nobody,
     /// A person, by publishing a corrected event instead; it is never handed out again.
     Replaced,
 }
 
-impl Finished {
+impl FinishedClaims {
     /// Who finished an event; `None` while nobody has.
-    pub(super) fn get(&self, sequence: Sequence) -> Option<Finish> {
+    pub(super) fn get(&self, sequence: Sequence) -> Option<FinishedBy> {
         if sequence <= self.trimmed {
-            return Some(Finish::First);
+            return Some(FinishedBy::First);
         }
         if !self.all.contains(sequence.get()) {
             return None;
         }
         if self.replaced.contains(sequence.get()) {
-            return Some(Finish::Replaced);
+            return Some(FinishedBy::Replaced);
         }
         Some(match self.contended.contains(sequence.get()) {
-            false => Finish::First,
-            true => self.tokens.get(&sequence).map_or(Finish::Nobody, |token| Finish::By(*token)),
+            false => FinishedBy::First,
+            true => self.tokens.get(&sequence).map_or(FinishedBy::Nobody, |token| FinishedBy::By(*token)),
         })
     }
 
-    pub(super) fn insert(&mut self, sequence: Sequence, finish: Finish) {
-        if sequence <= self.trimmed || !self.all.insert(sequence.get()) || finish == Finish::First {
+    pub(super) fn insert(&mut self, sequence: Sequence, finish: FinishedBy) {
+        if sequence <= self.trimmed || !self.all.insert(sequence.get()) || finish == FinishedBy::First {
             return;
         }
         self.contended.insert(sequence.get());
-        if finish == Finish::Replaced {
+        if finish == FinishedBy::Replaced {
             self.replaced.insert(sequence.get());
         }
-        if let Finish::By(token) = finish {
+        if let FinishedBy::By(token) = finish {
             self.tokens.insert(sequence, token);
             if self.tokens.len() > limits::FINISHING_TOKENS_KEPT {
                 self.tokens.pop_first();
@@ -152,14 +152,14 @@ pub(super) struct FinishedSnapshot {
     all: String,
     #[serde(with = "bits::checked")]
     contended: String,
-    tokens: Vec<(Sequence, Token)>,
+    tokens: Vec<(Sequence, FencingToken)>,
     /// Without it the checkpoint is of a version that did not remember them, and the log is folded instead.
     #[serde(with = "bits::checked")]
     replaced: String,
     trimmed: Sequence,
 }
 
-impl From<FinishedSnapshot> for Finished {
+impl From<FinishedSnapshot> for FinishedClaims {
     fn from(snapshot: FinishedSnapshot) -> Self {
         let bits = |text: &str| from_text(text).unwrap_or_default();
         Self {
@@ -176,23 +176,24 @@ impl From<FinishedSnapshot> for Finished {
 mod tests {
     use super::*;
 
-    fn sample() -> Finished {
-        let mut finished = Finished::default();
-        finished.insert(Sequence(1), Finish::First);
-        finished.insert(Sequence(5), Finish::By(Token(40)));
-        finished.insert(Sequence(7), Finish::Nobody);
+    fn sample() -> FinishedClaims {
+        let mut finished = FinishedClaims::default();
+        finished.insert(Sequence(1), FinishedBy::First);
+        finished.insert(Sequence(5), FinishedBy::By(FencingToken(40)));
+        finished.insert(Sequence(7), FinishedBy::Nobody);
         finished
     }
 
-    fn all(finished: &Finished) -> Vec<Option<Finish>> {
+    fn all(finished: &FinishedClaims) -> Vec<Option<FinishedBy>> {
         (1..=8).map(|sequence| finished.get(Sequence(sequence))).collect()
     }
 
     #[test]
     fn who_finished_an_event_is_remembered_through_a_checkpoint() {
-        let (first, by, nobody) = (Some(Finish::First), Some(Finish::By(Token(40))), Some(Finish::Nobody));
+        let (first, by, nobody) =
+            (Some(FinishedBy::First), Some(FinishedBy::By(FencingToken(40))), Some(FinishedBy::Nobody));
         let text = serde_json::to_string(&sample().snapshot()).unwrap();
-        let again: Finished = serde_json::from_str::<FinishedSnapshot>(&text).unwrap().into();
+        let again: FinishedClaims = serde_json::from_str::<FinishedSnapshot>(&text).unwrap().into();
         assert_eq!(again, sample());
         assert_eq!(all(&again), [first, None, None, None, by, None, nobody, None]);
         assert!(serde_json::from_str::<FinishedSnapshot>(&text.replacen("\"all\":\"", "\"all\":\"AA", 1)).is_err());
@@ -201,12 +202,12 @@ mod tests {
     #[test]
     fn a_finish_is_final_and_a_trim_takes_the_bits_but_not_the_fact() {
         let mut finished = sample();
-        finished.insert(Sequence(5), Finish::First);
-        assert_eq!(finished.get(Sequence(5)), Some(Finish::By(Token(40))));
+        finished.insert(Sequence(5), FinishedBy::First);
+        assert_eq!(finished.get(Sequence(5)), Some(FinishedBy::By(FencingToken(40))));
         finished.trim(Sequence(5));
-        finished.insert(Sequence(2), Finish::By(Token(50)));
+        finished.insert(Sequence(2), FinishedBy::By(FencingToken(50)));
         assert_eq!((finished.all.len(), finished.tokens.len(), finished.highest()), (1, 0, Sequence(7)));
-        assert_eq!(all(&finished)[..6], [Some(Finish::First); 5].into_iter().chain([None]).collect::<Vec<_>>());
+        assert_eq!(all(&finished)[..6], [Some(FinishedBy::First); 5].into_iter().chain([None]).collect::<Vec<_>>());
         finished.trim(Sequence(9));
         assert_eq!((finished.all.len(), finished.highest()), (0, Sequence(9)));
     }
@@ -214,12 +215,12 @@ mod tests {
     #[test]
     fn what_a_correction_has_replaced_stays_finished_when_the_rest_is_to_be_done_again() {
         let mut finished = sample();
-        finished.insert(Sequence(6), Finish::Replaced);
+        finished.insert(Sequence(6), FinishedBy::Replaced);
         assert_eq!(finished.run(Sequence(1), Sequence(8)).collect::<Vec<_>>(), [1, 5, 7].map(Sequence));
         finished.clear(Sequence(1), Sequence(u64::MAX));
-        let again: Finished = finished.snapshot().into();
+        let again: FinishedClaims = finished.snapshot().into();
         assert_eq!(again, finished);
-        assert_eq!(all(&again), [None, None, None, None, None, Some(Finish::Replaced), None, None]);
+        assert_eq!(all(&again), [None, None, None, None, None, Some(FinishedBy::Replaced), None, None]);
         assert_eq!((again.count(Sequence(0), Sequence(9)), again.count(Sequence(6), Sequence(9))), (1, 0));
         finished.trim(Sequence(6));
         assert!(finished.is_empty() && finished.replaced.is_empty());
@@ -227,10 +228,10 @@ mod tests {
 
     #[test]
     fn of_very_many_finishing_tokens_the_last_are_kept_and_the_rest_is_not_believed() {
-        let mut finished = Finished::default();
+        let mut finished = FinishedClaims::default();
         let count = limits::FINISHING_TOKENS_KEPT as u64 + 1;
-        (1..=count).for_each(|n| finished.insert(Sequence(n), Finish::By(Token(n))));
-        assert_eq!(finished.get(Sequence(1)), Some(Finish::Nobody));
-        assert_eq!(finished.get(Sequence(2)), Some(Finish::By(Token(2))));
+        (1..=count).for_each(|n| finished.insert(Sequence(n), FinishedBy::By(FencingToken(n))));
+        assert_eq!(finished.get(Sequence(1)), Some(FinishedBy::Nobody));
+        assert_eq!(finished.get(Sequence(2)), Some(FinishedBy::By(FencingToken(2))));
     }
 }

@@ -5,17 +5,17 @@
 //! applied: it must be there, and be the same.
 
 use super::checkpoint;
-use super::state::State;
+use super::state::LedgerState;
 use bytes::Bytes;
 use contract::{Position, Sequence};
-use log::{Damage, Limit, Log, LogError, Range, Record};
+use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, Record};
 use std::path::Path;
 
 /// One record.
-const ONE: Limit = Limit { records: 1, bytes: 0 };
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
 /// How much is read at a time while folding.
-const PAGE: Limit = Limit { records: 16 * 1024, bytes: 4 * 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 16 * 1024, bytes: 4 * 1024 * 1024 };
 
 /// How often opening begins anew because another broker reclaims entries that were to be folded next.
 const OPEN_TRIES_MAX: u32 = 8;
@@ -26,7 +26,7 @@ pub(super) async fn fold_log(
     folder: Option<&Path>,
     checkpoint_rows: usize,
     answers_millis: i64,
-) -> Result<(State, Position), LogError> {
+) -> Result<(LedgerState, Position), LogError> {
     let mut tries = 1;
     loop {
         match fold_once(log, folder, checkpoint_rows, answers_millis).await {
@@ -41,20 +41,20 @@ async fn fold_once(
     folder: Option<&Path>,
     checkpoint_rows: usize,
     answers_millis: i64,
-) -> Result<(State, Position), LogError> {
+) -> Result<(LedgerState, Position), LogError> {
     let mut state = checkpoint::load(log, folder, answers_millis).await?;
     let mut checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
     if let (Some(_), Some(folder)) = (state.table_failure.get(), folder) {
         tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
         drop(state);
-        state = checkpoint::load_nothing(log, folder, answers_millis).await?;
+        state = checkpoint::load_without_checkpoint(log, folder, answers_millis).await?;
         checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
     }
     Ok((state, checkpointed))
 }
 
 /// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
-async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> Result<Position, LogError> {
+async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize) -> Result<Position, LogError> {
     let (mut on_disk, mut is_failing) = (state.position(), false);
     catch_up(log, state, |state, _| {
         if state.dirty_rows() < checkpoint_rows {
@@ -84,8 +84,8 @@ async fn fold_all(log: &dyn Log, state: &mut State, checkpoint_rows: usize) -> R
 /// entries behind it are gone that were not read.
 pub(super) async fn catch_up(
     log: &dyn Log,
-    state: &mut State,
-    mut folded: impl FnMut(&mut State, &[Record]),
+    state: &mut LedgerState,
+    mut folded: impl FnMut(&mut LedgerState, &[Record]),
 ) -> Result<(), LogError> {
     let mut is_compared = !log.is_shared() || state.position() == Position::ZERO;
     loop {
@@ -117,7 +117,7 @@ pub(super) async fn catch_up(
 }
 
 /// What of a page that begins with the last applied record comes behind it.
-async fn behind_last<'a>(log: &dyn Log, state: &State, page: &'a [Record]) -> Result<&'a [Record], LogError> {
+async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a [Record]) -> Result<&'a [Record], LogError> {
     let diverged = LogError::Diverged(state.position());
     if let Some((first, rest)) = page.split_first()
         && first.header.position == state.position()
@@ -125,7 +125,7 @@ async fn behind_last<'a>(log: &dyn Log, state: &State, page: &'a [Record]) -> Re
         return if state.ends_with(first) { Ok(rest) } else { Err(diverged) };
     }
     // It is not there. Retention may have removed it; then its topic says so.
-    let behind = Range::Topic(state.last.topic, Sequence(state.last.sequence.0.saturating_sub(1)));
+    let behind = ReadRange::Topic(state.last.topic, Sequence(state.last.sequence.0.saturating_sub(1)));
     match log.read(behind, ONE).await {
         Err(LogError::Trimmed(_)) => Ok(page),
         Ok(_) => Err(diverged),
@@ -135,8 +135,8 @@ async fn behind_last<'a>(log: &dyn Log, state: &State, page: &'a [Record]) -> Re
 
 /// The next record with an empty body, where its own is damaged. An event is folded by its header, so it is only the
 /// event's readers who miss something; what an entry said cannot be done without.
-async fn without_body(log: &dyn Log, state: &State, damage: Damage) -> Result<Record, LogError> {
-    match log.headers(Range::All(state.position()), ONE).await?.first() {
+async fn without_body(log: &dyn Log, state: &LedgerState, damage: FileDamage) -> Result<Record, LogError> {
+    match log.headers(ReadRange::All(state.position()), ONE).await?.first() {
         Some(header) if header.facets.is_some() => {
             tracing::warn!(
                 file = %damage.file.display(), offset = damage.offset, reason = damage.reason,

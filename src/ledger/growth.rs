@@ -53,8 +53,8 @@ impl Entry {
 mod tests {
     use super::*;
     use crate::ledger::decision::{Decision, Overlay};
-    use crate::ledger::state::State;
-    use crate::ledger::table::Tables;
+    use crate::ledger::state::LedgerState;
+    use crate::ledger::table::DiskTables;
     use contract::{Offset, Position, Sequence, Timestamp, Topic};
 
     #[test]
@@ -68,7 +68,7 @@ mod tests {
             (StorageRoom::Short, false),
             (StorageRoom::Full, false),
         ] {
-            let (state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+            let (state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
             let mut decision = Decision::new(&state, &mut overlay, 1);
             decision.room = room;
             let outcome = decision.add_entry(registered());

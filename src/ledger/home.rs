@@ -7,7 +7,7 @@ use std::fmt;
 /// One of the broker's other logs, by the name its topics give it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Home {
+pub enum LogLocation {
     /// In memory, under this name; gone when the broker is.
     Memory(String),
     /// In files, in this folder among the logs of the data folder; it moves with the data folder.
@@ -18,11 +18,11 @@ pub enum Home {
 
 /// A topic and the other log it lives in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct TopicPlacement {
     /// The topic.
     pub topic: Topic,
     /// Its log.
-    pub home: Home,
+    pub home: LogLocation,
     /// Sequences up to here were given in a log that is gone; the topic goes on behind them.
     #[serde(default)]
     pub floor: Sequence,
@@ -37,7 +37,7 @@ pub struct Placed {
     pub forced: bool,
 }
 
-impl Home {
+impl LogLocation {
     /// What callers are told it is called: no path of the machine.
     #[must_use]
     pub fn public_name(&self) -> String {
@@ -48,7 +48,7 @@ impl Home {
     }
 }
 
-impl fmt::Display for Home {
+impl fmt::Display for LogLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(name) => write!(f, "memory://{name}"),

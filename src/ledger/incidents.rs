@@ -14,11 +14,11 @@ use tokio::task::{JoinError, JoinHandle};
 
 /// What went wrong, if something did.
 #[derive(Debug, Default)]
-pub struct Incidents {
+pub struct IncidentReporter {
     first: watch::Sender<Option<Error>>,
 }
 
-impl Incidents {
+impl IncidentReporter {
     /// Notes that the broker cannot go on.
     pub fn report(&self, error: &Error) {
         self.first.send_if_modified(|first| {
@@ -79,7 +79,7 @@ impl Incidents {
 /// Whether what a broker knew is still right after this incident, so that it can be read from until it is opened again: a
 /// write that failed changed nothing of it.
 #[must_use]
-pub fn leaves_state_right(incident: &Error) -> bool {
+pub fn leaves_state_intact(incident: &Error) -> bool {
     let cause = std::error::Error::source(incident).and_then(|cause| cause.downcast_ref::<LogError>());
     matches!(cause, Some(LogError::Poisoned(_)))
 }
@@ -103,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_is_reported_by_name_and_the_first_incident_counts() {
-        let incidents = Arc::new(Incidents::default());
+        let incidents = Arc::new(IncidentReporter::default());
         incidents.spawn("calm", async {}).await.unwrap();
         assert!(incidents.first().is_none());
         incidents.spawn("nervous", async { panic!("boo") }).await.unwrap();

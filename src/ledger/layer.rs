@@ -10,25 +10,25 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 /// Rows by key, over others.
-pub(super) struct Layer<K, V> {
-    rows: HashMap<K, Decided<V>>,
+pub(super) struct OverlayMap<K, V> {
+    rows: HashMap<K, OverlayRow<V>>,
     /// In the order of their positions, with what each replaced in this layer.
-    changes: VecDeque<Change<K, V>>,
+    changes: VecDeque<OverlayChange<K, V>>,
 }
 
 /// What an entry made of a row; `None`: it is gone.
-struct Decided<V> {
+struct OverlayRow<V> {
     at: Position,
     value: Option<V>,
 }
 
-struct Change<K, V> {
+struct OverlayChange<K, V> {
     at: Position,
     key: K,
-    before: Option<Decided<V>>,
+    before: Option<OverlayRow<V>>,
 }
 
-impl<K: Clone + Eq + Hash, V> Layer<K, V> {
+impl<K: Clone + Eq + Hash, V> OverlayMap<K, V> {
     /// What was decided about this row: `None` is nothing, `Some(None)` that it is gone.
     pub(super) fn get(&self, key: &K) -> Option<Option<&V>> {
         self.rows.get(key).map(|decided| decided.value.as_ref())
@@ -41,13 +41,13 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
 
     /// The entry at `at` makes this of a row.
     pub(super) fn set(&mut self, at: Position, key: K, value: Option<V>) {
-        let before = self.rows.insert(key.clone(), Decided { at, value });
-        self.changes.push_back(Change { at, key, before });
+        let before = self.rows.insert(key.clone(), OverlayRow { at, value });
+        self.changes.push_back(OverlayChange { at, key, before });
     }
 
     /// Takes back what entries behind `after` did.
     pub(super) fn undo(&mut self, after: Position) {
-        while let Some(Change { key, before, .. }) = self.changes.pop_back_if(|change| change.at > after) {
+        while let Some(OverlayChange { key, before, .. }) = self.changes.pop_back_if(|change| change.at > after) {
             match before {
                 Some(decided) => self.rows.insert(key, decided),
                 None => self.rows.remove(&key),
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
 
     /// Entries up to `through` are in the rows beneath now.
     pub(super) fn settle(&mut self, through: Position) {
-        while let Some(Change { key, .. }) = self.changes.pop_front_if(|change| change.at <= through) {
+        while let Some(OverlayChange { key, .. }) = self.changes.pop_front_if(|change| change.at <= through) {
             if self.rows.get(&key).is_some_and(|decided| decided.at <= through) {
                 self.rows.remove(&key);
             }
@@ -82,7 +82,7 @@ impl<K: Clone + Eq + Hash, V> Layer<K, V> {
     }
 }
 
-impl<K, V> Default for Layer<K, V> {
+impl<K, V> Default for OverlayMap<K, V> {
     fn default() -> Self {
         Self { rows: HashMap::new(), changes: VecDeque::new() }
     }
@@ -92,8 +92,8 @@ impl<K, V> Default for Layer<K, V> {
 mod tests {
     use super::*;
 
-    fn layer() -> Layer<&'static str, u8> {
-        let mut layer = Layer::default();
+    fn layer() -> OverlayMap<&'static str, u8> {
+        let mut layer = OverlayMap::default();
         layer.set(Position(1), "a", Some(1));
         layer.set(Position(2), "b", Some(2));
         layer.set(Position(3), "a", Some(3));

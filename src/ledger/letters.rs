@@ -7,20 +7,20 @@
 
 mod index;
 
-pub(crate) use index::LetterOwner;
-pub use index::{LetterPlace, LetterRange};
+pub(crate) use index::DeadLetterOwner;
+pub use index::{DeadLetterRange, DeadLetterSortKey};
 
 use super::bits;
 use super::claims::ClaimKey;
 use super::dispatch::{DispatchFact, JobKey};
 use super::entry::Entry;
-use super::layer::Layer;
+use super::layer::OverlayMap;
 use contract::{
-    Attempt, ClaimError, Error, LetterFilter, LetterSource, LetterStatus, Position, Resolution, Result, Sequence,
-    Timestamp, TopicId, limits,
+    ClaimAttempt, ClaimError, DeadLetterFilter, DeadLetterResolution, DeadLetterSource, DeadLetterStatus, Error,
+    Position, Result, Sequence, Timestamp, TopicId, limits,
 };
-use index::LetterIndex;
-use log::{Header, Record};
+use index::DeadLetterIndex;
+use log::{Record, RecordHeader};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,11 +36,11 @@ const TOPIC_DELETED: &str = "The topic was deleted.";
 /// What was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Letter {
+pub struct StoredDeadLetter {
     /// Its id.
     pub id: Uuid,
     /// Whose work it was.
-    pub source: LetterSource,
+    pub source: DeadLetterSource,
     /// The handler, or the subscription.
     pub name: String,
     /// The event's topic.
@@ -54,7 +54,7 @@ pub struct Letter {
     /// Why.
     pub error: ClaimError,
     /// What was tried.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<ClaimAttempt>,
     /// Because a later event of its aggregate was finished before it.
     #[serde(default)]
     pub superseded: bool,
@@ -63,7 +63,7 @@ pub struct Letter {
     pub job: Option<JobKey>,
 }
 
-impl Letter {
+impl StoredDeadLetter {
     /// The claim that was given up.
     #[must_use]
     pub fn key(&self) -> ClaimKey {
@@ -74,27 +74,27 @@ impl Letter {
 /// A letter with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LetterRow {
+pub struct DeadLetterRow {
     /// As it was given up.
-    pub letter: Letter,
+    pub letter: StoredDeadLetter,
     /// When, in milliseconds.
     pub at: i64,
     /// How it stands.
-    pub status: LetterStatus,
+    pub status: DeadLetterStatus,
     /// Who dealt with it.
-    pub resolution: Option<Resolution>,
+    pub resolution: Option<DeadLetterResolution>,
 }
 
-impl LetterRow {
+impl DeadLetterRow {
     /// Its place among all letters: by time, then by id.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn sort_key(&self) -> String {
         format!("{:016x} {}", self.at, self.letter.id)
     }
 
     /// The place that such a text stands for.
     #[must_use]
-    pub fn parse_place(text: &str) -> Option<LetterPlace> {
+    pub fn parse_sort_key(text: &str) -> Option<DeadLetterSortKey> {
         let (at, id) = text.split_once(' ')?;
         Some((i64::from_str_radix(at, 16).ok()?, Uuid::try_parse(id).ok()?))
     }
@@ -102,34 +102,34 @@ impl LetterRow {
 
 /// Letters by id.
 #[derive(Default)]
-pub struct LetterRows {
-    rows: BTreeMap<Uuid, Arc<LetterRow>>,
+pub struct DeadLetterRows {
+    rows: BTreeMap<Uuid, Arc<DeadLetterRow>>,
     /// Those dealt with, in the order that was done.
     resolved: VecDeque<Uuid>,
-    open: LetterIndex,
-    all: LetterIndex,
+    open: DeadLetterIndex,
+    all: DeadLetterIndex,
     /// Events that a corrected one has replaced, by subscription and topic: they are not delivered again. What a handler
     /// has finished knows the same of its own.
     replaced: BTreeMap<(String, u32), RoaringTreemap>,
 }
 
-impl LetterRows {
+impl DeadLetterRows {
     /// One letter.
     #[must_use]
-    pub fn get(&self, id: Uuid) -> Option<&Arc<LetterRow>> {
+    pub fn get(&self, id: Uuid) -> Option<&Arc<DeadLetterRow>> {
         self.rows.get(&id)
     }
 
     /// At most `max` letters that are meant, in the order of the range.
     #[must_use]
-    pub fn near(&self, filter: &LetterFilter, range: LetterRange, max: usize) -> Vec<Arc<LetterRow>> {
+    pub fn in_range(&self, filter: &DeadLetterFilter, range: DeadLetterRange, max: usize) -> Vec<Arc<DeadLetterRow>> {
         let index = if filter.resolved_too { &self.all } else { &self.open };
-        let places = index.near(filter, range, max);
+        let places = index.in_range(filter, range, max);
         places.iter().filter_map(|(_, id)| self.rows.get(id)).cloned().collect()
     }
 
     /// Who has open letters: how many, when the oldest was given up, and the newest.
-    pub fn owners(&self) -> impl Iterator<Item = (&LetterOwner, usize, i64, i64)> {
+    pub fn owners(&self) -> impl Iterator<Item = (&DeadLetterOwner, usize, i64, i64)> {
         self.open.owners().filter_map(|(owner, places)| {
             let ((oldest, _), (newest, _)) = (places.first()?, places.last()?);
             Some((owner, places.len(), *oldest, *newest))
@@ -146,16 +146,16 @@ impl LetterRows {
         known.is_some_and(|known| known.contains(sequence.get()))
     }
 
-    pub(super) fn snapshot(&self) -> LettersSnapshot {
-        let open = self.rows.values().filter(|row| row.status == LetterStatus::Open);
+    pub(super) fn snapshot(&self) -> DeadLettersSnapshot {
+        let open = self.rows.values().filter(|row| row.status == DeadLetterStatus::Open);
         let resolved = self.resolved.iter().filter_map(|id| self.rows.get(id));
-        let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedSnapshot {
+        let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedEventsSnapshot {
             subscription: name.clone(),
             topic: *topic,
             sequences: bits::to_text(known),
         });
-        LettersSnapshot {
-            rows: open.chain(resolved).map(|row| LetterRow::clone(row)).collect(),
+        DeadLettersSnapshot {
+            rows: open.chain(resolved).map(|row| DeadLetterRow::clone(row)).collect(),
             replaced: replaced.collect(),
         }
     }
@@ -163,27 +163,27 @@ impl LetterRows {
 
 /// Letters in a checkpoint.
 #[derive(Serialize, Deserialize)]
-pub(super) struct LettersSnapshot {
+pub(super) struct DeadLettersSnapshot {
     /// The open ones, then the others in the order they were dealt with.
-    rows: Vec<LetterRow>,
-    replaced: Vec<ReplacedSnapshot>,
+    rows: Vec<DeadLetterRow>,
+    replaced: Vec<ReplacedEventsSnapshot>,
 }
 
 /// Events that corrected ones have replaced, in a checkpoint.
 #[derive(Serialize, Deserialize)]
-struct ReplacedSnapshot {
+struct ReplacedEventsSnapshot {
     subscription: String,
     topic: u32,
     #[serde(with = "bits::checked")]
     sequences: String,
 }
 
-impl From<LettersSnapshot> for LetterRows {
-    fn from(snapshot: LettersSnapshot) -> Self {
+impl From<DeadLettersSnapshot> for DeadLetterRows {
+    fn from(snapshot: DeadLettersSnapshot) -> Self {
         let mut letters = Self::default();
         snapshot.rows.into_iter().for_each(|row| letters.put(row));
         let replaced = snapshot.replaced.into_iter().map(|it| {
-            let ReplacedSnapshot { subscription, topic, sequences } = it;
+            let ReplacedEventsSnapshot { subscription, topic, sequences } = it;
             ((subscription, topic), bits::from_text(&sequences).unwrap_or_default())
         });
         letters.replaced = replaced.collect();
@@ -192,43 +192,45 @@ impl From<LettersSnapshot> for LetterRows {
 }
 
 /// Where facts about letters are folded.
-pub(super) trait Rows {
-    fn known(&self, id: Uuid) -> Option<LetterRow>;
-    fn put(&mut self, row: LetterRow);
+pub(super) trait DeadLettersFold {
+    fn known(&self, id: Uuid) -> Option<DeadLetterRow>;
+    fn put(&mut self, row: DeadLetterRow);
     /// The open letters of a handler.
-    fn open_of(&self, handler: &str) -> Vec<LetterRow>;
+    fn open_of(&self, handler: &str) -> Vec<DeadLetterRow>;
     /// A corrected event replaces that of a letter.
     fn replace(&mut self, letter: Uuid);
     /// Events of a topic up to here are gone.
     fn trim(&mut self, topic: u32, through: Sequence);
 
     /// Takes in one fact. Total: a fact about an unknown letter, or something else, changes nothing.
-    fn apply(&mut self, entry: &Entry, header: &Header) {
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         let at = Timestamp::from_millis(header.time);
         match entry {
             Entry::DeadLettered { letter } => {
-                let letter = Letter::clone(letter);
-                self.put(LetterRow { letter, at: header.time, status: LetterStatus::Open, resolution: None });
+                let letter = StoredDeadLetter::clone(letter);
+                self.put(DeadLetterRow { letter, at: header.time, status: DeadLetterStatus::Open, resolution: None });
             }
             Entry::Redriven { letter, by, reason, new_event, .. } => {
-                let resolution = Resolution { at, by: by.clone(), reason: reason.clone(), new_event_id: *new_event };
+                let resolution =
+                    DeadLetterResolution { at, by: by.clone(), reason: reason.clone(), new_event_id: *new_event };
                 if new_event.is_some() {
                     self.replace(*letter);
                 }
-                self.resolve(*letter, LetterStatus::Redriven, resolution);
+                self.resolve(*letter, DeadLetterStatus::Redriven, resolution);
             }
             Entry::Discarded { letter, by, reason, .. } => {
-                let resolution = Resolution { at, by: by.clone(), reason: Some(reason.clone()), new_event_id: None };
-                self.resolve(*letter, LetterStatus::Discarded, resolution);
+                let resolution =
+                    DeadLetterResolution { at, by: by.clone(), reason: Some(reason.clone()), new_event_id: None };
+                self.resolve(*letter, DeadLetterStatus::Discarded, resolution);
             }
             Entry::Dispatch { what: DispatchFact::SubscriptionDeleted { code: Some(code), by, .. } } => {
                 let (by, reason) = (by.clone().unwrap_or_default(), Some(SUBSCRIPTION_DELETED.to_owned()));
-                self.close(code, &Resolution { at, by, reason, new_event_id: None });
+                self.close(code, &DeadLetterResolution { at, by, reason, new_event_id: None });
             }
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through),
             Entry::TopicDeleted { number, .. } => {
                 let (by, reason) = (BROKER.to_owned(), Some(TOPIC_DELETED.to_owned()));
-                self.close_topic(*number, &Resolution { at, by, reason, new_event_id: None });
+                self.close_topic(*number, &DeadLetterResolution { at, by, reason, new_event_id: None });
             }
             Entry::HandlerDeleted { name, .. } => self.close_work(name, |_| true, at, HANDLER_DELETED),
             Entry::GroupDeleted { group, topics } => {
@@ -242,46 +244,47 @@ pub(super) trait Rows {
     fn close_work(&mut self, handler: &str, is_meant: impl Fn(u32) -> bool, at: Timestamp, reason: &str) {
         for row in self.open_of(handler).into_iter().filter(|row| is_meant(row.letter.number)) {
             let (by, reason) = (BROKER.to_owned(), Some(reason.to_owned()));
-            let resolution = Resolution { at, by, reason, new_event_id: None };
-            self.resolve(row.letter.id, LetterStatus::Discarded, resolution);
+            let resolution = DeadLetterResolution { at, by, reason, new_event_id: None };
+            self.resolve(row.letter.id, DeadLetterStatus::Discarded, resolution);
         }
     }
 
     /// A letter is dealt with once: what comes later changes nothing.
-    fn resolve(&mut self, id: Uuid, status: LetterStatus, resolution: Resolution) {
-        if let Some(known) = self.known(id).filter(|known| known.status == LetterStatus::Open) {
-            self.put(LetterRow { status, resolution: Some(resolution), ..known });
+    fn resolve(&mut self, id: Uuid, status: DeadLetterStatus, resolution: DeadLetterResolution) {
+        if let Some(known) = self.known(id).filter(|known| known.status == DeadLetterStatus::Open) {
+            self.put(DeadLetterRow { status, resolution: Some(resolution), ..known });
         }
     }
 
     /// Closes every open letter of a subscription. Only durable rows do: until the fact is durable, decisions see that
     /// the subscription's lane is gone, and there may be too many letters to copy.
-    fn close(&mut self, _subscription: &str, _resolution: &Resolution) {}
+    fn close(&mut self, _subscription: &str, _resolution: &DeadLetterResolution) {}
 
     /// Closes every open letter of a topic. Only durable rows do, as above.
-    fn close_topic(&mut self, _topic: u32, _resolution: &Resolution) {}
+    fn close_topic(&mut self, _topic: u32, _resolution: &DeadLetterResolution) {}
 }
 
 /// Why the letters of a subscription are closed that was deleted.
 const SUBSCRIPTION_DELETED: &str = "The subscription was deleted.";
 
-impl Rows for LetterRows {
-    fn known(&self, id: Uuid) -> Option<LetterRow> {
-        self.rows.get(&id).map(|row| LetterRow::clone(row))
+impl DeadLettersFold for DeadLetterRows {
+    fn known(&self, id: Uuid) -> Option<DeadLetterRow> {
+        self.rows.get(&id).map(|row| DeadLetterRow::clone(row))
     }
 
-    fn open_of(&self, handler: &str) -> Vec<LetterRow> {
-        let (source, name) = (Some(LetterSource::Handler), Some(handler.to_owned()));
-        let filter = LetterFilter { source, name, ..LetterFilter::default() };
-        let open = self.near(&filter, LetterRange::After(None), usize::MAX);
-        open.iter().map(|row| LetterRow::clone(row)).collect()
+    fn open_of(&self, handler: &str) -> Vec<DeadLetterRow> {
+        let (source, name) = (Some(DeadLetterSource::Handler), Some(handler.to_owned()));
+        let filter = DeadLetterFilter { source, name, ..DeadLetterFilter::default() };
+        let open = self.in_range(&filter, DeadLetterRange::After(None), usize::MAX);
+        open.iter().map(|row| DeadLetterRow::clone(row)).collect()
     }
 
     fn replace(&mut self, letter: Uuid) {
-        let is_meant =
-            |row: &&Arc<LetterRow>| row.status == LetterStatus::Open && row.letter.source == LetterSource::Subscription;
+        let is_meant = |row: &&Arc<DeadLetterRow>| {
+            row.status == DeadLetterStatus::Open && row.letter.source == DeadLetterSource::Subscription
+        };
         let Some(row) = self.rows.get(&letter).filter(is_meant) else { return };
-        let Letter { name, number, sequence, .. } = &row.letter;
+        let StoredDeadLetter { name, number, sequence, .. } = &row.letter;
         self.replaced.entry((name.clone(), *number)).or_default().insert(sequence.get());
     }
 
@@ -294,12 +297,12 @@ impl Rows for LetterRows {
         });
     }
 
-    fn put(&mut self, row: LetterRow) {
+    fn put(&mut self, row: DeadLetterRow) {
         let (id, status) = (row.letter.id, row.status);
         self.all.insert(&row);
         match status {
-            LetterStatus::Open => self.open.insert(&row),
-            LetterStatus::Redriven | LetterStatus::Discarded => {
+            DeadLetterStatus::Open => self.open.insert(&row),
+            DeadLetterStatus::Redriven | DeadLetterStatus::Discarded => {
                 self.open.remove(&row);
                 self.resolved.push_back(id);
             }
@@ -313,38 +316,38 @@ impl Rows for LetterRows {
         }
     }
 
-    fn close(&mut self, subscription: &str, resolution: &Resolution) {
-        let filter = LetterFilter {
-            source: Some(LetterSource::Subscription),
+    fn close(&mut self, subscription: &str, resolution: &DeadLetterResolution) {
+        let filter = DeadLetterFilter {
+            source: Some(DeadLetterSource::Subscription),
             name: Some(subscription.to_owned()),
-            ..LetterFilter::default()
+            ..DeadLetterFilter::default()
         };
-        for row in self.near(&filter, LetterRange::After(None), usize::MAX) {
-            self.resolve(row.letter.id, LetterStatus::Discarded, resolution.clone());
+        for row in self.in_range(&filter, DeadLetterRange::After(None), usize::MAX) {
+            self.resolve(row.letter.id, DeadLetterStatus::Discarded, resolution.clone());
         }
         self.replaced.retain(|(name, _), _| name != subscription);
     }
 
-    fn close_topic(&mut self, topic: u32, resolution: &Resolution) {
-        for row in self.near(&LetterFilter::default(), LetterRange::After(None), usize::MAX) {
+    fn close_topic(&mut self, topic: u32, resolution: &DeadLetterResolution) {
+        for row in self.in_range(&DeadLetterFilter::default(), DeadLetterRange::After(None), usize::MAX) {
             // A task is of no topic.
             if topic > 0 && row.letter.number == topic {
-                self.resolve(row.letter.id, LetterStatus::Discarded, resolution.clone());
+                self.resolve(row.letter.id, DeadLetterStatus::Discarded, resolution.clone());
             }
         }
         self.replaced.retain(|(_, number), _| *number != topic);
     }
 }
 
-fn is_open_of(row: &LetterRow, handler: &str) -> bool {
-    let Letter { source, name, .. } = &row.letter;
-    row.status == LetterStatus::Open && *source == LetterSource::Handler && name == handler
+fn is_open_of(row: &DeadLetterRow, handler: &str) -> bool {
+    let StoredDeadLetter { source, name, .. } = &row.letter;
+    row.status == DeadLetterStatus::Open && *source == DeadLetterSource::Handler && name == handler
 }
 
 /// Letters decided but not durable yet.
-pub(super) type LettersLayer = Layer<Uuid, LetterRow>;
+pub(super) type DeadLettersOverlay = OverlayMap<Uuid, DeadLetterRow>;
 
-fn known(durable: &LetterRows, layer: &LettersLayer, id: Uuid) -> Option<LetterRow> {
+fn known(durable: &DeadLetterRows, layer: &DeadLettersOverlay, id: Uuid) -> Option<DeadLetterRow> {
     match layer.get(&id) {
         Some(decided) => decided.cloned(),
         None => durable.known(id),
@@ -352,18 +355,18 @@ fn known(durable: &LetterRows, layer: &LettersLayer, id: Uuid) -> Option<LetterR
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
-pub(super) struct Layered<'a> {
-    pub(super) durable: &'a LetterRows,
-    pub(super) layer: &'a mut LettersLayer,
+pub(super) struct DeadLettersOverlayWriter<'a> {
+    pub(super) durable: &'a DeadLetterRows,
+    pub(super) layer: &'a mut DeadLettersOverlay,
     pub(super) at: Position,
 }
 
-impl Rows for Layered<'_> {
-    fn known(&self, id: Uuid) -> Option<LetterRow> {
+impl DeadLettersFold for DeadLettersOverlayWriter<'_> {
+    fn known(&self, id: Uuid) -> Option<DeadLetterRow> {
         known(self.durable, self.layer, id)
     }
 
-    fn open_of(&self, handler: &str) -> Vec<LetterRow> {
+    fn open_of(&self, handler: &str) -> Vec<DeadLetterRow> {
         let durable = self.durable.open_of(handler);
         let still = durable.into_iter().filter(|row| self.layer.get(&row.letter.id).is_none());
         let decided = self.layer.iter().map(|(_, row)| row).filter(|row| is_open_of(row, handler));
@@ -375,20 +378,20 @@ impl Rows for Layered<'_> {
 
     fn trim(&mut self, _: u32, _: Sequence) {}
 
-    fn put(&mut self, row: LetterRow) {
+    fn put(&mut self, row: DeadLetterRow) {
         self.layer.set(self.at, row.letter.id, Some(row));
     }
 }
 
 /// Letters as a decision sees them: durable or decided.
-pub struct DecidedLetters<'a> {
-    pub(super) durable: RwLockReadGuard<'a, LetterRows>,
-    pub(super) layer: &'a LettersLayer,
+pub struct DecidedDeadLetters<'a> {
+    pub(super) durable: RwLockReadGuard<'a, DeadLetterRows>,
+    pub(super) layer: &'a DeadLettersOverlay,
 }
 
-impl DecidedLetters<'_> {
+impl DecidedDeadLetters<'_> {
     /// One letter.
-    pub fn known(&self, id: Uuid) -> Result<LetterRow> {
+    pub fn known(&self, id: Uuid) -> Result<DeadLetterRow> {
         known(&self.durable, self.layer, id).ok_or_else(|| Error::not_found("dead letter"))
     }
 }
@@ -403,7 +406,7 @@ pub(super) fn log_new_letter(record: &Record) {
     if let Ok(Some(Entry::DeadLettered { letter })) = Entry::of(record)
         && letter.job.is_none()
     {
-        let Letter { name, topic, sequence, event, error, .. } = letter.as_ref();
+        let StoredDeadLetter { name, topic, sequence, event, error, .. } = letter.as_ref();
         let (handler, reason, sequence) = (name.as_str(), error.class.as_str(), sequence.get());
         tracing::info!(handler, %topic, sequence, %event, reason, "work was given up and is a dead letter");
     }
@@ -415,10 +418,10 @@ mod tests {
 
     #[test]
     fn what_a_correction_replaced_is_remembered_through_a_checkpoint() {
-        let mut letters = LetterRows::default();
+        let mut letters = DeadLetterRows::default();
         letters.replaced.entry(("mail".to_owned(), 7)).or_default().insert(3);
         let text = serde_json::to_string(&letters.snapshot()).unwrap();
-        let again: LetterRows = serde_json::from_str::<LettersSnapshot>(&text).unwrap().into();
+        let again: DeadLetterRows = serde_json::from_str::<DeadLettersSnapshot>(&text).unwrap().into();
         assert!(again.is_replaced("mail", 7, Sequence(3)));
         assert!(!again.is_replaced("mail", 7, Sequence(4)) && !again.is_replaced("log", 7, Sequence(3)));
     }

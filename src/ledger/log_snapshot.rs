@@ -7,28 +7,28 @@
 //! - A log whose entries begin behind the first one must hold a whole snapshot near there. Without one it is damaged.
 
 use super::entry::{DICTIONARY, Entry};
-use super::snapshot::Snapshot;
-use super::state::State;
+use super::snapshot::StateSnapshot;
+use super::state::LedgerState;
 use contract::{Position, Sequence};
-use log::{Damage, Limit, Log, LogError, Range, Record, TopicNumber};
+use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, Record, TopicNumber};
 use std::io;
 use std::path::Path;
 use tokio::sync::mpsc;
 
 /// How much is read at a time while the pieces are looked for.
-const PAGE: Limit = Limit { records: 4096, bytes: 4 * 1024 * 1024 };
-const ONE: Limit = Limit { records: 1, bytes: 0 };
+const PAGE: ReadLimit = ReadLimit { records: 4096, bytes: 4 * 1024 * 1024 };
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 /// How the body of a piece begins.
 const PART_PREFIX: &[u8] = br#"{"fact":"snapshotPart","#;
 
 /// Writes text as pieces of at most so many bytes, each of whole characters. Blocks while nobody takes them.
-pub(super) struct PartWriter {
+pub(super) struct SnapshotPartWriter {
     parts: mpsc::Sender<String>,
     part_bytes: usize,
     buffer: Vec<u8>,
 }
 
-impl PartWriter {
+impl SnapshotPartWriter {
     pub(super) fn new(parts: mpsc::Sender<String>, part_bytes: usize) -> Self {
         Self { parts, part_bytes: part_bytes.max(4), buffer: Vec::new() }
     }
@@ -57,7 +57,7 @@ impl PartWriter {
     }
 }
 
-impl io::Write for PartWriter {
+impl io::Write for SnapshotPartWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
         while self.buffer.len() >= self.part_bytes {
@@ -74,9 +74,13 @@ impl io::Write for PartWriter {
 /// The state, with what a snapshot in the log says instead of entries that were reclaimed before they were folded.
 ///
 /// The tables stay as they are: what the reclaimed entries put there was written again behind the snapshot.
-pub(super) async fn skip_reclaimed(log: &dyn Log, state: State, folder: Option<&Path>) -> Result<State, LogError> {
+pub(super) async fn skip_reclaimed(
+    log: &dyn Log,
+    state: LedgerState,
+    folder: Option<&Path>,
+) -> Result<LedgerState, LogError> {
     let folded = state.tail(TopicNumber::LEDGER);
-    let earliest = match log.headers(Range::Topic(TopicNumber::LEDGER, folded), ONE).await {
+    let earliest = match log.headers(ReadRange::Topic(TopicNumber::LEDGER, folded), ONE).await {
         Err(LogError::Trimmed(earliest)) if earliest > folded.next() => earliest,
         Err(LogError::Trimmed(_)) | Ok(_) => return Ok(state),
         Err(error) => return Err(error),
@@ -90,27 +94,27 @@ pub(super) async fn skip_reclaimed(log: &dyn Log, state: State, folder: Option<&
         from = state.position().get(),
         "entries were reclaimed; the state is taken from the snapshot in the log"
     );
-    Ok(lay_under(state, snapshot))
+    Ok(merge_snapshot(state, snapshot))
 }
 
 /// The state of the snapshot over the tables of `state`, which may be behind it.
-fn lay_under(state: State, snapshot: Snapshot) -> State {
+fn merge_snapshot(state: LedgerState, snapshot: StateSnapshot) -> LedgerState {
     let has_skipped = snapshot.has_skipped || snapshot.dictionary > DICTIONARY;
-    let State { position, last, tables, answers_millis, .. } = state;
-    let taken = State { has_skipped, answers_millis, ..snapshot.restore(tables) };
+    let LedgerState { position, last, disk_tables: tables, answers_millis, .. } = state;
+    let taken = LedgerState { has_skipped, answers_millis, ..snapshot.restore(tables) };
     if position >= taken.position {
         // Events behind the snapshot are in the tables already; folding them once more changes nothing there.
         return taken;
     }
-    State { facts_through: taken.position, position, last, ..taken }
+    LedgerState { facts_through: taken.position, position, last, ..taken }
 }
 
 /// The first whole snapshot of a log whose entries begin with `earliest`.
-async fn find(log: &dyn Log, earliest: Sequence) -> Result<Option<Snapshot>, LogError> {
+async fn find(log: &dyn Log, earliest: Sequence) -> Result<Option<StateSnapshot>, LogError> {
     let mut after = Sequence(earliest.get().saturating_sub(1));
-    let mut pieces = Pieces::default();
+    let mut pieces = SnapshotParts::default();
     loop {
-        let page = match log.read(Range::Topic(TopicNumber::LEDGER, after), PAGE).await {
+        let page = match log.read(ReadRange::Topic(TopicNumber::LEDGER, after), PAGE).await {
             // Another broker is reclaiming just now.
             Err(LogError::Trimmed(earliest)) => return Err(LogError::Reclaimed(Sequence(earliest.get() - 1))),
             page => page?,
@@ -130,13 +134,13 @@ async fn find(log: &dyn Log, earliest: Sequence) -> Result<Option<Snapshot>, Log
 
 /// The pieces of one snapshot that were met so far.
 #[derive(Default)]
-struct Pieces {
+struct SnapshotParts {
     snapshot: Position,
     count: u32,
     text: String,
 }
 
-impl Pieces {
+impl SnapshotParts {
     /// Adds the piece in a record; the whole text with the last one.
     fn add(&mut self, record: &Record) -> Result<Option<String>, LogError> {
         let Some(Entry::SnapshotPart { snapshot, part, is_last, text }) = Entry::of(record)? else { return Ok(None) };
@@ -154,9 +158,9 @@ impl Pieces {
     }
 }
 
-fn read(text: &str, position: Position) -> Result<Snapshot, LogError> {
+fn read(text: &str, position: Position) -> Result<StateSnapshot, LogError> {
     let unsupported = |reason: String| LogError::Unsupported { position, reason };
-    let snapshot: Snapshot = serde_json::from_str(text).map_err(|cause| {
+    let snapshot: StateSnapshot = serde_json::from_str(text).map_err(|cause| {
         unsupported(format!("ends a snapshot that this version ({}) cannot read ({cause})", env!("CARGO_PKG_VERSION")))
     })?;
     match snapshot.needs_dictionary > DICTIONARY {
@@ -166,7 +170,7 @@ fn read(text: &str, position: Position) -> Result<Snapshot, LogError> {
 }
 
 fn missing(folder: Option<&Path>, earliest: Sequence) -> LogError {
-    LogError::Damaged(Damage {
+    LogError::Damaged(FileDamage {
         file: folder.unwrap_or(Path::new("log")).to_owned(),
         offset: 0,
         reason: format!(
@@ -188,7 +192,7 @@ mod tests {
             let text = "aä€😀\"\\ zz".repeat(9);
             let written = text.clone();
             let write = move || {
-                let mut writer = PartWriter::new(parts, part_bytes);
+                let mut writer = SnapshotPartWriter::new(parts, part_bytes);
                 written.as_bytes().chunks(3).for_each(|chunk| writer.write_all(chunk).unwrap());
                 writer.finish().unwrap();
             };

@@ -47,39 +47,41 @@ pub(crate) mod testing;
 mod usage;
 mod writer;
 
-pub use answer::{Keep, KeptAnswer, Piece, Ticket};
-pub use carried::Carried;
-pub use checkpoint::{Checkpointed, checkpointed};
-pub use claims::{ClaimKey, ClaimRow, ClaimRows, DecidedClaims, Finish, Slot, Standing, lease_expired};
+pub use answer::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
+pub use carried::CarriedRows;
+pub use checkpoint::{LastCheckpoint, last_checkpoint};
+pub use claims::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired};
 pub use command::Command;
-pub use decision::{Decision, EventDraft, Mark};
+pub use decision::{Decision, EventDraft, UndoMark};
 pub use dispatch::{
-    DecidedDispatch, DispatchFact, DispatchRows, DoneJob, JobEnd, JobInterest, JobKey, JobRow, JobSlot, JobStanding,
-    KnownJob, Lane, Lease, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
+    DecidedDispatch, DeliveredJob, DispatchFact, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow,
+    JobSlot, JobState, KnownJob, LaneProgress, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
-pub use division::Division;
+pub use division::GroupProgress;
 pub use entry::Entry;
 pub use failure::read_failed;
-pub use feed::{Changes, Feed};
-pub use home::{Home, Placed};
-pub use incidents::{Incidents, leaves_state_right};
-pub use letters::{DecidedLetters, Letter, LetterPlace, LetterRange, LetterRow, LetterRows};
-pub use parts::Parts;
-pub use projections::{DecidedProjections, ProjectionEntry, ProjectionRows};
-pub use readers::{ConsumerEntry, Decided, Group, GroupKey, ReaderFilter, Readers};
-pub use reclaim::Reclaimed;
+pub use feed::{ClaimChanges, ClaimFeed};
+pub use home::{LogLocation, TopicPlacement};
+pub use incidents::{IncidentReporter, leaves_state_intact};
+pub use letters::{
+    DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
+};
+pub use parts::StateTables;
+pub use projections::{DecidedProjections, ProjectionRow, ProjectionRows};
+pub use readers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
+pub use reclaim::ReclaimReport;
 pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
-pub use registry::{PlacedTopic, Registry, TopicEntry, TypeEntry};
-pub use rows::{Head, Remembered};
-pub use state::State;
+pub use registry::{PlacedTopic, RegisteredTopic, RegisteredType, Registry};
+pub use rows::{AggregateHead, IdempotencyRow};
+pub use state::LedgerState;
 pub use tag::tag;
-pub use usage::{EntryUsage, ReclaimPolicy, Reclaimable};
+pub use usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
 
 use crate::clock::LogClock;
-use answer::{KeepAlone, Kept};
+use answer::{RecordReply, RecordedOutcome};
 use appender::Appender;
-use checkpoint::Checkpoints;
-use command::{Job, Submitted};
+use checkpoint::CheckpointScheduler;
+use command::{QueuedCommand, SubmittedCommand};
 use contract::{Error, Kind, Position, Result};
 use decision::Overlay;
 use detachable::DetachableLog;
@@ -91,7 +93,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use writer::Writer;
+use writer::LedgerWriter;
 
 /// Bytes of commands that may wait for the writer; more wait for room, then are refused.
 const ROOM_BYTES: usize = 64 * 1024 * 1024;
@@ -104,30 +106,30 @@ const INBOX_MESSAGES: usize = 16 * 1024;
 pub struct Ledger {
     log: DetachableLog,
     clock: Arc<LogClock>,
-    inbox: mpsc::Sender<Message>,
+    inbox: mpsc::Sender<WriterMessage>,
     room: Arc<Semaphore>,
-    shared: Arc<Shared>,
+    shared: Arc<LedgerView>,
     reclaim_memo: ReclaimMemo,
 }
 
 /// What the writer shows to everyone.
-struct Shared {
+struct LedgerView {
     registry: RwLock<Arc<Registry>>,
-    parts: Arc<Parts>,
+    tables: Arc<StateTables>,
     position: watch::Sender<Position>,
     failure: watch::Sender<Option<Error>>,
     /// What is wrong though everything goes on.
     warning: watch::Sender<Option<String>>,
-    incidents: Arc<Incidents>,
+    incidents: Arc<IncidentReporter>,
     closing: watch::Sender<bool>,
 }
 
 /// What reaches the writer.
-enum Message {
+enum WriterMessage {
     /// Decide this.
-    Job(Box<dyn Job>),
+    Command(Box<dyn QueuedCommand>),
     /// Look something up in the durable state.
-    Ask(Box<dyn FnOnce(&State) + Send>),
+    Query(Box<dyn FnOnce(&LedgerState) + Send>),
     /// Finish what was accepted, then stop.
     Close(oneshot::Sender<()>),
 }
@@ -143,27 +145,27 @@ impl Ledger {
         folder: Option<PathBuf>,
         checkpoint_rows: usize,
         answers_millis: i64,
-        incidents: Arc<Incidents>,
+        incidents: Arc<IncidentReporter>,
     ) -> std::result::Result<Self, LogError> {
         let (state, checkpointed) =
             fold::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis).await?;
         clock.observe(state.time);
         let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
-        let shared = Arc::new(Shared::new(&state, incidents));
-        let writer = Writer {
+        let shared = Arc::new(LedgerView::new(&state, incidents));
+        let writer = LedgerWriter {
             log: Arc::clone(&log),
             clock: Arc::clone(&clock),
             state,
             overlay: Overlay::default(),
             appender: Appender::start(Arc::clone(&log))?,
             shared: Arc::clone(&shared),
-            checkpoints: Checkpoints::new(folder.is_some(), checkpoint_rows, checkpointed),
+            checkpoints: CheckpointScheduler::new(folder.is_some(), checkpoint_rows, last_checkpoint),
             waiting: VecDeque::new(),
-            settled: appender::Turn::default(),
+            last_appended: appender::AppendNumber::default(),
             must_compare: false,
-            away: None,
-            patience: None,
+            outage: None,
+            retry_budget: None,
             failed: None,
         };
         let watched = Arc::clone(&shared);
@@ -180,18 +182,18 @@ impl Ledger {
 
     /// Has `command` decided in the log's order; answers once that is durable.
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
-        let room = self.room_for(command.bytes())?;
+        let room = self.reserve_room(command.bytes())?;
         let (reply, answer) = oneshot::channel();
-        let job = Submitted { command, reply, answer: None, room };
-        self.send(Message::Job(Box::new(job))).await?;
-        answer.await.map_err(|_| self.gone())?
+        let job = SubmittedCommand { command, reply, answer: None, room };
+        self.send(WriterMessage::Command(Box::new(job))).await?;
+        answer.await.map_err(|_| self.closed_error())?
     }
 
     /// Folds everything that was in the log when this was asked, whoever wrote it. A ledger that is alone with its log
     /// knows all of it already.
     pub async fn refresh(&self) -> Result<()> {
         match self.log.is_shared() {
-            true => self.submit(Nothing).await,
+            true => self.submit(RefreshLedger).await,
             false => Ok(()),
         }
     }
@@ -200,33 +202,41 @@ impl Ledger {
     ///
     /// Where the key has its answer already, nothing is decided: that is [`Kind::IdempotencyKeyInFlight`] for the same
     /// request, whose answer can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another.
-    pub async fn submit_keeping<C: Command>(&self, command: C, keep: Keep<C::Answer>) -> Result<C::Answer> {
-        let keyed = match keep.beside(command) {
+    pub async fn submit_recording<C: Command>(&self, command: C, keep: ReplyRecorder<C::Answer>) -> Result<C::Answer> {
+        let keyed = match keep.wrap(command) {
             Ok(keyed) => keyed,
             Err(command) => return self.submit(command).await,
         };
         let ticket = Arc::clone(&keyed.ticket);
-        let Kept { answer, is_kept } = self.submit(keyed).await?;
+        let RecordedOutcome { answer, is_kept } = self.submit(keyed).await?;
         if is_kept {
-            ticket.note_kept();
+            ticket.mark_recorded();
         }
         answer
     }
 
     /// Keeps an answer to something that was not decided here; refused as [`Ledger::submit_keeping`] is. One that rests
     /// on a version of the registry is kept only while that is in force.
-    pub async fn keep(&self, ticket: Arc<Ticket>, answer: KeptAnswer, rests_on: Option<Position>) -> Result<()> {
-        self.submit(KeepAlone { ticket, answer, rests_on }).await
+    pub async fn record_reply(
+        &self,
+        ticket: Arc<IdempotentRequest>,
+        answer: StoredReply,
+        rests_on: Option<Position>,
+    ) -> Result<()> {
+        self.submit(RecordReply { ticket, answer, rests_on }).await
     }
 
     /// Looks something up in the durable state.
-    pub async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&State) -> T + Send + 'static) -> Result<T> {
+    pub async fn query_state<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&LedgerState) -> T + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let ask = Box::new(move |state: &State| {
+        let ask = Box::new(move |state: &LedgerState| {
             let _ = reply.send(question(state));
         });
-        self.send(Message::Ask(ask)).await?;
-        answer.await.map_err(|_| self.gone())
+        self.send(WriterMessage::Query(ask)).await?;
+        answer.await.map_err(|_| self.closed_error())
     }
 
     /// What is registered, as of the last durable record.
@@ -236,28 +246,28 @@ impl Ledger {
     }
 
     /// Consumers and the offsets of groups, as of the last durable record. Look and let go: the writer waits.
-    pub fn readers(&self) -> RwLockReadGuard<'_, Readers> {
-        self.shared.parts.readers()
+    pub fn consumers(&self) -> RwLockReadGuard<'_, ConsumerRows> {
+        self.shared.tables.consumers()
     }
 
     /// Projections and their checkpoints, as of the last durable record. Look and let go: the writer waits.
     pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
-        self.shared.parts.projections()
+        self.shared.tables.projections()
     }
 
     /// Claims and the policies of handlers, as of the last durable record. Look and let go: the writer waits.
     pub fn claims(&self) -> RwLockReadGuard<'_, ClaimRows> {
-        self.shared.parts.claims()
+        self.shared.tables.claims()
     }
 
     /// Dead letters, as of the last durable record. Look and let go: the writer waits.
-    pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
-        self.shared.parts.letters()
+    pub fn dead_letters(&self) -> RwLockReadGuard<'_, DeadLetterRows> {
+        self.shared.tables.dead_letters()
     }
 
     /// Subscriptions, jobs and pools, as of the last durable record. Look and let go: the writer waits.
     pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
-        self.shared.parts.dispatch()
+        self.shared.tables.dispatch()
     }
 
     /// The log's time, which decisions have too. Every stored time is compared with it, and none with the wall clock.
@@ -325,7 +335,7 @@ impl Ledger {
     pub async fn close(&self) {
         self.shared.closing.send_replace(true);
         let (reply, closed) = oneshot::channel();
-        if self.inbox.send(Message::Close(reply)).await.is_ok() {
+        if self.inbox.send(WriterMessage::Close(reply)).await.is_ok() {
             let _ = closed.await;
         }
     }
@@ -344,7 +354,7 @@ impl Ledger {
 
     /// Room in the queue for a command of this size: now or not at all. Whoever waited for it would only make the
     /// queue longer than it may be.
-    fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+    fn reserve_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes.clamp(COMMAND_BYTES_MIN, ROOM_BYTES)).unwrap_or(u32::MAX);
         Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| {
             let detail = "The broker has more to write than it can; try again shortly.";
@@ -352,20 +362,20 @@ impl Ledger {
         })
     }
 
-    async fn send(&self, message: Message) -> Result<()> {
-        self.inbox.send(message).await.map_err(|_| self.gone())
+    async fn send(&self, message: WriterMessage) -> Result<()> {
+        self.inbox.send(message).await.map_err(|_| self.closed_error())
     }
 
-    fn gone(&self) -> Error {
+    fn closed_error(&self) -> Error {
         self.failure().unwrap_or_else(|| Error::new(Kind::Unavailable, "The broker is closed.").with_retry_after(5))
     }
 }
 
-impl Shared {
-    fn new(state: &State, incidents: Arc<Incidents>) -> Self {
+impl LedgerView {
+    fn new(state: &LedgerState, incidents: Arc<IncidentReporter>) -> Self {
         let shared = Self {
             registry: RwLock::new(Arc::clone(state.registry())),
-            parts: Arc::clone(&state.parts),
+            tables: Arc::clone(&state.tables),
             position: watch::Sender::new(state.position()),
             failure: watch::Sender::new(None),
             warning: watch::Sender::new(None),
@@ -377,7 +387,7 @@ impl Shared {
     }
 
     /// Shows what became durable: first the registry, then the tails, so that whoever is woken finds its topic.
-    fn show(&self, state: &State, topics: impl Iterator<Item = TopicNumber>) {
+    fn show(&self, state: &LedgerState, topics: impl Iterator<Item = TopicNumber>) {
         let registry = state.registry();
         if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
             let mut shown = self.registry.write().unwrap_or_else(PoisonError::into_inner);
@@ -401,7 +411,7 @@ impl Shared {
         tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
     }
 
-    fn report_away(&self, error: &Error) {
+    fn report_outage(&self, error: &Error) {
         tracing::error!(%error, source = cause(error), "the log's server is away; commands are refused until it is back");
         self.failure.send_replace(Some(error.clone()));
     }
@@ -411,16 +421,16 @@ impl Shared {
         self.warning.send_replace(warning);
     }
 
-    fn report_back(&self) {
+    fn report_recovered(&self) {
         tracing::info!("the log's server is back");
         self.failure.send_replace(None);
     }
 }
 
 /// A command that decides nothing: its answer means that what it would rest on is known here.
-struct Nothing;
+struct RefreshLedger;
 
-impl Command for Nothing {
+impl Command for RefreshLedger {
     type Answer = ();
 
     fn decide(&self, _: &mut Decision<'_>) -> Result<()> {

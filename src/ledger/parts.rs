@@ -5,61 +5,70 @@
 //! - Decisions see a part through its layer of what is not durable yet ([`super::layer`]).
 //! - A new part adds a field and a line to each function here; the decision itself need not know.
 
-use super::claims::{ClaimRows, ClaimsLayer, ClaimsSnapshot, DecidedClaims, Layered as LayeredClaims, Rows as _};
+use super::claims::{
+    ClaimRows, ClaimsFold as _, ClaimsOverlay, ClaimsOverlayWriter as LayeredClaims, ClaimsSnapshot, DecidedClaims,
+};
 use super::deleted::DeletedProjections;
 use super::dispatch::{
-    DecidedDispatch, DispatchLayer, DispatchRows, DispatchSnapshot, Layered as LayeredDispatch, Rows as _,
+    DecidedDispatch, DispatchFold as _, DispatchOverlay, DispatchOverlayWriter as LayeredDispatch, DispatchRows,
+    DispatchSnapshot,
 };
 use super::entry::Entry;
-use super::layer::Layer;
-use super::letters::{DecidedLetters, Layered as LayeredLetters, LetterRows, LettersLayer, LettersSnapshot, Rows as _};
-use super::projections::{
-    DecidedProjections, Layered as LayeredProjections, ProjectionRows, ProjectionsLayer, ProjectionsSnapshot, Rows as _,
+use super::layer::OverlayMap;
+use super::letters::{
+    DeadLetterRows, DeadLettersFold as _, DeadLettersOverlay, DeadLettersOverlayWriter as LayeredLetters,
+    DeadLettersSnapshot, DecidedDeadLetters,
 };
-use super::readers::{Decided, Layered, Readers, ReadersLayer, ReadersSnapshot, Rows};
-use super::rows::Remembered;
+use super::projections::{
+    DecidedProjections, ProjectionRows, ProjectionsFold as _, ProjectionsOverlay,
+    ProjectionsOverlayWriter as LayeredProjections, ProjectionsSnapshot,
+};
+use super::readers::{
+    ConsumerRows, ConsumersFold, ConsumersOverlay, ConsumersOverlayWriter, ConsumersSnapshot, DecidedConsumers,
+};
+use super::rows::IdempotencyRow;
 use contract::Position;
-use log::Header;
+use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The durable rows of every part.
 #[derive(Default)]
-pub struct Parts {
-    readers: RwLock<Readers>,
+pub struct StateTables {
+    readers: RwLock<ConsumerRows>,
     projections: RwLock<ProjectionRows>,
     claims: RwLock<ClaimRows>,
-    letters: RwLock<LetterRows>,
+    letters: RwLock<DeadLetterRows>,
     dispatch: RwLock<DispatchRows>,
 }
 
 /// What was decided about each part and is not durable yet.
 #[derive(Default)]
-pub(super) struct Layers {
-    readers: ReadersLayer,
-    projections: ProjectionsLayer,
+pub(super) struct TableOverlays {
+    readers: ConsumersOverlay,
+    projections: ProjectionsOverlay,
     /// Keys of kept answers. Their durable rows are in the table of idempotency keys.
-    answers: Layer<u128, Remembered>,
-    claims: ClaimsLayer,
-    letters: LettersLayer,
-    dispatch: DispatchLayer,
+    answers: OverlayMap<u128, IdempotencyRow>,
+    claims: ClaimsOverlay,
+    letters: DeadLettersOverlay,
+    dispatch: DispatchOverlay,
 }
 
 /// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
 /// not fold it, and the log is folded instead.
 #[derive(Serialize, Deserialize)]
-pub(super) struct PartsSnapshot {
-    readers: ReadersSnapshot,
+pub(super) struct StateTablesSnapshot {
+    readers: ConsumersSnapshot,
     projections: ProjectionsSnapshot,
     deleted_projections: DeletedProjections,
     claims: ClaimsSnapshot,
-    letters: LettersSnapshot,
+    letters: DeadLettersSnapshot,
     dispatch: DispatchSnapshot,
 }
 
-impl Parts {
+impl StateTables {
     /// Consumers and the offsets of groups. Held, it keeps the writer from folding: look and let go.
-    pub fn readers(&self) -> RwLockReadGuard<'_, Readers> {
+    pub fn consumers(&self) -> RwLockReadGuard<'_, ConsumerRows> {
         self.readers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +83,7 @@ impl Parts {
     }
 
     /// Dead letters. Held, it keeps the writer from folding: look and let go.
-    pub fn letters(&self) -> RwLockReadGuard<'_, LetterRows> {
+    pub fn dead_letters(&self) -> RwLockReadGuard<'_, DeadLetterRows> {
         self.letters.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,7 +93,7 @@ impl Parts {
     }
 
     /// Takes in one fact.
-    pub(super) fn apply(&self, entry: &Entry, header: &Header) {
+    pub(super) fn apply(&self, entry: &Entry, header: &RecordHeader) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.claims.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
@@ -92,22 +101,22 @@ impl Parts {
         self.dispatch.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
     }
 
-    pub(super) fn snapshot(&self) -> PartsSnapshot {
-        PartsSnapshot {
-            readers: self.readers().snapshot(),
+    pub(super) fn snapshot(&self) -> StateTablesSnapshot {
+        StateTablesSnapshot {
+            readers: self.consumers().snapshot(),
             projections: self.projections().snapshot(),
             deleted_projections: self.projections().deleted().clone(),
             claims: self.claims().snapshot(),
-            letters: self.letters().snapshot(),
+            letters: self.dead_letters().snapshot(),
             dispatch: self.dispatch().snapshot(),
         }
     }
 }
 
-impl Parts {
+impl StateTables {
     /// All of them are these from here on.
-    pub(super) fn replace(&self, snapshot: PartsSnapshot) {
-        let PartsSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
+    pub(super) fn replace(&self, snapshot: StateTablesSnapshot) {
+        let StateTablesSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers.into();
         *self.projections.write().unwrap_or_else(PoisonError::into_inner) = (projections, deleted_projections).into();
         *self.claims.write().unwrap_or_else(PoisonError::into_inner) = claims.into();
@@ -116,9 +125,9 @@ impl Parts {
     }
 }
 
-impl From<PartsSnapshot> for Parts {
-    fn from(snapshot: PartsSnapshot) -> Self {
-        let PartsSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
+impl From<StateTablesSnapshot> for StateTables {
+    fn from(snapshot: StateTablesSnapshot) -> Self {
+        let StateTablesSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
         Self {
             readers: RwLock::new(readers.into()),
             projections: RwLock::new((projections, deleted_projections).into()),
@@ -129,50 +138,51 @@ impl From<PartsSnapshot> for Parts {
     }
 }
 
-impl Layers {
+impl TableOverlays {
     /// Consumers and offsets as decided so far, judged at `now`.
-    pub(super) fn readers<'a>(&'a self, parts: &'a Parts, now: i64) -> Decided<'a> {
-        Decided { durable: parts.readers(), layer: &self.readers, now }
+    pub(super) fn consumers<'a>(&'a self, parts: &'a StateTables, now: i64) -> DecidedConsumers<'a> {
+        DecidedConsumers { durable: parts.consumers(), layer: &self.readers, now }
     }
 
     /// Projections as decided so far.
-    pub(super) fn projections<'a>(&'a self, parts: &'a Parts) -> DecidedProjections<'a> {
+    pub(super) fn projections<'a>(&'a self, parts: &'a StateTables) -> DecidedProjections<'a> {
         DecidedProjections { durable: parts.projections(), layer: &self.projections }
     }
 
     /// Claims as decided so far.
-    pub(super) fn claims<'a>(&'a self, parts: &'a Parts) -> DecidedClaims<'a> {
+    pub(super) fn claims<'a>(&'a self, parts: &'a StateTables) -> DecidedClaims<'a> {
         DecidedClaims { durable: parts.claims(), layer: &self.claims }
     }
 
     /// Dead letters as decided so far.
-    pub(super) fn letters<'a>(&'a self, parts: &'a Parts) -> DecidedLetters<'a> {
-        DecidedLetters { durable: parts.letters(), layer: &self.letters }
+    pub(super) fn dead_letters<'a>(&'a self, parts: &'a StateTables) -> DecidedDeadLetters<'a> {
+        DecidedDeadLetters { durable: parts.dead_letters(), layer: &self.letters }
     }
 
     /// Subscriptions, jobs and pools as decided so far.
-    pub(super) fn dispatch<'a>(&'a self, parts: &'a Parts) -> DecidedDispatch<'a> {
+    pub(super) fn dispatch<'a>(&'a self, parts: &'a StateTables) -> DecidedDispatch<'a> {
         DecidedDispatch { durable: parts.dispatch(), layer: &self.dispatch }
     }
 
     /// Makes a fact visible to the decisions that follow.
-    pub(super) fn note(&mut self, parts: &Parts, entry: &Entry, header: &Header) {
-        let mut readers = Layered { durable: &parts.readers(), layer: &mut self.readers, at: header.position };
+    pub(super) fn note(&mut self, parts: &StateTables, entry: &Entry, header: &RecordHeader) {
+        let mut readers =
+            ConsumersOverlayWriter { durable: &parts.consumers(), layer: &mut self.readers, at: header.position };
         readers.apply(entry, header.time);
         let (durable, layer, at) = (&parts.projections(), &mut self.projections, header.position);
         LayeredProjections { durable, layer, at }.apply(entry, header.time);
         LayeredClaims { durable: &parts.claims(), layer: &mut self.claims, at }.apply(entry, header);
-        LayeredLetters { durable: &parts.letters(), layer: &mut self.letters, at }.apply(entry, header);
+        LayeredLetters { durable: &parts.dead_letters(), layer: &mut self.letters, at }.apply(entry, header);
         LayeredDispatch { durable: &parts.dispatch(), layer: &mut self.dispatch, at }.apply(entry, header);
     }
 
     /// The answer decided under a key and not durable yet.
-    pub(super) fn answer(&self, key: u128) -> Option<Remembered> {
+    pub(super) fn answer(&self, key: u128) -> Option<IdempotencyRow> {
         self.answers.get(&key).flatten().copied()
     }
 
     /// Makes a kept answer visible to the decisions that follow.
-    pub(super) fn note_answer(&mut self, key: u128, row: Remembered) {
+    pub(super) fn note_answer(&mut self, key: u128, row: IdempotencyRow) {
         self.answers.set(row.position, key, Some(row));
     }
 
@@ -201,8 +211,8 @@ impl Layers {
 mod tests {
     use super::super::decision::{Decision, Overlay};
     use super::super::readers::GroupKey;
-    use super::super::state::State;
-    use super::super::table::Tables;
+    use super::super::state::LedgerState;
+    use super::super::table::DiskTables;
     use super::*;
     use contract::{NewProjection, Offset, TopicId};
 
@@ -220,16 +230,16 @@ mod tests {
     }
 
     fn decided(decision: &Decision<'_>) -> Option<u64> {
-        decision.readers().offset(&GroupKey { group: GROUP.to_owned(), topic: topic() }).map(Offset::get)
+        decision.consumers().offset(&GroupKey { group: GROUP.to_owned(), topic: topic() }).map(Offset::get)
     }
 
-    fn durable(state: &State) -> Option<u64> {
-        state.parts.readers().group(GROUP).map(|group| group.offsets[&topic()].0)
+    fn durable(state: &LedgerState) -> Option<u64> {
+        state.tables.consumers().group(GROUP).map(|group| group.offsets[&topic()].0)
     }
 
     #[test]
     fn a_fact_is_decided_first_then_durable_and_then_no_longer_in_the_layer() {
-        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let (mut state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
         let mut decision = Decision::new(&state, &mut overlay, 1);
         commit(&mut decision, 1);
         let mark = decision.mark();
@@ -248,10 +258,10 @@ mod tests {
         for (pair, offset) in records.chunks(2).zip([1, 4]) {
             for record in pair {
                 state.apply(record).unwrap();
-                overlay.settled(record);
+                overlay.remove_durable(record);
             }
             assert_eq!(durable(&state), Some(offset));
-            assert!(state.parts.projections().get(&format!("p{offset}")).is_some());
+            assert!(state.tables.projections().get(&format!("p{offset}")).is_some());
             assert_eq!(decided(&Decision::new(&state, &mut overlay, 1)), Some(4));
         }
         assert!(overlay.layers.readers.is_empty() && overlay.layers.projections.is_empty());

@@ -7,7 +7,7 @@
 
 use super::deleted::DeletedProjections;
 use super::entry::Entry;
-use super::layer::Layer;
+use super::layer::OverlayMap;
 use contract::{Error, Generation, NewProjection, Offset, Position, Result, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +17,13 @@ use tokio::sync::watch;
 /// Projections by name.
 #[derive(Default)]
 pub struct ProjectionRows {
-    rows: BTreeMap<String, Shown>,
+    rows: BTreeMap<String, WatchedProjection>,
     deleted: DeletedProjections,
 }
 
 /// A projection as the log knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProjectionEntry {
+pub struct ProjectionRow {
     /// As it was last asked for.
     pub definition: Arc<NewProjection>,
     /// What its view has applied.
@@ -39,12 +39,12 @@ pub struct ProjectionEntry {
 }
 
 /// A durable row, and who waits for its checkpoint.
-struct Shown {
-    entry: ProjectionEntry,
+struct WatchedProjection {
+    entry: ProjectionRow,
     checkpoint: watch::Sender<Offset>,
 }
 
-impl ProjectionEntry {
+impl ProjectionRow {
     /// One just registered.
     fn new(definition: &NewProjection, time: i64) -> Self {
         Self {
@@ -61,12 +61,12 @@ impl ProjectionEntry {
 impl ProjectionRows {
     /// One projection.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&ProjectionEntry> {
+    pub fn get(&self, name: &str) -> Option<&ProjectionRow> {
         self.rows.get(name).map(|row| &row.entry)
     }
 
     /// Projections in order of their names.
-    pub fn all(&self) -> impl DoubleEndedIterator<Item = (&str, &ProjectionEntry)> {
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (&str, &ProjectionRow)> {
         self.rows.iter().map(|(name, row)| (name.as_str(), &row.entry))
     }
 
@@ -93,7 +93,7 @@ impl ProjectionRows {
 }
 
 /// Projections in a checkpoint.
-pub(super) type ProjectionsSnapshot = Vec<(String, ProjectionEntry)>;
+pub(super) type ProjectionsSnapshot = Vec<(String, ProjectionRow)>;
 
 impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
     fn from((snapshot, deleted): (ProjectionsSnapshot, DeletedProjections)) -> Self {
@@ -106,9 +106,9 @@ impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
 }
 
 /// Where facts about projections are folded.
-pub(super) trait Rows {
-    fn known(&self, name: &str) -> Option<ProjectionEntry>;
-    fn put(&mut self, name: &str, entry: ProjectionEntry);
+pub(super) trait ProjectionsFold {
+    fn known(&self, name: &str) -> Option<ProjectionRow>;
+    fn put(&mut self, name: &str, entry: ProjectionRow);
     fn delete(&mut self, name: &str, generation: Generation);
 
     /// Takes in one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
@@ -116,9 +116,9 @@ pub(super) trait Rows {
         match entry {
             Entry::ProjectionPut { name, definition } => {
                 let known = self.known(name);
-                let known = known.unwrap_or_else(|| ProjectionEntry::new(definition, time));
+                let known = known.unwrap_or_else(|| ProjectionRow::new(definition, time));
                 let definition = Arc::new(definition.clone());
-                self.put(name, ProjectionEntry { definition, updated_at: time, ..known });
+                self.put(name, ProjectionRow { definition, updated_at: time, ..known });
             }
             Entry::ProjectionDeleted { name } => {
                 if let Some(known) = self.known(name) {
@@ -127,13 +127,13 @@ pub(super) trait Rows {
             }
             Entry::CheckpointMoved { name, offset } => {
                 if let Some(known) = self.known(name) {
-                    self.put(name, ProjectionEntry { checkpoint: *offset, updated_at: time, ..known });
+                    self.put(name, ProjectionRow { checkpoint: *offset, updated_at: time, ..known });
                 }
             }
             Entry::ProjectionReset { name, offset, generation } => {
                 if let Some(known) = self.known(name) {
                     let (checkpoint, start, generation) = (*offset, *offset, *generation);
-                    let begun = ProjectionEntry { checkpoint, start, generation, updated_at: time, ..known };
+                    let begun = ProjectionRow { checkpoint, start, generation, updated_at: time, ..known };
                     self.put(name, begun);
                 }
             }
@@ -142,8 +142,8 @@ pub(super) trait Rows {
     }
 }
 
-impl Rows for ProjectionRows {
-    fn known(&self, name: &str) -> Option<ProjectionEntry> {
+impl ProjectionsFold for ProjectionRows {
+    fn known(&self, name: &str) -> Option<ProjectionRow> {
         self.get(name).cloned()
     }
 
@@ -152,7 +152,7 @@ impl Rows for ProjectionRows {
         self.deleted.add(name, generation);
     }
 
-    fn put(&mut self, name: &str, entry: ProjectionEntry) {
+    fn put(&mut self, name: &str, entry: ProjectionRow) {
         let checkpoint = entry.checkpoint;
         match self.rows.get_mut(name) {
             Some(row) => {
@@ -160,7 +160,7 @@ impl Rows for ProjectionRows {
                 row.checkpoint.send_if_modified(|shown| std::mem::replace(shown, checkpoint) != checkpoint);
             }
             None => {
-                let row = Shown { entry, checkpoint: watch::Sender::new(checkpoint) };
+                let row = WatchedProjection { entry, checkpoint: watch::Sender::new(checkpoint) };
                 self.rows.insert(name.to_owned(), row);
             }
         }
@@ -169,13 +169,13 @@ impl Rows for ProjectionRows {
 
 /// Projections decided but not durable yet.
 #[derive(Default)]
-pub(super) struct ProjectionsLayer {
-    rows: Layer<String, ProjectionEntry>,
+pub(super) struct ProjectionsOverlay {
+    rows: OverlayMap<String, ProjectionRow>,
     /// The generations of those that are deleted.
-    deleted: Layer<String, Generation>,
+    deleted: OverlayMap<String, Generation>,
 }
 
-impl ProjectionsLayer {
+impl ProjectionsOverlay {
     /// Takes back what entries behind `after` did.
     pub(super) fn undo(&mut self, after: Position) {
         self.rows.undo(after);
@@ -195,23 +195,23 @@ impl ProjectionsLayer {
     }
 }
 
-fn known(durable: &ProjectionRows, layer: &ProjectionsLayer, name: &str) -> Option<ProjectionEntry> {
+fn known(durable: &ProjectionRows, layer: &ProjectionsOverlay, name: &str) -> Option<ProjectionRow> {
     layer.rows.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
-pub(super) struct Layered<'a> {
+pub(super) struct ProjectionsOverlayWriter<'a> {
     pub(super) durable: &'a ProjectionRows,
-    pub(super) layer: &'a mut ProjectionsLayer,
+    pub(super) layer: &'a mut ProjectionsOverlay,
     pub(super) at: Position,
 }
 
-impl Rows for Layered<'_> {
-    fn known(&self, name: &str) -> Option<ProjectionEntry> {
+impl ProjectionsFold for ProjectionsOverlayWriter<'_> {
+    fn known(&self, name: &str) -> Option<ProjectionRow> {
         known(self.durable, self.layer, name)
     }
 
-    fn put(&mut self, name: &str, entry: ProjectionEntry) {
+    fn put(&mut self, name: &str, entry: ProjectionRow) {
         self.layer.rows.set(self.at, name.to_owned(), Some(entry));
     }
 
@@ -225,12 +225,12 @@ impl Rows for Layered<'_> {
 /// Projections as a decision sees them: durable or decided.
 pub struct DecidedProjections<'a> {
     pub(super) durable: RwLockReadGuard<'a, ProjectionRows>,
-    pub(super) layer: &'a ProjectionsLayer,
+    pub(super) layer: &'a ProjectionsOverlay,
 }
 
 impl DecidedProjections<'_> {
     /// One projection.
-    pub fn known(&self, name: &str) -> Result<ProjectionEntry> {
+    pub fn known(&self, name: &str) -> Result<ProjectionRow> {
         known(&self.durable, self.layer, name).ok_or_else(|| Error::not_found("projection"))
     }
 

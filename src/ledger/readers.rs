@@ -9,8 +9,8 @@
 
 mod decided;
 
-pub use decided::Decided;
-pub(super) use decided::{Layered, ReadersLayer};
+pub use decided::DecidedConsumers;
+pub(super) use decided::{ConsumersOverlay, ConsumersOverlayWriter};
 
 use super::entry::Entry;
 use contract::{Consumer, IdPattern, Offset, Timestamp, TopicId};
@@ -21,18 +21,18 @@ use uuid::Uuid;
 
 /// Consumers and groups by name.
 #[derive(Default)]
-pub struct Readers {
-    consumers: BTreeMap<Uuid, ConsumerEntry>,
+pub struct ConsumerRows {
+    consumers: BTreeMap<Uuid, ConsumerRow>,
     /// Consumers by the time they are gone, to find those that are.
     deadlines: BTreeSet<(i64, Uuid)>,
-    groups: BTreeMap<String, Group>,
+    groups: BTreeMap<String, GroupRow>,
     /// How many offsets all groups have.
     offsets: usize,
 }
 
 /// A consumer as the log knows it.
 #[derive(Debug, Clone)]
-pub struct ConsumerEntry {
+pub struct ConsumerRow {
     /// As it was made.
     pub consumer: Arc<Consumer>,
     /// When it was last recorded as seen, in milliseconds.
@@ -41,14 +41,14 @@ pub struct ConsumerEntry {
 
 /// Who belongs to a group, and how far it has come.
 #[derive(Debug, Default)]
-pub struct Group {
+pub struct GroupRow {
     /// By topic.
     pub offsets: BTreeMap<TopicId, Offset>,
     /// Its consumers, some of which may have expired.
     pub members: BTreeSet<Uuid>,
     /// By topic, what its last consumer wanted. It outlives the consumer: how much there is to do does not change when
     /// nobody reads.
-    pub filters: BTreeMap<TopicId, ReaderFilter>,
+    pub filters: BTreeMap<TopicId, ConsumerFilter>,
     /// When the log last said something of it, in milliseconds.
     pub active_at: i64,
 }
@@ -56,7 +56,7 @@ pub struct Group {
 /// Which events of a topic a group wants, as its consumers spell it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReaderFilter {
+pub struct ConsumerFilter {
     /// Event types; empty: any.
     pub types: Vec<IdPattern>,
     /// Subject types; empty: any.
@@ -65,7 +65,7 @@ pub struct ReaderFilter {
     pub cel: Option<String>,
 }
 
-impl ReaderFilter {
+impl ConsumerFilter {
     /// What a consumer wants.
     #[must_use]
     pub fn of(consumer: &Consumer) -> Self {
@@ -89,7 +89,7 @@ pub struct GroupKey {
     pub topic: TopicId,
 }
 
-impl ConsumerEntry {
+impl ConsumerRow {
     /// A consumer just made.
     fn new(consumer: Consumer) -> Self {
         Self { seen_at: consumer.last_seen_at.millis(), consumer: Arc::new(consumer) }
@@ -120,32 +120,32 @@ impl ConsumerEntry {
     }
 }
 
-impl Readers {
+impl ConsumerRows {
     /// One consumer, perhaps expired.
     #[must_use]
-    pub fn consumer(&self, id: Uuid) -> Option<&ConsumerEntry> {
+    pub fn consumer(&self, id: Uuid) -> Option<&ConsumerRow> {
         self.consumers.get(&id)
     }
 
     /// Consumers in order of their ids.
-    pub fn consumers(&self) -> impl DoubleEndedIterator<Item = &ConsumerEntry> {
+    pub fn consumers(&self) -> impl DoubleEndedIterator<Item = &ConsumerRow> {
         self.consumers.values()
     }
 
     /// A group's consumers in order of their ids.
-    pub fn members(&self, group: &str) -> impl DoubleEndedIterator<Item = &ConsumerEntry> {
+    pub fn members(&self, group: &str) -> impl DoubleEndedIterator<Item = &ConsumerRow> {
         let members = self.groups.get(group).map(|group| group.members.iter());
         members.into_iter().flatten().filter_map(|id| self.consumers.get(id))
     }
 
     /// Groups in order of their names.
-    pub fn groups(&self) -> impl DoubleEndedIterator<Item = (&str, &Group)> {
+    pub fn groups(&self) -> impl DoubleEndedIterator<Item = (&str, &GroupRow)> {
         self.groups.iter().map(|(name, group)| (name.as_str(), group))
     }
 
     /// One group.
     #[must_use]
-    pub fn group(&self, name: &str) -> Option<&Group> {
+    pub fn group(&self, name: &str) -> Option<&GroupRow> {
         self.groups.get(name)
     }
 
@@ -160,12 +160,12 @@ impl Readers {
         self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|(_, id)| *id)
     }
 
-    pub(super) fn snapshot(&self) -> ReadersSnapshot {
-        let as_recorded = |entry: &ConsumerEntry| {
+    pub(super) fn snapshot(&self) -> ConsumersSnapshot {
+        let as_recorded = |entry: &ConsumerRow| {
             let last_seen_at = Timestamp::from_millis(entry.seen_at);
             Consumer { last_seen_at, ..Consumer::clone(&entry.consumer) }
         };
-        let offsets = self.groups.iter().flat_map(|(group, Group { offsets, .. })| {
+        let offsets = self.groups.iter().flat_map(|(group, GroupRow { offsets, .. })| {
             offsets.iter().map(|(topic, offset)| (group.clone(), topic.clone(), *offset))
         });
         let groups = self.groups.iter().map(|(name, group)| GroupSnapshot {
@@ -173,7 +173,7 @@ impl Readers {
             filters: group.filters.clone().into_iter().collect(),
             active_at: group.active_at,
         });
-        ReadersSnapshot {
+        ConsumersSnapshot {
             consumers: self.consumers.values().map(as_recorded).collect(),
             offsets: offsets.collect(),
             groups: groups.collect(),
@@ -183,7 +183,7 @@ impl Readers {
 
 /// Consumers and offsets in a checkpoint.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ReadersSnapshot {
+pub(super) struct ConsumersSnapshot {
     /// As they were last recorded.
     consumers: Vec<Consumer>,
     offsets: Vec<(String, TopicId, Offset)>,
@@ -194,15 +194,15 @@ pub(super) struct ReadersSnapshot {
 #[derive(Serialize, Deserialize)]
 struct GroupSnapshot {
     name: String,
-    filters: Vec<(TopicId, ReaderFilter)>,
+    filters: Vec<(TopicId, ConsumerFilter)>,
     active_at: i64,
 }
 
-impl From<ReadersSnapshot> for Readers {
-    fn from(snapshot: ReadersSnapshot) -> Self {
+impl From<ConsumersSnapshot> for ConsumerRows {
+    fn from(snapshot: ConsumersSnapshot) -> Self {
         let mut readers = Self::default();
         for consumer in snapshot.consumers {
-            readers.put_consumer(consumer.id, Some(ConsumerEntry::new(consumer)));
+            readers.put_consumer(consumer.id, Some(ConsumerRow::new(consumer)));
         }
         for (group, topic, offset) in snapshot.offsets {
             readers.put_offset(GroupKey { group, topic }, Some(offset));
@@ -217,9 +217,9 @@ impl From<ReadersSnapshot> for Readers {
 }
 
 /// Where facts about consumers and groups are folded.
-pub(super) trait Rows {
-    fn known(&self, id: Uuid) -> Option<ConsumerEntry>;
-    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerEntry>);
+pub(super) trait ConsumersFold {
+    fn known(&self, id: Uuid) -> Option<ConsumerRow>;
+    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>);
     fn put_offset(&mut self, key: GroupKey, offset: Option<Offset>);
     /// The topics a group has an offset in.
     fn offsets_of(&self, group: &str) -> Vec<TopicId>;
@@ -230,13 +230,13 @@ pub(super) trait Rows {
     fn apply(&mut self, entry: &Entry, time: i64) {
         match entry {
             Entry::ConsumerCreated { consumer } => {
-                self.put_consumer(consumer.id, Some(ConsumerEntry::new(consumer.clone())));
+                self.put_consumer(consumer.id, Some(ConsumerRow::new(consumer.clone())));
                 self.touch(&consumer.consumer_group, time);
             }
             Entry::ConsumerSeen { id } => {
                 if let Some(known) = self.known(*id) {
                     self.touch(&known.consumer.consumer_group, time);
-                    self.put_consumer(*id, Some(ConsumerEntry { seen_at: time, ..known }));
+                    self.put_consumer(*id, Some(ConsumerRow { seen_at: time, ..known }));
                 }
             }
             Entry::ConsumerDeleted { id } => self.put_consumer(*id, None),
@@ -263,12 +263,12 @@ pub(super) trait Rows {
     }
 }
 
-impl Rows for Readers {
-    fn known(&self, id: Uuid) -> Option<ConsumerEntry> {
+impl ConsumersFold for ConsumerRows {
+    fn known(&self, id: Uuid) -> Option<ConsumerRow> {
         self.consumers.get(&id).cloned()
     }
 
-    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerEntry>) {
+    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>) {
         if let Some(before) = self.consumers.remove(&id) {
             self.deadlines.remove(&(before.deadline(), id));
             if entry.is_none() {
@@ -303,7 +303,7 @@ impl Rows for Readers {
     }
 
     fn drop_topic(&mut self, topic: &TopicId) {
-        let knows = |group: &Group| group.offsets.contains_key(topic) || group.filters.contains_key(topic);
+        let knows = |group: &GroupRow| group.offsets.contains_key(topic) || group.filters.contains_key(topic);
         let groups: Vec<_> = self.groups().filter(|(_, group)| knows(group)).map(|(name, _)| name.to_owned()).collect();
         for group in groups {
             self.put_offset(GroupKey { group, topic: topic.clone() }, None);
@@ -317,14 +317,14 @@ impl Rows for Readers {
     }
 }
 
-impl Readers {
+impl ConsumerRows {
     fn join(&mut self, consumer: &Consumer, id: Uuid) {
         let known = match self.groups.get_mut(&consumer.consumer_group) {
             Some(known) => known,
             None => self.groups.entry(consumer.consumer_group.clone()).or_default(),
         };
         if known.members.insert(id) {
-            known.filters.insert(consumer.topic.clone(), ReaderFilter::of(consumer));
+            known.filters.insert(consumer.topic.clone(), ConsumerFilter::of(consumer));
         }
     }
 

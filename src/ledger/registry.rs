@@ -6,13 +6,13 @@
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
 use super::entry::{DICTIONARY_BASELINE, Entry};
-use super::home::{Home, Placed};
+use super::home::{LogLocation, TopicPlacement};
 use super::tag::tag;
 use contract::{
-    EventType, EventTypeId, NewTopic, NewVersion, Position, SchemaVersion, Sequence, Span, Timestamp, Topic, TopicId,
-    Version, VersionStatus, limits,
+    EventType, EventTypeId, IsoDuration, NewTopic, NewVersion, Position, RegisteredVersion, SchemaVersion, Sequence,
+    Timestamp, Topic, TopicId, VersionStatus, limits,
 };
-use log::{Header, TopicNumber};
+use log::{RecordHeader, TopicNumber};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -23,23 +23,23 @@ pub struct Registry {
     /// The entry that changed it last.
     version: Position,
     /// By number; topic `n` stands at `n - 1`. One that was deleted leaves its place empty: its number is taken for ever.
-    topics: Vec<Option<Arc<TopicEntry>>>,
-    names: BTreeMap<TopicId, Named>,
-    types: BTreeMap<EventTypeId, Arc<TypeEntry>>,
+    topics: Vec<Option<Arc<RegisteredTopic>>>,
+    names: BTreeMap<TopicId, NamedTopic>,
+    types: BTreeMap<EventTypeId, Arc<RegisteredType>>,
     /// The version of the dictionary that the log needs; 0 where it says nothing of it.
     dictionary: u32,
 }
 
 /// What a topic's name stands for.
 #[derive(Debug, Clone)]
-enum Named {
+enum NamedTopic {
     /// A topic of this log.
     Here(TopicNumber),
     /// One of another.
     Elsewhere(Arc<PlacedTopic>),
 }
 
-impl Named {
+impl NamedTopic {
     const fn here(&self) -> Option<TopicNumber> {
         match self {
             Self::Here(number) => Some(*number),
@@ -57,7 +57,7 @@ impl Named {
 
 /// A registered topic with what the broker knows of it.
 #[derive(Debug)]
-pub struct TopicEntry {
+pub struct RegisteredTopic {
     /// Its number in the log.
     pub number: TopicNumber,
     /// Its definition.
@@ -75,14 +75,14 @@ pub struct TopicEntry {
 #[derive(Debug)]
 pub struct PlacedTopic {
     /// Its definition, and where it lives.
-    pub placed: Placed,
+    pub placed: TopicPlacement,
     /// The entry that defined it so.
     pub defined_at: Position,
 }
 
 /// A registered event type.
 #[derive(Debug, Clone)]
-pub struct TypeEntry {
+pub struct RegisteredType {
     /// Its definition, its versions lowest first.
     pub event_type: EventType,
     /// The entry that defined it so.
@@ -93,10 +93,10 @@ pub struct TypeEntry {
     schemas_at: BTreeMap<SchemaVersion, Position>,
 }
 
-impl TypeEntry {
+impl RegisteredType {
     /// One of its schema versions.
     #[must_use]
-    pub fn version(&self, version: SchemaVersion) -> Option<&Version> {
+    pub fn version(&self, version: SchemaVersion) -> Option<&RegisteredVersion> {
         self.event_type.versions.iter().find(|known| known.definition.version == version)
     }
 
@@ -106,7 +106,7 @@ impl TypeEntry {
         self.schemas_at.get(&version).copied().unwrap_or(self.defined_at)
     }
 
-    fn set_version(&mut self, version: Version, defined_at: Position) {
+    fn set_version(&mut self, version: RegisteredVersion, defined_at: Position) {
         let number = version.definition.version;
         let versions = &mut self.event_type.versions;
         match versions.binary_search_by_key(&number, |known| known.definition.version) {
@@ -125,12 +125,12 @@ impl TypeEntry {
     }
 }
 
-impl TopicEntry {
+impl RegisteredTopic {
     /// How long its idempotency keys live, in milliseconds.
     #[must_use]
     pub fn idempotent_millis(&self) -> i64 {
         let default = limits::IDEMPOTENT_HOURS_DEFAULT * 3_600_000;
-        self.topic.definition.idempotent_retention.as_ref().map_or(default, Span::millis)
+        self.topic.definition.idempotent_retention.as_ref().map_or(default, IsoDuration::millis)
     }
 
     /// Whether an idempotency key stored at `time` still counts at `now`.
@@ -188,13 +188,13 @@ impl Registry {
 
     /// One topic.
     #[must_use]
-    pub fn topic(&self, id: &TopicId) -> Option<&Arc<TopicEntry>> {
+    pub fn topic(&self, id: &TopicId) -> Option<&Arc<RegisteredTopic>> {
         self.topic_numbered(self.names.get(id)?.here()?)
     }
 
     /// The topic with this number.
     #[must_use]
-    pub fn topic_numbered(&self, number: TopicNumber) -> Option<&Arc<TopicEntry>> {
+    pub fn topic_numbered(&self, number: TopicNumber) -> Option<&Arc<RegisteredTopic>> {
         self.topics.get((number.0 as usize).checked_sub(1)?)?.as_ref()
     }
 
@@ -218,7 +218,7 @@ impl Registry {
 
     /// All topics that live in other logs, in order of their ids.
     pub fn placed_topics(&self) -> impl Iterator<Item = &Arc<PlacedTopic>> {
-        self.names.values().filter_map(Named::elsewhere)
+        self.names.values().filter_map(NamedTopic::elsewhere)
     }
 
     /// A topic as it is defined, wherever it lives.
@@ -232,15 +232,15 @@ impl Registry {
         self.names.values().filter_map(|named| self.define(named))
     }
 
-    fn define<'a>(&'a self, named: &'a Named) -> Option<&'a Topic> {
+    fn define<'a>(&'a self, named: &'a NamedTopic) -> Option<&'a Topic> {
         match named {
-            Named::Here(number) => Some(&self.topic_numbered(*number)?.topic),
-            Named::Elsewhere(known) => Some(&known.placed.topic),
+            NamedTopic::Here(number) => Some(&self.topic_numbered(*number)?.topic),
+            NamedTopic::Elsewhere(known) => Some(&known.placed.topic),
         }
     }
 
     /// All topics of this log in order of their ids.
-    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<TopicEntry>> {
+    pub fn topics(&self) -> impl DoubleEndedIterator<Item = &Arc<RegisteredTopic>> {
         self.names.values().filter_map(|named| self.topic_numbered(named.here()?))
     }
 
@@ -258,12 +258,12 @@ impl Registry {
 
     /// One event type; with or without the trailing `~`.
     #[must_use]
-    pub fn event_type(&self, id: &EventTypeId) -> Option<&Arc<TypeEntry>> {
+    pub fn event_type(&self, id: &EventTypeId) -> Option<&Arc<RegisteredType>> {
         self.types.get(id)
     }
 
     /// All event types in order of their ids.
-    pub fn event_types(&self) -> impl DoubleEndedIterator<Item = &Arc<TypeEntry>> {
+    pub fn event_types(&self) -> impl DoubleEndedIterator<Item = &Arc<RegisteredType>> {
         self.types.values()
     }
 
@@ -289,7 +289,7 @@ impl Registry {
     }
 
     /// Takes in one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
-    pub fn apply(&mut self, entry: Entry, Header { position, time, .. }: Header) {
+    pub fn apply(&mut self, entry: Entry, RecordHeader { position, time, .. }: RecordHeader) {
         self.version = position;
         match entry {
             Entry::DictionaryRaised { dictionary, .. } => self.set_dictionary(dictionary),
@@ -337,16 +337,16 @@ impl Registry {
         // Said again, by a repair.
         let number = TopicNumber(number);
         self.names.remove(&known.topic.definition.id);
-        self.names.insert(topic.definition.id.clone(), Named::Here(number));
+        self.names.insert(topic.definition.id.clone(), NamedTopic::Here(number));
         let (tail, forgotten_through) = (known.tail.clone(), known.forgotten_through);
-        *known = Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through });
+        *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through });
     }
 
     fn push_topic(&mut self, topic: Topic, defined_at: Position, (tail, forgotten_through): (Sequence, i64)) {
         let number = TopicNumber(self.next_topic_number());
-        self.names.insert(topic.definition.id.clone(), Named::Here(number));
+        self.names.insert(topic.definition.id.clone(), NamedTopic::Here(number));
         let tail = watch::Sender::new(tail);
-        self.topics.push(Some(Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through })));
+        self.topics.push(Some(Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through })));
     }
 
     /// The next number was a topic's that is deleted.
@@ -356,7 +356,7 @@ impl Registry {
 
     /// Forgets a topic: of this log, or, where `number` is 0, of another one.
     fn delete_topic(&mut self, id: &TopicId, number: u32) {
-        let is_meant = |named: &Named| named.here().map_or(0, |here| here.0) == number;
+        let is_meant = |named: &NamedTopic| named.here().map_or(0, |here| here.0) == number;
         if self.names.get(id).is_some_and(is_meant) {
             self.names.remove(id);
         }
@@ -366,31 +366,31 @@ impl Registry {
     }
 
     /// Takes in where a topic lives.
-    pub(super) fn place(&mut self, placed: Placed, defined_at: Position) {
+    pub(super) fn place(&mut self, placed: TopicPlacement, defined_at: Position) {
         self.version = self.version.max(defined_at);
         let id = placed.topic.definition.id.clone();
-        self.names.insert(id, Named::Elsewhere(Arc::new(PlacedTopic { placed, defined_at })));
+        self.names.insert(id, NamedTopic::Elsewhere(Arc::new(PlacedTopic { placed, defined_at })));
     }
 
     fn empty_memory(&mut self, floor: Sequence) {
         for named in self.names.values_mut() {
-            if let Named::Elsewhere(known) = named
-                && matches!(known.placed.home, Home::Memory(_))
+            if let NamedTopic::Elsewhere(known) = named
+                && matches!(known.placed.home, LogLocation::Memory(_))
             {
                 let PlacedTopic { placed, defined_at } = known.as_ref();
-                let placed = Placed { floor, ..placed.clone() };
+                let placed = TopicPlacement { floor, ..placed.clone() };
                 *known = Arc::new(PlacedTopic { placed, defined_at: *defined_at });
             }
         }
     }
 
     fn change_topic(&mut self, topic: Topic, defined_at: Position, time: i64) {
-        let number = self.names.get(&topic.definition.id).and_then(Named::here).unwrap_or_default();
+        let number = self.names.get(&topic.definition.id).and_then(NamedTopic::here).unwrap_or_default();
         if let Some(Some(known)) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch moves over: readers waiting on the old definition must still be woken.
             let tail = known.tail.clone();
             let forgotten_through = known.forgotten_through.max(time.saturating_sub(known.idempotent_millis()));
-            *known = Arc::new(TopicEntry { number, topic, defined_at, tail, forgotten_through });
+            *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through });
         }
     }
 
@@ -404,10 +404,10 @@ impl Registry {
         }
         event_type.versions.sort_by_key(|version| version.definition.version);
         let schemas_at = event_type.versions.iter().map(|known| (known.definition.version, defined_at)).collect();
-        self.types.insert(id, Arc::new(TypeEntry { event_type, defined_at, tag, schemas_at }));
+        self.types.insert(id, Arc::new(RegisteredType { event_type, defined_at, tag, schemas_at }));
     }
 
-    fn change_type(&mut self, id: &EventTypeId, defined_at: Position, change: impl FnOnce(&mut TypeEntry)) {
+    fn change_type(&mut self, id: &EventTypeId, defined_at: Position, change: impl FnOnce(&mut RegisteredType)) {
         if let Some(known) = self.types.get_mut(id) {
             let known = Arc::make_mut(known);
             known.defined_at = defined_at;
@@ -423,9 +423,9 @@ fn lost_topic(number: u32) -> Option<Topic> {
 }
 
 /// What `dataSchema` alone stands for. Types registered before there were versions are stored without any.
-fn first_version(event_type: &EventType) -> Option<Version> {
+fn first_version(event_type: &EventType) -> Option<RegisteredVersion> {
     let schema = event_type.definition.data_schema.clone()?;
-    Some(Version {
+    Some(RegisteredVersion {
         definition: NewVersion::json_schema(SchemaVersion::FIRST, schema),
         status: VersionStatus::Current,
         created_at: event_type.created_at,

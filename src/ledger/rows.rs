@@ -4,7 +4,7 @@ use contract::{AggregateSequence, Position, Sequence};
 
 /// Where an aggregate stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct AggregateHead {
     /// Its last number.
     pub aggregate_sequence: AggregateSequence,
     /// That event's number in its topic.
@@ -13,7 +13,7 @@ pub struct Head {
 
 /// A remembered idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remembered {
+pub struct IdempotencyRow {
     /// The event stored, or the answer kept, under it.
     pub position: Position,
     /// When, in milliseconds.
@@ -22,7 +22,7 @@ pub struct Remembered {
     pub digest: u64,
 }
 
-impl Head {
+impl AggregateHead {
     /// Bytes of a row.
     pub const BYTES: usize = 16;
 
@@ -40,7 +40,7 @@ impl Head {
     }
 }
 
-impl Remembered {
+impl IdempotencyRow {
     /// Bytes of a row.
     pub const BYTES: usize = 24;
 
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn rows_survive_the_trip_to_disk() {
-        let head = Head { aggregate_sequence: AggregateSequence(7), sequence: Sequence(u64::MAX) };
-        assert_eq!(Head::decode(head.encode()), head);
-        let remembered = Remembered { position: Position(1), time: -5, digest: 0xdead_beef_0123_4567 };
-        assert_eq!(Remembered::decode(remembered.encode()), remembered);
+        let head = AggregateHead { aggregate_sequence: AggregateSequence(7), sequence: Sequence(u64::MAX) };
+        assert_eq!(AggregateHead::decode(head.encode()), head);
+        let remembered = IdempotencyRow { position: Position(1), time: -5, digest: 0xdead_beef_0123_4567 };
+        assert_eq!(IdempotencyRow::decode(remembered.encode()), remembered);
     }
 }

@@ -5,11 +5,11 @@
 //! added here needs a default that is right for a text without it.
 
 use super::entry::DICTIONARY;
-use super::home::Placed;
-use super::parts::PartsSnapshot;
+use super::home::TopicPlacement;
+use super::parts::StateTablesSnapshot;
 use super::registry::Registry;
-use super::state::{LastBody, LastRecord, State};
-use super::table::Tables;
+use super::state::{LastBody, LastRecord, LedgerState};
+use super::table::DiskTables;
 use super::usage::EntryUsage;
 use contract::{EventType, Position, Sequence, Topic};
 use log::TopicNumber;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The small part of the state, next to the tables.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Snapshot {
+pub(super) struct StateSnapshot {
     pub(super) position: Position,
     /// CRC32C of the record at `position`: tells this log from another.
     pub(super) record_crc: u32,
@@ -48,10 +48,10 @@ pub(super) struct Snapshot {
     deleted: Vec<u32>,
     /// Topics of other logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    placed: Vec<(Position, Placed)>,
+    placed: Vec<(Position, TopicPlacement)>,
     event_types: Vec<(Position, EventType)>,
     /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
-    parts: PartsSnapshot,
+    parts: StateTablesSnapshot,
     /// What the entries in the log take up.
     #[serde(default)]
     usage: EntryUsage,
@@ -65,8 +65,8 @@ fn is_zero(position: &Position) -> bool {
     *position == Position::ZERO
 }
 
-impl Snapshot {
-    pub(super) fn of(state: &State) -> Self {
+impl StateSnapshot {
+    pub(super) fn of(state: &LedgerState) -> Self {
         let registry = &state.registry;
         let numbers = 1..registry.next_topic_number();
         let numbered = numbers.filter_map(|number| registry.topic_numbered(TopicNumber(number)));
@@ -88,7 +88,7 @@ impl Snapshot {
             deleted: registry.deleted_numbers().collect(),
             placed: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
-            parts: state.parts.snapshot(),
+            parts: state.tables.snapshot(),
             usage: state.usage,
             facts_through: state.facts_through,
         }
@@ -104,7 +104,7 @@ impl Snapshot {
         self.tails.first().copied().unwrap_or_default()
     }
 
-    pub(super) fn restore(self, tables: Tables) -> State {
+    pub(super) fn restore(self, tables: DiskTables) -> LedgerState {
         let mut registry = Registry::default();
         let Self { position, time, tails, trimmed, has_skipped, usage, facts_through, .. } = self;
         let last = LastRecord {
@@ -133,8 +133,18 @@ impl Snapshot {
         }
         let parts = Arc::new(self.parts.into());
         let registry = Arc::new(registry);
-        let small = State { position, time, registry, tails, trimmed, parts, last, has_skipped, ..State::new(tables) };
-        State { usage, facts_through, ..small }
+        let small = LedgerState {
+            position,
+            time,
+            registry,
+            tails,
+            trimmed,
+            tables: parts,
+            last,
+            has_skipped,
+            ..LedgerState::new(tables)
+        };
+        LedgerState { usage, facts_through, ..small }
     }
 }
 
@@ -144,19 +154,19 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_skipped_facts_is_not_believed_by_a_version_that_may_know_them() {
-        let state = State::new(Tables::in_memory(|_| 0));
+        let state = LedgerState::new(DiskTables::in_memory(|_| 0));
         for (has_skipped, dictionary, is_believed) in [
             (false, DICTIONARY, true),
             (true, DICTIONARY, true),
             (false, DICTIONARY - 1, true),
             (true, DICTIONARY - 1, false),
         ] {
-            let snapshot = Snapshot { has_skipped, dictionary, ..Snapshot::of(&state) };
+            let snapshot = StateSnapshot { has_skipped, dictionary, ..StateSnapshot::of(&state) };
             assert_eq!(!snapshot.lacks_facts(), is_believed, "{has_skipped} {dictionary}");
         }
         // One of a version that did not say what it skipped is not even read.
-        let mut older = serde_json::to_value(Snapshot::of(&state)).unwrap();
+        let mut older = serde_json::to_value(StateSnapshot::of(&state)).unwrap();
         older.as_object_mut().unwrap().remove("dictionary").unwrap();
-        assert!(serde_json::from_value::<Snapshot>(older).is_err());
+        assert!(serde_json::from_value::<StateSnapshot>(older).is_err());
     }
 }

@@ -5,22 +5,22 @@
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
 use super::answer;
-use super::carried::Carried;
-use super::carrying::Carrying;
-use super::entry::{self, Concern, Entry};
-use super::parts::Parts;
+use super::carried::CarriedRows;
+use super::carrying::CarriedPieces;
+use super::entry::{self, Entry, EntryConcern};
+use super::parts::StateTables;
 use super::registry::Registry;
-use super::rows::{Head, Remembered};
-use super::table::Tables;
+use super::rows::{AggregateHead, IdempotencyRow};
+use super::table::DiskTables;
 use super::usage::EntryUsage;
 use bytes::Bytes;
 use contract::{Error, Kind, Position, Result, Sequence};
-use log::{Facets, Header, LogError, Record, TopicNumber};
+use log::{EventFacets, LogError, Record, RecordHeader, TopicNumber};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
 /// What the log amounts to, through one position.
-pub struct State {
+pub struct LedgerState {
     /// Folded through here.
     pub(super) position: Position,
     /// The last record's time, in milliseconds.
@@ -31,8 +31,8 @@ pub struct State {
     /// How far each topic's beginning was let go, by topic number: what outlives it is in the log.
     pub(super) trimmed: Vec<Sequence>,
     /// What changes row by row; everybody reads it where it stands.
-    pub(super) parts: Arc<Parts>,
-    pub(super) tables: Tables,
+    pub(super) tables: Arc<StateTables>,
+    pub(super) disk_tables: DiskTables,
     /// How long the keys of kept answers live, in milliseconds.
     pub(super) answers_millis: i64,
     /// The last record: a checkpoint, and whether the log still is what it was, are known by it.
@@ -40,7 +40,7 @@ pub struct State {
     /// Facts of a newer version were skipped.
     pub(super) has_skipped: bool,
     /// Parts that come in pieces, and are not whole yet.
-    pub(super) carrying: Carrying,
+    pub(super) carrying: CarriedPieces,
     /// What the entries in the log take up.
     pub(super) usage: EntryUsage,
     /// Entries up to here are in everything but the tables already, from a snapshot in the log, though `position` is
@@ -83,21 +83,21 @@ impl Default for LastBody {
     }
 }
 
-impl State {
+impl LedgerState {
     /// Nothing has happened yet.
-    pub fn new(tables: Tables) -> Self {
+    pub fn new(tables: DiskTables) -> Self {
         Self {
             position: Position::ZERO,
             time: 0,
             registry: Arc::default(),
             tails: Vec::new(),
             trimmed: Vec::new(),
-            parts: Arc::default(),
-            tables,
+            tables: Arc::default(),
+            disk_tables: tables,
             answers_millis: 0,
             last: LastRecord::default(),
             has_skipped: false,
-            carrying: Carrying::default(),
+            carrying: CarriedPieces::default(),
             usage: EntryUsage::default(),
             facts_through: Position::ZERO,
             table_failure: OnceLock::new(),
@@ -131,24 +131,24 @@ impl State {
     /// Rows of the tables that are in RAM alone.
     #[must_use]
     pub fn dirty_rows(&self) -> usize {
-        self.tables.heads.dirty_rows() + self.tables.keys.dirty_rows()
+        self.disk_tables.heads.dirty_rows() + self.disk_tables.keys.dirty_rows()
     }
 
     /// Where an aggregate stands.
-    pub fn head(&self, aggregate: u128) -> Result<Option<Head>> {
-        let row = self.tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;
-        Ok(row.map(Head::decode))
+    pub fn head(&self, aggregate: u128) -> Result<Option<AggregateHead>> {
+        let row = self.disk_tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;
+        Ok(row.map(AggregateHead::decode))
     }
 
     /// The event stored, or the answer kept, under this idempotency key, however long ago.
-    pub fn remembered(&self, key: u128) -> Result<Option<Remembered>> {
-        let row = self.tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
-        Ok(row.map(Remembered::decode))
+    pub fn stored_key(&self, key: u128) -> Result<Option<IdempotencyRow>> {
+        let row = self.disk_tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
+        Ok(row.map(IdempotencyRow::decode))
     }
 
     /// Takes in the next record. One that this version cannot read changes nothing.
     pub fn apply(&mut self, record: &Record) -> Result<(), LogError> {
-        let Header { position, topic, sequence, time, facets, .. } = record.header;
+        let RecordHeader { position, topic, sequence, time, facets, .. } = record.header;
         let entry = match facets {
             Some(_) => None,
             None => Entry::of(record)?,
@@ -178,12 +178,12 @@ impl State {
             }
             (None, None) => self.has_skipped = true,
         }
-        carried.into_iter().for_each(|parts| self.parts.replace(parts));
+        carried.into_iter().for_each(|parts| self.tables.replace(parts));
         Ok(())
     }
 
     /// Takes in a record that everything but the tables knows of already.
-    fn apply_to_tables(&mut self, entry: Option<Entry>, header: &Header) {
+    fn apply_to_tables(&mut self, entry: Option<Entry>, header: &RecordHeader) {
         match (header.facets, entry) {
             (Some(facets), _) => self.apply_event(header, &facets),
             (None, Some(Entry::HistoryCarried { carried })) => self.apply_carried(carried),
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// Refuses an entry that does not follow the last one: those in between were reclaimed before they were read here.
-    pub(super) fn check_gap(&self, header: &Header) -> Result<(), LogError> {
+    pub(super) fn check_gap(&self, header: &RecordHeader) -> Result<(), LogError> {
         let is_entry = header.topic == TopicNumber::LEDGER && header.position > self.facts_through;
         match is_entry && header.sequence > self.tail(TopicNumber::LEDGER).next() {
             true => Err(LogError::Reclaimed(Sequence(header.sequence.get() - 1))),
@@ -209,42 +209,42 @@ impl State {
 
     /// Whether this is the record that was applied last.
     pub(super) fn ends_with(&self, record: &Record) -> bool {
-        let Header { position, topic, sequence, time, .. } = record.header;
+        let RecordHeader { position, topic, sequence, time, .. } = record.header;
         let last = &self.last;
         (position, topic, sequence, time) == (self.position, last.topic, last.sequence, last.time)
             && crc32c::crc32c(&record.body) == last.body.crc()
     }
 
-    fn apply_event(&mut self, header: &Header, facets: &Facets) {
+    fn apply_event(&mut self, header: &RecordHeader, facets: &EventFacets) {
         if let Some(aggregate) = facets.aggregate {
-            let head = Head { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
-            self.tables.heads.put(aggregate.key, head.encode());
+            let head = AggregateHead { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
+            self.disk_tables.heads.put(aggregate.key, head.encode());
         }
         if let Some(mark) = facets.idempotency {
-            let row = Remembered { position: header.position, time: header.time, digest: mark.digest };
-            self.tables.keys.put(mark.key, row.encode());
+            let row = IdempotencyRow { position: header.position, time: header.time, digest: mark.digest };
+            self.disk_tables.keys.put(mark.key, row.encode());
         }
     }
 
-    fn apply_entry(&mut self, entry: Entry, header: &Header) {
+    fn apply_entry(&mut self, entry: Entry, header: &RecordHeader) {
         match entry.concern() {
-            Concern::Registry => Arc::make_mut(&mut self.registry).apply(entry, *header),
-            Concern::History => {
-                self.parts.apply(&entry, header);
+            EntryConcern::Registry => Arc::make_mut(&mut self.registry).apply(entry, *header),
+            EntryConcern::History => {
+                self.tables.apply(&entry, header);
                 self.apply_history(entry);
             }
-            Concern::Parts => self.parts.apply(&entry, header),
-            Concern::Topic => self.apply_deletion(entry, header),
-            Concern::Keys => self.apply_key(&entry, header),
+            EntryConcern::Tables => self.tables.apply(&entry, header),
+            EntryConcern::Topic => self.apply_deletion(entry, header),
+            EntryConcern::Keys => self.apply_key(&entry, header),
             // Taken in whole, when the last piece is there.
-            Concern::AllParts => (),
-            Concern::Usage => (),
+            EntryConcern::AllTables => (),
+            EntryConcern::Usage => (),
         }
     }
 
     /// A topic is gone. Its last sequence stays known until its events are removed ([`State::unremoved`]).
-    fn apply_deletion(&mut self, entry: Entry, header: &Header) {
-        self.parts.apply(&entry, header);
+    fn apply_deletion(&mut self, entry: Entry, header: &RecordHeader) {
+        self.tables.apply(&entry, header);
         if let Entry::TopicDeleted { number, through, .. } = &entry
             && *number > 0
         {
@@ -261,9 +261,9 @@ impl State {
         ends.filter(|(number, tail)| self.trimmed(*number) < *tail).collect()
     }
 
-    fn apply_key(&mut self, entry: &Entry, header: &Header) {
+    fn apply_key(&mut self, entry: &Entry, header: &RecordHeader) {
         if let Some((key, row)) = answer::row(entry, header.position, header.time) {
-            self.tables.keys.put(key, row.encode());
+            self.disk_tables.keys.put(key, row.encode());
         }
     }
 
@@ -286,15 +286,15 @@ impl State {
     }
 
     /// Rows of removed events; where the events themselves were folded, the tables know as much or more.
-    fn apply_carried(&mut self, carried: Carried) {
+    fn apply_carried(&mut self, carried: CarriedRows) {
         for (key, head) in carried.heads {
             if self.head(key).ok().flatten().is_none_or(|known| known.sequence < head.sequence) {
-                self.tables.heads.put(key, head.encode());
+                self.disk_tables.heads.put(key, head.encode());
             }
         }
         for (key, remembered) in carried.keys {
-            if self.remembered(key).ok().flatten().is_none_or(|known| known.position < remembered.position) {
-                self.tables.keys.put(key, remembered.encode());
+            if self.stored_key(key).ok().flatten().is_none_or(|known| known.position < remembered.position) {
+                self.disk_tables.keys.put(key, remembered.encode());
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use super::entry::Entry;
 use contract::{Position, Sequence};
-use log::Header;
+use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 
 /// Where others share the log: a run of which nothing was heard for this long is given up, in milliseconds.
@@ -26,14 +26,14 @@ pub struct EntryUsage {
     /// When the last run ended, in milliseconds; before the first one, when the first entry was written.
     since: i64,
     /// What may be removed.
-    reclaimable: Reclaimable,
+    reclaimable: ReclaimableEntries,
     /// A run that has not ended yet.
     run: Option<ReclaimRun>,
 }
 
 /// The entries that the last snapshot stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reclaimable {
+pub struct ReclaimableEntries {
     /// The last of them.
     pub through: Sequence,
     /// When the snapshot was taken, in milliseconds: none of them is younger.
@@ -62,7 +62,7 @@ pub struct ReclaimPolicy {
 
 impl EntryUsage {
     /// Takes in an entry whose body has this many bytes.
-    pub(super) fn apply(&mut self, entry: &Entry, header: &Header, body_bytes: usize) {
+    pub(super) fn apply(&mut self, entry: &Entry, header: &RecordHeader, body_bytes: usize) {
         if self.since == 0 {
             self.since = header.time;
         }
@@ -80,7 +80,7 @@ impl EntryUsage {
                 self.answer_bytes = self.answer_bytes.saturating_sub(*reclaimed_answer_bytes);
                 self.live_bytes = *live_bytes;
                 self.since = header.time;
-                self.reclaimable = Reclaimable { through: *through, at: *at };
+                self.reclaimable = ReclaimableEntries { through: *through, at: *at };
                 self.run = None;
             }
             _ => (),
@@ -101,7 +101,7 @@ impl EntryUsage {
 
     /// What may be removed.
     #[must_use]
-    pub const fn reclaimable(&self) -> Reclaimable {
+    pub const fn reclaimable(&self) -> ReclaimableEntries {
         self.reclaimable
     }
 

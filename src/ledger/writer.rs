@@ -18,14 +18,14 @@
 //!   answered from what it knew.
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
-use super::appender::{Appender, Batch, Failed, Turn};
-use super::away::{ANSWER_MAX, Away, Patience};
-use super::checkpoint::Checkpoints;
-use super::command::Job;
+use super::appender::{AppendBatch, AppendNumber, Appender, FailedAppend};
+use super::away::{ANSWER_MAX, LogOutage, RetryBudget};
+use super::checkpoint::CheckpointScheduler;
+use super::command::QueuedCommand;
 use super::decision::{Decision, Overlay};
 use super::failure::unavailable;
-use super::state::State;
-use super::{Message, Shared, fold, letters};
+use super::state::LedgerState;
+use super::{LedgerView, WriterMessage, fold, letters};
 use crate::clock::LogClock;
 use contract::{Error, Position};
 use log::{Log, LogError, Record, TopicNumber};
@@ -53,40 +53,40 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 
 const BEHIND: &str = "what the log is said to hold cannot be read from it; it is read again";
 
-pub(super) struct Writer {
+pub(super) struct LedgerWriter {
     pub(super) log: Arc<dyn Log>,
     pub(super) clock: Arc<LogClock>,
-    pub(super) state: State,
+    pub(super) state: LedgerState,
     pub(super) overlay: Overlay,
     pub(super) appender: Appender,
-    pub(super) shared: Arc<Shared>,
-    pub(super) checkpoints: Checkpoints,
+    pub(super) shared: Arc<LedgerView>,
+    pub(super) checkpoints: CheckpointScheduler,
     /// Decided jobs, each with what must be so before its answer is true.
-    pub(super) waiting: VecDeque<(RestsOn, Box<dyn Job>)>,
+    pub(super) waiting: VecDeque<(AnswerDependency, Box<dyn QueuedCommand>)>,
     /// The last append that succeeded.
-    pub(super) settled: Turn,
+    pub(super) last_appended: AppendNumber,
     /// Something was decided that adds nothing, and the log must confirm that it is up to date.
     pub(super) must_compare: bool,
     /// While the log's server cannot be reached.
-    pub(super) away: Option<Away>,
+    pub(super) outage: Option<LogOutage>,
     /// It was away, and nothing was written since.
-    pub(super) patience: Option<Patience>,
+    pub(super) retry_budget: Option<RetryBudget>,
     /// Why nothing is promised any more.
     pub(super) failed: Option<Error>,
 }
 
 /// What must be so before an answer is true.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RestsOn {
+pub(super) struct AnswerDependency {
     /// Durable up to here.
     position: Position,
     /// This append, or a later one, succeeded.
-    turn: Turn,
+    turn: AppendNumber,
 }
 
-impl Writer {
+impl LedgerWriter {
     /// Works until every handle to the ledger is gone, or until it is closed.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<WriterMessage>) {
         let mut tail = self.log.tail();
         let mut taken = Vec::with_capacity(TAKE_MAX);
         let is_shared = self.log.is_shared();
@@ -96,7 +96,7 @@ impl Writer {
         let checkpointed = self.checkpoints.ended();
         let closing = loop {
             let has_room = self.appender.bytes() < GATHERED_BYTES_MAX;
-            let is_idle = self.waiting.is_empty() && self.failed.is_none() && self.away.is_none();
+            let is_idle = self.waiting.is_empty() && self.failed.is_none() && self.outage.is_none();
             tokio::select! {
                 biased;
                 appended = self.appender.appended.recv(), if self.failed.is_none() => self.settle(appended).await,
@@ -112,8 +112,8 @@ impl Writer {
                 }
                 moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
                 // A log that went back and grew to the same length again moves no tail.
-                _ = look.tick(), if is_idle && is_shared => self.look().await,
-                () = Away::next_try(self.away.as_mut()), if self.away.is_some() => self.try_again().await,
+                _ = look.tick(), if is_idle && is_shared => self.check_log().await,
+                () = LogOutage::next_try(self.outage.as_mut()), if self.outage.is_some() => self.retry_log().await,
             }
         };
         // Whoever is still waiting in it is told so now, and not when everything has ended.
@@ -122,29 +122,29 @@ impl Writer {
     }
 
     /// Handles what was waiting, as much of it as fits; answers whom to tell if one of them was the order to close.
-    fn take(&mut self, taken: &mut Vec<Message>) -> Option<oneshot::Sender<()>> {
+    fn take(&mut self, taken: &mut Vec<WriterMessage>) -> Option<oneshot::Sender<()>> {
         let now = self.clock.now();
         let mut closing = None;
         for message in taken.drain(..fitting(taken)) {
             match message {
-                Message::Job(job) => self.decide(job, now),
-                Message::Ask(ask) => ask(&self.state),
-                Message::Close(reply) => closing = Some(reply),
+                WriterMessage::Command(job) => self.decide(job, now),
+                WriterMessage::Query(ask) => ask(&self.state),
+                WriterMessage::Close(reply) => closing = Some(reply),
             }
             if self.overlay.records() >= HAND_OVER_RECORDS {
-                self.hand_over();
+                self.send_to_appender();
             }
         }
-        self.hand_over();
+        self.send_to_appender();
         closing
     }
 
-    fn decide(&mut self, mut job: Box<dyn Job>, now: i64) {
-        if let Some(error) = self.failed.as_ref().or(self.away.as_ref().map(Away::refusal)) {
+    fn decide(&mut self, mut job: Box<dyn QueuedCommand>, now: i64) {
+        if let Some(error) = self.failed.as_ref().or(self.outage.as_ref().map(LogOutage::refusal)) {
             return job.answer(Err(error.clone()));
         }
         if let Some(error) = self.checkpoints.refusal(self.state.dirty_rows()) {
-            self.checkpoints.consider(&mut self.state, now);
+            self.checkpoints.start_if_due(&mut self.state, now);
             return job.answer(Err(error));
         }
         let room = self.log.room();
@@ -153,12 +153,12 @@ impl Writer {
         let before = decision.position();
         job.decide(&mut decision);
         let position = decision.position();
-        let mut turn = Turn::default();
+        let mut turn = AppendNumber::default();
         if position == before && self.log.is_shared() {
             self.must_compare = true;
-            turn = self.appender.next_turn();
+            turn = self.appender.next_append();
         }
-        self.waiting.push_back((RestsOn { position, turn }, job));
+        self.waiting.push_back((AnswerDependency { position, turn }, job));
         match self.state.table_failure.get().cloned() {
             Some(error) => self.give_up_tables(error),
             None => self.answer_durable(),
@@ -181,13 +181,13 @@ impl Writer {
     }
 
     fn condemn_tables(&mut self) {
-        if let Err(error) = self.state.tables.condemn() {
+        if let Err(error) = self.state.disk_tables.condemn() {
             // The next opening meets the same damage and says the same.
             tracing::warn!(%error, "the broker's tables could not be marked as unreadable");
         }
     }
 
-    fn hand_over(&mut self) {
+    fn send_to_appender(&mut self) {
         self.appender.add(self.overlay.take_records());
         if std::mem::take(&mut self.must_compare) {
             self.appender.compare(self.overlay.position().max(self.state.position()));
@@ -195,22 +195,22 @@ impl Writer {
     }
 
     /// A batch's append is over; nothing is appended any more where there is none.
-    async fn settle(&mut self, appended: Option<Result<Batch, Failed>>) {
+    async fn settle(&mut self, appended: Option<Result<AppendBatch, FailedAppend>>) {
         match appended {
-            Some(Ok(Batch { turn, records })) => {
-                self.patience = None;
-                self.settled = turn;
+            Some(Ok(AppendBatch { turn, records })) => {
+                self.retry_budget = None;
+                self.last_appended = turn;
                 if let Err(error) = self.apply(&records) {
                     return self.fail(unavailable(error));
                 }
                 self.answer_durable();
-                self.checkpoints.consider(&mut self.state, self.clock.now());
+                self.checkpoints.start_if_due(&mut self.state, self.clock.now());
             }
-            Some(Err(Failed { error: LogError::TailMoved(tail), .. })) if tail < self.state.position() => {
+            Some(Err(FailedAppend { error: LogError::TailMoved(tail), .. })) if tail < self.state.position() => {
                 self.fail(unavailable(LogError::Diverged(self.state.position())));
             }
-            Some(Err(Failed { error: LogError::TailMoved(tail), .. })) => self.decide_anew(tail).await,
-            Some(Err(Failed { error, unsure })) => self.lose(error, unsure),
+            Some(Err(FailedAppend { error: LogError::TailMoved(tail), .. })) => self.decide_again(tail).await,
+            Some(Err(FailedAppend { error, unsure })) => self.on_log_error(error, unsure),
             None => self.fail(unavailable(stopped())),
         }
     }
@@ -219,7 +219,7 @@ impl Writer {
     fn apply(&mut self, records: &[Record]) -> Result<(), LogError> {
         for record in records {
             self.state.apply(record)?;
-            self.overlay.settled(record);
+            self.overlay.remove_durable(record);
             letters::log_new_letter(record);
         }
         if records.is_empty() {
@@ -232,26 +232,26 @@ impl Writer {
     }
 
     fn answer_durable(&mut self) {
-        self.answer_through(self.state.position(), self.settled);
+        self.answer_through(self.state.position(), self.last_appended);
     }
 
-    fn answer_through(&mut self, position: Position, turn: Turn) {
-        let is_so = |rests_on: &RestsOn| rests_on.position <= position && rests_on.turn <= turn;
+    fn answer_through(&mut self, position: Position, turn: AppendNumber) {
+        let is_so = |rests_on: &AnswerDependency| rests_on.position <= position && rests_on.turn <= turn;
         while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| is_so(rests_on)) {
             job.answer(Ok(()));
         }
     }
 
     /// Another process was faster: read what it wrote, and decide the same commands on that.
-    async fn decide_anew(&mut self, tail: Position) {
+    async fn decide_again(&mut self, tail: Position) {
         self.overlay.clear();
-        self.appender.start_over();
+        self.appender.resume();
         if let Err(error) = self.catch_up().await {
-            return self.lose(error, Vec::new());
+            return self.on_log_error(error, Vec::new());
         }
         if self.state.position() < tail {
             // Deciding the same again would lose again, at once and for ever.
-            return self.lose(LogError::Unavailable(Arc::new(io::Error::other(BEHIND))), Vec::new());
+            return self.on_log_error(LogError::Unavailable(Arc::new(io::Error::other(BEHIND))), Vec::new());
         }
         self.decide_waiting();
     }
@@ -262,7 +262,7 @@ impl Writer {
         for (_, job) in std::mem::take(&mut self.waiting) {
             self.decide(job, now);
         }
-        self.hand_over();
+        self.send_to_appender();
     }
 
     /// The tail moved while nothing of this process was on its way: somebody else wrote, or the log went back.
@@ -270,19 +270,19 @@ impl Writer {
         let tail = *tail.borrow();
         match log_is_open {
             false => self.fail(unavailable(stopped())),
-            true if tail != self.state.position() => self.decide_anew(tail).await,
+            true if tail != self.state.position() => self.decide_again(tail).await,
             true => (),
         }
     }
 
     /// Compares what is known with the log while nothing is to be done. A server that does not answer is away.
-    async fn look(&mut self) {
+    async fn check_log(&mut self) {
         self.overlay.clear();
-        self.appender.start_over();
+        self.appender.resume();
         match tokio::time::timeout(LOOK_MAX, self.catch_up()).await {
             Ok(Ok(())) => (),
-            Ok(Err(error)) => self.lose(error, Vec::new()),
-            Err(_) => self.lose(LogError::Unavailable(Arc::new(io::ErrorKind::TimedOut.into())), Vec::new()),
+            Ok(Err(error)) => self.on_log_error(error, Vec::new()),
+            Err(_) => self.on_log_error(LogError::Unavailable(Arc::new(io::ErrorKind::TimedOut.into())), Vec::new()),
         }
     }
 
@@ -290,7 +290,7 @@ impl Writer {
     async fn catch_up(&mut self) -> Result<(), LogError> {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
-        let away = &mut self.away;
+        let away = &mut self.outage;
         let outcome = fold::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
             topics.extend(page.iter().map(|record| record.header.topic));
             topics.sort_unstable();
@@ -301,51 +301,51 @@ impl Writer {
         if self.state.position() > before {
             self.clock.observe(self.state.time);
             self.shared.show(&self.state, topics.into_iter());
-            self.checkpoints.consider(&mut self.state, self.clock.now());
+            self.checkpoints.start_if_due(&mut self.state, self.clock.now());
         }
         outcome
     }
 
     /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is what was on its way.
-    fn lose(&mut self, error: LogError, unsure: Vec<Batch>) {
+    fn on_log_error(&mut self, error: LogError, unsure: Vec<AppendBatch>) {
         if !matches!(error, LogError::Unavailable(_)) {
             return self.fail(unavailable(error));
         }
         let error = unavailable(error);
-        self.shared.report_away(&error);
-        self.away = Some(Away::new(error, unsure, self.patience.take()));
-        self.refuse_impatient();
+        self.shared.report_outage(&error);
+        self.outage = Some(LogOutage::new(error, unsure, self.retry_budget.take()));
+        self.refuse_timed_out();
     }
 
     /// Looks whether the log's server is back; if so, what was under way goes on.
-    async fn try_again(&mut self) {
+    async fn retry_log(&mut self) {
         let outcome = tokio::time::timeout(ANSWER_MAX, self.catch_up()).await;
         let answer = if outcome.is_ok() { Duration::ZERO } else { ANSWER_MAX };
-        self.away.iter_mut().for_each(|away| away.tried(answer));
+        self.outage.iter_mut().for_each(|away| away.note_attempt(answer));
         match outcome {
-            Ok(Ok(())) => self.come_back(),
-            Ok(Err(LogError::Unavailable(_))) | Err(_) => self.refuse_impatient(),
+            Ok(Ok(())) => self.end_outage(),
+            Ok(Err(LogError::Unavailable(_))) | Err(_) => self.refuse_timed_out(),
             Ok(Err(error)) => self.fail(unavailable(error)),
         }
     }
 
-    fn refuse_impatient(&mut self) {
-        if self.away.as_ref().is_some_and(|away| away.patience().is_over()) {
-            self.refuse_waiting(&Away::unknown());
+    fn refuse_timed_out(&mut self) {
+        if self.outage.as_ref().is_some_and(|away| away.retry_budget().is_exhausted()) {
+            self.refuse_waiting(&LogOutage::outcome_unknown());
         }
     }
 
     /// The log can be read again. An append that ended half way is there or not: who waited for it is answered as it was
     /// decided, or decided anew like everybody else.
-    fn come_back(&mut self) {
-        let Some(away) = self.away.take() else { return };
+    fn end_outage(&mut self) {
+        let Some(away) = self.outage.take() else { return };
         let stored = away.stored();
-        self.patience = stored.is_none().then(|| away.patience());
-        self.shared.report_back();
+        self.retry_budget = stored.is_none().then(|| away.retry_budget());
+        self.shared.report_recovered();
         // A try that took too long may have folded what it did not show.
         self.shared.show(&self.state, self.state.registry().topics().map(|topic| topic.number));
         self.overlay.clear();
-        self.appender.start_over();
+        self.appender.resume();
         if let Some((turn, through)) = stored {
             self.answer_through(through, turn);
         }
@@ -361,7 +361,7 @@ impl Writer {
     /// Refuses everything that waits, and all that will come.
     fn fail(&mut self, error: Error) {
         self.overlay.clear();
-        self.away = None;
+        self.outage = None;
         self.shared.report_failure(&error);
         self.refuse_waiting(&error);
         self.failed = Some(error);
@@ -370,9 +370,9 @@ impl Writer {
     /// Completes what was accepted, leaves a checkpoint, and tells who asked for the end.
     async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
         while !self.waiting.is_empty() {
-            if self.away.is_some() {
-                Away::next_try(self.away.as_mut()).await;
-                self.try_again().await;
+            if self.outage.is_some() {
+                LogOutage::next_try(self.outage.as_mut()).await;
+                self.retry_log().await;
             } else {
                 let appended = self.appender.appended.recv().await;
                 self.settle(appended).await;
@@ -380,39 +380,39 @@ impl Writer {
         }
         self.appender.close().await;
         // Writes files, which is not for a thread that others share. If it panics, it has said so.
-        let _ = tokio::task::spawn_blocking(move || self.leave()).await;
+        let _ = tokio::task::spawn_blocking(move || self.shut_down()).await;
         if let Some(reply) = closing {
             let _ = reply.send(());
         }
     }
 
     /// Leaves a checkpoint and lets go of the log.
-    fn leave(mut self) {
+    fn shut_down(mut self) {
         // One that is being written has the folder until it ends.
         self.checkpoints.collect(&mut self.state, self.clock.now());
         if self.state.table_failure.get().is_some() {
             self.condemn_tables();
         } else if self.failed.is_none() {
-            self.checkpoints.last(&mut self.state, self.clock.now());
+            self.checkpoints.write_last(&mut self.state, self.clock.now());
         }
     }
 }
 
 /// Waits for commands, unless some are left. None when there will be no more.
-async fn refill(taken: &mut Vec<Message>, inbox: &mut mpsc::Receiver<Message>) {
+async fn refill(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
     if taken.is_empty() {
         inbox.recv_many(taken, TAKE_MAX).await;
     }
 }
 
 /// How many of these are decided at once: at least one.
-fn fitting(taken: &[Message]) -> usize {
+fn fitting(taken: &[WriterMessage]) -> usize {
     let mut bytes = 0;
-    let fits = |message: &&Message| {
+    let fits = |message: &&WriterMessage| {
         let fits = bytes < DECIDED_BYTES_MAX;
         bytes += match message {
-            Message::Job(job) => job.bytes(),
-            Message::Ask(_) | Message::Close(_) => 0,
+            WriterMessage::Command(job) => job.bytes(),
+            WriterMessage::Query(_) | WriterMessage::Close(_) => 0,
         };
         fits
     };
@@ -421,7 +421,7 @@ fn fitting(taken: &[Message]) -> usize {
 
 /// Lets everybody who is ready to run send its command first: what is decided together is appended together. Where
 /// nobody is, that takes no time.
-async fn gather(taken: &mut Vec<Message>, inbox: &mut mpsc::Receiver<Message>) {
+async fn gather(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
     if taken.len() < TAKE_MAX {
         tokio::task::yield_now().await;
     }

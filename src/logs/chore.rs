@@ -15,7 +15,7 @@ use uuid::Uuid;
 const EVERY_MIN: Duration = Duration::from_millis(10);
 
 /// Does `tick` on all ledgers about so often until they are gone or close.
-pub(crate) async fn keep<F: Future<Output = ()>>(
+pub(crate) async fn run_periodically<F: Future<Output = ()>>(
     logs: Weak<Logs>,
     every: Duration,
     tick: impl Fn(Vec<Arc<Ledger>>) -> F,
@@ -36,8 +36,8 @@ pub(crate) async fn keep<F: Future<Output = ()>>(
 }
 
 /// The chore that reclaims the broker's own entries in every log, until the logs are gone or close.
-pub(crate) async fn keep_reclaiming(logs: Weak<Logs>, every: Duration, policy: ReclaimPolicy) {
-    keep(logs, every, |ledgers| async move {
+pub(crate) async fn run_reclaiming(logs: Weak<Logs>, every: Duration, policy: ReclaimPolicy) {
+    run_periodically(logs, every, |ledgers| async move {
         for ledger in ledgers {
             reclaim_if_due(&ledger, &policy).await;
         }

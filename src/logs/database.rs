@@ -4,7 +4,7 @@ use super::folder::warn_of_readers;
 use crate::config::{DatabaseUrl, Storage};
 use log::LogError;
 use log::file::FolderLock;
-use log_postgres::{Options, PostgresLog};
+use log_postgres::{PostgresLog, PostgresOptions};
 use std::path::{Path, PathBuf};
 
 /// Most processes that keep tables of the same log below the same folder.
@@ -42,7 +42,8 @@ pub(crate) async fn open_database(storage: &Storage) -> Result<(PostgresLog, Opt
     let Storage { url, owner_url, maintenance_url, path, require_tls, .. } = storage;
     let text = |url: &Option<DatabaseUrl>| url.as_ref().map(|url| url.0.clone());
     let (owner_url, maintenance_url) = (text(owner_url), text(maintenance_url));
-    let options = Options { owner_url, maintenance_url, require_tls: *require_tls, ..Options::default() };
+    let options =
+        PostgresOptions { owner_url, maintenance_url, require_tls: *require_tls, ..PostgresOptions::default() };
     let log = PostgresLog::open(&text(url).unwrap_or_default(), options).await?;
     log.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let tables = match path.as_os_str().is_empty() {

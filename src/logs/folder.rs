@@ -1,11 +1,12 @@
 //! A log in a data folder: opened with what its checkpoint knows of it.
 
 use crate::clock::{Clock, SystemClock};
-use crate::ledger::{Checkpointed, checkpointed};
+use crate::ledger::{LastCheckpoint, last_checkpoint};
 use log::file::{
-    CUT_FOLDER, FileLog, Known, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, Options, RESERVE_BYTES, SpaceLimits,
+    AcknowledgedState, CUT_FOLDER, FileLog, FileLogOptions, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, RESERVE_BYTES,
+    SpaceLimits,
 };
-use log::{Damage, LogError};
+use log::{FileDamage, LogError};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -23,12 +24,12 @@ pub(crate) fn state_of(folder: &Path) -> PathBuf {
 /// What is known of the log of a data folder from its checkpoint. One that is damaged, or of another version, knows nothing,
 /// and is not believed when the log is opened either. An error where nobody can tell, because the system refuses to read it:
 /// what it knows must not be taken for nothing.
-pub fn known_of(folder: &Path) -> io::Result<Known> {
-    let Checkpointed { position, tails, .. } = match checkpointed(&state_of(folder)) {
-        Err(error) if is_unreadable(&error) => Checkpointed::default(),
+pub fn acknowledged_state(folder: &Path) -> io::Result<AcknowledgedState> {
+    let LastCheckpoint { position, tails, .. } = match last_checkpoint(&state_of(folder)) {
+        Err(error) if is_unreadable(&error) => LastCheckpoint::default(),
         read => read?,
     };
-    Ok(Known { acknowledged: position, tails })
+    Ok(AcknowledgedState { acknowledged: position, tails })
 }
 
 /// Whether a checkpoint is there that says nothing, or something that is no checkpoint.
@@ -75,7 +76,7 @@ fn open_folder_with(folder: &Path, settings: FolderSettings) -> Result<FileLog, 
     let pending = pending_repair(folder);
     if pending.try_exists()? {
         let reason = "a repair was cut short; run it again, it goes on where it was".to_owned();
-        return Err(LogError::Damaged(Damage { file: pending, offset: 0, reason }));
+        return Err(LogError::Damaged(FileDamage { file: pending, offset: 0, reason }));
     }
     open_checked(folder, settings)
 }
@@ -94,9 +95,9 @@ pub(super) fn open_repaired(folder: &Path, segment_bytes: u64) -> Result<FileLog
 
 fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogError> {
     warn_of_readers(folder);
-    let acknowledged = known_of(folder)?.acknowledged;
+    let acknowledged = acknowledged_state(folder)?.acknowledged;
     let FolderSettings { segment_bytes, open_files, space_limits, erase_within } = settings;
-    let options = Options {
+    let options = FileLogOptions {
         segment_bytes,
         acknowledged,
         reserve_bytes: RESERVE_BYTES,
@@ -106,7 +107,7 @@ fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogE
         erase_within,
         now: || SystemClock.read().wall,
         open_files,
-        ..Options::default()
+        ..FileLogOptions::default()
     };
     FileLog::open_folder(folder, options)
 }

@@ -7,8 +7,8 @@
 //!   machine's files.
 //! - Two logs never lie within each other.
 
-use crate::ledger::Home;
-use contract::{Streaming, StreamingOptions, Violation, limits};
+use crate::ledger::LogLocation;
+use contract::{StreamingOptions, StreamingSetting, Violation, limits};
 use log::file::SIDE_LOGS_FOLDER;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,25 @@ const DATABASE: &str = "database";
 const AT_LOCATION: &str = "/streaming/location";
 
 /// The log that `streaming` asks for; `None` is the default one, which is of `default_type`.
-pub(super) fn home_of(streaming: &Streaming, default_type: &str) -> Result<Option<Home>, Violation> {
+pub(super) fn location_of(streaming: &StreamingSetting, default_type: &str) -> Result<Option<LogLocation>, Violation> {
     match streaming {
-        Streaming::Enabled(true) => Ok(None),
-        Streaming::Enabled(false) => Err(Violation::new("/streaming", "must be true or an object")),
-        Streaming::Options(options) => home_of_options(options, default_type),
+        StreamingSetting::Enabled(true) => Ok(None),
+        StreamingSetting::Enabled(false) => Err(Violation::new("/streaming", "must be true or an object")),
+        StreamingSetting::Options(options) => location_of_options(options, default_type),
     }
 }
 
-fn home_of_options(options: &StreamingOptions, default_type: &str) -> Result<Option<Home>, Violation> {
-    let location = options.location.as_deref().map(Location::parse).transpose()?;
+fn location_of_options(options: &StreamingOptions, default_type: &str) -> Result<Option<LogLocation>, Violation> {
+    let location = options.location.as_deref().map(ParsedLocation::parse).transpose()?;
     let scheme = location.as_ref().and_then(|location| location.scheme);
     let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
     match (asked, location) {
         (asked, None) if asked == default_type => Ok(None),
         // Others may share the log, so a place of this process alone is none: all topics live in the database.
         ("memory" | "file", _) if default_type == DATABASE => Ok(None),
-        ("memory", None) => Ok(Some(Home::Memory(UNNAMED.to_owned()))),
-        ("file", None) => Ok(Some(Home::DataFolder(UNNAMED.to_owned()))),
-        ("memory" | "file", Some(location)) => location.home(asked).map(Some),
+        ("memory", None) => Ok(Some(LogLocation::Memory(UNNAMED.to_owned()))),
+        ("file", None) => Ok(Some(LogLocation::DataFolder(UNNAMED.to_owned()))),
+        ("memory" | "file", Some(location)) => location.into_location(asked).map(Some),
         (DATABASE, _) => {
             let detail = "a topic lives in a database only where the broker's own log does, and without a `location`";
             Err(Violation::new("/streaming/type", detail))
@@ -49,14 +49,14 @@ fn home_of_options(options: &StreamingOptions, default_type: &str) -> Result<Opt
 }
 
 /// A location, read.
-struct Location {
+struct ParsedLocation {
     scheme: Option<&'static str>,
     is_absolute: bool,
     /// The names it goes through, with single slashes between.
     path: String,
 }
 
-impl Location {
+impl ParsedLocation {
     fn parse(text: &str) -> Result<Self, Violation> {
         if text.len() > limits::LOCATION_BYTES_MAX {
             let detail = format!("is longer than {} bytes", limits::LOCATION_BYTES_MAX);
@@ -75,14 +75,14 @@ impl Location {
         Ok(Self { scheme, is_absolute: rest.starts_with('/'), path: names.join("/") })
     }
 
-    fn home(self, asked: &str) -> Result<Home, Violation> {
+    fn into_location(self, asked: &str) -> Result<LogLocation, Violation> {
         if self.scheme.is_some_and(|scheme| scheme != asked) {
             return Err(Violation::new(AT_LOCATION, "does not fit `streaming.type`"));
         }
         Ok(match asked {
-            "memory" => Home::Memory(self.path),
-            _ if self.is_absolute => Home::Folder(format!("/{}", self.path)),
-            _ => Home::DataFolder(self.path),
+            "memory" => LogLocation::Memory(self.path),
+            _ if self.is_absolute => LogLocation::Folder(format!("/{}", self.path)),
+            _ => LogLocation::DataFolder(self.path),
         })
     }
 }
@@ -106,18 +106,18 @@ fn check_name(name: &str) -> Result<(), Violation> {
 
 /// Where a log lies.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Lies {
+pub(super) enum ResolvedLocation {
     /// Where the default log does.
     WithDefault,
     /// In memory.
-    InMemory(Home),
+    InMemory(LogLocation),
     /// In this folder, whose one name this is.
-    In(Home, PathBuf),
+    In(LogLocation, PathBuf),
 }
 
-impl Lies {
+impl ResolvedLocation {
     /// What the log is called; `None` for the default one.
-    pub(super) const fn home(&self) -> Option<&Home> {
+    pub(super) const fn location(&self) -> Option<&LogLocation> {
         match self {
             Self::WithDefault => None,
             Self::InMemory(home) | Self::In(home, _) => Some(home),
@@ -127,7 +127,7 @@ impl Lies {
 
 /// The folders in which logs may lie.
 #[derive(Debug, Default)]
-pub(crate) struct Roots {
+pub(crate) struct LogRoots {
     /// The default log's own folder, if it has one.
     pub(crate) default_log: Option<PathBuf>,
     /// The data folder, if there is one.
@@ -136,12 +136,12 @@ pub(crate) struct Roots {
     pub(crate) locations: Vec<PathBuf>,
 }
 
-impl Roots {
+impl LogRoots {
     /// Where this home lies, if it may.
-    pub(super) fn place(&self, home: &Home) -> Result<Lies, Violation> {
+    pub(super) fn resolve(&self, home: &LogLocation) -> Result<ResolvedLocation, Violation> {
         match home {
-            Home::Memory(_) => Ok(Lies::InMemory(home.clone())),
-            Home::DataFolder(folder) => {
+            LogLocation::Memory(_) => Ok(ResolvedLocation::InMemory(home.clone())),
+            LogLocation::DataFolder(folder) => {
                 let Some(logs) = self.logs() else {
                     return Err(Violation::new(
                         AT_LOCATION,
@@ -152,7 +152,7 @@ impl Roots {
                 let lies = within(&real(&logs.join(folder))?, &logs);
                 lies.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
             }
-            Home::Folder(folder) => self.place_absolute(Path::new(folder)),
+            LogLocation::Folder(folder) => self.resolve_absolute(Path::new(folder)),
         }
     }
 
@@ -163,14 +163,14 @@ impl Roots {
 
     /// The disk is not asked about a path that is not below a permitted folder by its spelling: the answer would tell what
     /// there is on this machine.
-    fn place_absolute(&self, path: &Path) -> Result<Lies, Violation> {
+    fn resolve_absolute(&self, path: &Path) -> Result<ResolvedLocation, Violation> {
         let is_below = |root: &Path| {
             let spellings = [std::path::absolute(root).ok(), real(root).ok()];
             spellings.into_iter().flatten().any(|root| path.starts_with(root))
         };
         let is_default = |path: &Path| self.default_log.as_deref().is_some_and(|root| is_same(path, root));
         if is_default(path) {
-            return Ok(Lies::WithDefault);
+            return Ok(ResolvedLocation::WithDefault);
         }
         let logs = self.logs();
         if !logs.iter().chain(&self.locations).any(|root| is_below(root)) {
@@ -189,7 +189,7 @@ impl Roots {
             return Err(apart());
         }
         let name = path.to_str().ok_or_else(not_listed)?.to_owned();
-        Ok(Lies::In(Home::Folder(name), path))
+        Ok(ResolvedLocation::In(LogLocation::Folder(name), path))
     }
 }
 
@@ -209,9 +209,9 @@ fn not_listed() -> Violation {
 }
 
 /// A folder among the data folder's logs, called by the way to it.
-fn within(path: &Path, logs: &Path) -> Option<Lies> {
+fn within(path: &Path, logs: &Path) -> Option<ResolvedLocation> {
     let way = path.strip_prefix(logs).ok()?.to_str().filter(|way| !way.is_empty())?;
-    Some(Lies::In(Home::DataFolder(way.to_owned()), path.to_owned()))
+    Some(ResolvedLocation::In(LogLocation::DataFolder(way.to_owned()), path.to_owned()))
 }
 
 /// Refuses a folder that lies within another log's, or around it.
@@ -257,7 +257,7 @@ mod tests {
 
     fn check(json: &str, default_type: &str, expected: &str) {
         let streaming = serde_json::from_str(json).unwrap();
-        let told = match home_of(&streaming, default_type) {
+        let told = match location_of(&streaming, default_type) {
             Ok(None) => "the default log".to_owned(),
             Ok(Some(home)) => format!("{home:?}"),
             Err(violation) => {
@@ -310,39 +310,46 @@ mod tests {
             );
         }
         for text in ["s3://bucket", "a b", "a\0b", "\u{fe0f}", "C:\\x"] {
-            assert!(Location::parse(text).is_err(), "{text}");
+            assert!(ParsedLocation::parse(text).is_err(), "{text}");
         }
-        assert!(Location::parse(&"x".repeat(256)).is_err() && Location::parse(&"x/".repeat(600)).is_err());
+        assert!(ParsedLocation::parse(&"x".repeat(256)).is_err() && ParsedLocation::parse(&"x/".repeat(600)).is_err());
     }
 
     #[test]
     fn a_home_lies_in_the_data_folder_or_where_the_configuration_allows() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let inside = |path: &str| Home::Folder(root.join(path).to_str().unwrap().to_owned());
+        let inside = |path: &str| LogLocation::Folder(root.join(path).to_str().unwrap().to_owned());
         std::fs::create_dir_all(root.join("data/logs")).unwrap();
         std::fs::create_dir(root.join("elsewhere")).unwrap();
         std::os::unix::fs::symlink(root.join("elsewhere"), root.join("data/logs/link")).unwrap();
         let data = root.join("data");
-        let roots =
-            Roots { default_log: Some(data.clone()), data: Some(data.clone()), locations: vec![root.join("allowed")] };
-        let place = |home: Home| roots.place(&home).map_err(|violation| violation.detail);
-        let named = |name: &str| Home::DataFolder(name.to_owned());
-        assert_eq!(place(named("a/b")), Ok(Lies::In(named("a/b"), data.join("logs/a/b"))));
-        assert_eq!(place(inside("data/logs/a/b")), Ok(Lies::In(named("a/b"), data.join("logs/a/b"))));
-        assert_eq!(place(inside("data")), Ok(Lies::WithDefault));
-        assert_eq!(place(inside("allowed/x")), Ok(Lies::In(inside("allowed/x"), root.join("allowed/x"))));
+        let roots = LogRoots {
+            default_log: Some(data.clone()),
+            data: Some(data.clone()),
+            locations: vec![root.join("allowed")],
+        };
+        let place = |home: LogLocation| roots.resolve(&home).map_err(|violation| violation.detail);
+        let named = |name: &str| LogLocation::DataFolder(name.to_owned());
+        assert_eq!(place(named("a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
+        assert_eq!(place(inside("data/logs/a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
+        assert_eq!(place(inside("data")), Ok(ResolvedLocation::WithDefault));
+        assert_eq!(place(inside("allowed/x")), Ok(ResolvedLocation::In(inside("allowed/x"), root.join("allowed/x"))));
         // Nothing is told of what lies there.
         for elsewhere in ["data/log", "data/logs", "", "data/state/x", "elsewhere", "data/none/x", "none"] {
             assert_eq!(place(inside(elsewhere)).unwrap_err(), not_listed().detail, "{elsewhere}");
         }
         for elsewhere in ["/etc/passwd/x", "/etc/none/x", "/"] {
-            assert_eq!(place(Home::Folder(elsewhere.to_owned())).unwrap_err(), not_listed().detail, "{elsewhere}");
+            assert_eq!(
+                place(LogLocation::Folder(elsewhere.to_owned())).unwrap_err(),
+                not_listed().detail,
+                "{elsewhere}"
+            );
         }
         assert!(place(inside("allowed2")).unwrap_err().contains("leave the leading slash out"));
         assert!(place(named("link/x")).unwrap_err().contains("leads out"));
         assert!(place(inside("data/logs/link/x")).is_err());
-        assert!(Roots::default().place(&named("a")).unwrap_err().detail.contains("has none"));
+        assert!(LogRoots::default().resolve(&named("a")).unwrap_err().detail.contains("has none"));
         assert!(check_apart(&data.join("a/b"), [data.join("a").as_path()].into_iter()).is_err());
         assert!(check_apart(&data.join("a"), [data.join("a/b").as_path()].into_iter()).is_err());
         assert!(check_apart(&data.join("ab"), [data.join("a").as_path()].into_iter()).is_ok());

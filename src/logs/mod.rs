@@ -14,19 +14,19 @@ mod folder;
 mod location;
 mod salvage;
 
-pub(crate) use chore::{keep, keep_reclaiming};
+pub(crate) use chore::{run_periodically, run_reclaiming};
 pub(crate) use database::{TablesFolder, open_database};
 pub(crate) use folder::{FolderSettings, open_folder_apart};
-pub use folder::{STATE_FOLDER, known_of, open_folder, pending_repair};
+pub use folder::{STATE_FOLDER, acknowledged_state, open_folder, pending_repair};
 pub(crate) use folder::{repair_advice, state_of};
-pub(crate) use location::Roots;
-pub use salvage::{Losses, Saved, salvage};
+pub(crate) use location::LogRoots;
+pub use salvage::{RepairLosses, SalvageReport, salvage};
 
-use crate::clock::{BelievedClock, LogClock};
-use crate::ledger::{Home, Incidents, Ledger, PlacedTopic, Registry, TopicEntry};
-use contract::{Error, Kind, Result, Sequence, Streaming, TopicId, Violation, limits};
+use crate::clock::{LogClock, TrustedClock};
+use crate::ledger::{IncidentReporter, Ledger, LogLocation, PlacedTopic, RegisteredTopic, Registry};
+use contract::{Error, Kind, Result, Sequence, StreamingSetting, TopicId, Violation, limits};
 use futures_util::future::join_all;
-use location::Lies;
+use location::ResolvedLocation;
 use log::{Log, LogError, MemoryLog, TopicNumber};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,9 +40,9 @@ const DEFAULT: &str = "default";
 /// All logs of one broker.
 pub(crate) struct Logs {
     default: Arc<Ledger>,
-    clock: Arc<BelievedClock>,
-    settings: Settings,
-    sides: RwLock<BTreeMap<Home, Arc<Side>>>,
+    clock: Arc<TrustedClock>,
+    settings: LogSettings,
+    sides: RwLock<BTreeMap<LogLocation, Arc<SideLog>>>,
     /// Held while one topic is written to two logs. Rare, and nothing else waits for it.
     placing: Mutex<()>,
     /// Held while a name is taken or given up that is unique over all logs. See [`Logs::names`].
@@ -50,10 +50,10 @@ pub(crate) struct Logs {
 }
 
 /// How logs are kept.
-pub(crate) struct Settings {
+pub(crate) struct LogSettings {
     /// `memory`, `file`, …
     pub(crate) default_type: &'static str,
-    pub(crate) roots: Roots,
+    pub(crate) roots: LogRoots,
     /// How logs in folders are kept.
     pub(crate) folders: FolderSettings,
     /// Whether a new topic may begin another log anywhere but in a folder that the configuration lists.
@@ -64,28 +64,28 @@ pub(crate) struct Settings {
     /// How long kept answers are remembered.
     pub(crate) answers_millis: i64,
     /// Where logs report what cannot be cured but by opening them again.
-    pub(crate) incidents: Arc<Incidents>,
+    pub(crate) incidents: Arc<IncidentReporter>,
 }
 
 /// A log beside the default one.
-pub(crate) struct Side {
-    pub(crate) home: Home,
+pub(crate) struct SideLog {
+    pub(crate) location: LogLocation,
     pub(crate) ledger: Arc<Ledger>,
     folder: Option<PathBuf>,
 }
 
 /// One of the broker's logs.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum LogRef {
     Default,
-    Side(Arc<Side>),
+    Side(Arc<SideLog>),
 }
 
 /// A topic, and the log it lives in.
 #[derive(Clone)]
-pub(crate) struct Located {
-    pub(crate) place: Place,
-    pub(crate) topic: Arc<TopicEntry>,
+pub(crate) struct LocatedTopic {
+    pub(crate) log: LogRef,
+    pub(crate) topic: Arc<RegisteredTopic>,
 }
 
 /// A log that keeps no promises any more, or did not open.
@@ -114,7 +114,7 @@ impl fmt::Display for LogFailure {
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for LogRef {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Default, Self::Default) => true,
@@ -126,7 +126,7 @@ impl PartialEq for Place {
 
 impl Logs {
     /// A broker's logs, with the default one open and no other.
-    pub(crate) fn new(default: Ledger, clock: Arc<BelievedClock>, settings: Settings) -> Self {
+    pub(crate) fn new(default: Ledger, clock: Arc<TrustedClock>, settings: LogSettings) -> Self {
         Self {
             default: Arc::new(default),
             clock,
@@ -143,65 +143,65 @@ impl Logs {
     }
 
     /// The ledger of a place.
-    pub(crate) fn ledger<'a>(&'a self, place: &'a Place) -> &'a Arc<Ledger> {
+    pub(crate) fn ledger<'a>(&'a self, place: &'a LogRef) -> &'a Arc<Ledger> {
         match place {
-            Place::Default => &self.default,
-            Place::Side(side) => &side.ledger,
+            LogRef::Default => &self.default,
+            LogRef::Side(side) => &side.ledger,
         }
     }
 
     /// Every ledger, the default one first.
     pub(crate) fn ledgers(&self) -> Vec<Arc<Ledger>> {
-        let sides = self.sides().into_iter().map(|side| Arc::clone(&side.ledger));
+        let sides = self.side_logs().into_iter().map(|side| Arc::clone(&side.ledger));
         [Arc::clone(&self.default)].into_iter().chain(sides).collect()
     }
 
     /// Every ledger with its home, the default one, which has none, first.
-    pub(crate) fn housed_ledgers(&self) -> Vec<(Option<Home>, Arc<Ledger>)> {
-        let sides = self.sides().into_iter().map(|side| (Some(side.home.clone()), Arc::clone(&side.ledger)));
+    pub(crate) fn housed_ledgers(&self) -> Vec<(Option<LogLocation>, Arc<Ledger>)> {
+        let sides = self.side_logs().into_iter().map(|side| (Some(side.location.clone()), Arc::clone(&side.ledger)));
         [(None, Arc::clone(&self.default))].into_iter().chain(sides).collect()
     }
 
     /// Every log but the default one.
-    pub(crate) fn sides(&self) -> Vec<Arc<Side>> {
+    pub(crate) fn side_logs(&self) -> Vec<Arc<SideLog>> {
         self.sides.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The side log of this home.
-    pub(crate) fn side(&self, home: &Home) -> Result<Arc<Side>> {
+    pub(crate) fn side_log(&self, home: &LogLocation) -> Result<Arc<SideLog>> {
         self.sides.read().unwrap_or_else(PoisonError::into_inner).get(home).cloned().ok_or_else(not_ready)
     }
 
     /// Where a topic lives; `registry` is the default log's. `None` where there is no such topic.
-    pub(crate) fn locate(&self, registry: &Registry, id: &TopicId) -> Result<Option<Located>> {
+    pub(crate) fn locate(&self, registry: &Registry, id: &TopicId) -> Result<Option<LocatedTopic>> {
         if let Some(topic) = registry.topic(id) {
-            return Ok(Some(Located { place: Place::Default, topic: Arc::clone(topic) }));
+            return Ok(Some(LocatedTopic { log: LogRef::Default, topic: Arc::clone(topic) }));
         }
         registry.placed(id).map(|placed| self.locate_placed(placed)).transpose()
     }
 
     /// Where a topic lives now.
-    pub(crate) fn find(&self, id: &TopicId) -> Result<Located> {
+    pub(crate) fn find(&self, id: &TopicId) -> Result<LocatedTopic> {
         self.locate(&self.default.registry(), id)?.ok_or_else(|| Error::not_found("topic"))
     }
 
-    fn locate_placed(&self, known: &PlacedTopic) -> Result<Located> {
+    fn locate_placed(&self, known: &PlacedTopic) -> Result<LocatedTopic> {
         if known.placed.deleting {
             return Err(Error::not_found("topic"));
         }
-        let side = self.side(&known.placed.home)?;
+        let side = self.side_log(&known.placed.home)?;
         let topic = side.ledger.registry().topic(&known.placed.topic.definition.id).cloned();
         let topic = topic.ok_or_else(|| side.ledger.failure().unwrap_or_else(not_ready))?;
-        Ok(Located { place: Place::Side(side), topic })
+        Ok(LocatedTopic { log: LogRef::Side(side), topic })
     }
 
     /// The log that `streaming` asks for; `None` is the default one.
-    pub(crate) fn home_of(&self, streaming: &Streaming) -> Result<Option<Home>, Violation> {
-        location::home_of(streaming, self.settings.default_type)
+    pub(crate) fn location_of(&self, streaming: &StreamingSetting) -> Result<Option<LogLocation>, Violation> {
+        location::location_of(streaming, self.settings.default_type)
     }
 
     /// The right to write a topic to two logs; one at a time.
-    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock_placement(&self) -> MutexGuard<'_, ()> {
         self.placing.lock().await
     }
 
@@ -213,29 +213,29 @@ impl Logs {
     }
 
     /// The log a new topic's home means, opened if it is not yet. Whoever asks has the [`Logs::turn`].
-    pub(crate) async fn open(&self, home: &Home) -> Result<Place> {
-        let lies = self.settings.roots.place(home).map_err(refused)?;
-        let Some(home) = lies.home() else { return Ok(Place::Default) };
-        if let Ok(side) = self.side(home) {
-            return Ok(Place::Side(side));
+    pub(crate) async fn open(&self, home: &LogLocation) -> Result<LogRef> {
+        let lies = self.settings.roots.resolve(home).map_err(refused)?;
+        let Some(home) = lies.location() else { return Ok(LogRef::Default) };
+        if let Ok(side) = self.side_log(home) {
+            return Ok(LogRef::Side(side));
         }
-        if !self.settings.side_logs && !matches!(home, Home::Folder(_)) {
+        if !self.settings.side_logs && !matches!(home, LogLocation::Folder(_)) {
             let detail = "asks for a log of its own, which `storage.side_logs: false` allows only in a folder of \
                 `storage.locations`; leave `type` and `location` out";
             return Err(refused(Violation::new("/streaming", detail)));
         }
-        if self.sides().len() >= limits::LOGS_MAX {
+        if self.side_logs().len() >= limits::LOGS_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
         }
-        if matches!(lies, Lies::In(..)) {
+        if matches!(lies, ResolvedLocation::In(..)) {
             self.check_open_files()?;
         }
-        self.start(home.clone(), &lies, Vec::new()).await.map(Place::Side)
+        self.start(home.clone(), &lies, Vec::new()).await.map(LogRef::Side)
     }
 
     /// Refuses another log in a folder, past what the limit of open files allows.
     fn check_open_files(&self) -> Result<()> {
-        let (max, sides) = (self.settings.side_folders_max, self.sides());
+        let (max, sides) = (self.settings.side_folders_max, self.side_logs());
         if sides.iter().filter(|side| side.folder.is_some()).count() < max {
             return Ok(());
         }
@@ -248,21 +248,23 @@ impl Logs {
 
     /// Opens the log of a home that topics have had before. In memory each begins behind its sequence in `removed`, the
     /// first topic having number 1.
-    pub(crate) async fn reopen(&self, home: &Home, removed: Vec<Sequence>) -> Result<Arc<Side>> {
-        match self.settings.roots.place(home).map_err(refused)? {
-            Lies::WithDefault => Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own.")),
+    pub(crate) async fn reopen(&self, home: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
+        match self.settings.roots.resolve(home).map_err(refused)? {
+            ResolvedLocation::WithDefault => {
+                Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own."))
+            }
             lies => self.start(home.clone(), &lies, removed).await,
         }
     }
 
-    async fn start(&self, home: Home, lies: &Lies, removed: Vec<Sequence>) -> Result<Arc<Side>> {
+    async fn start(&self, home: LogLocation, lies: &ResolvedLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
         let folder = match lies {
-            Lies::In(_, folder) => Some(folder.clone()),
+            ResolvedLocation::In(_, folder) => Some(folder.clone()),
             _ => None,
         };
         let log: Arc<dyn Log> = match &folder {
             Some(folder) => {
-                let sides = self.sides();
+                let sides = self.side_logs();
                 let others = sides.iter().filter_map(|side| side.folder.as_deref());
                 location::check_apart(folder, others).map_err(refused)?;
                 let opened = open_folder_apart(folder.clone(), self.settings.folders.clone()).await;
@@ -271,10 +273,10 @@ impl Logs {
             None => Arc::new(MemoryLog::behind((1..).map(TopicNumber).zip(removed))),
         };
         let state = folder.as_deref().map(state_of);
-        let Settings { checkpoint_rows, answers_millis, .. } = self.settings;
+        let LogSettings { checkpoint_rows, answers_millis, .. } = self.settings;
         let (clock, incidents) = (LogClock::new(Arc::clone(&self.clock)), Arc::clone(&self.settings.incidents));
         let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
-        let side = Arc::new(Side { home: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
+        let side = Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
         Ok(side)
     }
@@ -282,8 +284,9 @@ impl Logs {
     /// Every log that keeps no promises any more.
     pub(crate) fn failures(&self) -> Vec<LogFailure> {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
-        let failed = |side: Arc<Side>| Some(LogFailure { log: side.home.public_name(), error: side.ledger.failure()? });
-        default.into_iter().chain(self.sides().into_iter().filter_map(failed)).collect()
+        let failed =
+            |side: Arc<SideLog>| Some(LogFailure { log: side.location.public_name(), error: side.ledger.failure()? });
+        default.into_iter().chain(self.side_logs().into_iter().filter_map(failed)).collect()
     }
 
     /// What an operator should look at though every log works.
@@ -300,8 +303,8 @@ impl Logs {
 
     /// Every log in which something is wrong though it goes on, and what.
     fn warnings(&self) -> Vec<(String, String)> {
-        let sides = self.sides();
-        let sides = sides.iter().map(|side| (side.home.public_name(), &side.ledger));
+        let sides = self.side_logs();
+        let sides = sides.iter().map(|side| (side.location.public_name(), &side.ledger));
         let ledgers = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(sides);
         let of_ledger = |(name, ledger): (String, &Arc<Ledger>)| {
             let warnings =

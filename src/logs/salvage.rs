@@ -7,14 +7,15 @@
 //!   checkpoint stays a cache. A topic whose registration is lost for good gets its name back from one of its events.
 
 use super::folder::{open_repaired, state_of};
-use crate::clock::{BelievedClock, LogClock, SystemClock};
+use crate::clock::{LogClock, SystemClock, TrustedClock};
 use crate::ledger::{
-    Carried, Command, Decision, Entry, Head, Ledger, Placed, Registry, Remembered, checkpointed, renew_snapshot,
+    AggregateHead, CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry, TopicPlacement,
+    last_checkpoint, renew_snapshot,
 };
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use contract::{Error, EventType, NewTopic, Position, Result, Sequence, Timestamp, Topic};
-use log::file::{Options, Repair};
-use log::{Header, Limit, LogError, Range, TopicNumber};
+use log::file::{FileLogOptions, RepairReport};
+use log::{LogError, ReadLimit, ReadRange, RecordHeader, TopicNumber};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +25,8 @@ use std::time::Duration;
 /// What was lost, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Losses {
-    carried: Carried,
+pub struct RepairLosses {
+    carried: CarriedRows,
     /// Runs of lost sequences by the topic's number.
     sequences: BTreeMap<u32, Vec<(Sequence, Sequence)>>,
     positions: Vec<(Position, Position)>,
@@ -35,17 +36,17 @@ pub struct Losses {
 
 /// What was saved of facts that were lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SalvageReport {
     /// Topics and event types that were said again.
-    pub said_again: Vec<String>,
+    pub restored: Vec<String>,
     /// Topics that got their names back from their events; their definitions are the default one now.
     pub renamed: Vec<String>,
 }
 
-impl Losses {
+impl RepairLosses {
     /// What a repair of the files lost.
     #[must_use]
-    pub fn of(repair: &Repair) -> Self {
+    pub fn of(repair: &RepairReport) -> Self {
         let mut losses = Self { last_topic: repair.last_topic.0, ..Self::default() };
         losses.positions.clone_from(&repair.lost_positions);
         for (topic, first, last) in &repair.lost_sequences {
@@ -58,14 +59,14 @@ impl Losses {
         losses
     }
 
-    fn carry(&mut self, header: &Header) {
+    fn carry(&mut self, header: &RecordHeader) {
         let Some(facets) = header.facets else { return };
         if let Some(aggregate) = facets.aggregate {
-            let head = Head { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
+            let head = AggregateHead { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
             self.carried.heads.push((aggregate.key, head));
         }
         if let Some(mark) = facets.idempotency {
-            let remembered = Remembered { position: header.position, time: header.time, digest: mark.digest };
+            let remembered = IdempotencyRow { position: header.position, time: header.time, digest: mark.digest };
             self.carried.keys.push((mark.key, remembered));
         }
     }
@@ -84,7 +85,7 @@ impl Losses {
     /// Whether there is nothing to say.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.carried == Carried::default() && self.sequences.is_empty() && self.positions.is_empty()
+        self.carried == CarriedRows::default() && self.sequences.is_empty() && self.positions.is_empty()
     }
 
     fn has(&self, position: Position) -> bool {
@@ -93,29 +94,29 @@ impl Losses {
 }
 
 /// Opens the repaired log of a data folder, says what was lost, and leaves a checkpoint.
-pub async fn salvage(folder: &Path, losses: &Losses) -> std::result::Result<Saved, LogError> {
-    let log = Arc::new(open_repaired(folder, Options::default().segment_bytes)?);
+pub async fn salvage(folder: &Path, losses: &RepairLosses) -> std::result::Result<SalvageReport, LogError> {
+    let log = Arc::new(open_repaired(folder, FileLogOptions::default().segment_bytes)?);
     let state = state_of(folder);
     // How long keys live is the broker's setting: as it was last, so that the checkpoint is believed; else nothing is let go.
-    let known = checkpointed(&state).unwrap_or_default().answers_millis;
+    let known = last_checkpoint(&state).unwrap_or_default().answers_millis;
     let answers = if known > 0 { known } else { i64::from(KEY_HOURS_MAX) * 3_600_000 };
-    let clock = BelievedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
     let clock = LogClock::new(Arc::new(clock));
     let ledger = Ledger::open(log, clock, Some(state), CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
-    let outcome = say(&ledger, losses).await;
+    let outcome = record_losses(&ledger, losses).await;
     ledger.close().await;
     outcome.map_err(|error| std::io::Error::other(error.to_string()).into())
 }
 
-async fn say(ledger: &Ledger, losses: &Losses) -> Result<Saved> {
+async fn record_losses(ledger: &Ledger, losses: &RepairLosses) -> Result<SalvageReport> {
     let renamed = rename(ledger, losses).await?;
-    let again = Again::of(&ledger.registry(), losses);
-    let saved = Saved {
-        said_again: again.names(),
+    let again = LostDefinitions::of(&ledger.registry(), losses);
+    let saved = SalvageReport {
+        restored: again.names(),
         renamed: renamed.iter().map(|(_, topic)| topic.definition.id.to_string()).collect(),
     };
     if !losses.is_empty() || !renamed.is_empty() {
-        ledger.submit(Say { losses: losses.clone(), again, renamed }).await?;
+        ledger.submit(RecordLosses { losses: losses.clone(), again, renamed }).await?;
         // Parts of the snapshot that stands for reclaimed entries may be among what is lost.
         renew_snapshot(ledger).await?;
     }
@@ -124,14 +125,14 @@ async fn say(ledger: &Ledger, losses: &Losses) -> Result<Saved> {
 
 /// Topics and event types whose last definition was a fact that is lost.
 #[derive(Debug, Clone, Default)]
-struct Again {
+struct LostDefinitions {
     topics: Vec<(u32, Topic)>,
     types: Vec<EventType>,
-    placed: Vec<Placed>,
+    placed: Vec<TopicPlacement>,
 }
 
-impl Again {
-    fn of(registry: &Registry, losses: &Losses) -> Self {
+impl LostDefinitions {
+    fn of(registry: &Registry, losses: &RepairLosses) -> Self {
         let topics = registry.topics().filter(|topic| losses.has(topic.defined_at));
         let types = registry.event_types().filter(|known| losses.has(known.defined_at));
         // What a lost fact did to all topics of memory logs cannot be seen in any of them.
@@ -151,7 +152,7 @@ impl Again {
 }
 
 /// Topics that have events and no registration, with the names that their events have for them.
-async fn rename(ledger: &Ledger, losses: &Losses) -> Result<Vec<(u32, Topic)>> {
+async fn rename(ledger: &Ledger, losses: &RepairLosses) -> Result<Vec<(u32, Topic)>> {
     let registry = ledger.registry();
     let mut renamed = Vec::new();
     for number in 1..=losses.last_topic {
@@ -159,16 +160,16 @@ async fn rename(ledger: &Ledger, losses: &Losses) -> Result<Vec<(u32, Topic)>> {
         if known.is_some_and(|id| !id.contains("~hx.broker.lost_")) {
             continue;
         }
-        let range = Range::Topic(TopicNumber(number), Sequence::ZERO);
+        let range = ReadRange::Topic(TopicNumber(number), Sequence::ZERO);
         let earliest = match ledger.log().read(range, ONE).await {
             Err(LogError::Trimmed(earliest)) => {
-                let behind = Range::Topic(TopicNumber(number), Sequence(earliest.get().saturating_sub(1)));
+                let behind = ReadRange::Topic(TopicNumber(number), Sequence(earliest.get().saturating_sub(1)));
                 ledger.log().read(behind, ONE).await
             }
             read => read,
         };
         let first = earliest.unwrap_or_default().into_iter().next();
-        let id = first.and_then(|record| serde_json::from_slice::<Named>(&record.body).ok()?.topic.parse().ok());
+        let id = first.and_then(|record| serde_json::from_slice::<TopicField>(&record.body).ok()?.topic.parse().ok());
         if let Some(id) = id {
             renamed.push((number, Topic { definition: NewTopic::new(id), created_at: Timestamp::from_millis(0) }));
         }
@@ -176,22 +177,22 @@ async fn rename(ledger: &Ledger, losses: &Losses) -> Result<Vec<(u32, Topic)>> {
     Ok(renamed)
 }
 
-const ONE: Limit = Limit { records: 1, bytes: 0 };
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
 /// The part of an event that names its topic.
 #[derive(Deserialize)]
-struct Named {
+struct TopicField {
     topic: String,
 }
 
 /// Says what was lost.
-struct Say {
-    losses: Losses,
-    again: Again,
+struct RecordLosses {
+    losses: RepairLosses,
+    again: LostDefinitions,
     renamed: Vec<(u32, Topic)>,
 }
 
-impl Command for Say {
+impl Command for RecordLosses {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<(), Error> {
@@ -209,7 +210,7 @@ impl Command for Say {
             // Before what follows, which is folded into it.
             decision.carry_state()?;
         }
-        if self.losses.carried != Carried::default() {
+        if self.losses.carried != CarriedRows::default() {
             decision.add_entry(Entry::HistoryCarried { carried: self.losses.carried.clone() })?;
         }
         for (number, runs) in &self.losses.sequences {

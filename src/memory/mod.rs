@@ -9,7 +9,7 @@ mod address;
 mod page;
 
 pub(crate) use address::{AddressLimit, AddressUsage, at_once_on_behalf_of, on_behalf_of};
-pub(crate) use page::{PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, page_bytes, page_has};
+pub(crate) use page::{PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageBudget, reserve_page, shrink_page};
 
 use address::{AddressAccount, AddressCharge};
 use contract::{Error, Kind, Result};
@@ -65,23 +65,23 @@ impl ByteBudget {
     }
 
     /// Room for so many bytes: now or not at all.
-    pub(crate) fn take(&self, bytes: usize) -> Result<Room> {
+    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<ByteReservation> {
         let mut room = self.for_caller().nothing()?;
         room.add(bytes, 0)?;
         Ok(room)
     }
 
     /// The same, but it may take a moment.
-    pub(crate) async fn take_soon(&self, bytes: usize) -> Result<Room> {
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<ByteReservation> {
         let mut room = self.for_caller().nothing()?;
         room.grow_soon_to(bytes).await?;
         Ok(room)
     }
 
     /// A room for nothing yet.
-    fn nothing(self) -> Result<Room> {
+    fn nothing(self) -> Result<ByteReservation> {
         let permit = Arc::clone(&self.free).try_acquire_many_owned(0).map_err(|_| self.refused())?;
-        Ok(Room { permit, budget: self })
+        Ok(ByteReservation { permit, budget: self })
     }
 
     /// Bytes that nobody holds, and that the caller may hold.
@@ -114,12 +114,12 @@ fn permits(bytes: usize) -> u32 {
 }
 
 /// A part of a budget.
-pub(crate) struct Room {
+pub(crate) struct ByteReservation {
     permit: OwnedSemaphorePermit,
     budget: ByteBudget,
 }
 
-impl Room {
+impl ByteReservation {
     /// How many bytes it is for.
     pub(crate) fn bytes(&self) -> usize {
         self.permit.num_permits()
@@ -189,7 +189,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         self.budget.account().iter().for_each(|(account, _)| account.refund(self.bytes()));
     }
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn room_grows_shrinks_and_is_given_back() {
         let budget = ByteBudget::new(100, "full");
-        let mut room = budget.take(10).unwrap();
+        let mut room = budget.try_reserve(10).unwrap();
         room.grow_to(60).unwrap();
         room.grow_to(20).unwrap();
         assert_eq!((room.bytes(), budget.free()), (60, 40));
@@ -220,16 +220,16 @@ mod tests {
     async fn one_address_has_no_more_than_its_share_and_others_have_the_rest() {
         let budget = ByteBudget::new(100, "full").with_address_limit(AddressLimit::of_answers(60));
         let (one, other) = (Arc::<AddressUsage>::default(), Arc::<AddressUsage>::default());
-        let take = |usage: &Arc<AddressUsage>, bytes| at_once_on_behalf_of(usage, || budget.take(bytes));
+        let take = |usage: &Arc<AddressUsage>, bytes| at_once_on_behalf_of(usage, || budget.try_reserve(bytes));
         let mut held = take(&one, 50).unwrap();
         assert!(take(&one, 11).is_err() && held.grow_to(61).is_err(), "more than its share");
         assert_eq!(at_once_on_behalf_of(&one, || budget.for_caller().free()), 10);
         let others = take(&other, 50).unwrap();
         assert!(take(&other, 1).is_err(), "there is no more");
-        assert!(on_behalf_of(Arc::clone(&one), budget.take_soon(11)).await.is_err());
+        assert!(on_behalf_of(Arc::clone(&one), budget.reserve(11)).await.is_err());
         drop(others);
         // Who waits gets what its own address gives back, also from elsewhere; who stops waiting holds nothing.
-        let waiting = on_behalf_of(Arc::clone(&one), budget.take_soon(40));
+        let waiting = on_behalf_of(Arc::clone(&one), budget.reserve(40));
         let (waiting, ()) = tokio::join!(waiting, async { held.shrink_to(20) });
         assert_eq!((waiting.unwrap().bytes(), held.bytes()), (40, 20));
         drop(held);
@@ -242,7 +242,7 @@ mod tests {
         let limit = AddressLimit::of_bodies(4 * ROOM_STEP, 2 * ROOM_STEP);
         let budget = ByteBudget::new(100 * ROOM_STEP, "full").with_address_limit(limit);
         let usage = Arc::<AddressUsage>::default();
-        let nothing = || at_once_on_behalf_of(&usage, || budget.take(0)).unwrap();
+        let nothing = || at_once_on_behalf_of(&usage, || budget.try_reserve(0)).unwrap();
         let mut large = nothing();
         large.grow_to(2 * ROOM_STEP).unwrap();
         assert!(large.grow_to(3 * ROOM_STEP).is_err());
@@ -252,10 +252,10 @@ mod tests {
     #[test]
     fn large_rooms_leave_some_to_small_ones() {
         let budget = ByteBudget::new(8 * ROOM_STEP, "full").with_reserve(2 * ROOM_STEP);
-        let mut large = budget.take(0).unwrap();
+        let mut large = budget.try_reserve(0).unwrap();
         assert!(large.grow_to(7 * ROOM_STEP).is_err());
         large.grow_to(6 * ROOM_STEP).unwrap();
-        let mut small = budget.take(0).unwrap();
+        let mut small = budget.try_reserve(0).unwrap();
         small.grow_to(ROOM_STEP).unwrap();
         assert!(small.grow_to(ROOM_STEP + 1).is_err());
     }
@@ -263,8 +263,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_can_wait_gets_what_others_give_back() {
         let budget = ByteBudget::new(100, "full");
-        let room = budget.take(100).unwrap();
-        let (waiting, ()) = tokio::join!(budget.take_soon(50), async move { drop(room) });
+        let room = budget.try_reserve(100).unwrap();
+        let (waiting, ()) = tokio::join!(budget.reserve(50), async move { drop(room) });
         assert_eq!(waiting.unwrap().bytes(), 50);
     }
 }

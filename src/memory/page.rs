@@ -6,7 +6,7 @@
 //! - The room is found by the task that reads ([`PageRoom::scope`]); who reads outside of such a scope is not an answer to
 //!   a client and takes none.
 
-use super::{ByteBudget, Room};
+use super::{ByteBudget, ByteReservation};
 use contract::{Result, limits};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,23 +18,23 @@ pub(crate) const PAGE_ROOM_MIN: usize = limits::EVENT_BYTES_MAX + 128 * 1024;
 const SHARE: usize = 4;
 
 tokio::task_local! {
-    static PAGE: PageRoom;
+    static PAGE: PageBudget;
 }
 
 /// The room of one answer.
 #[derive(Clone)]
-pub(crate) struct PageRoom(Arc<Inner>);
+pub(crate) struct PageBudget(Arc<PageBudgetState>);
 
-struct Inner {
+struct PageBudgetState {
     budget: ByteBudget,
     largest: usize,
-    room: Mutex<Option<Room>>,
+    room: Mutex<Option<ByteReservation>>,
 }
 
-impl PageRoom {
+impl PageBudget {
     /// For pages of at most `largest` bytes, of the caller that the task at work knows.
     pub(crate) fn new(budget: &ByteBudget, largest: usize) -> Self {
-        Self(Arc::new(Inner { budget: budget.for_caller(), largest, room: Mutex::default() }))
+        Self(Arc::new(PageBudgetState { budget: budget.for_caller(), largest, room: Mutex::default() }))
     }
 
     /// Runs `read`, whose pages take their room here.
@@ -43,31 +43,31 @@ impl PageRoom {
     }
 
     /// The room of the page that was read.
-    pub(crate) fn take_room(&self) -> Option<Room> {
+    pub(crate) fn take_reservation(&self) -> Option<ByteReservation> {
         self.room().take()
     }
 
     async fn take(&self, most: usize) -> Result<usize> {
-        let Inner { budget, largest, .. } = &*self.0;
-        drop(self.take_room());
+        let PageBudgetState { budget, largest, .. } = &*self.0;
+        drop(self.take_reservation());
         let largest = most.min(*largest);
         let fair = (budget.free() / SHARE).clamp(PAGE_ROOM_MIN, largest.max(PAGE_ROOM_MIN));
-        let room = match budget.take(fair) {
+        let room = match budget.try_reserve(fair) {
             Ok(room) => room,
-            Err(_) => budget.take_soon(PAGE_ROOM_MIN).await?,
+            Err(_) => budget.reserve(PAGE_ROOM_MIN).await?,
         };
         let bytes = room.bytes().min(largest);
         *self.room() = Some(room);
         Ok(bytes)
     }
 
-    fn room(&self) -> MutexGuard<'_, Option<Room>> {
+    fn room(&self) -> MutexGuard<'_, Option<ByteReservation>> {
         self.0.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes room for a page of at most `events` events; answers how many bytes it may have.
-pub(crate) async fn page_bytes(events: usize) -> Result<usize> {
+pub(crate) async fn reserve_page(events: usize) -> Result<usize> {
     let most = events.saturating_mul(PAGE_ROOM_MIN).min(PAGE_BYTES_MAX);
     match PAGE.try_with(Clone::clone) {
         Ok(page) => page.take(most).await,
@@ -76,7 +76,7 @@ pub(crate) async fn page_bytes(events: usize) -> Result<usize> {
 }
 
 /// Keeps room for so many bytes, which the page has turned out to have.
-pub(crate) fn page_has(bytes: usize) {
+pub(crate) fn shrink_page(bytes: usize) {
     let _ = PAGE.try_with(|page| {
         let mut room = page.room();
         match bytes {
@@ -96,8 +96,8 @@ mod tests {
         let mut pages = Vec::new();
         let mut sizes = Vec::new();
         let refused = loop {
-            let page = PageRoom::new(&budget, PAGE_BYTES_MAX);
-            match page.scope(page_bytes(100)).await {
+            let page = PageBudget::new(&budget, PAGE_BYTES_MAX);
+            match page.scope(reserve_page(100)).await {
                 Ok(bytes) => sizes.push(bytes),
                 Err(error) => break error,
             }
@@ -114,17 +114,17 @@ mod tests {
     #[tokio::test]
     async fn a_page_keeps_what_it_has_and_an_empty_one_nothing() {
         let budget = ByteBudget::new(64 * 1024 * 1024, "full");
-        let page = PageRoom::new(&budget, PAGE_BYTES_MAX);
+        let page = PageBudget::new(&budget, PAGE_BYTES_MAX);
         page.scope(async {
-            assert_eq!(page_bytes(100).await.unwrap(), PAGE_BYTES_MAX);
-            page_has(0);
+            assert_eq!(reserve_page(100).await.unwrap(), PAGE_BYTES_MAX);
+            shrink_page(0);
             assert_eq!(budget.free(), 64 * 1024 * 1024, "who waits holds nothing");
-            assert_eq!(page_bytes(1).await.unwrap(), PAGE_ROOM_MIN);
-            page_has(1000);
+            assert_eq!(reserve_page(1).await.unwrap(), PAGE_ROOM_MIN);
+            shrink_page(1000);
         })
         .await;
-        assert_eq!(page.take_room().map(|room| room.bytes()), Some(1000));
+        assert_eq!(page.take_reservation().map(|room| room.bytes()), Some(1000));
         assert_eq!(budget.free(), 64 * 1024 * 1024);
-        assert_eq!(page_bytes(1).await.unwrap(), PAGE_BYTES_MAX, "no answer, no room");
+        assert_eq!(reserve_page(1).await.unwrap(), PAGE_BYTES_MAX, "no answer, no room");
     }
 }

@@ -1,22 +1,22 @@
 //! What is decided about projections, in the order of the log they live in.
 
-use crate::ledger::{Command, Decision, Entry, ProjectionEntry};
-use contract::{Error, Generation, Kind, NewCheckpoint, NewProjection, Offset, Registered, Result};
+use crate::ledger::{Command, Decision, Entry, ProjectionRow};
+use contract::{Error, Generation, Kind, NewCheckpoint, NewProjection, Offset, RegisterOutcome, Result};
 
-pub(super) struct Put {
+pub(super) struct PutProjection {
     pub(super) name: String,
     pub(super) definition: NewProjection,
     /// The last generation of a projection of this name that lived in another log.
     pub(super) floor: Generation,
 }
 
-impl Command for Put {
-    type Answer = Registered<ProjectionEntry>;
+impl Command for PutProjection {
+    type Answer = RegisterOutcome<ProjectionRow>;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Registered<ProjectionEntry>> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<RegisterOutcome<ProjectionRow>> {
         let known = decision.projections().known(&self.name).ok();
         if let Some(known) = known {
-            return self.change(decision, known).map(Registered::Unchanged);
+            return self.change(decision, known).map(RegisterOutcome::Unchanged);
         }
         if let Some(topic) = &self.definition.topic {
             decision.registry().topic(topic).ok_or_else(not_registered)?;
@@ -28,12 +28,12 @@ impl Command for Put {
         let generation = decision.projections().next_generation(&self.name, self.floor);
         let made = self.put(decision)?;
         if generation == made.generation {
-            return Ok(Registered::Created(made));
+            return Ok(RegisterOutcome::Created(made));
         }
         // One of this name was deleted: whoever still works for it is of an older generation.
         let (name, offset) = (self.name.clone(), Offset::ZERO);
         decision.add_entry(Entry::ProjectionReset { name, offset, generation })?;
-        decision.projections().known(&self.name).map(Registered::Created)
+        decision.projections().known(&self.name).map(RegisterOutcome::Created)
     }
 
     fn bytes(&self) -> usize {
@@ -41,8 +41,8 @@ impl Command for Put {
     }
 }
 
-impl Put {
-    fn change(&self, decision: &mut Decision<'_>, known: ProjectionEntry) -> Result<ProjectionEntry> {
+impl PutProjection {
+    fn change(&self, decision: &mut Decision<'_>, known: ProjectionRow) -> Result<ProjectionRow> {
         let NewProjection { topic, log, filter } = &*known.definition;
         if (topic, log) != (&self.definition.topic, &self.definition.log) {
             return Err(reads_something_else());
@@ -53,18 +53,18 @@ impl Put {
         self.put(decision)
     }
 
-    fn put(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+    fn put(&self, decision: &mut Decision<'_>) -> Result<ProjectionRow> {
         let Self { name, definition, .. } = self;
         decision.add_entry(Entry::ProjectionPut { name: name.clone(), definition: definition.clone() })?;
         decision.projections().known(name)
     }
 }
 
-pub(super) struct Delete {
+pub(super) struct DeleteProjection {
     pub(super) name: String,
 }
 
-impl Command for Delete {
+impl Command for DeleteProjection {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -78,15 +78,15 @@ impl Command for Delete {
     }
 }
 
-pub(super) struct Move {
+pub(super) struct MoveCheckpoint {
     pub(super) name: String,
     pub(super) to: NewCheckpoint,
 }
 
-impl Command for Move {
-    type Answer = ProjectionEntry;
+impl Command for MoveCheckpoint {
+    type Answer = ProjectionRow;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionRow> {
         let known = decision.projections().known(&self.name)?;
         let NewCheckpoint { offset, expected, generation } = self.to;
         if generation.is_some_and(|generation| generation != known.generation) {
@@ -115,15 +115,15 @@ impl Command for Move {
     }
 }
 
-pub(super) struct Reset {
+pub(super) struct ResetProjection {
     pub(super) name: String,
     pub(super) offset: Offset,
 }
 
-impl Command for Reset {
-    type Answer = ProjectionEntry;
+impl Command for ResetProjection {
+    type Answer = ProjectionRow;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionEntry> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ProjectionRow> {
         let known = decision.projections().known(&self.name)?;
         check_offset(decision, &known, self.offset)?;
         let (name, offset, generation) = (self.name.clone(), self.offset, known.generation.next());
@@ -137,7 +137,7 @@ impl Command for Reset {
 }
 
 /// A view cannot have applied what is not there.
-fn check_offset(decision: &Decision<'_>, known: &ProjectionEntry, offset: Offset) -> Result<()> {
+fn check_offset(decision: &Decision<'_>, known: &ProjectionRow, offset: Offset) -> Result<()> {
     let tail = match &known.definition.topic {
         Some(topic) => decision.tail(decision.registry().topic(topic).ok_or_else(not_registered)?.number).into(),
         None => Offset(decision.position().get()),
@@ -148,7 +148,7 @@ fn check_offset(decision: &Decision<'_>, known: &ProjectionEntry, offset: Offset
     }
 }
 
-fn refused(known: &ProjectionEntry, detail: &'static str) -> Error {
+fn refused(known: &ProjectionRow, detail: &'static str) -> Error {
     Error::new(Kind::InvalidState, detail).with_actual(known.checkpoint.get())
 }
 

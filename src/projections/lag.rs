@@ -1,40 +1,45 @@
 //! How far a view is behind: what it has not applied yet, and how long that has been there.
 
 use crate::ledger::{Ledger, read_failed};
-use contract::{Lag, NewProjection, Offset, Position, Result, Sequence, TopicId, limits};
-use log::{Header, Limit, LogError, Range, TopicNumber};
+use contract::{NewProjection, Offset, Position, ProjectionLag, Result, Sequence, TopicId, limits};
+use log::{LogError, ReadLimit, ReadRange, RecordHeader, TopicNumber};
 
 /// One record.
-const ONE: Limit = Limit { records: 1, bytes: 0 };
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 /// How much of the log is looked at in one go for its next event.
-const SCAN: Limit = Limit { records: 256, bytes: 256 * 1024 };
+const SCAN: ReadLimit = ReadLimit { records: 256, bytes: 256 * 1024 };
 
 /// The lag at `now` of a projection that has come to `checkpoint`.
-pub(super) async fn of(ledger: &Ledger, definition: &NewProjection, checkpoint: Offset, now: i64) -> Result<Lag> {
+pub(super) async fn of(
+    ledger: &Ledger,
+    definition: &NewProjection,
+    checkpoint: Offset,
+    now: i64,
+) -> Result<ProjectionLag> {
     match &definition.topic {
         Some(topic) => in_topic(ledger, topic, checkpoint, now).await,
         None => in_log(ledger, Position(checkpoint.get()), now).await,
     }
 }
 
-async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64) -> Result<Lag> {
+async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64) -> Result<ProjectionLag> {
     let registry = ledger.registry();
-    let Some(topic) = registry.topic(topic) else { return Ok(Lag::default()) };
+    let Some(topic) = registry.topic(topic) else { return Ok(ProjectionLag::default()) };
     // A checkpoint is shown a moment before the tail it rests on.
     let events = topic.tail().get().saturating_sub(checkpoint.get());
     if events == 0 {
-        return Ok(Lag::default());
+        return Ok(ProjectionLag::default());
     }
     let oldest = first_behind(ledger, topic.number, checkpoint.into()).await?;
-    Ok(Lag { events, seconds: oldest.map_or(0, |header| age(&header, now)) })
+    Ok(ProjectionLag { events, seconds: oldest.map_or(0, |header| age(&header, now)) })
 }
 
 /// A topic's first event behind `after` that is still there.
-async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<Header>> {
-    let page = match ledger.log().headers(Range::Topic(topic, after), ONE).await {
+async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<RecordHeader>> {
+    let page = match ledger.log().headers(ReadRange::Topic(topic, after), ONE).await {
         Err(LogError::Trimmed(earliest)) => {
             let after = Sequence(earliest.get().saturating_sub(1));
-            ledger.log().headers(Range::Topic(topic, after), ONE).await
+            ledger.log().headers(ReadRange::Topic(topic, after), ONE).await
         }
         page => page,
     };
@@ -42,32 +47,32 @@ async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> R
 }
 
 /// Behind the last event of a log come entries of the broker's own, the checkpoint's among them: they are no lag.
-async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<Lag> {
+async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<ProjectionLag> {
     let tail = *ledger.position().borrow();
     let events = tail.get().saturating_sub(checkpoint.get());
     let (mut after, mut looked_at) = (checkpoint, 0);
     while after < tail && looked_at < limits::SCAN_EVENTS_MAX {
         let page = committed(ledger, after).await?;
         if let Some(event) = page.iter().find(|header| header.facets.is_some()) {
-            return Ok(Lag { events, seconds: age(event, now) });
+            return Ok(ProjectionLag { events, seconds: age(event, now) });
         }
-        let Some(last) = page.last() else { return Ok(Lag::default()) };
+        let Some(last) = page.last() else { return Ok(ProjectionLag::default()) };
         after = last.position;
         looked_at += page.len();
     }
-    Ok(if after < tail { Lag { events, seconds: 0 } } else { Lag::default() })
+    Ok(if after < tail { ProjectionLag { events, seconds: 0 } } else { ProjectionLag::default() })
 }
 
 /// The next records of the log, of which the first may be damaged. A shared log that does not confirm its tail at the moment
 /// gives what it has confirmed, and only whole.
-async fn committed(ledger: &Ledger, after: Position) -> Result<Vec<Header>> {
-    match ledger.log().read_committed(Range::All(after), SCAN).await {
+async fn committed(ledger: &Ledger, after: Position) -> Result<Vec<RecordHeader>> {
+    match ledger.log().read_committed(ReadRange::All(after), SCAN).await {
         Ok(page) => Ok(page.into_iter().map(|record| record.header).collect()),
-        Err(LogError::Damaged(_)) => ledger.log().headers(Range::All(after), ONE).await.map_err(read_failed),
+        Err(LogError::Damaged(_)) => ledger.log().headers(ReadRange::All(after), ONE).await.map_err(read_failed),
         Err(error) => Err(read_failed(error)),
     }
 }
 
-fn age(header: &Header, now: i64) -> u64 {
+fn age(header: &RecordHeader, now: i64) -> u64 {
     u64::try_from(now.saturating_sub(header.time) / 1000).unwrap_or(0)
 }

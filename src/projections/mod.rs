@@ -14,17 +14,17 @@ mod decide;
 mod lag;
 mod waiting;
 
-pub(crate) use waiting::Awaited;
+pub(crate) use waiting::AwaitedProjection;
 
-use crate::events::{Policy, Reader};
+use crate::events::{EventReader, PublishRules};
 use crate::filters;
-use crate::ledger::{Command, Keep, Ledger, ProjectionEntry};
+use crate::ledger::{Command, Ledger, ProjectionRow, ReplyRecorder};
 use crate::logs::Logs;
 use contract::{
-    Cursor, Error, Filter, Generation, Kind, Lag, NewCheckpoint, NewProjection, Offset, Page, Projection, Registered,
-    Result, Timestamp, Violation, limits,
+    Cursor, Error, EventFilter, Generation, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection,
+    ProjectionLag, RegisterOutcome, Result, Timestamp, Violation, limits,
 };
-use decide::{Delete, Move, Put, Reset};
+use decide::{DeleteProjection, MoveCheckpoint, PutProjection, ResetProjection};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ use std::time::Duration;
 pub(crate) struct Projections<'a> {
     pub(crate) logs: &'a Logs,
     /// Which topic an event goes to.
-    pub(crate) policy: &'a Policy,
-    pub(crate) reader: Reader<'a>,
+    pub(crate) policy: &'a PublishRules,
+    pub(crate) reader: EventReader<'a>,
 }
 
 /// A projection, and the log it lives in.
-struct Known {
+struct LocatedProjection {
     ledger: Arc<Ledger>,
-    entry: ProjectionEntry,
+    entry: ProjectionRow,
 }
 
 impl Projections<'_> {
@@ -48,33 +48,37 @@ impl Projections<'_> {
         &self,
         name: &str,
         definition: NewProjection,
-        keep: Keep<Registered<Projection>>,
-    ) -> Result<Registered<Projection>> {
+        keep: ReplyRecorder<RegisterOutcome<Projection>>,
+    ) -> Result<RegisterOutcome<Projection>> {
         check(name, &definition)?;
-        let ledger = self.home(&definition)?;
+        let ledger = self.ledger_of(&definition)?;
         // Side logs decide for themselves; the turn keeps a name from being taken in two of them at once.
-        let turn = self.logs.turn().await;
+        let turn = self.logs.lock_placement().await;
         let known = self.find(name).ok();
         if known.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
             return Err(decide::reads_something_else());
         }
         let checkpoint = known.map_or(Offset::ZERO, |known| known.entry.checkpoint);
-        let shown = self.shown_under(&keep, &ledger, name, (&definition, checkpoint)).await?;
+        let shown = self.renderer_for(&keep, &ledger, name, (&definition, checkpoint)).await?;
         let keep = match shown.clone() {
-            None => Keep::nothing(),
-            Some(shown) => keep.seen_through(move |outcome: &Registered<ProjectionEntry>| {
+            None => ReplyRecorder::disabled(),
+            Some(shown) => keep.map_answer(move |outcome: &RegisterOutcome<ProjectionRow>| {
                 Some(Ok(match outcome {
-                    Registered::Created(entry) => Registered::Created(shown(entry)),
-                    Registered::Unchanged(entry) => Registered::Unchanged(shown(entry)),
+                    RegisterOutcome::Created(entry) => RegisterOutcome::Created(shown(entry)),
+                    RegisterOutcome::Unchanged(entry) => RegisterOutcome::Unchanged(shown(entry)),
                 }))
             }),
         };
         let floor = self.last_generation_elsewhere(name, &ledger);
-        let outcome = ledger.submit_keeping(Put { name: name.to_owned(), definition, floor }, keep).await?;
+        let outcome = ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, keep).await?;
         drop(turn);
         Ok(match outcome {
-            Registered::Created(entry) => Registered::Created(self.told(&ledger, name, entry, shown).await?),
-            Registered::Unchanged(entry) => Registered::Unchanged(self.told(&ledger, name, entry, shown).await?),
+            RegisterOutcome::Created(entry) => {
+                RegisterOutcome::Created(self.view_after(&ledger, name, entry, shown).await?)
+            }
+            RegisterOutcome::Unchanged(entry) => {
+                RegisterOutcome::Unchanged(self.view_after(&ledger, name, entry, shown).await?)
+            }
         })
     }
 
@@ -103,50 +107,60 @@ impl Projections<'_> {
     }
 
     /// Ends a projection.
-    pub(crate) async fn delete(&self, name: &str, keep: Keep<()>) -> Result<()> {
-        self.find(name)?.ledger.submit_keeping(Delete { name: name.to_owned() }, keep).await
+    pub(crate) async fn delete(&self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
+        self.find(name)?.ledger.submit_recording(DeleteProjection { name: name.to_owned() }, keep).await
     }
 
     /// Records how far a view has come.
-    pub(crate) async fn checkpoint(&self, name: &str, to: NewCheckpoint, keep: Keep<Projection>) -> Result<Projection> {
-        self.come_to(to.offset, name, Move { name: name.to_owned(), to }, keep).await
+    pub(crate) async fn checkpoint(
+        &self,
+        name: &str,
+        to: NewCheckpoint,
+        keep: ReplyRecorder<Projection>,
+    ) -> Result<Projection> {
+        self.advance_to(to.offset, name, MoveCheckpoint { name: name.to_owned(), to }, keep).await
     }
 
     /// Begins the next generation behind `offset`.
-    pub(crate) async fn reset(&self, name: &str, offset: Offset, keep: Keep<Projection>) -> Result<Projection> {
-        self.come_to(offset, name, Reset { name: name.to_owned(), offset }, keep).await
+    pub(crate) async fn reset(
+        &self,
+        name: &str,
+        offset: Offset,
+        keep: ReplyRecorder<Projection>,
+    ) -> Result<Projection> {
+        self.advance_to(offset, name, ResetProjection { name: name.to_owned(), offset }, keep).await
     }
 
     /// Has something decided by which a projection comes to `offset`.
-    async fn come_to(
+    async fn advance_to(
         &self,
         offset: Offset,
         name: &str,
-        command: impl Command<Answer = ProjectionEntry>,
-        keep: Keep<Projection>,
+        command: impl Command<Answer = ProjectionRow>,
+        keep: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        let Known { ledger, entry } = self.find(name)?;
-        let shown = self.shown_under(&keep, &ledger, name, (&entry.definition, offset)).await?;
+        let LocatedProjection { ledger, entry } = self.find(name)?;
+        let shown = self.renderer_for(&keep, &ledger, name, (&entry.definition, offset)).await?;
         let keep = match shown.clone() {
-            None => Keep::nothing(),
-            Some(shown) => keep.seen_through(move |entry| Some(Ok(shown(entry)))),
+            None => ReplyRecorder::disabled(),
+            Some(shown) => keep.map_answer(move |entry| Some(Ok(shown(entry)))),
         };
-        let entry = ledger.submit_keeping(command, keep).await?;
-        self.told(&ledger, name, entry, shown).await
+        let entry = ledger.submit_recording(command, keep).await?;
+        self.view_after(&ledger, name, entry, shown).await
     }
 
     /// The projection once its checkpoint has reached `offset`.
     pub(crate) async fn wait(&self, name: &str, offset: Offset, timeout: Duration) -> Result<Projection> {
         self.reader.check_timeout(timeout)?;
         let ledger = self.find(name)?.ledger;
-        waiting::reached(&ledger, name, offset, tokio::time::Instant::now() + timeout).await?;
+        waiting::wait_until_reached(&ledger, name, offset, tokio::time::Instant::now() + timeout).await?;
         self.get(name).await
     }
 
-    fn find(&self, name: &str) -> Result<Known> {
+    fn find(&self, name: &str) -> Result<LocatedProjection> {
         let known = self.logs.ledgers().into_iter().find_map(|ledger| {
             let entry = ledger.projections().get(name).cloned()?;
-            Some(Known { ledger, entry })
+            Some(LocatedProjection { ledger, entry })
         });
         known.ok_or_else(|| Error::not_found("projection"))
     }
@@ -158,58 +172,58 @@ impl Projections<'_> {
     }
 
     /// The log a projection lives in.
-    fn home(&self, definition: &NewProjection) -> Result<Arc<Ledger>> {
+    fn ledger_of(&self, definition: &NewProjection) -> Result<Arc<Ledger>> {
         let Some(topic) = &definition.topic else { return Ok(Arc::clone(self.logs.default_ledger())) };
         let found = self.logs.find(topic).map_err(|error| match error.kind() {
             Kind::NotFound => decide::not_registered(),
             _ => error,
         })?;
-        Ok(Arc::clone(self.logs.ledger(&found.place)))
+        Ok(Arc::clone(self.logs.ledger(&found.log)))
     }
 
     /// A projection with its lag.
-    async fn view(&self, name: &str, Known { ledger, entry }: Known) -> Result<Projection> {
+    async fn view(&self, name: &str, LocatedProjection { ledger, entry }: LocatedProjection) -> Result<Projection> {
         let lag = lag::of(&ledger, &entry.definition, entry.checkpoint, ledger.now()).await?;
-        Ok(shown(name, &entry, lag))
+        Ok(projection_view(name, &entry, lag))
     }
 
     /// How a projection is shown that comes to `checkpoint` by a decision whose answer is kept. The lag is read from the
     /// log, which a decision cannot: it is told as of just before.
-    async fn shown_under<A: 'static>(
+    async fn renderer_for<A: 'static>(
         &self,
-        keep: &Keep<A>,
+        keep: &ReplyRecorder<A>,
         ledger: &Ledger,
         name: &str,
         (definition, checkpoint): (&NewProjection, Offset),
-    ) -> Result<Option<Shown>> {
-        if !keep.is_something() {
+    ) -> Result<Option<ProjectionRenderer>> {
+        if !keep.is_enabled() {
             return Ok(None);
         }
         let lag = lag::of(ledger, definition, checkpoint, ledger.now()).await?;
         let name = name.to_owned();
-        Ok(Some(Arc::new(move |entry| shown(&name, entry, lag))))
+        Ok(Some(Arc::new(move |entry| projection_view(&name, entry, lag))))
     }
 
     /// What a decision is answered: what it kept, or how the projection stands now.
-    async fn told(
+    async fn view_after(
         &self,
         ledger: &Arc<Ledger>,
         name: &str,
-        entry: ProjectionEntry,
-        shown: Option<Shown>,
+        entry: ProjectionRow,
+        shown: Option<ProjectionRenderer>,
     ) -> Result<Projection> {
         match shown {
             Some(shown) => Ok(shown(&entry)),
-            None => self.view(name, Known { ledger: Arc::clone(ledger), entry }).await,
+            None => self.view(name, LocatedProjection { ledger: Arc::clone(ledger), entry }).await,
         }
     }
 }
 
 /// How a projection is shown under a key.
-type Shown = Arc<dyn Fn(&ProjectionEntry) -> Projection + Send + Sync>;
+type ProjectionRenderer = Arc<dyn Fn(&ProjectionRow) -> Projection + Send + Sync>;
 
 /// A projection that is so far behind, as it is shown.
-fn shown(name: &str, entry: &ProjectionEntry, lag: Lag) -> Projection {
+fn projection_view(name: &str, entry: &ProjectionRow, lag: ProjectionLag) -> Projection {
     Projection {
         name: name.to_owned(),
         lag,
@@ -231,7 +245,7 @@ fn check(name: &str, definition: &NewProjection) -> Result<()> {
         (Some(_), true) => Some(Violation::new("/log", "stands beside `topic`; give one of them")),
         _ => None,
     });
-    let filter = Filter { cel: definition.filter.clone(), ..Filter::default() };
+    let filter = EventFilter { cel: definition.filter.clone(), ..EventFilter::default() };
     if let Err(error) = filters::compile(&filter) {
         violations.push(Violation::new("/filter", error.detail()));
     }

@@ -7,7 +7,7 @@
 use super::Projections;
 use crate::events::destination;
 use crate::ledger::Ledger;
-use crate::logs::{Located, Place};
+use crate::logs::{LocatedTopic, LogRef};
 use contract::{Error, Kind, NewEvent, Offset, Result, StoredEvent, TopicId, limits};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A projection somebody will wait for.
-pub(crate) struct Awaited {
+pub(crate) struct AwaitedProjection {
     name: String,
     ledger: Arc<Ledger>,
     /// What it reads; the default log where there is none.
@@ -23,7 +23,7 @@ pub(crate) struct Awaited {
 }
 
 /// Answers when a projection's checkpoint has reached `offset`; refuses when the time is up, or the broker closes first.
-pub(super) async fn reached(ledger: &Ledger, name: &str, offset: Offset, deadline: Instant) -> Result<()> {
+pub(super) async fn wait_until_reached(ledger: &Ledger, name: &str, offset: Offset, deadline: Instant) -> Result<()> {
     let gone = || Error::not_found("projection");
     let mut checkpoint = ledger.projections().checkpoint(name).ok_or_else(gone)?;
     let mut closing = ledger.closing();
@@ -38,8 +38,8 @@ pub(super) async fn reached(ledger: &Ledger, name: &str, offset: Offset, deadlin
 
 impl Projections<'_> {
     /// The projections of these names; refused where one is not registered.
-    pub(crate) fn awaited<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Awaited>> {
-        let mut awaited: Vec<Awaited> = Vec::new();
+    pub(crate) fn awaited<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<AwaitedProjection>> {
+        let mut awaited: Vec<AwaitedProjection> = Vec::new();
         for name in names {
             if awaited.iter().any(|known| known.name == name) {
                 continue;
@@ -50,17 +50,19 @@ impl Projections<'_> {
             let unknown = |_| Error::invalid("/waitFor", "names a projection that is not registered");
             let known = self.find(name).map_err(unknown)?;
             let topic = known.entry.definition.topic.clone();
-            awaited.push(Awaited { name: name.to_owned(), ledger: known.ledger, topic });
+            awaited.push(AwaitedProjection { name: name.to_owned(), ledger: known.ledger, topic });
         }
         Ok(awaited)
     }
 
     /// Refuses projections that an event would never reach. Where it would go nowhere, publishing it says why.
-    pub(crate) fn check_reached(&self, awaited: &[Awaited], event: &NewEvent) -> Result<()> {
-        let Some(Located { place, topic }) = destination((self.policy, self.logs), event) else { return Ok(()) };
-        let reads = |projection: &Awaited| match &projection.topic {
+    pub(crate) fn check_reached(&self, awaited: &[AwaitedProjection], event: &NewEvent) -> Result<()> {
+        let Some(LocatedTopic { log: place, topic }) = destination((self.policy, self.logs), event) else {
+            return Ok(());
+        };
+        let reads = |projection: &AwaitedProjection| match &projection.topic {
             Some(read) => *read == topic.topic.definition.id,
-            None => place == Place::Default,
+            None => place == LogRef::Default,
         };
         match awaited.iter().all(reads) {
             true => Ok(()),
@@ -69,7 +71,12 @@ impl Projections<'_> {
     }
 
     /// Answers when every projection has applied those of the events that concern it.
-    pub(crate) async fn applied(&self, awaited: &[Awaited], events: &[&StoredEvent], timeout: Duration) -> Result<()> {
+    pub(crate) async fn wait_until_applied(
+        &self,
+        awaited: &[AwaitedProjection],
+        events: &[&StoredEvent],
+        timeout: Duration,
+    ) -> Result<()> {
         let deadline = Instant::now() + timeout;
         let events: Vec<_> = events.iter().filter_map(|event| Some((topic_of(event)?, *event))).collect();
         let default = self.logs.default_ledger().registry();
@@ -79,7 +86,7 @@ impl Projections<'_> {
                 None => default.topic(topic).map(|_| Offset(event.position.get())),
             });
             let Some(offset) = concerning.max() else { continue };
-            let outcome = reached(&projection.ledger, &projection.name, offset, deadline).await;
+            let outcome = wait_until_reached(&projection.ledger, &projection.name, offset, deadline).await;
             outcome.map_err(|error| stored_all_the_same(&error, &events))?;
         }
         Ok(())
@@ -109,8 +116,8 @@ fn stored_all_the_same(error: &Error, events: &[(TopicId, &StoredEvent)]) -> Err
 
 fn topic_of(event: &StoredEvent) -> Option<TopicId> {
     #[derive(Deserialize)]
-    struct InTopic {
+    struct TopicMember {
         topic: TopicId,
     }
-    serde_json::from_slice::<InTopic>(&event.text).ok().map(|event| event.topic)
+    serde_json::from_slice::<TopicMember>(&event.text).ok().map(|event| event.topic)
 }

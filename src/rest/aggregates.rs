@@ -2,11 +2,11 @@
 //!
 //! In a path `-` is the subject type of events that name none. It is no identifier, so it stands for nothing else.
 
-use super::App;
-use super::asked::Asked;
+use super::AppState;
+use super::asked::ApiRequest;
 use super::negotiate::JSON;
-use super::problem::Answer;
-use super::read::{answer, with_items};
+use super::problem::HandlerResult;
+use super::read::{ok_response, with_items};
 use super::sending;
 use axum::Router;
 use axum::body::Body;
@@ -17,18 +17,21 @@ use contract::{Aggregate, AggregateRead, AggregateSequence, Result};
 /// The subject type of events that name none.
 const NO_SUBJECT_TYPE: &str = "-";
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/v1/aggregates/{subject_type}/{subject}", get(show))
         .route("/v1/aggregates/{subject_type}/{subject}/events", get(list))
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&["topic"])?.wants_json()?;
-    sending::event(&asked.app, asked.app.events().aggregate(wanted(&asked)?), |aggregate| Ok(shown(aggregate))).await
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["topic"])?.check_accepts_json()?;
+    sending::budgeted_event(&asked.app, asked.app.events().aggregate(aggregate_query(&asked)?), |aggregate| {
+        Ok(aggregate_response(aggregate))
+    })
+    .await
 }
 
-fn shown(aggregate: &Aggregate) -> Response {
+fn aggregate_response(aggregate: &Aggregate) -> Response {
     let mut body = format!(
         r#"{{"aggregateSequence":{},"sequence":{},"lastEvent":"#,
         aggregate.aggregate_sequence, aggregate.sequence
@@ -36,27 +39,27 @@ fn shown(aggregate: &Aggregate) -> Response {
     .into_bytes();
     body.extend_from_slice(aggregate.last_event.as_ref().map_or(b"null", |event| &event.text));
     body.push(b'}');
-    answer(JSON, Body::from(body))
+    ok_response(JSON, Body::from(body))
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["topic", "after", "limit"])?.wants_json()?;
-    sending::page(&asked.app, asked.app.events().read_aggregate(wanted(&asked)?), |page| {
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["topic", "after", "limit"])?.check_accepts_json()?;
+    sending::budgeted_page(&asked.app, asked.app.events().read_aggregate(aggregate_query(&asked)?), |page| {
         let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
-        Ok(answer(JSON, Body::from(with_items(&page.items, &[], &rest))))
+        Ok(ok_response(JSON, Body::from(with_items(&page.items, &[], &rest))))
     })
     .await
 }
 
-fn wanted(asked: &Asked) -> Result<AggregateRead> {
+fn aggregate_query(asked: &ApiRequest) -> Result<AggregateRead> {
     let params = &asked.params;
     Ok(AggregateRead {
         topic: params.topic()?,
-        subject_type: match asked.piece("subject_type") {
+        subject_type: match asked.path_param("subject_type") {
             NO_SUBJECT_TYPE => None,
             _ => Some(asked.identifier("subject_type")?),
         },
-        subject: asked.piece("subject").to_owned(),
+        subject: asked.path_param("subject").to_owned(),
         after: AggregateSequence(params.after()?),
         limit: params.limit(asked.app.options.limit_default)?,
     })

@@ -12,11 +12,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// For one task, which waits for one thing at a time.
 #[derive(Clone, Default)]
-pub(crate) struct Alarm(Arc<Mutex<Option<Pin<Box<Sleep>>>>>);
+pub(crate) struct ConnectionTimer(Arc<Mutex<Option<Pin<Box<Sleep>>>>>);
 
-impl Alarm {
+impl ConnectionTimer {
     /// What `future` comes to, if it does in time.
-    pub(crate) async fn within<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+    pub(crate) async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
         let due = Instant::now() + time;
         let mut future = pin!(future);
         std::future::poll_fn(|context| match future.as_mut().poll(context) {
@@ -42,13 +42,13 @@ impl Alarm {
     }
 }
 
-impl Timer for Alarm {
+impl Timer for ConnectionTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
         self.sleep_until(self.now() + duration)
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Due { alarm: self.clone(), at: deadline.into() })
+        Box::pin(TimerSleep { alarm: self.clone(), at: deadline.into() })
     }
 
     fn now(&self) -> std::time::Instant {
@@ -57,12 +57,12 @@ impl Timer for Alarm {
 }
 
 /// An alarm, set by hyper.
-struct Due {
-    alarm: Alarm,
+struct TimerSleep {
+    alarm: ConnectionTimer,
     at: Instant,
 }
 
-impl Future for Due {
+impl Future for TimerSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -70,7 +70,7 @@ impl Future for Due {
     }
 }
 
-impl hyper::rt::Sleep for Due {}
+impl hyper::rt::Sleep for TimerSleep {}
 
 #[cfg(test)]
 mod tests {
@@ -87,19 +87,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_rings_when_somebody_is_late_however_often_it_was_set_before() {
-        let alarm = Alarm::default();
+        let alarm = ConnectionTimer::default();
         for _ in 0..10 {
-            assert_eq!(alarm.within(30 * SECOND, after(7 * SECOND)).await, Some(()));
+            assert_eq!(alarm.timeout(30 * SECOND, after(7 * SECOND)).await, Some(()));
         }
         let begun = Instant::now();
-        assert_eq!(alarm.within(30 * SECOND, pending::<()>()).await, None);
+        assert_eq!(alarm.timeout(30 * SECOND, pending::<()>()).await, None);
         assert_eq!(begun.elapsed().as_secs(), 30);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_rings_early_for_who_is_in_more_of_a_hurry() {
-        let alarm = Alarm::default();
-        assert_eq!(alarm.within(60 * SECOND, after(SECOND)).await, Some(()));
+        let alarm = ConnectionTimer::default();
+        assert_eq!(alarm.timeout(60 * SECOND, after(SECOND)).await, Some(()));
         let begun = Instant::now();
         alarm.sleep_until((begun + 2 * SECOND).into()).await;
         assert_eq!(begun.elapsed().as_secs(), 2);

@@ -6,11 +6,11 @@
 //! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
 
 use super::problem::Problem;
-use super::{App, whole_numbers};
-use crate::memory::{ROOM_STEP, Room};
+use super::{AppState, whole_numbers};
+use crate::memory::{ByteReservation, ROOM_STEP};
 use axum::body::Body;
 use bytes::Bytes;
-use contract::{Error, Kind, Profile, Violation, under_profile};
+use contract::{Error, IdentifierProfile, Kind, Violation, under_profile};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
@@ -21,18 +21,18 @@ use tokio::time::Instant;
 
 /// What a body may be, and what is said of a larger one.
 #[derive(Clone, Copy)]
-pub(crate) struct Limit {
+pub(crate) struct BodyLimit {
     pub(crate) bytes: usize,
     pub(crate) too_large: Kind,
 }
 
 /// Takes in a body, with the room it needs.
-pub(crate) async fn take(
-    app: &App,
+pub(crate) async fn read_body(
+    app: &AppState,
     headers: &HeaderMap,
     mut body: Body,
-    limit: Limit,
-) -> Result<(Bytes, Room), Problem> {
+    limit: BodyLimit,
+) -> Result<(Bytes, ByteReservation), Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Error::new(Kind::UnsupportedMediaType, "Send the body without a content encoding.").into());
     }
@@ -41,9 +41,9 @@ pub(crate) async fn take(
         return Err(too_large(limit));
     }
     // A silent client has sent nothing that needs room.
-    let mut room = app.body_room()?;
+    let mut room = app.reserve_body()?;
     let began = Instant::now();
-    let Some(first) = next_piece(app, &mut body).await? else { return Ok((Bytes::new(), room)) };
+    let Some(first) = next_chunk(app, &mut body).await? else { return Ok((Bytes::new(), room)) };
     room.grow_to(first.len())?;
     if announced == Some(first.len()) {
         return Ok((first, room));
@@ -83,16 +83,16 @@ fn deadline(began: Instant, arrived: usize, silence_max: Duration) -> Instant {
 }
 
 /// The next piece of a body; `None` at its end.
-pub(crate) async fn next_piece(app: &App, body: &mut Body) -> Result<Option<Bytes>, Problem> {
+pub(crate) async fn next_chunk(app: &AppState, body: &mut Body) -> Result<Option<Bytes>, Problem> {
     next_piece_before(app, body, Instant::now() + app.options.body_timeout).await
 }
 
 /// The same, no later than `deadline`.
-async fn next_piece_before(app: &App, body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Problem> {
+async fn next_piece_before(app: &AppState, body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Problem> {
     let deadline = deadline.min(Instant::now() + app.options.body_timeout);
     loop {
         let Ok(frame) = tokio::time::timeout_at(deadline, body.frame()).await else {
-            return Err(Problem::of_status(StatusCode::REQUEST_TIMEOUT, &http::Method::POST));
+            return Err(Problem::from_status(StatusCode::REQUEST_TIMEOUT, &http::Method::POST));
         };
         match frame {
             None => return Ok(None),
@@ -106,12 +106,12 @@ async fn next_piece_before(app: &App, body: &mut Body, deadline: Instant) -> Res
     }
 }
 
-fn too_large(limit: Limit) -> Problem {
+fn too_large(limit: BodyLimit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
 /// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
-pub(crate) fn json<T: DeserializeOwned>(profile: Profile, bytes: &[u8]) -> contract::Result<T> {
+pub(crate) fn json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]) -> contract::Result<T> {
     if is_list(bytes) {
         any_json::<IgnoredAny>(profile, bytes)?;
         return Err(Error::invalid("", "The body must be a JSON object."));
@@ -125,7 +125,7 @@ pub(crate) fn is_list(bytes: &[u8]) -> bool {
 }
 
 /// Parses a JSON body that may be anything, with its identifiers held to `profile`.
-pub(crate) fn any_json<T: DeserializeOwned>(profile: Profile, bytes: &[u8]) -> contract::Result<T> {
+pub(crate) fn any_json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]) -> contract::Result<T> {
     under_profile(profile, || {
         serde_json::from_slice(bytes)
             .or_else(|error| whole_numbers::parse_again(bytes, error))
@@ -148,11 +148,11 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     let message = error.to_string();
     let wrong_type = || message.starts_with("expected value") || message.starts_with(OUT_OF_RANGE);
     if let Some(error) = syntax.as_ref().or_else(|| (!error.is_data() && !wrong_type()).then_some(error)) {
-        return Error::new(Kind::Malformed, format!("The body is not JSON: look at {}.", place(bytes, error)));
+        return Error::new(Kind::Malformed, format!("The body is not JSON: look at {}.", error_location(bytes, error)));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-        Err(error) => refusal(&pointer(error.path()), &error.inner().to_string()),
+        Err(error) => parse_refusal(&pointer(error.path()), &error.inner().to_string()),
         Ok(_) => Error::new(Kind::Malformed, "The body is not JSON."),
     }
 }
@@ -161,7 +161,7 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
 const OUT_OF_RANGE: &str = "number out of range";
 
 /// Where a body stops being JSON. A single line, such as one of an import, is not counted: it may be one of many.
-fn place(bytes: &[u8], error: &serde_json::Error) -> String {
+fn error_location(bytes: &[u8], error: &serde_json::Error) -> String {
     match bytes.trim_ascii().contains(&b'\n') {
         true => format!("line {}, column {}", error.line(), error.column()),
         false => format!("column {}", error.column()),
@@ -177,7 +177,7 @@ const fn hint(member: &str) -> &'static str {
 }
 
 /// Our words for what the parser found at `pointer`.
-fn refusal(pointer: &str, message: &str) -> Error {
+fn parse_refusal(pointer: &str, message: &str) -> Error {
     let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
     let quoted = || message.split('`').nth(1).unwrap_or_default();
     if let Some((kind, detail)) = Kind::of_text(message) {
@@ -217,12 +217,12 @@ fn refusal(pointer: &str, message: &str) -> Error {
 
 /// The pointer to a member. The path ends at the member itself where the parser knows it, and one short where not.
 fn pointer_to(pointer: &str, name: &str) -> String {
-    let name = token(name);
+    let name = pointer_token(name);
     if pointer.ends_with(&format!("/{name}")) { pointer.to_owned() } else { format!("{pointer}/{name}") }
 }
 
 /// A caller's name for something as part of a JSON pointer: cut where it gets silly, and fit to be shown.
-pub(crate) fn token(name: &str) -> String {
+pub(crate) fn pointer_token(name: &str) -> String {
     let shown = name.chars().take(64).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
     shown.collect::<String>().replace('~', "~0").replace('/', "~1")
 }
@@ -232,7 +232,7 @@ fn pointer(path: &Path) -> String {
     for segment in path.iter() {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => pointer.push_str(&format!("/{}", token(key))),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", pointer_token(key))),
             Segment::Enum { .. } | Segment::Unknown => (),
         }
     }

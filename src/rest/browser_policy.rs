@@ -11,7 +11,7 @@
 //! Programs that are no browsers send neither `Origin` nor `Sec-Fetch-Site`, and are asked for a `Host` alone. What a page
 //! of another origin may read is the browser's decision, by the headers of [`BrowserPolicy::cors`].
 
-use super::params::Params;
+use super::params::QueryParams;
 use super::problem::Problem;
 use crate::config::{HostPattern, WebAuthority, WebHost, WebOrigin};
 use axum::response::Response;
@@ -94,7 +94,7 @@ pub(crate) struct BrowserPolicy {
 
 /// Where a request comes from, as far as a browser tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Initiator {
+enum RequestInitiator {
     /// No page at all, or one of this server.
     Own,
     /// A page of an allowed origin.
@@ -120,7 +120,7 @@ impl BrowserPolicy {
         if !headers.contains_key(ORIGIN) && !headers.contains_key(SEC_FETCH_SITE) {
             return Ok(());
         }
-        if changes_something(request.method(), request.uri()) && self.initiator(request) == Initiator::Foreign {
+        if is_mutating(request.method(), request.uri()) && self.initiator(request) == RequestInitiator::Foreign {
             let detail = "A web page of another origin may not do this. Call it from the server's own pages, or add the \
                 page's origin to `server.cors.allowed_origins`.";
             return Err(Error::new(Kind::Forbidden, detail).into());
@@ -155,21 +155,21 @@ impl BrowserPolicy {
         host.is_loopback() || is_listened_on || self.hosts.iter().any(|allowed| allowed.matches(&host))
     }
 
-    fn initiator<B>(&self, request: &Request<B>) -> Initiator {
+    fn initiator<B>(&self, request: &Request<B>) -> RequestInitiator {
         let headers = request.headers();
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
         // `same-site` is another port or another name of the same site: no less foreign than any other page.
         let is_cross_origin = sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
         let origins = headers.get_all(ORIGIN).iter().map(|origin| WebOrigin::parse(origin.to_str().ok()?));
-        let Some(origins) = origins.collect::<Option<Vec<_>>>() else { return Initiator::Foreign };
+        let Some(origins) = origins.collect::<Option<Vec<_>>>() else { return RequestInitiator::Foreign };
         if !origins.is_empty() && origins.iter().all(|origin| self.origins.contains(origin)) {
-            return Initiator::Allowed;
+            return RequestInitiator::Allowed;
         }
         let authority = authority(request.uri(), headers);
         let is_own = |origin: &WebOrigin| authority.is_some_and(|authority| origin.is_at(&authority));
         match !is_cross_origin && origins.iter().all(is_own) {
-            true => Initiator::Own,
-            false => Initiator::Foreign,
+            true => RequestInitiator::Own,
+            false => RequestInitiator::Foreign,
         }
     }
 
@@ -194,7 +194,7 @@ impl BrowserPolicy {
     }
 
     /// Lets the page of an allowed origin read a refusal that was made before the routes.
-    pub(crate) fn let_read(&self, origin: Option<HeaderValue>, response: &mut Response) {
+    pub(crate) fn add_cors_headers(&self, origin: Option<HeaderValue>, response: &mut Response) {
         let Some(origin) = origin.filter(|origin| self.allows(origin)) else { return };
         let headers = response.headers_mut();
         if !headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
@@ -211,12 +211,12 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<WebAuthority<'a
     uri.authority().map(|authority| authority.as_str()).or_else(host).and_then(WebAuthority::parse)
 }
 
-fn changes_something(method: &Method, uri: &Uri) -> bool {
+fn is_mutating(method: &Method, uri: &Uri) -> bool {
     if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
         return true;
     }
     // A query that cannot be read is refused by whoever reads it.
-    let params = uri.query().and_then(|query| Params::parse(query).ok()).unwrap_or_default();
+    let params = uri.query().and_then(|query| QueryParams::parse(query).ok()).unwrap_or_default();
     params.pairs().any(|(name, _)| name == CONSUMER_ID)
 }
 

@@ -11,8 +11,8 @@
 use super::{body, negotiate};
 use crate::events::cloud_event_id;
 use contract::{
-    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, EventTypeId, Kind, MediaType, NewEvent, Profile,
-    Result, StoredEvent, Timestamp, Unread, Violation, limits, under_profile, unquote,
+    Actor, ActorType, AggregateSequence, Claim, CloudEvent, Error, EventTypeId, IdentifierProfile, Kind, MediaType,
+    NewEvent, Result, StoredEvent, Timestamp, UnreadableEvent, Violation, limits, under_profile, unquote,
 };
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -23,30 +23,32 @@ use uuid::Uuid;
 
 /// A CloudEvent taken apart: attributes as text, and the payload.
 #[derive(Default)]
-struct Parts {
+struct CloudEventParts {
     attributes: BTreeMap<String, String>,
     data: Option<Box<RawValue>>,
 }
 
 /// One CloudEvent as JSON.
-pub(super) fn from_structured(profile: Profile, bytes: &[u8]) -> Result<NewEvent> {
-    event(profile, structured_parts(bytes)?)
+pub(super) fn from_structured(profile: IdentifierProfile, bytes: &[u8]) -> Result<NewEvent> {
+    event_under_profile(profile, structured_parts(bytes)?)
 }
 
 /// Several CloudEvents as a JSON array; one that cannot be read is refused by itself.
-pub(super) fn from_batch(profile: Profile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
+pub(super) fn from_batch(profile: IdentifierProfile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, UnreadableEvent>>> {
     let pieces: Vec<Box<RawValue>> = body::any_json(profile, bytes)?;
     let events = pieces.iter().map(|piece| {
         let parts = structured_parts(piece.get().as_bytes());
         let named = parts.as_ref().ok().and_then(|parts| parts.attributes.get("type")?.parse().ok());
-        parts.and_then(|parts| event(profile, parts)).map_err(|error| Unread { error, event_type: named })
+        parts
+            .and_then(|parts| event_under_profile(profile, parts))
+            .map_err(|error| UnreadableEvent { error, event_type: named })
     });
     Ok(events.collect())
 }
 
 /// A CloudEvent whose attributes are headers and whose payload is the body.
-pub(super) fn from_headers(profile: Profile, headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent> {
-    let mut parts = Parts::default();
+pub(super) fn from_headers(profile: IdentifierProfile, headers: &HeaderMap, bytes: &[u8]) -> Result<NewEvent> {
+    let mut parts = CloudEventParts::default();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
         check_name(name)?;
@@ -65,7 +67,7 @@ pub(super) fn from_headers(profile: Profile, headers: &HeaderMap, bytes: &[u8]) 
     }
     parts.attributes.insert("datacontenttype".to_owned(), negotiate::media_text(headers).to_owned());
     parts.data = Some(body::any_json(profile, bytes)?);
-    event(profile, parts)
+    event_under_profile(profile, parts)
 }
 
 /// What a header's value stands for (HTTP binding 3.1.3.2): a quoted string is unescaped, then one round of percent-decoding.
@@ -81,7 +83,7 @@ fn check_name(name: &str) -> Result<()> {
         true => Ok(()),
         false => {
             let detail = "is no attribute's name: those have lower-case letters and digits only";
-            Err(Error::invalid(format!("/{}", body::token(name)), detail))
+            Err(Error::invalid(format!("/{}", body::pointer_token(name)), detail))
         }
     }
 }
@@ -106,9 +108,9 @@ fn attribute_text(name: &str, value: &RawValue) -> Result<Option<String>> {
     }
 }
 
-fn structured_parts(bytes: &[u8]) -> Result<Parts> {
-    let members: BTreeMap<String, Box<RawValue>> = body::json(Profile::Relaxed, bytes)?;
-    let mut parts = Parts::default();
+fn structured_parts(bytes: &[u8]) -> Result<CloudEventParts> {
+    let members: BTreeMap<String, Box<RawValue>> = body::json(IdentifierProfile::Relaxed, bytes)?;
+    let mut parts = CloudEventParts::default();
     for (name, value) in members {
         match name.as_str() {
             "data" => parts.data = Some(value),
@@ -127,12 +129,12 @@ fn structured_parts(bytes: &[u8]) -> Result<Parts> {
 }
 
 /// Our event, from its attributes, with identifiers held to `profile`.
-fn event(profile: Profile, parts: Parts) -> Result<NewEvent> {
-    under_profile(profile, || attributed(parts))
+fn event_under_profile(profile: IdentifierProfile, parts: CloudEventParts) -> Result<NewEvent> {
+    under_profile(profile, || event_from_attributes(parts))
 }
 
-fn attributed(parts: Parts) -> Result<NewEvent> {
-    let Parts { mut attributes, data } = parts;
+fn event_from_attributes(parts: CloudEventParts) -> Result<NewEvent> {
+    let CloudEventParts { mut attributes, data } = parts;
     let sequence = own_sequence(&mut attributes);
     let mut take = |name: &str| attributes.remove(name);
     if take("specversion").as_deref() != Some("1.0") {
@@ -246,7 +248,7 @@ fn actor_of(actor_type: Option<&str>, id: Option<String>) -> Result<Option<Actor
 
 fn labels(text: Option<String>) -> Result<BTreeMap<String, String>> {
     let Some(text) = text else { return Ok(BTreeMap::new()) };
-    body::json(Profile::Relaxed, text.as_bytes()).map_err(|_| {
+    body::json(IdentifierProfile::Relaxed, text.as_bytes()).map_err(|_| {
         let violation = Violation::new("/context", "must be a JSON object of strings, as text");
         Error::new(Kind::Validation, violation.detail.clone()).with_violations(vec![violation])
     })
@@ -254,7 +256,7 @@ fn labels(text: Option<String>) -> Result<BTreeMap<String, String>> {
 
 /// One stored event, structured.
 pub(super) fn structured(event: &StoredEvent) -> Result<Vec<u8>> {
-    serde_json::to_vec(&CloudEvent::from(event.event()?)).map_err(not_written)
+    serde_json::to_vec(&CloudEvent::from(event.event()?)).map_err(serialization_error)
 }
 
 /// Several stored events as a JSON array, each with its claim where it has one.
@@ -263,10 +265,10 @@ pub(super) fn batch(events: &[StoredEvent], claims: &[Claim]) -> Result<Vec<u8>>
         event.event().map(|event| CloudEvent::from(event).with_claim(claims.get(index).cloned()))
     };
     let events = events.iter().enumerate().map(outgoing).collect::<Result<Vec<_>>>()?;
-    serde_json::to_vec(&events).map_err(not_written)
+    serde_json::to_vec(&events).map_err(serialization_error)
 }
 
-fn not_written(error: serde_json::Error) -> Error {
+fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(Kind::Unavailable, "A stored event could not be written as a CloudEvent.").with_source(error)
 }
 
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_cloud_event_becomes_ours_member_by_member() {
-        let event = from_structured(Profile::Relaxed, TEXT.as_bytes()).unwrap();
+        let event = from_structured(IdentifierProfile::Relaxed, TEXT.as_bytes()).unwrap();
         assert_eq!(event.id.unwrap().to_string(), "550e8400-e29b-41d4-a716-446655440000");
         assert_eq!(event.data_version.as_deref(), Some("1.0"));
         assert_eq!(event.correlation_id.as_deref(), Some("c-1"));
@@ -313,7 +315,7 @@ mod tests {
             (r#""appid":"web""#, r#""datacontenttype":"application/json; charset=iso-8859-1""#, "/datacontenttype"),
             ("gts://gts.vendor.orders", "gts://gts.vendor.other", "/dataschema"),
         ] {
-            let error = from_structured(Profile::Relaxed, TEXT.replace(from, to).as_bytes()).unwrap_err();
+            let error = from_structured(IdentifierProfile::Relaxed, TEXT.replace(from, to).as_bytes()).unwrap_err();
             let pointers: Vec<_> = error.violations().iter().map(|violation| violation.pointer.as_str()).collect();
             assert_eq!(pointers, [pointer]);
         }
@@ -329,7 +331,7 @@ mod tests {
             (r#""sequence":"7","sequencetype":"Integer""#, None, Some("7")),
         ] {
             let text = TEXT.replace(r#""appid":"web""#, attributes);
-            let event = from_structured(Profile::Relaxed, text.as_bytes()).unwrap();
+            let event = from_structured(IdentifierProfile::Relaxed, text.as_bytes()).unwrap();
             assert_eq!(
                 (event.sequence, event.context.get("sequence").map(String::as_str)),
                 (own, label),
@@ -337,7 +339,7 @@ mod tests {
             );
         }
         let error = from_structured(
-            Profile::Relaxed,
+            IdentifierProfile::Relaxed,
             TEXT.replace(r#""appid":"web""#, r#""sequence":"99999999999999999999""#).as_bytes(),
         );
         assert_eq!(error.unwrap_err().kind(), Kind::InvalidSequence);
@@ -363,7 +365,8 @@ mod tests {
         for (spelt, text) in
             [("2147483647", "2147483647"), ("-2147483648", "-2147483648"), ("5.0", "5"), ("true", "true")]
         {
-            let event = from_structured(Profile::Relaxed, TEXT.replace(r#""web""#, spelt).as_bytes()).unwrap();
+            let event =
+                from_structured(IdentifierProfile::Relaxed, TEXT.replace(r#""web""#, spelt).as_bytes()).unwrap();
             assert_eq!(event.context["appid"], text);
         }
     }

@@ -1,13 +1,13 @@
 //! Consumers, and the groups whose offset they share.
 
-use super::asked::{Asked, Limits, NO_BODY};
-use super::body::Limit;
-use super::once::once;
-use super::problem::{Answer, Problem};
-use super::rows::{self, Wanted};
-use super::told::Told;
+use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::body::BodyLimit;
+use super::once::idempotent;
+use super::problem::{HandlerResult, Problem};
+use super::rows::{self, PageQuery};
+use super::told::Reply;
 use super::verb;
-use super::{App, whole_numbers};
+use super::{AppState, whole_numbers};
 use axum::Router;
 use axum::routing::get;
 use contract::{Consumer, Error, GroupReset, Kind, NewConsumer, Offset, ResetTo, Result, Timestamp, TopicId};
@@ -16,72 +16,75 @@ use serde_json::Value;
 use uuid::Uuid;
 
 /// A consumer's body, CEL expression and all.
-const DEFINITION: Limits = |_, _| Limit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
 /// Methods of one consumer, and of one group.
 const METHODS: &str = "GET, HEAD, DELETE";
 
 /// A consumer, as seed 000 wraps it.
 #[derive(Serialize)]
-struct Data<'a> {
+struct ConsumerEnvelope<'a> {
     data: &'a Consumer,
 }
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/v1/consumers", get(list).post(once(DEFINITION, create)))
+        .route("/v1/consumers", get(list).post(idempotent(DEFINITION, create)))
         .route(
             "/v1/consumers/{id}",
-            get(show).delete(once(NO_BODY, remove)).post(once(DEFINITION, act)).fallback(verb::other_methods(METHODS)),
+            get(show)
+                .delete(idempotent(NO_BODY, remove))
+                .post(idempotent(DEFINITION, custom_method))
+                .fallback(verb::other_methods(METHODS)),
         )
         .route("/v1/consumer-groups", get(list_groups))
         .route(
             "/v1/consumer-groups/{name}",
             get(show_group)
-                .delete(once(NO_BODY, remove_group))
-                .post(once(DEFINITION, act_on_group))
+                .delete(idempotent(NO_BODY, remove_group))
+                .post(idempotent(DEFINITION, group_custom_method))
                 .fallback(verb::other_methods(METHODS)),
         )
 }
 
-async fn create(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let consumer: NewConsumer = asked.json().await?;
-    asked.tell(created, |keep| asked.writes().create_consumer(consumer, keep)).await
+    asked.respond_with(created_reply, |keep| asked.writes().create_consumer(consumer, keep)).await
 }
 
-fn created(consumer: &Consumer) -> Told {
-    Told::made(&Data { data: consumer }, &format!("/v1/consumers/{}", consumer.id))
+fn created_reply(consumer: &Consumer) -> Reply {
+    Reply::created(&ConsumerEnvelope { data: consumer }, &format!("/v1/consumers/{}", consumer.id))
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["consumerGroup", "limit", "cursor"])?.wants_json()?;
-    let wanted = Wanted::of(&asked)?;
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["consumerGroup", "limit", "cursor"])?.check_accepts_json()?;
+    let wanted = PageQuery::of(&asked)?;
     let group = asked.params.one("consumerGroup")?;
     let page = asked.app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::list(&page, wanted.limit)
+    rows::page_response(&page, wanted.limit)
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
     let consumer = asked.app.events().consumer(id_of(&asked)?).await?;
-    rows::shown(&Data { data: &consumer })
+    rows::json_response(&ConsumerEnvelope { data: &consumer })
 }
 
-async fn remove(asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let id = id_of(&asked)?;
-    asked.tell(Told::done, |keep| asked.writes().delete_consumer(id, keep)).await
+    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_consumer(id, keep)).await
 }
 
 /// `POST /v1/consumers/{id}:commit`.
-async fn act(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    match verb::split(asked.piece("id")) {
+async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    match verb::split(asked.path_param("id")) {
         (id, Some("commit")) => {
             let id = uuid(id)?;
-            let offset = committed(asked.json().await?)?;
-            asked.tell(Told::shown, |keep| asked.writes().commit_offset(id, offset, keep)).await
+            let offset = committed_offset(asked.json().await?)?;
+            asked.respond_with(Reply::ok, |keep| asked.writes().commit_offset(id, offset, keep)).await
         }
         (_, Some(_)) => Err(verb::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
@@ -90,61 +93,61 @@ async fn act(mut asked: Asked) -> Answer<Told> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Commit {
+struct CommitBody {
     offset: Value,
 }
 
-fn committed(Commit { offset }: Commit) -> Result<Offset> {
+fn committed_offset(CommitBody { offset }: CommitBody) -> Result<Offset> {
     whole_numbers::of_value(&offset).map(Offset).ok_or_else(|| {
         Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
     })
 }
 
-async fn list_groups(asked: Asked) -> Answer {
-    asked.takes(&["limit", "cursor"])?.wants_json()?;
-    let wanted = Wanted::of(&asked)?;
+async fn list_groups(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let wanted = PageQuery::of(&asked)?;
     let page = asked.app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::list(&page, wanted.limit)
+    rows::page_response(&page, wanted.limit)
 }
 
-async fn show_group(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
-    rows::shown(&asked.app.events().consumer_group(asked.piece("name")).await?)
+async fn show_group(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
+    rows::json_response(&asked.app.events().consumer_group(asked.path_param("name")).await?)
 }
 
 /// `POST /v1/consumer-groups/{name}:reset`.
-async fn act_on_group(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    match verb::split(asked.piece("name")) {
+async fn group_custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    match verb::split(asked.path_param("name")) {
         (name, Some("reset")) => {
             let name = name.to_owned();
-            let reset = target(asked.json().await?)?;
-            asked.tell(Told::shown, |keep| asked.writes().reset_group(&name, reset, keep)).await
+            let reset = group_reset(asked.json().await?)?;
+            asked.respond_with(Reply::ok, |keep| asked.writes().reset_group(&name, reset, keep)).await
         }
         (_, Some(_)) => Err(verb::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
     }
 }
 
-async fn remove_group(asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    let name = asked.piece("name");
+async fn remove_group(asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    let name = asked.path_param("name");
     if let (_, Some("reset")) = verb::split(name) {
         return Err(Problem::not_allowed("POST"));
     }
-    asked.tell(Told::done, |keep| asked.writes().delete_group(name, keep)).await
+    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_group(name, keep)).await
 }
 
 /// `{topic, offset: n|"earliest"|"latest"}` or `{topic, time}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+struct GroupResetBody {
     topic: TopicId,
     offset: Option<Value>,
     time: Option<Timestamp>,
 }
 
-fn target(Reset { topic, offset, time }: Reset) -> Result<GroupReset> {
+fn group_reset(GroupResetBody { topic, offset, time }: GroupResetBody) -> Result<GroupReset> {
     let to = match (&offset, time) {
         (None, Some(time)) => ResetTo::Time(time),
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,
@@ -161,10 +164,10 @@ fn not_an_offset() -> Error {
 }
 
 /// The consumer a path names. A verb of one is not read or deleted, but posted.
-fn id_of(asked: &Asked) -> Answer<Uuid> {
-    match verb::split(asked.piece("id")) {
+fn id_of(asked: &ApiRequest) -> HandlerResult<Uuid> {
+    match verb::split(asked.path_param("id")) {
         (_, Some("commit")) => Err(Problem::not_allowed("POST")),
-        _ => Ok(uuid(asked.piece("id"))?),
+        _ => Ok(uuid(asked.path_param("id"))?),
     }
 }
 

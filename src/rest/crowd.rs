@@ -8,14 +8,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A limited number of things that come from addresses.
-pub(crate) struct Crowd {
+pub(crate) struct AddressLimiter {
     max: usize,
     max_per_address: usize,
-    counted: Mutex<Counted>,
+    counts: Mutex<AddressCounts>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct AddressCounts {
     total: usize,
     by_address: HashMap<IpAddr, AddressEntry>,
 }
@@ -27,8 +27,8 @@ struct AddressEntry {
 }
 
 /// One of them; it counts until it is dropped.
-pub(crate) struct Member {
-    crowd: Arc<Crowd>,
+pub(crate) struct AddressPermit {
+    limiter: Arc<AddressLimiter>,
     address: IpAddr,
     usage: Arc<AddressUsage>,
 }
@@ -40,15 +40,15 @@ pub(crate) struct PeerAddress {
     pub(crate) usage: Arc<AddressUsage>,
 }
 
-impl Crowd {
+impl AddressLimiter {
     pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<Self> {
-        Arc::new(Self { max, max_per_address, counted: Mutex::default() })
+        Arc::new(Self { max, max_per_address, counts: Mutex::default() })
     }
 
     /// One more from this address, if there may be one.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Member> {
+    pub(crate) fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
         let address = network_of(address);
-        let mut counted = self.counted();
+        let mut counted = self.lock_counts();
         if counted.total >= self.max {
             return None;
         }
@@ -59,24 +59,24 @@ impl Crowd {
         here.count += 1;
         let usage = Arc::clone(&here.usage);
         counted.total += 1;
-        Some(Member { crowd: Arc::clone(self), address, usage })
+        Some(AddressPermit { limiter: Arc::clone(self), address, usage })
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_counts(&self) -> MutexGuard<'_, AddressCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member {
+impl AddressPermit {
     /// Its address, with what all of its members hold.
     pub(crate) fn peer(&self) -> PeerAddress {
         PeerAddress { address: self.address, usage: Arc::clone(&self.usage) }
     }
 }
 
-impl Drop for Member {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let mut counted = self.crowd.counted();
+        let mut counted = self.limiter.lock_counts();
         counted.total = counted.total.saturating_sub(1);
         if let Some(here) = counted.by_address.get_mut(&self.address) {
             here.count = here.count.saturating_sub(1);
@@ -99,21 +99,21 @@ fn network_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn enter(crowd: &Arc<Crowd>, address: &str) -> Option<Member> {
-        crowd.enter(address.parse().unwrap())
+    fn enter(crowd: &Arc<AddressLimiter>, address: &str) -> Option<AddressPermit> {
+        crowd.try_acquire(address.parse().unwrap())
     }
 
     #[test]
     fn there_are_so_many_in_all_and_from_one_address_and_none_is_remembered() {
-        let crowd = Crowd::new(3, 2);
+        let crowd = AddressLimiter::new(3, 2);
         let (one, two) = (enter(&crowd, "10.0.0.1").unwrap(), enter(&crowd, "::ffff:10.0.0.1").unwrap());
         assert!(enter(&crowd, "10.0.0.1").is_none(), "three from one address");
         let other = enter(&crowd, "2001:db8::1").unwrap();
         assert!(enter(&crowd, "10.0.0.2").is_none(), "four in all");
         drop(one);
         let again = enter(&crowd, "2001:db8::ffff").unwrap();
-        assert_eq!(crowd.counted().by_address.len(), 2, "one network is one address");
+        assert_eq!(crowd.lock_counts().by_address.len(), 2, "one network is one address");
         drop((two, other, again));
-        assert!(crowd.counted().by_address.is_empty());
+        assert!(crowd.lock_counts().by_address.is_empty());
     }
 }

@@ -1,37 +1,41 @@
 //! Dead letters: finding what was given up, trying it again, letting it be; one or many at a time.
 
-use super::App;
-use super::asked::{Asked, Limits};
-use super::body::Limit;
+use super::AppState;
+use super::asked::{ApiRequest, BodyLimitFn};
+use super::body::BodyLimit;
 use super::events::producer;
-use super::once::once;
-use super::problem::{Answer, Problem};
-use super::rows::{self, Wanted};
-use super::told::Told;
+use super::once::idempotent;
+use super::problem::{HandlerResult, Problem};
+use super::rows::{self, PageQuery};
+use super::told::Reply;
 use super::verb;
 use axum::Router;
 use axum::routing::{get, post};
-use contract::{Error, Kind, LetterFilter, LetterOrder, LetterSource, Redrive, Result, limits};
+use contract::{BulkResolveRequest, DeadLetterFilter, DeadLetterSource, Error, Kind, RedriveRequest, Result, limits};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 /// An order, with the payload of an event.
-const ORDER: Limits = |_, _| Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
+const ORDER: BodyLimitFn =
+    |_, _| BodyLimit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/v1/dead-letters", get(list))
-        .route("/v1/dead-letters:redrive", post(once(ORDER, redrive_all)))
-        .route("/v1/dead-letters:discard", post(once(ORDER, discard_all)))
+        .route("/v1/dead-letters:redrive", post(idempotent(ORDER, redrive_all)))
+        .route("/v1/dead-letters:discard", post(idempotent(ORDER, discard_all)))
         .route("/v1/dead-letters/summary", get(summary))
-        .route("/v1/dead-letters/{id}", get(show).post(once(ORDER, act)).fallback(verb::other_methods("GET, HEAD")))
+        .route(
+            "/v1/dead-letters/{id}",
+            get(show).post(idempotent(ORDER, custom_method)).fallback(verb::other_methods("GET, HEAD")),
+        )
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["source", "name", "topic", "status", "limit", "cursor"])?.wants_json()?;
-    let (wanted, params) = (Wanted::of(&asked)?, &asked.params);
-    let filter = LetterFilter {
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["source", "name", "topic", "status", "limit", "cursor"])?.check_accepts_json()?;
+    let (wanted, params) = (PageQuery::of(&asked)?, &asked.params);
+    let filter = DeadLetterFilter {
         source: params.one("source")?.map(source).transpose()?,
         name: params.one("name")?.map(str::to_owned),
         topic: params.identifier("topic")?,
@@ -42,77 +46,77 @@ async fn list(asked: Asked) -> Answer {
         },
     };
     let page = asked.app.events().dead_letters(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::list(&page, wanted.limit)
+    rows::page_response(&page, wanted.limit)
 }
 
-fn source(text: &str) -> Result<LetterSource> {
+fn source(text: &str) -> Result<DeadLetterSource> {
     match text {
-        "handler" => Ok(LetterSource::Handler),
-        "subscription" => Ok(LetterSource::Subscription),
+        "handler" => Ok(DeadLetterSource::Handler),
+        "subscription" => Ok(DeadLetterSource::Subscription),
         _ => Err(Error::invalid("/source", "must be `handler` or `subscription`")),
     }
 }
 
-async fn summary(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
-    rows::shown(&asked.app.events().dead_letter_summary().await?)
+async fn summary(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
+    rows::json_response(&asked.app.events().dead_letter_summary().await?)
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
-    let piece = asked.piece("id");
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
+    let piece = asked.path_param("id");
     if let (_, Some("redrive" | "discard")) = verb::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    rows::shown(&asked.app.events().dead_letter(id_of(piece)?).await?)
+    rows::json_response(&asked.app.events().dead_letter(id_of(piece)?).await?)
 }
 
 /// `{reason}`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Discard {
+struct DiscardBody {
     #[serde(default)]
     reason: String,
 }
 
 /// `POST /v1/dead-letters/{id}:redrive` and `:discard`.
-async fn act(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    let piece = asked.piece("id").to_owned();
+async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    let piece = asked.path_param("id").to_owned();
     let (id, verb) = verb::split(&piece);
     let by = producer(asked.headers());
     match verb {
         Some("redrive") => {
-            let (id, redrive): (_, Redrive) = (id_of(id)?, if_any(&mut asked).await?);
+            let (id, redrive): (_, RedriveRequest) = (id_of(id)?, optional_body(&mut asked).await?);
             let by = by?;
-            asked.tell(Told::shown, |keep| asked.writes().redrive(id, redrive, by.as_ref(), keep)).await
+            asked.respond_with(Reply::ok, |keep| asked.writes().redrive(id, redrive, by.as_ref(), keep)).await
         }
         Some("discard") => {
-            let (id, Discard { reason }) = (id_of(id)?, if_any(&mut asked).await?);
+            let (id, DiscardBody { reason }) = (id_of(id)?, optional_body(&mut asked).await?);
             let by = by?;
-            asked.tell(Told::shown, |keep| asked.writes().discard(id, reason, by.as_ref(), keep)).await
+            asked.respond_with(Reply::ok, |keep| asked.writes().discard(id, reason, by.as_ref(), keep)).await
         }
         Some(_) => Err(verb::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),
     }
 }
 
-async fn redrive_all(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    let order: LetterOrder = if_any(&mut asked).await?;
+async fn redrive_all(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    let order: BulkResolveRequest = optional_body(&mut asked).await?;
     let by = producer(asked.headers())?;
-    asked.tell(Told::shown, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
+    asked.respond_with(Reply::ok, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
 }
 
-async fn discard_all(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    let order: LetterOrder = if_any(&mut asked).await?;
+async fn discard_all(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    let order: BulkResolveRequest = optional_body(&mut asked).await?;
     let by = producer(asked.headers())?;
-    asked.tell(Told::shown, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
+    asked.respond_with(Reply::ok, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
 }
 
 /// What an order says; one without a body says nothing.
-async fn if_any<T: Default + DeserializeOwned>(asked: &mut Asked) -> Answer<T> {
+async fn optional_body<T: Default + DeserializeOwned>(asked: &mut ApiRequest) -> HandlerResult<T> {
     if asked.bytes().await?.is_empty() { Ok(T::default()) } else { asked.json().await }
 }
 

@@ -1,27 +1,27 @@
 //! Dispatch as a whole: resuming it after a restore.
 
-use super::App;
-use super::asked::{Asked, NO_BODY};
+use super::AppState;
+use super::asked::{ApiRequest, NO_BODY};
 use super::events::producer;
-use super::once::once;
-use super::problem::Answer;
-use super::told::Told;
+use super::once::idempotent;
+use super::problem::HandlerResult;
+use super::told::Reply;
 use axum::Router;
 use axum::routing::post;
 use contract::SubscriptionStatus;
 use serde_json::json;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new().route("/v1/server/dispatch:resume", post(once(NO_BODY, resume)))
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/v1/server/dispatch:resume", post(idempotent(NO_BODY, resume)))
 }
 
 /// `POST /v1/server/dispatch:resume`.
-async fn resume(asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn resume(asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let by = producer(asked.headers())?;
     let by = by.as_ref().map_or("unknown", |by| by.0.as_str());
-    asked.app.broker.caught_up().await?;
+    asked.app.broker.refresh().await?;
     let writes = asked.writes();
-    let resumed = |(): &()| Told::shown(&json!({"status": SubscriptionStatus::Active}));
-    asked.tell(resumed, |keep| writes.resume_dispatch(by, keep)).await
+    let resumed = |(): &()| Reply::ok(&json!({"status": SubscriptionStatus::Active}));
+    asked.respond_with(resumed, |keep| writes.resume_dispatch(by, keep)).await
 }

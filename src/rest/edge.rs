@@ -6,13 +6,13 @@
 //! - Hosts and origins that the server does not know are refused here, before anything is looked up (`browser_policy`).
 //! - A request that takes too long is given up, except where waiting is what was asked for.
 
-use super::alarm::Alarm;
+use super::alarm::ConnectionTimer;
 use super::crowd::PeerAddress;
 use super::head_meter::BodyReading;
-use super::parking::{Entrance, Parking};
+use super::parking::{ParkingContext, ParkingSlot};
 use super::problem::Problem;
-use super::sending::{self, BodyRoom};
-use super::{Common, Front, head, incoming, verb};
+use super::sending::{self, BodyReservation};
+use super::{HttpFrontend, ServerState, head, incoming, verb};
 use crate::memory::on_behalf_of;
 use axum::body::Body;
 use axum::response::Response;
@@ -36,41 +36,41 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const URI_BYTES_MAX: usize = 16 * 1024;
 
 /// A trace and our place in it.
-struct Trace {
-    id: Hyphenless,
+struct RequestTrace {
+    id: TraceIdDigits,
     span: Uuid,
 }
 
 /// Thirty-two hexadecimal digits.
-type Hyphenless = [u8; 32];
+type TraceIdDigits = [u8; 32];
 
 /// Answers one request.
 pub(crate) async fn handle(
-    front: Arc<Front>,
+    front: Arc<HttpFrontend>,
     peer: PeerAddress,
-    parking: Option<Parking>,
+    parking: Option<ParkingSlot>,
     (request, reading): (Request<Incoming>, Option<BodyReading>),
 ) -> Result<Response, Infallible> {
     let began = Instant::now();
     // Over HTTP/2 every request has its own task, and so its own alarm.
-    let alarm = parking.as_ref().map_or_else(Alarm::default, |parking| parking.alarm().clone());
-    let trace = Trace::of(request.headers().get(&TRACE_PARENT));
+    let alarm = parking.as_ref().map_or_else(ConnectionTimer::default, |parking| parking.timer().clone());
+    let trace = RequestTrace::of(request.headers().get(&TRACE_PARENT));
     let method = request.method().clone();
     let uri = request.uri().clone();
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut response = match normalise(&front, incoming::Incoming::of(request, &front.options, reading)) {
+    let mut response = match normalise(&front, incoming::DrainedBody::wrap(request, &front.options, reading)) {
         Err(problem) => {
             // What an earlier poll of this connection left behind must not answer the next one: that may be another caller's.
-            parking.iter().for_each(Parking::clear);
+            parking.iter().for_each(ParkingSlot::clear);
             problem.respond(uri.path(), trace.id())
         }
         Ok(mut request) => {
             let waits = may_wait(request.method(), request.uri());
             let parking = parking.filter(|_| waits);
             if waits {
-                request.extensions_mut().insert(Entrance::new(parking.as_ref(), peer.address, uri.clone()));
+                request.extensions_mut().insert(ParkingContext::new(parking.as_ref(), peer.address, uri.clone()));
             }
-            let body_room = may_be_large(request.body()).then(BodyRoom::default);
+            let body_room = may_be_large(request.body()).then(BodyReservation::default);
             if let Some(body_room) = &body_room {
                 request.extensions_mut().insert(body_room.clone());
             }
@@ -79,34 +79,34 @@ pub(crate) async fn handle(
             let response = match waits {
                 true => {
                     let response = answer.await;
-                    parking.iter().for_each(Parking::clear);
+                    parking.iter().for_each(ParkingSlot::clear);
                     response
                 }
-                false => match alarm.within(front.options.request_timeout, answer.as_mut()).await {
+                false => match alarm.timeout(front.options.request_timeout, answer.as_mut()).await {
                     Some(response) => response,
-                    None => Ok(axum::response::IntoResponse::into_response(took_too_long())),
+                    None => Ok(axum::response::IntoResponse::into_response(request_timed_out())),
                 },
             };
             match response {
-                Ok(response) => match sending::with_room((&front, &peer.usage), &method, body_room, response) {
-                    Ok(response) => finish(response, &method, uri.path(), trace.id()),
+                Ok(response) => match sending::with_reservation((&front, &peer.usage), &method, body_room, response) {
+                    Ok(response) => write_problem(response, &method, uri.path(), trace.id()),
                     Err(problem) => problem.respond(uri.path(), trace.id()),
                 },
                 Err(never) => match never {},
             }
         }
     };
-    front.browsers.let_read(origin, &mut response);
+    front.browsers.add_cors_headers(origin, &mut response);
     tracing::debug!(
         target: "event_broker::access", %method, path = uri.path(), status = response.status().as_u16(),
         micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id(), "request"
     );
-    Ok(trace.mark(response))
+    Ok(trace.add_headers(response))
 }
 
 /// Whether a body may need room beyond what a connection has anyway.
 fn may_be_large(body: &Body) -> bool {
-    body.size_hint().upper().is_none_or(|bytes| bytes >= sending::LARGE as u64)
+    body.size_hint().upper().is_none_or(|bytes| bytes >= sending::LARGE_RESPONSE_BYTES as u64)
 }
 
 /// Requests that are allowed to take as long as their caller wants: those of the routes that wait, and no others.
@@ -124,14 +124,14 @@ fn may_wait(method: &Method, uri: &Uri) -> bool {
 
 /// Refuses a head that is too large, breaks the rules of HTTP/1.1 or is not for this server, and reads `%3A` as the colon of a verb, but for
 /// identifiers, which may have colons of their own.
-fn normalise(common: &Common, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
+fn normalise(common: &ServerState, mut request: Request<Body>) -> Result<Request<Body>, Problem> {
     let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
     if target.len() > URI_BYTES_MAX {
-        return Err(Problem::of_status(StatusCode::URI_TOO_LONG, request.method()));
+        return Err(Problem::from_status(StatusCode::URI_TOO_LONG, request.method()));
     }
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     if headers > common.options.header_bytes_max {
-        return Err(Problem::of_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
+        return Err(Problem::from_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, request.method()));
     }
     head::check(&request)?;
     common.browsers.check(&request)?;
@@ -150,14 +150,14 @@ fn normalise(common: &Common, mut request: Request<Body>) -> Result<Request<Body
 }
 
 /// Writes the problem document of a refused request.
-fn finish(mut response: Response, method: &http::Method, path: &str, trace_id: &str) -> Response {
+fn write_problem(mut response: Response, method: &http::Method, path: &str, trace_id: &str) -> Response {
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
-        None => Problem::of_status(status, method),
+        None => Problem::from_status(status, method),
     };
     // A view that is slow is no failure of this server, nor is a coding it does not know.
     let is_callers = matches!(problem.error().kind(), Kind::ProjectionTimeout | Kind::NotImplemented);
@@ -175,13 +175,13 @@ fn finish(mut response: Response, method: &http::Method, path: &str, trace_id: &
     answer
 }
 
-fn took_too_long() -> Problem {
+fn request_timed_out() -> Problem {
     let detail = "The request took too long and was given up. Whether it was carried out is not known: repeat it \
         with the same id, and it happens once.";
     Error::new(Kind::Unavailable, detail).into()
 }
 
-impl Trace {
+impl RequestTrace {
     /// The trace the caller names, or a new one.
     fn of(parent: Option<&HeaderValue>) -> Self {
         let named = parent.and_then(|parent| trace_id(parent.to_str().ok()?)?.as_bytes().try_into().ok());
@@ -193,7 +193,7 @@ impl Trace {
         std::str::from_utf8(&self.id).unwrap_or_default()
     }
 
-    fn mark(&self, mut response: Response) -> Response {
+    fn add_headers(&self, mut response: Response) -> Response {
         let span = digits(self.span);
         let pieces: [&[u8]; 5] = [b"00-", &self.id, b"-", span.get(..16).unwrap_or_default(), b"-01"];
         if let Ok(parent) = HeaderValue::from_maybe_shared(Bytes::from(pieces.concat())) {
@@ -206,7 +206,7 @@ impl Trace {
     }
 }
 
-fn digits(uuid: Uuid) -> Hyphenless {
+fn digits(uuid: Uuid) -> TraceIdDigits {
     let mut digits = [0; 32];
     uuid.simple().encode_lower(&mut digits);
     digits

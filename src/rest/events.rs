@@ -1,19 +1,19 @@
 //! Publishing: one event, or a batch.
 
-use super::App;
-use super::asked::{Asked, Limits};
-use super::body::{self, Limit};
+use super::AppState;
+use super::asked::{ApiRequest, BodyLimitFn};
+use super::body::{self, BodyLimit};
 use super::cloudevents;
-use super::negotiate::{self, Sent};
-use super::once::once;
-use super::problem::{Answer, Problem};
-use super::projections::WaitFor;
-use super::told::{Mark, REPLAYED, Told, YES};
+use super::negotiate::{self, RequestFormat};
+use super::once::idempotent;
+use super::problem::{HandlerResult, Problem};
+use super::projections::ProjectionWait;
+use super::told::{EventSpan, HEADER_TRUE, REPLAYED, Reply};
 use axum::Router;
 use axum::routing::post;
 use contract::{
-    Atomicity, BatchOutcome, Error, Kind, NewEvent, Outcome, ProducerId, Profile, Published, Result, Unread, Violation,
-    limits, under_profile,
+    Atomicity, BatchOutcome, Error, IdentifierProfile, Kind, NewEvent, ProducerId, PublishOutcome, PublishedEvent,
+    Result, UnreadableEvent, Violation, limits, under_profile,
 };
 use http::header::{HeaderName, HeaderValue, InvalidHeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
@@ -27,34 +27,35 @@ const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 /// A batch's body.
-const BATCH_BODY: Limits = |app, _| Limit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
+const BATCH_BODY: BodyLimitFn =
+    |app, _| BodyLimit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
 /// A single event's body: the event, and blanks somebody may have put between its members.
-const EVENT_BODY: Limits = |app, headers| match negotiate::is_cloud_events(headers) {
+const EVENT_BODY: BodyLimitFn = |app, headers| match negotiate::is_cloud_events(headers) {
     true => BATCH_BODY(app, headers),
-    false => Limit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge },
+    false => BodyLimit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge },
 };
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/v1/events", post(once(EVENT_BODY, publish)))
-        .route("/v1/events:batch", post(once(BATCH_BODY, publish_batch)))
+        .route("/v1/events", post(idempotent(EVENT_BODY, publish)))
+        .route("/v1/events:batch", post(idempotent(BATCH_BODY, publish_batch)))
 }
 
-async fn publish(mut asked: Asked) -> Answer<Told> {
-    let sent = negotiate::sent(asked.headers())?;
-    if sent == Sent::CloudEvents {
+async fn publish(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    let sent = negotiate::request_format(asked.headers())?;
+    if sent == RequestFormat::CloudEvents {
         // Boxed, so that a single event needs no room for this.
         return Box::pin(publish_batch(asked)).await;
     }
-    asked.takes(&["waitFor", "timeout"])?.wants_json()?;
-    let wait_for = WaitFor::of(&asked)?;
+    asked.allow_params(&["waitFor", "timeout"])?.check_accepts_json()?;
+    let wait_for = ProjectionWait::of(&asked)?;
     let body = asked.bytes().await?;
     let profile = asked.app.profile();
     // Boxed: it is handed on a few times, and would take its room in every one of them.
     let event = Box::new(match sent {
-        Sent::Json => parse(profile, &body)?,
-        Sent::BinaryCloudEvent => cloudevents::from_headers(profile, asked.headers(), &body)?,
-        Sent::CloudEvent | Sent::CloudEvents => cloudevents::from_structured(profile, &body)?,
+        RequestFormat::Json => parse(profile, &body)?,
+        RequestFormat::BinaryCloudEvent => cloudevents::from_headers(profile, asked.headers(), &body)?,
+        RequestFormat::CloudEvent | RequestFormat::CloudEvents => cloudevents::from_structured(profile, &body)?,
     });
     drop(body);
     asked.release_bytes();
@@ -62,26 +63,26 @@ async fn publish(mut asked: Asked) -> Answer<Told> {
     wait_for.check(&asked.app, &event)?;
     let publish = async |keep| {
         let published = asked.writes().publish(event, producer.as_ref(), keep).await?;
-        wait_for.applied(&asked.app, &[&published.event]).await?;
+        wait_for.wait_applied(&asked.app, &[&published.event]).await?;
         Ok(published)
     };
-    asked.tell(published, publish).await
+    asked.respond_with(published_reply, publish).await
 }
 
-async fn publish_batch(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&["atomic", "waitFor", "timeout"])?.wants_json()?;
-    let sent = negotiate::sent(asked.headers())?;
+async fn publish_batch(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&["atomic", "waitFor", "timeout"])?.check_accepts_json()?;
+    let sent = negotiate::request_format(asked.headers())?;
     let atomicity = match asked.params.one("atomic")? {
         None => Atomicity::PerTopic,
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    let wait_for = WaitFor::of(&asked)?;
+    let wait_for = ProjectionWait::of(&asked)?;
     let body = asked.bytes().await?;
     let events = match sent {
-        Sent::Json => parse_batch(asked.app.profile(), &body)?,
-        Sent::CloudEvents => cloudevents::from_batch(asked.app.profile(), &body)?,
-        Sent::CloudEvent | Sent::BinaryCloudEvent => return Err(one_event_only().into()),
+        RequestFormat::Json => parse_batch(asked.app.profile(), &body)?,
+        RequestFormat::CloudEvents => cloudevents::from_batch(asked.app.profile(), &body)?,
+        RequestFormat::CloudEvent | RequestFormat::BinaryCloudEvent => return Err(one_event_only().into()),
     };
     drop(body);
     asked.release_bytes();
@@ -92,14 +93,14 @@ async fn publish_batch(mut asked: Asked) -> Answer<Told> {
     let publish = async |keep| {
         let outcome = asked.writes().publish_batch(events, atomicity, producer.as_ref(), keep).await?;
         let stored: Vec<_> = outcome.iter().flatten().map(|published| &published.event).collect();
-        wait_for.applied(&asked.app, &stored).await?;
+        wait_for.wait_applied(&asked.app, &stored).await?;
         Ok(outcome)
     };
-    asked.tell(results, publish).await
+    asked.respond_with(batch_reply, publish).await
 }
 
 /// An event as our JSON spells it.
-pub(super) fn parse(profile: Profile, bytes: &[u8]) -> Result<NewEvent> {
+pub(super) fn parse(profile: IdentifierProfile, bytes: &[u8]) -> Result<NewEvent> {
     body::json(profile, bytes).map_err(|error| match error.violations() {
         [only] if only.pointer == "/sequence" && error.kind() == Kind::Validation => {
             Error::new(Kind::InvalidSequence, "An event's own `sequence` must be a positive integer.")
@@ -109,39 +110,39 @@ pub(super) fn parse(profile: Profile, bytes: &[u8]) -> Result<NewEvent> {
 }
 
 /// A batch's events; one that cannot be read is refused by itself, the rest of the batch stands.
-fn parse_batch(profile: Profile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, Unread>>> {
+fn parse_batch(profile: IdentifierProfile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, UnreadableEvent>>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Whole {
+    struct ParsedBatch {
         events: Vec<NewEvent>,
     }
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Pieces {
+    struct RawBatch {
         events: Vec<Box<RawValue>>,
     }
     if !body::is_list(bytes)
-        && let Ok(whole) = under_profile(profile, || serde_json::from_slice::<Whole>(bytes))
+        && let Ok(whole) = under_profile(profile, || serde_json::from_slice::<ParsedBatch>(bytes))
     {
         return Ok(whole.events.into_iter().map(Ok).collect());
     }
-    let pieces: Pieces = body::json(profile, bytes)?;
+    let pieces: RawBatch = body::json(profile, bytes)?;
     let events = pieces.events.iter().map(|piece| {
         let text = piece.get().as_bytes();
-        parse(profile, text).map_err(|error| unread(text, error))
+        parse(profile, text).map_err(|error| unreadable_event(text, error))
     });
     Ok(events.collect())
 }
 
 /// Why an event could not be read, and as much of it as its topic can be told from.
-pub(super) fn unread(text: &[u8], error: Error) -> Unread {
+pub(super) fn unreadable_event(text: &[u8], error: Error) -> UnreadableEvent {
     #[derive(Default, Deserialize)]
-    struct Named {
+    struct EventTypeMember {
         #[serde(rename = "type")]
         event_type: Option<String>,
     }
-    let named: Named = serde_json::from_slice(text).unwrap_or_default();
-    Unread { error, event_type: named.event_type.and_then(|text| text.parse().ok()) }
+    let named: EventTypeMember = serde_json::from_slice(text).unwrap_or_default();
+    UnreadableEvent { error, event_type: named.event_type.and_then(|text| text.parse().ok()) }
 }
 
 /// Who asks, where the caller says so.
@@ -162,23 +163,25 @@ fn one_event_only() -> Error {
 }
 
 /// The answer to a published event: its bytes as they are stored.
-fn published(published: &Published) -> Told {
-    let Published { event, outcome, deprecated } = published;
+fn published_reply(published: &PublishedEvent) -> Reply {
+    let PublishedEvent { event, outcome, deprecated } = published;
     let status = match outcome {
-        Outcome::Created => StatusCode::CREATED,
-        Outcome::Duplicate { .. } => StatusCode::OK,
+        PublishOutcome::Created => StatusCode::CREATED,
+        PublishOutcome::Duplicate { .. } => StatusCode::OK,
     };
-    let mut told = Told::event(status, event);
+    let mut told = Reply::event(status, event);
     if let Ok(location) = location(event.id) {
-        told = told.with(LOCATION, location);
+        told = told.with_header(LOCATION, location);
     }
     if *deprecated {
-        told = told.with(DEPRECATION, YES);
+        told = told.with_header(DEPRECATION, HEADER_TRUE);
     }
     match outcome {
-        Outcome::Created => told,
-        Outcome::Duplicate { payload_mismatch: false } => told.with(REPLAYED, YES),
-        Outcome::Duplicate { payload_mismatch: true } => told.with(REPLAYED, YES).with(MISMATCH, YES),
+        PublishOutcome::Created => told,
+        PublishOutcome::Duplicate { payload_mismatch: false } => told.with_header(REPLAYED, HEADER_TRUE),
+        PublishOutcome::Duplicate { payload_mismatch: true } => {
+            told.with_header(REPLAYED, HEADER_TRUE).with_header(MISMATCH, HEADER_TRUE)
+        }
     }
 }
 
@@ -192,7 +195,7 @@ fn location(id: Uuid) -> std::result::Result<HeaderValue, InvalidHeaderValue> {
 }
 
 /// The answer to a batch: what became of each event, in the order they were sent.
-fn results(outcome: &BatchOutcome) -> Told {
+fn batch_reply(outcome: &BatchOutcome) -> Reply {
     let size: usize = outcome.iter().map(|result| result.as_ref().map_or(512, |it| it.event.text.len() + 64)).sum();
     let (mut body, mut events) = (Vec::with_capacity(size + 128), Vec::with_capacity(outcome.len()));
     body.extend_from_slice(br#"{"data":{"results":["#);
@@ -205,29 +208,29 @@ fn results(outcome: &BatchOutcome) -> Told {
     let (total, succeeded) = (outcome.len(), outcome.iter().filter(|result| result.is_ok()).count());
     // Writing to memory cannot fail.
     let _ = write!(body, r#"]}},"meta":{{"total":{total},"succeeded":{succeeded},"failed":{}}}}}"#, total - succeeded);
-    let told = Told::results(StatusCode::MULTI_STATUS, body, events);
+    let told = Reply::results(StatusCode::MULTI_STATUS, body, events);
     // Where nothing was stored, an event that may fare better the next time is tried again under the same key. Where
     // something was, the key has had its effect, and what is left of the batch takes another.
-    let may_pass = |result: &Result<Published>| result.as_ref().is_err_and(|error| error.kind().is_retryable());
+    let may_pass = |result: &Result<PublishedEvent>| result.as_ref().is_err_and(|error| error.kind().is_retryable());
     match succeeded == 0 && outcome.iter().any(may_pass) {
-        true => told.not_kept(),
+        true => told.without_storing(),
         false => told,
     }
 }
 
 /// Writes one result; answers where its event stands.
-fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<Published>) -> Option<Mark> {
+fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<PublishedEvent>) -> Option<EventSpan> {
     let mark = match result {
         Ok(published) => {
             let (status, note) = match published.outcome {
-                Outcome::Created => (201, ""),
-                Outcome::Duplicate { payload_mismatch: false } => (200, ""),
-                Outcome::Duplicate { payload_mismatch: true } => (200, r#","payloadMismatch":true"#),
+                PublishOutcome::Created => (201, ""),
+                PublishOutcome::Duplicate { payload_mismatch: false } => (200, ""),
+                PublishOutcome::Duplicate { payload_mismatch: true } => (200, r#","payloadMismatch":true"#),
             };
             let old = if published.deprecated { r#","deprecated":true"# } else { "" };
             let _ = write!(body, r#"{{"index":{index},"status":{status}{note}{old},"event":"#);
             let event = &published.event;
-            let mark = Mark { at: body.len(), bytes: event.text.len(), position: event.position };
+            let mark = EventSpan { at: body.len(), bytes: event.text.len(), position: event.position };
             body.extend_from_slice(&event.text);
             Some(mark)
         }
@@ -247,7 +250,7 @@ mod tests {
     use super::*;
     use contract::{AggregateSequence, Position, Sequence, StoredEvent, Timestamp};
 
-    fn stored() -> Result<Published> {
+    fn stored() -> Result<PublishedEvent> {
         let event = StoredEvent {
             position: Position(9),
             sequence: Sequence(1),
@@ -256,7 +259,7 @@ mod tests {
             created_at: Timestamp::from_millis(0),
             text: bytes::Bytes::from_static(br#"{"an":"event"}"#),
         };
-        Ok(Published { event, outcome: Outcome::Created, deprecated: false })
+        Ok(PublishedEvent { event, outcome: PublishOutcome::Created, deprecated: false })
     }
 
     #[test]
@@ -269,18 +272,18 @@ mod tests {
             (vec![stored(), passing()], true),
             (vec![final_one(), passing()], false),
         ] {
-            assert_eq!(results(&outcome).kept().is_some(), is_kept, "{outcome:?}");
+            assert_eq!(batch_reply(&outcome).to_stored().is_some(), is_kept, "{outcome:?}");
         }
     }
 
     #[test]
     fn stored_events_are_named_and_not_repeated_in_what_is_kept() {
-        use crate::ledger::Piece;
-        let told = results(&vec![stored(), stored()]);
-        let pieces = told.kept().unwrap().body;
-        let events = pieces.iter().filter(|piece| **piece == Piece::Event(Position(9))).count();
+        use crate::ledger::ReplyPiece;
+        let told = batch_reply(&vec![stored(), stored()]);
+        let pieces = told.to_stored().unwrap().body;
+        let events = pieces.iter().filter(|piece| **piece == ReplyPiece::Event(Position(9))).count();
         assert!(events == 2 && !format!("{pieces:?}").contains("an"), "{pieces:?}");
-        let whole = told.kept_whole().unwrap().body;
-        assert!(matches!(whole.as_slice(), [Piece::Text(text)] if text.matches(r#"{"an":"event"}"#).count() == 2));
+        let whole = told.to_stored_whole().unwrap().body;
+        assert!(matches!(whole.as_slice(), [ReplyPiece::Text(text)] if text.matches(r#"{"an":"event"}"#).count() == 2));
     }
 }

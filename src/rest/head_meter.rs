@@ -4,7 +4,7 @@
 //!   connection has anyway; beyond that a connection takes room, and ends where there is none.
 //! - The bytes of a body are none of a head: they are counted elsewhere (`body`).
 
-use crate::memory::{AddressUsage, ByteBudget, Room};
+use crate::memory::{AddressUsage, ByteBudget, ByteReservation};
 use contract::Result;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct HeadMeter {
     bytes: AtomicUsize,
     /// Whether a body is being read instead.
     is_body: AtomicBool,
-    room: Mutex<Option<Room>>,
+    room: Mutex<Option<ByteReservation>>,
 }
 
 /// A body that is being read; what comes after it is the next head.
@@ -45,7 +45,7 @@ impl HeadMeter {
         match &mut *held {
             Some(room) => room.grow_to(bytes),
             None => {
-                *held = Some(self.budget.take(bytes)?);
+                *held = Some(self.budget.try_reserve(bytes)?);
                 Ok(())
             }
         }

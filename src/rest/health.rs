@@ -5,9 +5,9 @@
 //! - `/readyz` is for what sends requests. It fails while there is nobody to take them, and says why. What is `degraded` is
 //!   no failure.
 
-use super::Common;
+use super::ServerState;
 use super::problem::Problem;
-use crate::broker::{Broker, Outage, SlotState};
+use crate::broker::{Broker, BrokerOutage, SlotState};
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
@@ -16,7 +16,7 @@ use contract::{Error, Kind};
 use serde_json::json;
 use std::sync::Arc;
 
-pub(super) fn routes(common: &Arc<Common>) -> Router {
+pub(super) fn routes(common: &Arc<ServerState>) -> Router {
     Router::new()
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
@@ -25,9 +25,9 @@ pub(super) fn routes(common: &Arc<Common>) -> Router {
 }
 
 /// Answers as long as no restart would help.
-async fn alive(State(common): State<Arc<Common>>) -> Result<Response, Problem> {
+async fn alive(State(common): State<Arc<ServerState>>) -> Result<Response, Problem> {
     match common.slot().state() {
-        SlotState::Closed(Outage { error, restart_helps: true }) => Err(error.into()),
+        SlotState::Closed(BrokerOutage { error, restart_helps: true }) => Err(error.into()),
         SlotState::Open(broker) if !common.slot().is_supervised() => match broker.incident() {
             Some(incident) => Err(incident.into()),
             None => Ok(Json(json!({"status": "ok"})).into_response()),
@@ -38,7 +38,7 @@ async fn alive(State(common): State<Arc<Common>>) -> Result<Response, Problem> {
 
 /// Ready while every log can be written and the server is not on its way out. What an operator should look at all the same
 /// stands in `degraded`.
-async fn ready(State(common): State<Arc<Common>>) -> Result<Response, Problem> {
+async fn ready(State(common): State<Arc<ServerState>>) -> Result<Response, Problem> {
     if common.is_draining() {
         return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());
     }
@@ -70,10 +70,10 @@ mod tests {
     use super::*;
     use crate::broker::BrokerSlot;
     use crate::config::Config;
-    use crate::rest::Options;
+    use crate::rest::HttpOptions;
     use http::StatusCode;
 
-    async fn told(common: &Arc<Common>) -> [(StatusCode, String); 2] {
+    async fn told(common: &Arc<ServerState>) -> [(StatusCode, String); 2] {
         let said = |outcome: Result<Response, Problem>| match outcome {
             Ok(response) => (response.status(), String::new()),
             Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem.error().detail().to_owned()),
@@ -85,11 +85,11 @@ mod tests {
     async fn a_restart_is_asked_for_only_where_it_may_help_and_readiness_says_why() {
         let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
         let slot = Arc::new(BrokerSlot::new(broker));
-        let common = Common::new(Arc::clone(&slot), Options::default(), None);
+        let common = ServerState::new(Arc::clone(&slot), HttpOptions::default(), None);
         assert!(told(&common).await.iter().all(|(status, _)| status.is_success()));
         for (restart_helps, alive) in [(false, StatusCode::OK), (true, StatusCode::SERVICE_UNAVAILABLE)] {
             let error = Error::new(Kind::Unavailable, "The disk is full.");
-            slot.close(Outage { error, restart_helps });
+            slot.close(BrokerOutage { error, restart_helps });
             let [health, readiness] = told(&common).await;
             assert_eq!(health.0, alive);
             assert_eq!(readiness, (StatusCode::SERVICE_UNAVAILABLE, "The disk is full.".to_owned()));

@@ -14,23 +14,25 @@
 mod lines;
 mod report;
 
-use self::lines::{LINE_BYTES_MAX, Line, Lines};
-use self::report::Report;
-use super::App;
-use super::asked::Asked;
+use self::lines::{ImportLine, LINE_BYTES_MAX, LineReader};
+use self::report::ImportReport;
+use super::AppState;
+use super::asked::ApiRequest;
 use super::body;
 use super::events;
 use super::once;
-use super::problem::{Answer, Problem};
-use super::read::answer;
+use super::problem::{HandlerResult, Problem};
+use super::read::ok_response;
 use super::told;
-use crate::answers::Turn;
-use crate::ledger::{KeptAnswer, Piece, Ticket};
+use crate::answers::InFlightGuard;
+use crate::ledger::{IdempotentRequest, ReplyPiece, StoredReply};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use bytes::Bytes;
-use contract::{Error, Event, Kind, NewEvent, Outcome, Profile, Result, Unread, limits, under_profile};
+use contract::{
+    Error, Event, IdentifierProfile, Kind, NewEvent, PublishOutcome, Result, UnreadableEvent, limits, under_profile,
+};
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -42,45 +44,45 @@ use tokio::task::{JoinError, JoinSet};
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// Events that go to the log together. That is how an import is carried out, and no batch of its caller's: the limits of
 /// batches say nothing about it.
-const TOGETHER: usize = limits::BATCH_EVENTS_MAX;
+const EVENTS_PER_APPEND: usize = limits::BATCH_EVENTS_MAX;
 /// Their bytes, at most (one event alone may have more).
-const TOGETHER_BYTES: usize = limits::BATCH_BYTES_MAX / 2;
+const BYTES_PER_APPEND: usize = limits::BATCH_BYTES_MAX / 2;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/events:import", post(import))
 }
 
-async fn import(asked: Asked) -> Answer {
-    asked.takes(&[])?;
+async fn import(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?;
     check_media(asked.headers())?;
-    let keyed = once::key_of(asked.headers())?.map(|key| Keyed::begin(&asked, &key)).transpose()?;
+    let keyed = once::key_of(asked.headers())?.map(|key| KeyedImport::begin(&asked, &key)).transpose()?;
     let (app, body) = asked.into_body();
     if let Some(keyed) = &keyed
-        && let Some(found) = app.broker.answers().find(keyed.key).await?
+        && let Some(found) = app.broker.stored_replies().find(keyed.key).await?
     {
         let digest = keyed.digest_of(&app, body).await?;
         return match found.answers(digest) {
-            true => Ok(told::again(found.replay().await?)),
-            false => Err(Ticket::reused().into()),
+            true => Ok(told::replay_response(found.replay().await?)),
+            false => Err(IdempotentRequest::reused().into()),
         };
     }
-    let (report, pieces) = Report::new(app.options.import_unread_timeout);
-    let room = app.import_room()?;
-    let lines = Lines::of(body, keyed.as_ref().map(|_| blake3::Hasher::new()), room);
-    let importing = Importing { app, lines, count: Count::default(), report, keyed };
+    let (report, pieces) = ImportReport::new(app.options.import_unread_timeout);
+    let room = app.reserve_import()?;
+    let lines = LineReader::of(body, keyed.as_ref().map(|_| blake3::Hasher::new()), room);
+    let importing = ImportRun { app, lines, count: ImportCounts::default(), report, keyed };
     let mut task = JoinSet::new();
     task.spawn(importing.run());
-    let answering = Answering { pieces, task };
-    Ok(answer(NDJSON, Body::from_stream(stream::unfold(answering, Answering::next))))
+    let answering = ImportResponse { pieces, task };
+    Ok(ok_response(NDJSON, Body::from_stream(stream::unfold(answering, ImportResponse::next))))
 }
 
 /// The answer on its way out. When the client leaves it is dropped, and the import ends with it.
-struct Answering {
+struct ImportResponse {
     pieces: Receiver<Bytes>,
     task: JoinSet<Bytes>,
 }
 
-impl Answering {
+impl ImportResponse {
     /// The next piece of the report, and at last the last lines.
     async fn next(mut self) -> Option<(Result<Bytes, JoinError>, Self)> {
         let piece = match self.pieces.recv().await {
@@ -92,24 +94,24 @@ impl Answering {
 }
 
 /// An import under a key, which it has to itself.
-struct Keyed {
+struct KeyedImport {
     key: u128,
     /// What it is about, but for the lines.
     about: u64,
-    _turn: Turn,
+    _turn: InFlightGuard,
 }
 
-impl Keyed {
-    fn begin(asked: &Asked, key: &str) -> Result<Self> {
+impl KeyedImport {
+    fn begin(asked: &ApiRequest, key: &str) -> Result<Self> {
         let key = once::fingerprint(asked, key);
         let about = once::digest_of(asked, &[]);
-        Ok(Self { key, about, _turn: once::enter(&asked.app, key)? })
+        Ok(Self { key, about, _turn: once::acquire_key(&asked.app, key)? })
     }
 
     /// The digest of the whole body, which is read for nothing else.
-    async fn digest_of(&self, app: &App, mut body: Body) -> Answer<u64> {
+    async fn digest_of(&self, app: &AppState, mut body: Body) -> HandlerResult<u64> {
         let mut lines = blake3::Hasher::new();
-        while let Some(piece) = body::next_piece(app, &mut body).await? {
+        while let Some(piece) = body::next_chunk(app, &mut body).await? {
             lines.update(&piece);
         }
         Ok(self.digest(&lines))
@@ -120,11 +122,11 @@ impl Keyed {
     }
 
     /// Keeps the last line.
-    async fn keep(&self, app: &App, lines: &blake3::Hasher, line: &Value) -> Result<()> {
-        let ticket = app.broker.answers().ticket(self.key, self.digest(lines));
+    async fn store_reply(&self, app: &AppState, lines: &blake3::Hasher, line: &Value) -> Result<()> {
+        let ticket = app.broker.stored_replies().request(self.key, self.digest(lines));
         let headers = vec![(CONTENT_TYPE.as_str().to_owned(), "application/x-ndjson".to_owned())];
-        let body = vec![Piece::Text(format!("{line}\n"))];
-        app.broker.answers().keep(ticket, KeptAnswer { status: 200, headers, body }, None).await
+        let body = vec![ReplyPiece::Text(format!("{line}\n"))];
+        app.broker.stored_replies().record_reply(ticket, StoredReply { status: 200, headers, body }, None).await
     }
 }
 
@@ -137,98 +139,98 @@ fn check_media(headers: &HeaderMap) -> Result<()> {
 }
 
 /// An import on its way.
-struct Importing {
-    app: App,
-    lines: Lines,
-    count: Count,
-    report: Report,
-    keyed: Option<Keyed>,
+struct ImportRun {
+    app: AppState,
+    lines: LineReader,
+    count: ImportCounts,
+    report: ImportReport,
+    keyed: Option<KeyedImport>,
 }
 
 #[derive(Default)]
-struct Count {
+struct ImportCounts {
     lines: u64,
     imported: u64,
     duplicates: u64,
     failed: u64,
     /// A refusal may have been one of the moment.
-    passing: bool,
+    transient: bool,
 }
 
 /// Lines that go to the log together, with their numbers.
 #[derive(Default)]
-struct Gathered {
+struct LineBatch {
     numbers: Vec<u64>,
-    events: Vec<Result<NewEvent, Unread>>,
+    events: Vec<Result<NewEvent, UnreadableEvent>>,
 }
 
 /// What comes after the lines that were gathered.
-enum Rest {
+enum BatchEnd {
     More,
     Nothing,
     /// The body broke off.
     Broken(Problem),
 }
 
-impl Importing {
+impl ImportRun {
     /// Stores every line; answers the last lines of the report.
     async fn run(mut self) -> Bytes {
         loop {
             let (gathered, rest) = self.gather().await;
             if let Err(problem) = self.store(gathered).await {
-                return self.broke_off(&problem);
+                return self.end_broken(&problem);
             }
-            self.lines.are_stored();
+            self.lines.release_stored();
             match rest {
-                Rest::Nothing => return self.end().await,
-                Rest::Broken(problem) => return self.broke_off(&problem),
-                Rest::More => (),
+                BatchEnd::Nothing => return self.end().await,
+                BatchEnd::Broken(problem) => return self.end_broken(&problem),
+                BatchEnd::More => (),
             }
-            let count = self.counted(false);
+            let count = self.progress_line(false);
             if let Err(problem) = self.report.progress(&count).await {
-                return self.broke_off(&problem);
+                return self.end_broken(&problem);
             }
         }
     }
 
     /// The next lines: as many as go to the log together, or what is left.
-    async fn gather(&mut self) -> (Gathered, Rest) {
-        let (mut gathered, mut bytes) = (Gathered::default(), 0);
-        while gathered.events.len() < TOGETHER && bytes < TOGETHER_BYTES {
+    async fn gather(&mut self) -> (LineBatch, BatchEnd) {
+        let (mut gathered, mut bytes) = (LineBatch::default(), 0);
+        while gathered.events.len() < EVENTS_PER_APPEND && bytes < BYTES_PER_APPEND {
             let line = match self.lines.next(&self.app, bytes).await {
                 Ok(Some(line)) => line,
-                Ok(None) => return (gathered, Rest::Nothing),
-                Err(problem) => return (gathered, Rest::Broken(problem)),
+                Ok(None) => return (gathered, BatchEnd::Nothing),
+                Err(problem) => return (gathered, BatchEnd::Broken(problem)),
             };
             self.count.lines += 1;
             let event = match line {
-                Line::Text(text) if text.iter().all(u8::is_ascii_whitespace) => continue,
-                Line::Text(text) => {
+                ImportLine::Text(text) if text.iter().all(u8::is_ascii_whitespace) => continue,
+                ImportLine::Text(text) => {
                     bytes += text.len();
                     parse(self.app.profile(), &text)
                 }
-                Line::TooLong => Err(too_long()),
+                ImportLine::TooLong => Err(too_long()),
             };
             gathered.numbers.push(self.count.lines);
             gathered.events.push(event);
         }
-        (gathered, Rest::More)
+        (gathered, BatchEnd::More)
     }
 
     /// Stores lines in one go; an `Err` means that none was looked at.
-    async fn store(&mut self, gathered: Gathered) -> Result<(), Problem> {
-        let Gathered { numbers, events } = gathered;
+    async fn store(&mut self, gathered: LineBatch) -> Result<(), Problem> {
+        let LineBatch { numbers, events } = gathered;
         if events.is_empty() {
             return Ok(());
         }
         let outcomes = self.app.broker.import(events).await?;
         for (number, outcome) in numbers.into_iter().zip(outcomes) {
             match outcome {
-                Ok(published) if published.outcome == Outcome::Created => self.count.imported += 1,
+                Ok(published) if published.outcome == PublishOutcome::Created => self.count.imported += 1,
                 Ok(_) => self.count.duplicates += 1,
                 Err(error) => {
                     self.count.failed += 1;
-                    self.count.passing |= error.kind().is_retryable();
+                    self.count.transient |= error.kind().is_retryable();
                     self.report.refuse(number, &Problem::from(error)).await;
                 }
             }
@@ -239,25 +241,25 @@ impl Importing {
     /// The last lines of an import whose body came to its end.
     async fn end(self) -> Bytes {
         // Where nothing was stored, lines that may fare better the next time are tried again under the same key.
-        let is_final = !self.count.passing || self.count.imported > 0;
-        let count = self.counted(true);
+        let is_final = !self.count.transient || self.count.imported > 0;
+        let count = self.progress_line(true);
         if is_final
             && let (Some(keyed), Some(lines)) = (&self.keyed, self.lines.digest())
-            && let Err(error) = keyed.keep(&self.app, lines, &count).await
+            && let Err(error) = keyed.store_reply(&self.app, lines, &count).await
         {
-            return self.broke_off(&error.into());
+            return self.end_broken(&error.into());
         }
         self.report.last(None, &count)
     }
 
-    fn broke_off(self, problem: &Problem) -> Bytes {
-        let count = self.counted(false);
+    fn end_broken(self, problem: &Problem) -> Bytes {
+        let count = self.progress_line(false);
         self.report.last(Some(problem), &count)
     }
 
     /// How far it has come.
-    fn counted(&self, done: bool) -> Value {
-        let Count { lines, imported, duplicates, failed, .. } = self.count;
+    fn progress_line(&self, done: bool) -> Value {
+        let ImportCounts { lines, imported, duplicates, failed, .. } = self.count;
         match self.report.unreported() {
             0 => json!({
                 "lines": lines, "imported": imported, "duplicates": duplicates, "failed": failed, "done": done,
@@ -271,15 +273,15 @@ impl Importing {
 }
 
 /// An event as it is published, or as it was exported.
-fn parse(profile: Profile, text: &[u8]) -> Result<NewEvent, Unread> {
+fn parse(profile: IdentifierProfile, text: &[u8]) -> Result<NewEvent, UnreadableEvent> {
     match under_profile(profile, || serde_json::from_slice::<Event>(text)) {
         Ok(event) if !body::is_list(text) => Ok(event.into()),
-        _ => events::parse(profile, text).map_err(|error| events::unread(text, of_a_line(text, error))),
+        _ => events::parse(profile, text).map_err(|error| events::unreadable_event(text, line_error(text, error))),
     }
 }
 
 /// What is wrong with a line that is no JSON, in words of lines.
-fn of_a_line(text: &[u8], error: Error) -> Error {
+fn line_error(text: &[u8], error: Error) -> Error {
     if error.kind() != Kind::Malformed {
         return error;
     }
@@ -291,7 +293,7 @@ fn of_a_line(text: &[u8], error: Error) -> Error {
     Error::new(Kind::Malformed, detail)
 }
 
-fn too_long() -> Unread {
+fn too_long() -> UnreadableEvent {
     let error = Error::new(Kind::PayloadTooLarge, format!("A line may have at most {LINE_BYTES_MAX} bytes."));
-    Unread { error, event_type: None }
+    UnreadableEvent { error, event_type: None }
 }

@@ -6,7 +6,7 @@
 //!   its connection. Beyond them the connection ends.
 //! - A peer that waits for `100 Continue` sends nothing until it has its answer; nothing is read from it.
 
-use super::Options;
+use super::HttpOptions;
 use super::head_meter::BodyReading;
 use bytes::Bytes;
 use http::header::EXPECT;
@@ -20,36 +20,37 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Most bytes that are read for nothing.
-const PASSED_OVER_MAX: usize = 64 * 1024 * 1024;
+const DISCARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The least rate at which a body that nobody reads must arrive, in bytes per second.
 const RATE_MIN: usize = 256_000;
 
 /// A body that is read to its end, if not by its handler.
-pub(crate) struct Incoming {
+pub(crate) struct DrainedBody {
     body: Option<hyper::body::Incoming>,
     ended: bool,
     /// How long a peer may be silent while its body is passed over; `None`: it is not.
-    patience: Option<Duration>,
+    silence_max: Option<Duration>,
     /// Over HTTP/1: what comes next is still a part of this body.
     reading: Option<BodyReading>,
 }
 
-impl Incoming {
+impl DrainedBody {
     /// The request with its body seen to.
-    pub(crate) fn of(
+    pub(crate) fn wrap(
         request: Request<hyper::body::Incoming>,
-        options: &Options,
+        options: &HttpOptions,
         reading: Option<BodyReading>,
     ) -> Request<axum::body::Body> {
         if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
             return request.map(axum::body::Body::new);
         }
         let patience = (!request.headers().contains_key(EXPECT)).then_some(options.body_timeout);
-        request.map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, patience, reading }))
+        request
+            .map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, silence_max: patience, reading }))
     }
 }
 
-impl Body for Incoming {
+impl Body for DrainedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -72,20 +73,20 @@ impl Body for Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for DrainedBody {
     fn drop(&mut self) {
         let left = self.body.take().filter(|body| !self.ended && !body.is_end_stream());
         // Without a runtime the process is on its way out, and so is the connection.
-        if let (Some(left), Some(patience), Ok(runtime)) = (left, self.patience, Handle::try_current()) {
-            runtime.spawn(pass_over(left, patience, self.reading.take()));
+        if let (Some(left), Some(patience), Ok(runtime)) = (left, self.silence_max, Handle::try_current()) {
+            runtime.spawn(discard_rest(left, patience, self.reading.take()));
         }
     }
 }
 
 /// Reads what is left of a body, within limits.
-async fn pass_over(mut body: hyper::body::Incoming, patience: Duration, _reading: Option<BodyReading>) {
+async fn discard_rest(mut body: hyper::body::Incoming, patience: Duration, _reading: Option<BodyReading>) {
     let (began, mut passed) = (Instant::now(), 0);
-    while passed < PASSED_OVER_MAX
+    while passed < DISCARDED_BYTES_MAX
         && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(deadline(began, passed, patience), body.frame()).await
     {
         passed += frame.data_ref().map_or(0, Bytes::len);

@@ -48,13 +48,13 @@ mod topics;
 mod verb;
 mod whole_numbers;
 
-use crate::answers::InFlight;
-use crate::broker::{Broker, BrokerSlot, Outage, SlotState};
-use crate::memory::{AddressLimit, ByteBudget, PAGE_ROOM_MIN, Room};
+use crate::answers::InFlightKeys;
+use crate::broker::{Broker, BrokerOutage, BrokerSlot, SlotState};
+use crate::memory::{AddressLimit, ByteBudget, ByteReservation, PAGE_ROOM_MIN};
 use axum::Router;
 use browser_policy::BrowserPolicy;
-use contract::{EventBroker, Profile, limits};
-use crowd::Crowd;
+use contract::{EventBroker, IdentifierProfile, limits};
+use crowd::AddressLimiter;
 use problem::Problem;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -66,7 +66,7 @@ use tower_http::compression::CompressionLayer;
 
 /// What bounds the server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HttpOptions {
     /// Most connections at a time.
     pub connections_max: usize,
     /// A request's head must arrive within this time, counted from the end of the last request.
@@ -111,50 +111,50 @@ pub struct Options {
 
 /// What every handler has at hand. Cheap to clone: every request does, more than once.
 #[derive(Clone)]
-pub(crate) struct App(Arc<AtHand>);
+pub(crate) struct AppState(Arc<AppStateInner>);
 
 /// What it is. It belongs to one broker: when that is opened again, requests have another one at hand.
-pub(crate) struct AtHand {
+pub(crate) struct AppStateInner {
     pub(crate) broker: Arc<Broker>,
-    pub(crate) options: Arc<Options>,
-    common: Arc<Common>,
+    pub(crate) options: Arc<HttpOptions>,
+    server: Arc<ServerState>,
     /// Keys whose first request is still running.
-    in_flight: Arc<InFlight>,
+    in_flight: Arc<InFlightKeys>,
 }
 
 /// What all requests share, whatever broker there is at the moment.
-pub(crate) struct Common {
-    pub(crate) options: Arc<Options>,
+pub(crate) struct ServerState {
+    pub(crate) options: Arc<HttpOptions>,
     pub(crate) browsers: Arc<BrowserPolicy>,
     bodies: ByteBudget,
     imports: ByteBudget,
     answers: ByteBudget,
     heads: ByteBudget,
-    connections: Arc<Crowd>,
-    waits: Arc<Crowd>,
+    connections: Arc<AddressLimiter>,
+    waits: Arc<AddressLimiter>,
     draining: watch::Sender<bool>,
     slot: Arc<BrokerSlot>,
 }
 
 /// What every connection has at hand: what is common, and the way to the broker there is.
-pub(crate) struct Front {
-    common: Arc<Common>,
+pub(crate) struct HttpFrontend {
+    server: Arc<ServerState>,
     /// The routes of that broker; replaced with it.
     router: RwLock<Router>,
 }
 
-impl Deref for Front {
-    type Target = Common;
+impl Deref for HttpFrontend {
+    type Target = ServerState;
 
-    fn deref(&self) -> &Common {
-        &self.common
+    fn deref(&self) -> &ServerState {
+        &self.server
     }
 }
 
-impl Deref for App {
-    type Target = AtHand;
+impl Deref for AppState {
+    type Target = AppStateInner;
 
-    fn deref(&self) -> &AtHand {
+    fn deref(&self) -> &AppStateInner {
         &self.0
     }
 }
@@ -166,7 +166,7 @@ impl Deref for App {
 pub async fn serve(
     listener: TcpListener,
     broker: Arc<Broker>,
-    options: Options,
+    options: HttpOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
     serve_slot(listener, Arc::new(BrokerSlot::new(broker)), options, stop).await
@@ -176,17 +176,17 @@ pub async fn serve(
 pub async fn serve_slot(
     listener: TcpListener,
     slot: Arc<BrokerSlot>,
-    options: Options,
+    options: HttpOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
     let changes = slot.watch();
     let listen = listener.local_addr().ok().map(|address| address.ip());
-    let front = Front::new(Common::new(slot, options, listen));
+    let front = HttpFrontend::new(ServerState::new(slot, options, listen));
     server::serve(listener, Arc::new(front), changes, stop).await
 }
 
 /// The routes while there is no broker.
-fn closed_router(common: &Arc<Common>, outage: &Outage) -> Router {
+fn closed_router(common: &Arc<ServerState>, outage: &BrokerOutage) -> Router {
     let error = outage.error.clone();
     let refuse = move || {
         let problem = Problem::from(error.clone());
@@ -195,7 +195,7 @@ fn closed_router(common: &Arc<Common>, outage: &Outage) -> Router {
     with_cors(health::routes(common).fallback(refuse), common)
 }
 
-fn router(app: &App) -> Router {
+fn router(app: &AppState) -> Router {
     let mut readable = Router::new().merge(read::routes()).merge(aggregates::routes());
     if app.options.compression {
         readable = readable.layer(CompressionLayer::new());
@@ -217,34 +217,34 @@ fn router(app: &App) -> Router {
         .merge(pools::routes())
         .merge(openapi::routes(app))
         .with_state(app.clone())
-        .merge(health::routes(&app.common));
-    with_cors(router, &app.common)
+        .merge(health::routes(&app.server));
+    with_cors(router, &app.server)
 }
 
-fn with_cors(router: Router, common: &Common) -> Router {
+fn with_cors(router: Router, common: &ServerState) -> Router {
     match common.browsers.cors() {
         Some(cors) => router.layer(cors),
         None => router,
     }
 }
 
-impl Front {
-    fn new(common: Arc<Common>) -> Self {
-        let router = RwLock::new(Self::current(&common));
-        Self { common, router }
+impl HttpFrontend {
+    fn new(common: Arc<ServerState>) -> Self {
+        let router = RwLock::new(Self::current_router(&common));
+        Self { server: common, router }
     }
 
     /// The routes of what is in the slot now.
-    fn current(common: &Arc<Common>) -> Router {
+    fn current_router(common: &Arc<ServerState>) -> Router {
         match common.slot.state() {
-            SlotState::Open(broker) => router(&App::new(broker, Arc::clone(common))),
+            SlotState::Open(broker) => router(&AppState::new(broker, Arc::clone(common))),
             SlotState::Closed(outage) => closed_router(common, &outage),
         }
     }
 
     /// Serves what is in the slot now.
-    pub(crate) fn renew(&self) {
-        let next = Self::current(&self.common);
+    pub(crate) fn refresh_router(&self) {
+        let next = Self::current_router(&self.server);
         *self.router.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
@@ -255,7 +255,7 @@ impl Front {
 }
 
 /// What bodies, imports, answers and unfinished heads may hold.
-fn budgets(options: &Options) -> [ByteBudget; 4] {
+fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     let bytes = options.inflight_bytes_max;
     // A body of the largest size must find room though some is left to small ones.
     let largest = options.batch_bytes_max.max(limits::EVENT_BYTES_MAX) + 128 * 1024;
@@ -282,11 +282,11 @@ const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// What heads that are not whole yet may hold, beyond 8 KiB for each connection.
 const HEAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-impl Common {
-    fn new(slot: Arc<BrokerSlot>, options: Options, listen: Option<IpAddr>) -> Arc<Self> {
+impl ServerState {
+    fn new(slot: Arc<BrokerSlot>, options: HttpOptions, listen: Option<IpAddr>) -> Arc<Self> {
         let [bodies, imports, answers, heads] = budgets(&options);
-        let connections = Crowd::new(usize::MAX, options.connections_per_address_max);
-        let waits = Crowd::new(options.waits_max, options.waits_per_address_max);
+        let connections = AddressLimiter::new(usize::MAX, options.connections_per_address_max);
+        let waits = AddressLimiter::new(options.waits_max, options.waits_per_address_max);
         let browsers = Arc::new(BrowserPolicy::new(listen, &options.allowed_hosts, &options.allowed_origins));
         let (options, draining) = (Arc::new(options), watch::Sender::new(false));
         Arc::new(Self { options, browsers, bodies, imports, answers, heads, connections, waits, draining, slot })
@@ -314,9 +314,14 @@ impl Common {
     }
 }
 
-impl App {
-    fn new(broker: Arc<Broker>, common: Arc<Common>) -> Self {
-        Self(Arc::new(AtHand { broker, options: Arc::clone(&common.options), common, in_flight: Arc::default() }))
+impl AppState {
+    fn new(broker: Arc<Broker>, common: Arc<ServerState>) -> Self {
+        Self(Arc::new(AppStateInner {
+            broker,
+            options: Arc::clone(&common.options),
+            server: common,
+            in_flight: Arc::default(),
+        }))
     }
 
     /// The broker as the contract has it.
@@ -325,42 +330,42 @@ impl App {
     }
 
     /// What identifiers in requests are held to.
-    pub(crate) fn profile(&self) -> Profile {
+    pub(crate) fn profile(&self) -> IdentifierProfile {
         self.broker.profile()
     }
 
     /// Room for a body, of which nothing has arrived yet.
-    pub(crate) fn body_room(&self) -> contract::Result<Room> {
-        self.common.bodies.take(0)
+    pub(crate) fn reserve_body(&self) -> contract::Result<ByteReservation> {
+        self.server.bodies.try_reserve(0)
     }
 
     /// Room for an import, of which nothing has arrived yet.
-    pub(crate) fn import_room(&self) -> contract::Result<Room> {
-        self.common.imports.take(0)
+    pub(crate) fn reserve_import(&self) -> contract::Result<ByteReservation> {
+        self.server.imports.try_reserve(0)
     }
 
     /// Room for answers.
     pub(crate) fn answers(&self) -> &ByteBudget {
-        &self.common.answers
+        &self.server.answers
     }
 
     /// Requests that wait.
-    pub(crate) fn waits(&self) -> &Arc<Crowd> {
-        &self.common.waits
+    pub(crate) fn waits(&self) -> &Arc<AddressLimiter> {
+        &self.server.waits
     }
 
     /// Whether the server is on its way out.
     pub(crate) fn is_draining(&self) -> bool {
-        self.common.is_draining()
+        self.server.is_draining()
     }
 
     /// Ends when the server drains.
     pub(crate) async fn drained(&self) {
-        self.common.drained().await;
+        self.server.drained().await;
     }
 }
 
-impl Default for Options {
+impl Default for HttpOptions {
     fn default() -> Self {
         Self {
             connections_max: 25_000,

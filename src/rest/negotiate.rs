@@ -14,7 +14,7 @@ pub(crate) const CLOUD_EVENTS: HeaderValue =
 
 /// The form of a body that carries events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum RequestFormat {
     Json,
     CloudEvent,
     CloudEvents,
@@ -24,7 +24,7 @@ pub(crate) enum Sent {
 
 /// The form of an answer that carries events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum ResponseFormat {
     Json,
     CloudEvents,
 }
@@ -33,14 +33,16 @@ pub(crate) enum Taken {
 const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
 /// The form of a body with events.
-pub(crate) fn sent(headers: &HeaderMap) -> Result<Sent> {
+pub(crate) fn request_format(headers: &HeaderMap) -> Result<RequestFormat> {
     let text = media_text(headers);
     let media = MediaType::parse(text).ok_or_else(unsupported)?;
     let cloud_events = match media.essence() {
-        "application/cloudevents+json" => Sent::CloudEvent,
-        "application/cloudevents-batch+json" => Sent::CloudEvents,
-        _ if REQUIRED.iter().any(|name| headers.contains_key(*name)) && media.is_json() => Sent::BinaryCloudEvent,
-        media if is_json(media) => return Ok(Sent::Json),
+        "application/cloudevents+json" => RequestFormat::CloudEvent,
+        "application/cloudevents-batch+json" => RequestFormat::CloudEvents,
+        _ if REQUIRED.iter().any(|name| headers.contains_key(*name)) && media.is_json() => {
+            RequestFormat::BinaryCloudEvent
+        }
+        media if is_json(media) => return Ok(RequestFormat::Json),
         _ => return Err(unsupported()),
     };
     match media.is_utf8() {
@@ -59,7 +61,7 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<()> {
 }
 
 /// The form of answer the caller takes; ours when it takes several.
-pub(crate) fn taken(headers: &HeaderMap) -> Result<Taken> {
+pub(crate) fn response_format(headers: &HeaderMap) -> Result<ResponseFormat> {
     let mut cloud_events = false;
     let mut asked = false;
     for range in
@@ -71,23 +73,23 @@ pub(crate) fn taken(headers: &HeaderMap) -> Result<Taken> {
         }
         asked = true;
         match media.trim().to_ascii_lowercase().as_str() {
-            "*/*" | "application/*" | "application/json" => return Ok(Taken::Json),
+            "*/*" | "application/*" | "application/json" => return Ok(ResponseFormat::Json),
             "application/cloudevents-batch+json" | "application/cloudevents+json" => cloud_events = true,
             _ => (),
         }
     }
     match (cloud_events, asked || headers.contains_key(ACCEPT)) {
-        (true, _) => Ok(Taken::CloudEvents),
-        (false, false) => Ok(Taken::Json),
+        (true, _) => Ok(ResponseFormat::CloudEvents),
+        (false, false) => Ok(ResponseFormat::Json),
         (false, true) => Err(not_acceptable()),
     }
 }
 
 /// Refuses callers that do not take JSON.
-pub(crate) fn expect_json_taken(headers: &HeaderMap) -> Result<()> {
-    match taken(headers)? {
-        Taken::Json => Ok(()),
-        Taken::CloudEvents => Err(not_acceptable()),
+pub(crate) fn expect_json_accepted(headers: &HeaderMap) -> Result<()> {
+    match response_format(headers)? {
+        ResponseFormat::Json => Ok(()),
+        ResponseFormat::CloudEvents => Err(not_acceptable()),
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn is_cloud_events(headers: &HeaderMap) -> bool {
 }
 
 /// The media type of a body that is not our JSON.
-pub(crate) fn media_beside_json(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn non_json_media(headers: &HeaderMap) -> Option<String> {
     Some(media_type(headers)).filter(|media| !is_json(media) && media != "application/merge-patch+json")
 }
 
@@ -137,13 +139,16 @@ mod tests {
     #[test]
     fn a_body_is_what_its_headers_say() {
         for (pairs, wanted) in [
-            (&[][..], Some(Sent::Json)),
-            (&[("content-type", "application/json; charset=utf-8")], Some(Sent::Json)),
-            (&[("content-type", "Application/CloudEvents+JSON")], Some(Sent::CloudEvent)),
-            (&[("content-type", "application/cloudevents-batch+json")], Some(Sent::CloudEvents)),
-            (&[("content-type", "application/json"), ("ce-specversion", "1.0")], Some(Sent::BinaryCloudEvent)),
-            (&[("content-type", "application/vnd.acme+json"), ("ce-type", "a.b")], Some(Sent::BinaryCloudEvent)),
-            (&[("content-type", "application/cloudevents+json"), ("ce-id", "1")], Some(Sent::CloudEvent)),
+            (&[][..], Some(RequestFormat::Json)),
+            (&[("content-type", "application/json; charset=utf-8")], Some(RequestFormat::Json)),
+            (&[("content-type", "Application/CloudEvents+JSON")], Some(RequestFormat::CloudEvent)),
+            (&[("content-type", "application/cloudevents-batch+json")], Some(RequestFormat::CloudEvents)),
+            (&[("content-type", "application/json"), ("ce-specversion", "1.0")], Some(RequestFormat::BinaryCloudEvent)),
+            (
+                &[("content-type", "application/vnd.acme+json"), ("ce-type", "a.b")],
+                Some(RequestFormat::BinaryCloudEvent),
+            ),
+            (&[("content-type", "application/cloudevents+json"), ("ce-id", "1")], Some(RequestFormat::CloudEvent)),
             (&[("content-type", "application/vnd.acme+json")], None),
             (&[("content-type", "application/json; charset=iso-8859-1"), ("ce-id", "1")], None),
             (&[("content-type", "application/cloudevents+json; charset=iso-8859-1")], None),
@@ -151,21 +156,21 @@ mod tests {
             (&[("content-type", "text/xml"), ("ce-specversion", "1.0")], None),
             (&[("content-type", "application/x-www-form-urlencoded")], None),
         ] {
-            assert_eq!(sent(&headers(pairs)).ok(), wanted, "{pairs:?}");
+            assert_eq!(request_format(&headers(pairs)).ok(), wanted, "{pairs:?}");
         }
     }
 
     #[test]
     fn an_answer_is_what_its_caller_takes() {
         for (pairs, wanted) in [
-            (&[][..], Some(Taken::Json)),
-            (&[("accept", "text/html, */*;q=0.8")], Some(Taken::Json)),
-            (&[("accept", "application/cloudevents-batch+json")], Some(Taken::CloudEvents)),
-            (&[("accept", "application/cloudevents-batch+json, application/json")], Some(Taken::Json)),
+            (&[][..], Some(ResponseFormat::Json)),
+            (&[("accept", "text/html, */*;q=0.8")], Some(ResponseFormat::Json)),
+            (&[("accept", "application/cloudevents-batch+json")], Some(ResponseFormat::CloudEvents)),
+            (&[("accept", "application/cloudevents-batch+json, application/json")], Some(ResponseFormat::Json)),
             (&[("accept", "text/html")], None),
             (&[("accept", "application/json;q=0")], None),
         ] {
-            assert_eq!(taken(&headers(pairs)).ok(), wanted, "{pairs:?}");
+            assert_eq!(response_format(&headers(pairs)).ok(), wanted, "{pairs:?}");
         }
     }
 }

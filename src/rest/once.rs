@@ -12,14 +12,14 @@
 //!   kept here, afterwards: the one had no effect, the other may be asked for again.
 //! - Two processes with one key at the same time: the log's order decides, and the later one finds the other's answer.
 
-use super::App;
-use super::asked::{Asked, Limits};
+use super::AppState;
+use super::asked::{ApiRequest, BodyLimitFn};
 use super::negotiate;
-use super::problem::{Answer, Problem};
-use super::told::{self, Told};
+use super::problem::{HandlerResult, Problem};
+use super::told::{self, Reply};
 use super::verb;
-use crate::answers::{Scope, Turn, digest};
-use crate::ledger::Ticket;
+use crate::answers::{InFlightGuard, KeyScope, digest};
+use crate::ledger::IdempotentRequest;
 use axum::extract::{FromRequest, MatchedPath, Request};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
@@ -33,34 +33,34 @@ use std::sync::Arc;
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The handler of a writing route whose bodies may be as large as `limits` say.
-pub(crate) const fn once<H>(limits: Limits, handler: H) -> Once<H> {
-    Once { limits, handler }
+pub(crate) const fn idempotent<H>(limits: BodyLimitFn, handler: H) -> IdempotentHandler<H> {
+    IdempotentHandler { limits, handler }
 }
 
 /// A handler that is asked once per key.
 #[derive(Clone)]
-pub(crate) struct Once<H> {
-    limits: Limits,
+pub(crate) struct IdempotentHandler<H> {
+    limits: BodyLimitFn,
     handler: H,
 }
 
-impl<H, F> Handler<(), App> for Once<H>
+impl<H, F> Handler<(), AppState> for IdempotentHandler<H>
 where
-    H: Fn(Asked) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer<Told>> + Send + 'static,
+    H: Fn(ApiRequest) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = HandlerResult<Reply>> + Send + 'static,
 {
     type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-    fn call(self, request: Request, app: App) -> Self::Future {
+    fn call(self, request: Request, app: AppState) -> Self::Future {
         Box::pin(async move {
-            let asked = match Asked::from_request(request, &app).await {
-                Ok(asked) => asked.within(self.limits),
+            let asked = match ApiRequest::from_request(request, &app).await {
+                Ok(asked) => asked.with_body_limit(self.limits),
                 Err(refusal) => return refusal,
             };
             match key_of(asked.headers()) {
                 Ok(None) => (self.handler)(asked).await.into_response(),
                 // Boxed, so that requests without a key need no room for this.
-                Ok(Some(key)) => Box::pin(keyed(asked, &key, self.handler)).await.into_response(),
+                Ok(Some(key)) => Box::pin(call_with_key(asked, &key, self.handler)).await.into_response(),
                 Err(error) => Problem::from(error).into_response(),
             }
         })
@@ -87,7 +87,7 @@ pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<String>> {
 }
 
 /// The fingerprint a key is remembered under. Whose it is will be filled in here, once callers have names.
-pub(crate) fn fingerprint(asked: &Asked, key: &str) -> u128 {
+pub(crate) fn fingerprint(asked: &ApiRequest, key: &str) -> u128 {
     let template = asked.parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let piece = asked.parts.uri.path().rsplit('/').next().unwrap_or_default();
     let verb = match verb::of_route(template) {
@@ -97,11 +97,11 @@ pub(crate) fn fingerprint(asked: &Asked, key: &str) -> u128 {
     };
     let verb = verb.unwrap_or_default();
     let route = format!("{} {template}:{verb}", asked.parts.method);
-    Scope { tenant: None, actor: None, route: &route, key }.fingerprint()
+    KeyScope { tenant: None, actor: None, route: &route, key }.fingerprint()
 }
 
 /// The fingerprint of a request with this body: its path, its query and, for a binary CloudEvent, its attributes count.
-pub(crate) fn digest_of(asked: &Asked, body: &[u8]) -> u64 {
+pub(crate) fn digest_of(asked: &ApiRequest, body: &[u8]) -> u64 {
     let path: Vec<u8> = percent_decode_str(asked.parts.uri.path()).collect();
     let mut query: Vec<_> = asked.params.pairs().collect();
     query.sort_unstable();
@@ -112,70 +112,75 @@ pub(crate) fn digest_of(asked: &Asked, body: &[u8]) -> u64 {
     about.extend(query.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
     about.push(b"?");
     about.extend(attributes.iter().flat_map(|(name, value)| [name.as_bytes(), *value]));
-    digest(&about, negotiate::media_beside_json(asked.headers()).as_deref(), body)
+    digest(&about, negotiate::non_json_media(asked.headers()).as_deref(), body)
 }
 
 /// Takes the key for this request.
-pub(crate) fn enter(app: &App, key: u128) -> Result<Turn> {
-    app.in_flight.enter(key).ok_or_else(Ticket::in_flight)
+pub(crate) fn acquire_key(app: &AppState, key: u128) -> Result<InFlightGuard> {
+    app.in_flight.enter(key).ok_or_else(IdempotentRequest::in_flight)
 }
 
-async fn keyed<H, F>(mut asked: Asked, key: &str, handler: H) -> Answer
+async fn call_with_key<H, F>(mut asked: ApiRequest, key: &str, handler: H) -> HandlerResult
 where
-    H: Fn(Asked) -> F,
-    F: Future<Output = Answer<Told>>,
+    H: Fn(ApiRequest) -> F,
+    F: Future<Output = HandlerResult<Reply>>,
 {
     let key = fingerprint(&asked, key);
     let body = asked.bytes().await?;
     let app = asked.app.clone();
-    let _turn = enter(&app, key)?;
-    let ticket = app.broker.answers().ticket(key, digest_of(&asked, &body));
+    let _turn = acquire_key(&app, key)?;
+    let ticket = app.broker.stored_replies().request(key, digest_of(&asked, &body));
     // The handler takes it from the request, and lets go of it when it is parsed.
     drop(body);
-    if let Some(answer) = answered(&app, &ticket).await? {
+    if let Some(answer) = replay_stored(&app, &ticket).await? {
         return Ok(answer);
     }
-    let began_at = app.broker.answers().registry_version();
-    let outcome = handler(asked.under(Arc::clone(&ticket))).await;
-    let outcome = match keep(&app, &ticket, &outcome, began_at).await {
+    let began_at = app.broker.stored_replies().registry_version();
+    let outcome = handler(asked.with_idempotent_request(Arc::clone(&ticket))).await;
+    let outcome = match store_reply(&app, &ticket, &outcome, began_at).await {
         Ok(()) => outcome,
         Err(problem) => Err(problem),
     };
     match outcome {
         // Somebody else was faster, and is done by now.
         Err(problem) if problem.error().kind() == Kind::IdempotencyKeyInFlight => {
-            answered(&app, &ticket).await?.ok_or(problem)
+            replay_stored(&app, &ticket).await?.ok_or(problem)
         }
         outcome => outcome.map(IntoResponse::into_response),
     }
 }
 
 /// The answer that the request has already.
-async fn answered(app: &App, ticket: &Ticket) -> Answer<Option<Response>> {
-    match app.broker.answers().find(ticket.key).await? {
+async fn replay_stored(app: &AppState, ticket: &IdempotentRequest) -> HandlerResult<Option<Response>> {
+    match app.broker.stored_replies().find(ticket.key).await? {
         None => Ok(None),
-        Some(found) if found.answers(ticket.digest) => Ok(Some(told::again(found.replay().await?))),
-        Some(_) => Err(Ticket::reused().into()),
+        Some(found) if found.answers(ticket.digest) => Ok(Some(told::replay_response(found.replay().await?))),
+        Some(_) => Err(IdempotentRequest::reused().into()),
     }
 }
 
 /// Keeps an answer that no decision has kept.
-async fn keep(app: &App, ticket: &Arc<Ticket>, outcome: &Answer<Told>, began_at: Position) -> Answer<()> {
+async fn store_reply(
+    app: &AppState,
+    ticket: &Arc<IdempotentRequest>,
+    outcome: &HandlerResult<Reply>,
+    began_at: Position,
+) -> HandlerResult<()> {
     let kept = match outcome {
-        _ if ticket.is_kept() => None,
-        Ok(told) => told.kept_whole(),
-        Err(problem) if is_about_the_key(problem) => None,
-        Err(problem) => problem.kept(),
+        _ if ticket.is_recorded() => None,
+        Ok(told) => told.to_stored_whole(),
+        Err(problem) if is_key_problem(problem) => None,
+        Err(problem) => problem.to_stored(),
     };
     match kept {
         Some(kept) => {
             let rests_on = outcome.is_err().then_some(began_at);
-            Ok(app.broker.answers().keep(Arc::clone(ticket), kept, rests_on).await?)
+            Ok(app.broker.stored_replies().record_reply(Arc::clone(ticket), kept, rests_on).await?)
         }
         None => Ok(()),
     }
 }
 
-fn is_about_the_key(problem: &Problem) -> bool {
+fn is_key_problem(problem: &Problem) -> bool {
     matches!(problem.error().kind(), Kind::IdempotencyKeyInFlight | Kind::IdempotencyKeyReuse)
 }

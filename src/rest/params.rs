@@ -6,8 +6,8 @@
 
 use super::body;
 use contract::{
-    Cursor, Error, Filter, IdPattern, Kind, Offset, Position, Profile, ReadOffset, Result, Timestamp, TopicId,
-    Violation, under_profile,
+    Cursor, Error, EventFilter, IdPattern, IdentifierProfile, Kind, Offset, Position, ReadOffset, Result, Timestamp,
+    TopicId, Violation, under_profile,
 };
 use percent_encoding::percent_decode_str;
 use std::str::FromStr;
@@ -24,13 +24,13 @@ const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// A request's query, decoded.
 #[derive(Debug, Default)]
-pub(crate) struct Params {
+pub(crate) struct QueryParams {
     pairs: Vec<(String, String)>,
     /// What its identifiers are held to.
-    profile: Profile,
+    profile: IdentifierProfile,
 }
 
-impl Params {
+impl QueryParams {
     /// The parameters of a query.
     pub(crate) fn parse(query: &str) -> Result<Self> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -40,11 +40,11 @@ impl Params {
                 Ok((decode(name)?, decode(value)?))
             })
             .collect::<Result<_>>()
-            .map(|pairs| Self { pairs, profile: Profile::default() })
+            .map(|pairs| Self { pairs, profile: IdentifierProfile::default() })
     }
 
     /// The same, with identifiers held to this profile.
-    pub(crate) fn under(self, profile: Profile) -> Self {
+    pub(crate) fn with_profile(self, profile: IdentifierProfile) -> Self {
         Self { profile, ..self }
     }
 
@@ -54,19 +54,21 @@ impl Params {
     }
 
     /// Refuses parameters that are not among `known`.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<&Self> {
+    pub(crate) fn allow_only(&self, known: &[&str]) -> Result<&Self> {
         self.check(|name| known.contains(&name))
     }
 
     /// Refuses parameters that neither filter events nor are among `known`.
-    pub(crate) fn only_filters_and(&self, known: &[&str]) -> Result<&Self> {
+    pub(crate) fn allow_filters_and(&self, known: &[&str]) -> Result<&Self> {
         self.check(|name| known.contains(&name) || FILTERS.contains(&name) || name.starts_with(CONTEXT_PREFIX))
     }
 
     fn check(&self, known: impl Fn(&str) -> bool) -> Result<&Self> {
         let unknown = self.pairs.iter().filter(|(name, _)| !known(name));
         let violations: Vec<_> = unknown
-            .map(|(name, _)| Violation::new(format!("/{}", body::token(name)), "is not a parameter of this request"))
+            .map(|(name, _)| {
+                Violation::new(format!("/{}", body::pointer_token(name)), "is not a parameter of this request")
+            })
             .take(contract::limits::VIOLATIONS_MAX)
             .collect();
         if violations.is_empty() {
@@ -189,7 +191,7 @@ impl Params {
     }
 
     /// Which events are wanted.
-    pub(crate) fn filter(&self) -> Result<Filter> {
+    pub(crate) fn filter(&self) -> Result<EventFilter> {
         let tenants = self.all("tenant").map(|text| match Uuid::try_parse(text) {
             Ok(tenant) if tenant.is_nil() => Err(Error::invalid("/tenant", Violation::NIL_TENANT)),
             Ok(tenant) => Ok(tenant),
@@ -199,7 +201,7 @@ impl Params {
             let key = name.strip_prefix(CONTEXT_PREFIX)?;
             Some((key.to_owned(), value.clone()))
         });
-        Ok(Filter {
+        Ok(EventFilter {
             types: self.all("type").map(|text| self.parsed(text)).collect::<Result<_>>()?,
             subject_types: self.all("subjectType").map(|text| self.parsed(text)).collect::<Result<_>>()?,
             subjects: self.all("subject").map(str::to_owned).collect(),
@@ -233,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_query_is_read_by_name_and_kind() {
-        let params = Params::parse("offset=7&limit=5&type=gts.a.b.c.v1~*&context.appId=x%20y&context.appId=z").unwrap();
+        let params =
+            QueryParams::parse("offset=7&limit=5&type=gts.a.b.c.v1~*&context.appId=x%20y&context.appId=z").unwrap();
         assert_eq!(params.read_offset().unwrap(), ReadOffset::Behind(Offset(7)));
         assert_eq!(params.limit(100).unwrap(), 5);
         let filter = params.filter().unwrap();
@@ -244,12 +247,12 @@ mod tests {
     #[test]
     fn an_offset_is_a_whole_number_or_an_end_of_the_topic_and_nothing_else() {
         for (query, offset) in [("offset=earliest", ReadOffset::Earliest), ("offset=latest", ReadOffset::Latest)] {
-            assert_eq!(Params::parse(query).unwrap().read_offset().unwrap(), offset);
+            assert_eq!(QueryParams::parse(query).unwrap().read_offset().unwrap(), offset);
         }
         for query in
             ["", "offset=", "offset=-1", "offset=1.5", "offset=x", "offset=1&offset=2", "offset=9223372036854775808"]
         {
-            let params = Params::parse(query).unwrap();
+            let params = QueryParams::parse(query).unwrap();
             assert_eq!(params.read_offset().unwrap_err().kind(), Kind::InvalidOffset, "{query}");
             assert_eq!(params.offset().unwrap_err().kind(), Kind::InvalidOffset, "{query}");
         }
@@ -257,20 +260,20 @@ mod tests {
 
     #[test]
     fn what_is_unknown_or_repeated_is_refused_by_name() {
-        let params = Params::parse("ofset=1&limit=1&limit=2&context.x=1").unwrap();
-        let error = params.only_filters_and(&["limit"]).unwrap_err();
+        let params = QueryParams::parse("ofset=1&limit=1&limit=2&context.x=1").unwrap();
+        let error = params.allow_filters_and(&["limit"]).unwrap_err();
         assert_eq!(
             error.violations().iter().map(|violation| violation.pointer.as_str()).collect::<Vec<_>>(),
             ["/ofset"]
         );
         assert_eq!(params.limit(100).unwrap_err().violations()[0].pointer, "/limit");
-        assert_eq!(Params::parse("a=%FF").unwrap_err().kind(), Kind::Malformed);
+        assert_eq!(QueryParams::parse("a=%FF").unwrap_err().kind(), Kind::Malformed);
     }
 
     #[test]
     fn a_time_zone_survives_the_plus_sign() {
         for query in ["occurredFrom=2025-12-03T12:00:00+02:00", "occurredFrom=2025-12-03T12%3A00%3A00%2B02:00"] {
-            let filter = Params::parse(query).unwrap().filter().unwrap();
+            let filter = QueryParams::parse(query).unwrap().filter().unwrap();
             assert_eq!(filter.occurred_from.unwrap().to_string(), "2025-12-03T10:00:00.000Z");
         }
     }

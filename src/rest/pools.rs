@@ -1,58 +1,58 @@
 //! Pools: concurrency and rate that subscriptions share.
 
-use super::App;
-use super::asked::{Asked, Limits, NO_BODY};
-use super::body::Limit;
-use super::once::once;
-use super::problem::Answer;
-use super::rows::{self, Wanted};
-use super::told::Told;
+use super::AppState;
+use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::body::BodyLimit;
+use super::once::idempotent;
+use super::problem::HandlerResult;
+use super::rows::{self, PageQuery};
+use super::told::Reply;
 use axum::Router;
 use axum::routing::get;
 use contract::{Kind, Pool, PoolChange};
 
 /// A pool.
-const POOL: Limits = |_, _| Limit { bytes: 16 * 1024, too_large: Kind::PayloadTooLarge };
+const POOL: BodyLimitFn = |_, _| BodyLimit { bytes: 16 * 1024, too_large: Kind::PayloadTooLarge };
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/v1/pools", get(list).post(once(POOL, create)))
-        .route("/v1/pools/{code}", get(show).patch(once(POOL, change)).delete(once(NO_BODY, remove)))
+        .route("/v1/pools", get(list).post(idempotent(POOL, create)))
+        .route("/v1/pools/{code}", get(show).patch(idempotent(POOL, change)).delete(idempotent(NO_BODY, remove)))
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["limit", "cursor"])?.wants_json()?;
-    let wanted = Wanted::of(&asked)?;
-    asked.app.broker.caught_up().await?;
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let wanted = PageQuery::of(&asked)?;
+    asked.app.broker.refresh().await?;
     let page = asked.app.broker.subscriptions(None).pools(wanted.cursor.as_ref(), wanted.limit)?;
-    rows::list(&page, wanted.limit)
+    rows::page_response(&page, wanted.limit)
 }
 
-async fn create(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let pool: Pool = asked.json().await?;
-    let made = |pool: &Pool| Told::made(pool, &format!("/v1/pools/{}", pool.code));
+    let made = |pool: &Pool| Reply::created(pool, &format!("/v1/pools/{}", pool.code));
     let subscriptions = asked.app.broker.subscriptions(None);
-    asked.tell(made, |keep| subscriptions.create_pool(pool, keep)).await
+    asked.respond_with(made, |keep| subscriptions.create_pool(pool, keep)).await
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
-    asked.app.broker.caught_up().await?;
-    rows::shown(&asked.app.broker.subscriptions(None).pool(asked.piece("code"))?)
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
+    asked.app.broker.refresh().await?;
+    rows::json_response(&asked.app.broker.subscriptions(None).pool(asked.path_param("code"))?)
 }
 
-async fn change(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let change: PoolChange = asked.json().await?;
-    asked.app.broker.caught_up().await?;
+    asked.app.broker.refresh().await?;
     let subscriptions = asked.app.broker.subscriptions(None);
-    asked.tell(Told::shown, |keep| subscriptions.change_pool(asked.piece("code"), change, keep)).await
+    asked.respond_with(Reply::ok, |keep| subscriptions.change_pool(asked.path_param("code"), change, keep)).await
 }
 
-async fn remove(asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    asked.app.broker.caught_up().await?;
+async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    asked.app.broker.refresh().await?;
     let subscriptions = asked.app.broker.subscriptions(None);
-    asked.tell(Told::done, |keep| subscriptions.delete_pool(asked.piece("code"), keep)).await
+    asked.respond_with(Reply::no_content, |keep| subscriptions.delete_pool(asked.path_param("code"), keep)).await
 }

@@ -43,11 +43,11 @@ pub(crate) struct Problem {
 }
 
 /// What every handler answers.
-pub(crate) type Answer<T = Response> = Result<T, Problem>;
+pub(crate) type HandlerResult<T = Response> = Result<T, Problem>;
 
 impl Problem {
     /// What the HTTP library refused with this status.
-    pub(crate) fn of_status(status: StatusCode, method: &Method) -> Self {
+    pub(crate) fn from_status(status: StatusCode, method: &Method) -> Self {
         let (kind, detail) = match status {
             StatusCode::NOT_FOUND => (Kind::NotFound, "There is nothing at this path; see /docs for what there is."),
             StatusCode::METHOD_NOT_ALLOWED => {
@@ -75,12 +75,12 @@ impl Problem {
 
     /// What a path answers to a method that it does not take.
     pub(crate) fn not_allowed(allow: &'static str) -> Self {
-        Self { allow: Some(allow), ..Self::of_status(StatusCode::METHOD_NOT_ALLOWED, &Method::POST) }
+        Self { allow: Some(allow), ..Self::from_status(StatusCode::METHOD_NOT_ALLOWED, &Method::POST) }
     }
 
     /// The refusal that a document tells of.
-    pub(crate) fn recall(document: &[u8]) -> Option<Self> {
-        let Recalled { problem_type, status, detail, errors, actual, earliest } =
+    pub(crate) fn from_document(document: &[u8]) -> Option<Self> {
+        let StoredProblem { problem_type, status, detail, errors, actual, earliest } =
             serde_json::from_slice(document).ok()?;
         let code = problem_type.strip_prefix(TYPE_BASE)?;
         let kind = *Kind::ALL.iter().find(|kind| kind.code() == code)?;
@@ -113,9 +113,9 @@ impl Problem {
     }
 
     /// The document itself; a batch's items leave out what the whole answer says.
-    pub(crate) fn document<'a>(&'a self, instance: Option<&'a str>, trace_id: Option<&'a str>) -> Document<'a> {
+    pub(crate) fn document<'a>(&'a self, instance: Option<&'a str>, trace_id: Option<&'a str>) -> ProblemDocument<'a> {
         let kind = self.error.kind();
-        Document {
+        ProblemDocument {
             problem_type: format!("{TYPE_BASE}{}", kind.code()),
             title: kind.title(),
             status: self.status.as_u16(),
@@ -168,19 +168,19 @@ impl IntoResponse for Problem {
 /// A document read back.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Recalled {
+struct StoredProblem {
     #[serde(rename = "type")]
     problem_type: String,
     status: u16,
     detail: String,
     #[serde(default)]
-    errors: Vec<RecalledViolation>,
+    errors: Vec<StoredViolation>,
     actual: Option<u64>,
     earliest: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct RecalledViolation {
+struct StoredViolation {
     pointer: String,
     detail: String,
 }
@@ -188,7 +188,7 @@ struct RecalledViolation {
 /// RFC 9457, with our own members.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Document<'a> {
+pub(crate) struct ProblemDocument<'a> {
     #[serde(rename = "type")]
     problem_type: String,
     title: &'static str,

@@ -1,20 +1,20 @@
 //! Projections: how far views have come, and waiting for them, by themselves or while publishing.
 
-use super::asked::{Asked, Limits, NO_BODY};
-use super::body::Limit;
-use super::crowd::Member;
-use super::once::once;
-use super::problem::{Answer, Problem};
-use super::rows::{self, Wanted};
-use super::told::Told;
+use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::body::BodyLimit;
+use super::crowd::AddressPermit;
+use super::once::idempotent;
+use super::problem::{HandlerResult, Problem};
+use super::rows::{self, PageQuery};
+use super::told::Reply;
 use super::verb;
-use super::{App, whole_numbers};
-use crate::projections::Awaited;
+use super::{AppState, whole_numbers};
+use crate::projections::AwaitedProjection;
 use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use contract::{
-    Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Projection, Registered, Result,
+    Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Projection, RegisterOutcome, Result,
     StoredEvent,
 };
 use http::Uri;
@@ -26,15 +26,15 @@ use std::time::Duration;
 /// What does not stand for itself in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// A projection's body, CEL expression and all.
-const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/projections", get(list)).route(
         "/v1/projections/{name}",
         get(show)
-            .put(once(DEFINITION, put))
-            .delete(once(NO_BODY, remove))
-            .post(once(DEFINITION, act))
+            .put(idempotent(DEFINITION, put))
+            .delete(idempotent(NO_BODY, remove))
+            .post(idempotent(DEFINITION, custom_method))
             .fallback(|uri: Uri| async move { not_allowed(uri.path()).into_response() }),
     )
 }
@@ -48,115 +48,115 @@ fn not_allowed(path: &str) -> Problem {
     })
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["limit", "cursor"])?.wants_json()?;
-    let wanted = Wanted::of(&asked)?;
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let wanted = PageQuery::of(&asked)?;
     let page = asked.app.events().projections(wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::list(&page, wanted.limit)
+    rows::page_response(&page, wanted.limit)
 }
 
-async fn put(mut asked: Asked) -> Answer<Told> {
+async fn put(mut asked: ApiRequest) -> HandlerResult<Reply> {
     let name = name_of(&asked)?;
-    asked.takes(&[])?;
+    asked.allow_params(&[])?;
     let projection: NewProjection = asked.json().await?;
-    asked.tell(registered, |keep| asked.writes().put_projection(&name, projection, keep)).await
+    asked.respond_with(registered_reply, |keep| asked.writes().put_projection(&name, projection, keep)).await
 }
 
-fn registered(registered: &Registered<Projection>) -> Told {
+fn registered_reply(registered: &RegisterOutcome<Projection>) -> Reply {
     match registered {
-        Registered::Created(made) => Told::made(made, &location(&made.name)),
-        Registered::Unchanged(known) => Told::shown(known),
+        RegisterOutcome::Created(made) => Reply::created(made, &location(&made.name)),
+        RegisterOutcome::Unchanged(known) => Reply::ok(known),
     }
 }
 
 /// `GET /v1/projections/{name}` and `GET /v1/projections/{name}:wait`.
-async fn show(asked: Asked) -> Answer {
-    if let (name, Some("wait")) = verb::split(asked.piece("name")) {
+async fn show(asked: ApiRequest) -> HandlerResult {
+    if let (name, Some("wait")) = verb::split(asked.path_param("name")) {
         return wait(&asked, name).await;
     }
     let name = name_of(&asked)?;
-    asked.takes(&[])?.wants_json()?;
-    rows::shown(&asked.app.events().projection(&name).await?)
+    asked.allow_params(&[])?.check_accepts_json()?;
+    rows::json_response(&asked.app.events().projection(&name).await?)
 }
 
-async fn wait(asked: &Asked, name: &str) -> Answer {
-    asked.takes(&["offset", "timeout"])?.wants_json()?;
+async fn wait(asked: &ApiRequest, name: &str) -> HandlerResult {
+    asked.allow_params(&["offset", "timeout"])?.check_accepts_json()?;
     let (app, params) = (&asked.app, &asked.params);
     let (offset, timeout) = (params.offset()?, params.timeout(app.options.wait_default)?);
-    let _member = asked.waits()?;
+    let _member = asked.acquire_wait_permit()?;
     let projection = tokio::select! {
         projection = app.events().wait_for_projection(name, offset, timeout) => projection?,
         // Who has no more time to wait still learns whether it is there.
         () = app.drained() => app.events().wait_for_projection(name, offset, Duration::ZERO).await?,
     };
-    rows::shown(&projection)
+    rows::json_response(&projection)
 }
 
-async fn remove(asked: Asked) -> Answer<Told> {
+async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
     let name = name_of(&asked)?;
-    asked.takes(&[])?;
-    asked.tell(Told::done, |keep| asked.writes().delete_projection(&name, keep)).await
+    asked.allow_params(&[])?;
+    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_projection(&name, keep)).await
 }
 
 /// `POST /v1/projections/{name}:checkpoint` and `:reset`.
-async fn act(mut asked: Asked) -> Answer<Told> {
-    let (name, verb) = verb::split(asked.piece("name"));
+async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    let (name, verb) = verb::split(asked.path_param("name"));
     let (name, is_checkpoint) = (name.to_owned(), verb == Some("checkpoint"));
     if !matches!(verb, Some("checkpoint" | "reset")) {
-        let is_unknown = verb.is_some() && !is_verb(asked.piece("name"));
-        return Err(if is_unknown { verb::unknown() } else { not_allowed(asked.piece("name")) });
+        let is_unknown = verb.is_some() && !is_custom_method(asked.path_param("name"));
+        return Err(if is_unknown { verb::unknown() } else { not_allowed(asked.path_param("name")) });
     }
-    asked.takes(&[])?;
+    asked.allow_params(&[])?;
     match is_checkpoint {
         true => {
             let to = checkpoint(asked.json().await?)?;
-            asked.tell(Told::shown, |keep| asked.writes().move_checkpoint(&name, to, keep)).await
+            asked.respond_with(Reply::ok, |keep| asked.writes().move_checkpoint(&name, to, keep)).await
         }
         false => {
             let offset = reset(asked.json().await?)?;
-            asked.tell(Told::shown, |keep| asked.writes().reset_projection(&name, offset, keep)).await
+            asked.respond_with(Reply::ok, |keep| asked.writes().reset_projection(&name, offset, keep)).await
         }
     }
 }
 
 /// The projection a path names; a verb of one does not take this method.
-fn name_of(asked: &Asked) -> Answer<String> {
-    match asked.piece("name") {
-        piece if is_verb(piece) => Err(not_allowed(piece)),
+fn name_of(asked: &ApiRequest) -> HandlerResult<String> {
+    match asked.path_param("name") {
+        piece if is_custom_method(piece) => Err(not_allowed(piece)),
         name => Ok(name.to_owned()),
     }
 }
 
 /// Whether a piece of path is a verb of a projection: no name has a colon in it.
-fn is_verb(piece: &str) -> bool {
+fn is_custom_method(piece: &str) -> bool {
     matches!(verb::split(piece).1, Some("wait" | "checkpoint" | "reset"))
 }
 
 /// `{offset, expected?, generation?}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Checkpoint {
+struct CheckpointBody {
     offset: Value,
     expected: Option<Offset>,
     generation: Option<Generation>,
 }
 
-fn checkpoint(Checkpoint { offset, expected, generation }: Checkpoint) -> Result<NewCheckpoint> {
-    Ok(NewCheckpoint { offset: whole(&offset)?, expected, generation })
+fn checkpoint(CheckpointBody { offset, expected, generation }: CheckpointBody) -> Result<NewCheckpoint> {
+    Ok(NewCheckpoint { offset: whole_offset(&offset)?, expected, generation })
 }
 
 /// `{offset}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+struct ProjectionResetBody {
     offset: Value,
 }
 
-fn reset(Reset { offset }: Reset) -> Result<Offset> {
-    whole(&offset)
+fn reset(ProjectionResetBody { offset }: ProjectionResetBody) -> Result<Offset> {
+    whole_offset(&offset)
 }
 
-fn whole(offset: &Value) -> Result<Offset> {
+fn whole_offset(offset: &Value) -> Result<Offset> {
     whole_numbers::of_value(offset).map(Offset).ok_or_else(|| {
         let detail = "`offset` must be a whole number, 0 or more: the last sequence (of the log: position) applied.";
         Error::new(Kind::InvalidOffset, detail)
@@ -168,16 +168,16 @@ fn location(name: &str) -> String {
 }
 
 /// `?waitFor=a,b&timeout=s`: what a publisher wants to see applied before it is answered.
-pub(super) struct WaitFor {
-    awaited: Vec<Awaited>,
+pub(super) struct ProjectionWait {
+    awaited: Vec<AwaitedProjection>,
     timeout: Duration,
     /// The publisher's place among the requests that wait.
-    _member: Option<Member>,
+    _permit: Option<AddressPermit>,
 }
 
-impl WaitFor {
+impl ProjectionWait {
     /// What the query asks for; names nobody knows are refused.
-    pub(super) fn of(asked: &Asked) -> Result<Self> {
+    pub(super) fn of(asked: &ApiRequest) -> Result<Self> {
         let (app, params) = (&asked.app, &asked.params);
         let longest = app.broker.config().polling.max_timeout_secs;
         let timeout = params.timeout(app.options.wait_default)?;
@@ -187,12 +187,12 @@ impl WaitFor {
         let names = params.one("waitFor")?.map(|names| names.split(','));
         let awaited = names.map(|names| app.broker.projections().awaited(names)).transpose()?;
         let awaited = awaited.unwrap_or_default();
-        let member = if awaited.is_empty() { None } else { asked.waits()? };
-        Ok(Self { awaited, timeout, _member: member })
+        let member = if awaited.is_empty() { None } else { asked.acquire_wait_permit()? };
+        Ok(Self { awaited, timeout, _permit: member })
     }
 
     /// Refuses projections that a single event would never reach.
-    pub(super) fn check(&self, app: &App, event: &NewEvent) -> Result<()> {
+    pub(super) fn check(&self, app: &AppState, event: &NewEvent) -> Result<()> {
         if self.awaited.is_empty() {
             return Ok(());
         }
@@ -200,16 +200,16 @@ impl WaitFor {
     }
 
     /// Answers when every projection has applied what concerns it.
-    pub(super) async fn applied(&self, app: &App, events: &[&StoredEvent]) -> Result<()> {
+    pub(super) async fn wait_applied(&self, app: &AppState, events: &[&StoredEvent]) -> Result<()> {
         if self.awaited.is_empty() {
             return Ok(());
         }
         let projections = app.broker.projections();
         // Boxed: those who wait for nothing, and they are many, carry no room for it.
-        let applied = Box::pin(projections.applied(&self.awaited, events, self.timeout));
+        let applied = Box::pin(projections.wait_until_applied(&self.awaited, events, self.timeout));
         tokio::select! {
             applied = applied => applied,
-            () = app.drained() => Box::pin(projections.applied(&self.awaited, events, Duration::ZERO)).await,
+            () = app.drained() => Box::pin(projections.wait_until_applied(&self.awaited, events, Duration::ZERO)).await,
         }
     }
 }

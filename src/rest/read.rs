@@ -1,17 +1,19 @@
 //! Reading: a topic's events now or as soon as there are any, one event, the whole log.
 
-use super::App;
-use super::asked::Asked;
+use super::AppState;
+use super::asked::ApiRequest;
 use super::cloudevents;
-use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, Taken};
-use super::problem::{Answer, Problem};
+use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, ResponseFormat};
+use super::problem::{HandlerResult, Problem};
 use super::sending;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use contract::{Claim, Error, EventPage, LogPage, LogRead, Offset, Position, Read, ReadOffset, Result, StoredEvent};
+use contract::{
+    Claim, Error, EventPage, LogPage, LogRead, Offset, Position, ReadOffset, Result, StoredEvent, TopicRead,
+};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::io::Write;
 use std::time::Duration;
@@ -20,9 +22,9 @@ use uuid::Uuid;
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("next-offset");
 const TAIL: HeaderName = HeaderName::from_static("tail");
 /// A position behind every record there can be.
-const BEYOND: Position = Position(i64::MAX as u64);
+const POSITION_MAX: Position = Position(i64::MAX as u64);
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/v1/events", get(list))
         .route("/v1/events:poll", get(poll))
@@ -32,32 +34,32 @@ pub(super) fn routes() -> Router<App> {
 
 /// What a reader wants: a topic with filters of its own, or what a consumer stands for.
 #[derive(Debug, Clone)]
-pub(super) enum Wanted {
-    Topic(Box<Read>),
+pub(super) enum ReadQuery {
+    Topic(Box<TopicRead>),
     Consumer { id: Uuid, offset: ReadOffset, limit: usize },
 }
 
-impl Wanted {
+impl ReadQuery {
     /// What the query asks for, from `offset` on. A consumer's topic and filters replace the query's.
-    pub(super) fn of(asked: &Asked, offset: ReadOffset) -> Result<Self> {
+    pub(super) fn of(asked: &ApiRequest, offset: ReadOffset) -> Result<Self> {
         let params = &asked.params;
         let limit = params.limit(asked.app.options.limit_default)?;
         if let Some(id) = params.one("consumer_id")? {
             let id = Uuid::try_parse(id).map_err(|_| Error::not_found("consumer"))?;
             return Ok(Self::Consumer { id, offset, limit });
         }
-        Ok(Self::Topic(Box::new(Read { topic: params.topic()?, offset, limit, filter: params.filter()? })))
+        Ok(Self::Topic(Box::new(TopicRead { topic: params.topic()?, offset, limit, filter: params.filter()? })))
     }
 
     /// The same behind another offset.
-    pub(super) fn after(&mut self, next: Offset) {
+    pub(super) fn continue_after(&mut self, next: Offset) {
         match self {
             Self::Topic(read) => read.offset = next.into(),
             Self::Consumer { offset, .. } => *offset = next.into(),
         }
     }
 
-    pub(super) async fn read(self, app: &App) -> Result<EventPage> {
+    pub(super) async fn read(self, app: &AppState) -> Result<EventPage> {
         match self {
             Self::Topic(read) => app.events().read(*read).await,
             Self::Consumer { id, offset, limit } => app.events().read_as(id, offset, limit).await,
@@ -65,7 +67,7 @@ impl Wanted {
     }
 
     /// Waits until there is something, the time is up, or the server drains.
-    pub(super) async fn wait(self, app: &App, timeout: Duration) -> Result<EventPage> {
+    pub(super) async fn wait(self, app: &AppState, timeout: Duration) -> Result<EventPage> {
         let wait = match self.clone() {
             Self::Topic(read) => app.events().wait(*read, timeout),
             Self::Consumer { id, offset, limit } => app.events().wait_as(id, offset, limit, timeout),
@@ -77,46 +79,50 @@ impl Wanted {
     }
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    let taken = negotiate::taken(asked.headers())?;
-    let wanted = Wanted::of(&asked, asked.params.read_offset()?)?;
-    sending::page(&asked.app, wanted.read(&asked.app), |page| events(taken, page)).await
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    let taken = negotiate::response_format(asked.headers())?;
+    let wanted = ReadQuery::of(&asked, asked.params.read_offset()?)?;
+    sending::budgeted_page(&asked.app, wanted.read(&asked.app), |page| event_page_response(taken, page)).await
 }
 
-async fn poll(asked: Asked) -> Answer {
-    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
-    let taken = negotiate::taken(asked.headers())?;
+async fn poll(asked: ApiRequest) -> HandlerResult {
+    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
+    let taken = negotiate::response_format(asked.headers())?;
     let timeout = asked.params.timeout(asked.app.options.wait_default)?;
-    let wanted = Wanted::of(&asked, asked.params.read_offset()?)?;
-    let (app, patient) = asked.into_patient();
-    patient.wait(async move { sending::page(&app, wanted.wait(&app, timeout), |page| events(taken, page)).await }).await
+    let wanted = ReadQuery::of(&asked, asked.params.read_offset()?)?;
+    let (app, patient) = asked.into_waiting();
+    patient
+        .wait(async move {
+            sending::budgeted_page(&app, wanted.wait(&app, timeout), |page| event_page_response(taken, page)).await
+        })
+        .await
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&[])?;
-    let taken = negotiate::taken(asked.headers())?;
-    let id = Uuid::try_parse(asked.piece("id")).map_err(|_| Error::not_found("event"))?;
-    sending::event(&asked.app, asked.app.events().event(id), |event| {
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?;
+    let taken = negotiate::response_format(asked.headers())?;
+    let id = Uuid::try_parse(asked.path_param("id")).map_err(|_| Error::not_found("event"))?;
+    sending::budgeted_event(&asked.app, asked.app.events().event(id), |event| {
         Ok(match taken {
-            Taken::Json => answer(JSON, Body::from(event.text.clone())),
-            Taken::CloudEvents => answer(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
+            ResponseFormat::Json => ok_response(JSON, Body::from(event.text.clone())),
+            ResponseFormat::CloudEvents => ok_response(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
         })
     })
     .await
 }
 
-async fn log(asked: Asked) -> Answer {
-    asked.takes_filters_and(&["after", "limit", "timeout"])?;
-    let taken = negotiate::taken(asked.headers())?;
+async fn log(asked: ApiRequest) -> HandlerResult {
+    asked.allow_filters_and(&["after", "limit", "timeout"])?;
+    let taken = negotiate::response_format(asked.headers())?;
     let params = &asked.params;
     let (after, limit) = (params.position()?, params.limit(asked.app.options.limit_default)?);
-    let mut read = LogRead { after: after.unwrap_or(BEYOND), limit, filter: params.filter()? };
+    let mut read = LogRead { after: after.unwrap_or(POSITION_MAX), limit, filter: params.filter()? };
     if after.is_none() {
         read.after = asked.app.events().read_log(read.clone()).await?.tail;
     }
     let timeout = params.timeout(Duration::ZERO)?;
-    let (app, patient) = asked.into_patient();
+    let (app, patient) = asked.into_waiting();
     let page = async move {
         let page = async {
             tokio::select! {
@@ -124,34 +130,34 @@ async fn log(asked: Asked) -> Answer {
                 () = app.drained() => app.events().read_log(read).await,
             }
         };
-        sending::page(&app, page, |page| entries(taken, page)).await
+        sending::budgeted_page(&app, page, |page| log_page_response(taken, page)).await
     };
     patient.wait(page).await
 }
 
 /// A page of the whole log in the form the caller takes.
-fn entries(taken: Taken, page: &LogPage) -> Result<Response, Problem> {
+fn log_page_response(taken: ResponseFormat, page: &LogPage) -> Result<Response, Problem> {
     let LogPage { items, next_position, tail } = page;
     let mut response = match taken {
-        Taken::Json => {
+        ResponseFormat::Json => {
             let rest = format!(r#""nextPosition":{next_position},"tail":{tail}"#);
-            answer(JSON, Body::from(with_items(items, &[], &rest)))
+            ok_response(JSON, Body::from(with_items(items, &[], &rest)))
         }
-        Taken::CloudEvents => answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items, &[])?)),
+        ResponseFormat::CloudEvents => ok_response(CLOUD_EVENTS, Body::from(cloudevents::batch(items, &[])?)),
     };
-    mark(&mut response, next_position.get(), tail.get());
+    add_offset_headers(&mut response, next_position.get(), tail.get());
     Ok(response)
 }
 
 /// A page of events in the form the caller takes.
-fn events(taken: Taken, page: &EventPage) -> Result<Response, Problem> {
+fn event_page_response(taken: ResponseFormat, page: &EventPage) -> Result<Response, Problem> {
     let EventPage { items, claims, next_offset, tail } = page;
-    if taken == Taken::Json {
+    if taken == ResponseFormat::Json {
         let rest = format!(r#""nextOffset":{next_offset},"tail":{tail}"#);
-        return Ok(answer(JSON, Body::from(with_items(items, claims, &rest))));
+        return Ok(ok_response(JSON, Body::from(with_items(items, claims, &rest))));
     }
-    let mut response = answer(CLOUD_EVENTS, Body::from(cloudevents::batch(items, claims)?));
-    mark(&mut response, next_offset.get(), tail.get());
+    let mut response = ok_response(CLOUD_EVENTS, Body::from(cloudevents::batch(items, claims)?));
+    add_offset_headers(&mut response, next_offset.get(), tail.get());
     Ok(response)
 }
 
@@ -164,7 +170,7 @@ pub(super) fn with_items(items: &[StoredEvent], claims: &[Claim], rest: &str) ->
         if index > 0 {
             body.push(b',');
         }
-        body.extend_from_slice(&served(event, claims.get(index)));
+        body.extend_from_slice(&event_bytes(event, claims.get(index)));
     }
     // Writing to memory cannot fail.
     let _ = write!(body, "],{rest}}}");
@@ -172,7 +178,7 @@ pub(super) fn with_items(items: &[StoredEvent], claims: &[Claim], rest: &str) ->
 }
 
 /// An event as it is stored; where it was handed to a member of a group, with its `claim` as the last member.
-pub(super) fn served(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
+pub(super) fn event_bytes(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
     let (Some(claim), Some(text)) = (claim, event.text.strip_suffix(b"}")) else { return event.text.clone() };
     let mut served = Vec::with_capacity(text.len() + 640);
     served.extend_from_slice(text);
@@ -184,14 +190,14 @@ pub(super) fn served(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
 }
 
 /// An answer of 200.
-pub(super) fn answer(media: HeaderValue, body: Body) -> Response {
+pub(super) fn ok_response(media: HeaderValue, body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, media);
     response
 }
 
 /// Where the next read goes on, for a body that cannot say it.
-fn mark(response: &mut Response, next: u64, tail: u64) {
+fn add_offset_headers(response: &mut Response, next: u64, tail: u64) {
     response.headers_mut().insert(NEXT_OFFSET, HeaderValue::from(next));
     response.headers_mut().insert(TAIL, HeaderValue::from(tail));
 }

@@ -1,20 +1,20 @@
 //! Lists of rows, with the cursors to the pages around them.
 
-use super::asked::Asked;
-use super::problem::Answer;
+use super::asked::ApiRequest;
+use super::problem::HandlerResult;
 use axum::Json;
 use axum::response::IntoResponse;
 use contract::{Cursor, Page, Result};
 use serde::Serialize;
 
 /// Which page of a list is wanted.
-pub(crate) struct Wanted {
+pub(crate) struct PageQuery {
     pub(crate) cursor: Option<Cursor>,
     pub(crate) limit: usize,
 }
 
-impl Wanted {
-    pub(crate) fn of(asked: &Asked) -> Result<Self> {
+impl PageQuery {
+    pub(crate) fn of(asked: &ApiRequest) -> Result<Self> {
         let limit = asked.params.limit(asked.app.options.limit_default)?;
         Ok(Self { cursor: asked.params.cursor()?, limit })
     }
@@ -22,7 +22,7 @@ impl Wanted {
 
 /// `{"items":[…],"page_info":{…}}`.
 #[derive(Serialize)]
-struct Items<'a, T> {
+struct ItemsPage<'a, T> {
     items: &'a [T],
     page_info: PageInfo,
 }
@@ -43,11 +43,11 @@ impl PageInfo {
 }
 
 /// A page of a list.
-pub(crate) fn list<T: Serialize>(page: &Page<T>, limit: usize) -> Answer {
-    shown(&Items { items: &page.items, page_info: PageInfo::of(page, limit) })
+pub(crate) fn page_response<T: Serialize>(page: &Page<T>, limit: usize) -> HandlerResult {
+    json_response(&ItemsPage { items: &page.items, page_info: PageInfo::of(page, limit) })
 }
 
 /// The answer to something that is there.
-pub(crate) fn shown<T: Serialize>(thing: &T) -> Answer {
+pub(crate) fn json_response<T: Serialize>(thing: &T) -> HandlerResult {
     Ok(Json(thing).into_response())
 }

@@ -3,9 +3,9 @@
 //! Hyper drops a body as soon as it has taken its last piece, but the piece may wait for its client for long. So the room
 //! belongs to the pieces, and is given back with the last of them.
 
-use super::problem::{Answer, Problem};
-use super::{App, Common};
-use crate::memory::{AddressUsage, PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageRoom, Room, at_once_on_behalf_of};
+use super::problem::{HandlerResult, Problem};
+use super::{AppState, ServerState};
+use crate::memory::{AddressUsage, ByteReservation, PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageBudget, at_once_on_behalf_of};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -18,56 +18,56 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 /// Smaller answers fit into what a connection has anyway, and take no room.
-pub(crate) const LARGE: usize = 16 * 1024;
+pub(crate) const LARGE_RESPONSE_BYTES: usize = 16 * 1024;
 /// Larger answers are not sent without room, whoever made them.
-const NEEDS_ROOM: u64 = 64 * 1024;
+const BUDGETED_BYTES_MIN: u64 = 64 * 1024;
 /// What an answer takes that is compressed while it is sent: nobody knows its size, but there is its compressor.
 const COMPRESSED_ROOM: u64 = 256 * 1024;
 
 /// Where the room of a request's body stays until the answer is made: what is answered to a large body is often as large.
 #[derive(Clone, Default)]
-pub(crate) struct BodyRoom(Arc<Mutex<Option<Room>>>);
+pub(crate) struct BodyReservation(Arc<Mutex<Option<ByteReservation>>>);
 
-impl BodyRoom {
+impl BodyReservation {
     /// Leaves the room here.
-    pub(crate) fn leave(&self, room: Room) {
+    pub(crate) fn store(&self, room: ByteReservation) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
     }
 
-    fn take(&self) -> Option<Room> {
+    fn take(&self) -> Option<ByteReservation> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// An answer of one page: `read` takes room for it as soon as there is something to read.
-pub(crate) async fn page<T>(
-    app: &App,
+pub(crate) async fn budgeted_page<T>(
+    app: &AppState,
     read: impl Future<Output = Result<T>>,
-    answer: impl FnOnce(&T) -> Answer,
-) -> Answer {
-    let room = PageRoom::new(app.answers(), PAGE_BYTES_MAX);
+    answer: impl FnOnce(&T) -> HandlerResult,
+) -> HandlerResult {
+    let room = PageBudget::new(app.answers(), PAGE_BYTES_MAX);
     let page = room.scope(read).await?;
     let answer = answer(&page)?;
-    Ok(holding(answer, room.take_room()))
+    Ok(hold_reservation(answer, room.take_reservation()))
 }
 
 /// An answer of one event.
-pub(crate) async fn event<T>(
-    app: &App,
+pub(crate) async fn budgeted_event<T>(
+    app: &AppState,
     read: impl Future<Output = Result<T>>,
-    answer: impl FnOnce(&T) -> Answer,
-) -> Answer {
-    let mut room = app.answers().take_soon(PAGE_ROOM_MIN).await?;
+    answer: impl FnOnce(&T) -> HandlerResult,
+) -> HandlerResult {
+    let mut room = app.answers().reserve(PAGE_ROOM_MIN).await?;
     let answer = answer(&read.await?)?;
     room.shrink_to(answer.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX));
-    Ok(holding(answer, Some(room)))
+    Ok(hold_reservation(answer, Some(room)))
 }
 
 /// Whatever was answered, with room if it is large. `None`: there is none, and the caller may ask again.
-pub(crate) fn with_room(
-    (common, usage): (&Common, &Arc<AddressUsage>),
+pub(crate) fn with_reservation(
+    (common, usage): (&ServerState, &Arc<AddressUsage>),
     method: &Method,
-    body_room: Option<BodyRoom>,
+    body_room: Option<BodyReservation>,
     response: Response,
 ) -> Result<Response, Problem> {
     let size = match response.body().size_hint().exact() {
@@ -76,15 +76,15 @@ pub(crate) fn with_room(
         // Streams and reports of imports are made piece by piece, and their pieces take room where they are large.
         None => 0,
     };
-    if size < NEEDS_ROOM || response.extensions().get::<HasRoom>().is_some() {
+    if size < BUDGETED_BYTES_MIN || response.extensions().get::<ReservedMarker>().is_some() {
         return Ok(response);
     }
     if let Some(room) = body_room.and_then(|room| room.take()) {
-        return Ok(holding(response, Some(room)));
+        return Ok(hold_reservation(response, Some(room)));
     }
-    let take = || common.answers.take(usize::try_from(size).unwrap_or(usize::MAX));
+    let take = || common.answers.try_reserve(usize::try_from(size).unwrap_or(usize::MAX));
     match at_once_on_behalf_of(usage, take) {
-        Ok(room) => Ok(holding(response, Some(room))),
+        Ok(room) => Ok(hold_reservation(response, Some(room))),
         // What was carried out just now is told in any case; it is not larger than what was sent.
         Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
         Err(error) => Err(error.into()),
@@ -95,46 +95,46 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// Marks an answer that has its room.
 #[derive(Clone, Copy)]
-struct HasRoom;
+struct ReservedMarker;
 
 /// Marks an answer whose bytes all requests for it share: sending it takes no memory of its own.
 pub(crate) fn shared(mut answer: Response) -> Response {
-    answer.extensions_mut().insert(HasRoom);
+    answer.extensions_mut().insert(ReservedMarker);
     answer
 }
 
 /// An answer that holds `room` until it has been sent.
-fn holding(mut answer: Response, room: Option<Room>) -> Response {
-    let Some(room) = room.filter(|room| room.bytes() >= LARGE) else { return answer };
-    answer.extensions_mut().insert(HasRoom);
-    answer.map(|body| Body::new(Holding { body, room: Arc::new(room) }))
+fn hold_reservation(mut answer: Response, room: Option<ByteReservation>) -> Response {
+    let Some(room) = room.filter(|room| room.bytes() >= LARGE_RESPONSE_BYTES) else { return answer };
+    answer.extensions_mut().insert(ReservedMarker);
+    answer.map(|body| Body::new(BudgetedBody { body, room: Arc::new(room) }))
 }
 
 /// A piece of an answer that holds `room` until it has been sent.
-pub(crate) fn piece(bytes: Bytes, room: Option<Room>) -> Bytes {
-    match room.filter(|room| room.bytes() >= LARGE) {
-        Some(room) => Bytes::from_owner(Piece { bytes, _room: Arc::new(room) }),
+pub(crate) fn budgeted_chunk(bytes: Bytes, room: Option<ByteReservation>) -> Bytes {
+    match room.filter(|room| room.bytes() >= LARGE_RESPONSE_BYTES) {
+        Some(room) => Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::new(room) }),
         None => bytes,
     }
 }
 
-struct Holding {
+struct BudgetedBody {
     body: Body,
-    room: Arc<Room>,
+    room: Arc<ByteReservation>,
 }
 
-struct Piece {
+struct BudgetedChunk {
     bytes: Bytes,
-    _room: Arc<Room>,
+    _room: Arc<ByteReservation>,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for BudgetedChunk {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl http_body::Body for Holding {
+impl http_body::Body for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -144,7 +144,7 @@ impl http_body::Body for Holding {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let room = &self.room;
-        let held = |bytes| Bytes::from_owner(Piece { bytes, _room: Arc::clone(room) });
+        let held = |bytes| Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::clone(room) });
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
     }
 
@@ -167,7 +167,7 @@ mod tests {
     async fn the_room_of_an_answer_is_given_back_with_its_last_piece_and_not_with_its_body() {
         let budget = ByteBudget::new(100_000, "full");
         let answer = Response::new(Body::from(vec![b'x'; 50_000]));
-        let mut answer = holding(answer, Some(budget.take(50_000).unwrap()));
+        let mut answer = hold_reservation(answer, Some(budget.try_reserve(50_000).unwrap()));
         assert_eq!(answer.body().size_hint().exact(), Some(50_000));
         let sent = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
         drop(answer);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_small_answer_holds_nothing() {
         let budget = ByteBudget::new(100_000, "full");
-        let _answer = holding(Response::new(Body::from("small")), Some(budget.take(5).unwrap()));
+        let _answer = hold_reservation(Response::new(Body::from("small")), Some(budget.try_reserve(5).unwrap()));
         assert_eq!(budget.free(), 100_000);
     }
 }

@@ -8,10 +8,10 @@
 
 use super::crowd::PeerAddress;
 use super::head_meter::HeadMeter;
-use super::parking::Parking;
+use super::parking::ParkingSlot;
 use super::problem::Problem;
-use super::socket::{Socket, Version, written_out};
-use super::{Front, edge};
+use super::socket::{HttpSocket, HttpVersion, encode_problem};
+use super::{HttpFrontend, edge};
 use crate::broker::SlotState;
 use contract::{Error, Kind};
 use http::Request;
@@ -49,24 +49,24 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// How long to wait when the system has no room for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are turned away at a time.
-const TURNED_AWAY_MAX: usize = 16;
+const REFUSALS_MAX: usize = 16;
 
 /// Serves until `stop` ends, then drains; `Err` says how many connections had to be cut off.
 pub(crate) async fn serve(
     listener: TcpListener,
-    front: Arc<Front>,
+    front: Arc<HttpFrontend>,
     mut changes: watch::Receiver<SlotState>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
     let places = Arc::new(Semaphore::new(front.options.connections_max));
-    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+    let turned_away = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut stop = std::pin::pin!(stop);
     let mut is_short = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Ok(()) = changes.changed() => {
-                front.renew();
+                front.refresh_router();
                 continue;
             }
             () = &mut stop => break,
@@ -83,20 +83,20 @@ pub(crate) async fn serve(
             }
         };
         is_short = false;
-        let place = Arc::clone(&places).try_acquire_owned().map_err(|_| all_places_taken());
-        let member = || front.connections.enter(peer.ip()).ok_or_else(places_of_address_taken);
+        let place = Arc::clone(&places).try_acquire_owned().map_err(|_| connections_exhausted());
+        let member = || front.connections.try_acquire(peer.ip()).ok_or_else(address_exhausted);
         let (place, member) = match place.and_then(|place| Ok((place, member()?))) {
             Ok(both) => both,
             Err(refusal) => {
                 if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
-                    tokio::spawn(turn_away(stream, refusal, permit));
+                    tokio::spawn(refuse_connection(stream, refusal, permit));
                 }
                 continue;
             }
         };
         let front = Arc::clone(&front);
         tokio::spawn(async move {
-            connection(stream, member.peer(), front).await;
+            serve_connection(stream, member.peer(), front).await;
             drop((member, place));
         });
     }
@@ -110,9 +110,9 @@ pub(crate) async fn serve(
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: TcpStream, peer: PeerAddress, front: Arc<Front>) {
-    prepare(&stream);
-    let greeting = Socket::greet(stream, front.options.write_timeout);
+async fn serve_connection(stream: TcpStream, peer: PeerAddress, front: Arc<HttpFrontend>) {
+    set_socket_options(&stream);
+    let greeting = HttpSocket::detect_version(stream, front.options.write_timeout);
     let greeted = tokio::select! {
         greeted = tokio::time::timeout(front.options.header_timeout, greeting) => greeted,
         // Who has asked nothing yet is owed nothing.
@@ -120,15 +120,15 @@ async fn connection(stream: TcpStream, peer: PeerAddress, front: Arc<Front>) {
     };
     let Ok(Ok(socket)) = greeted else { return };
     match socket.version() {
-        Version::One => version_one(socket, peer, front).await,
+        HttpVersion::One => serve_http1(socket, peer, front).await,
         // It needs more room, which the others need not have.
-        Version::Two => Box::pin(version_two(socket, peer, front)).await,
+        HttpVersion::Two => Box::pin(serve_http2(socket, peer, front)).await,
     }
 }
 
 /// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn version_one(mut socket: Socket, peer: PeerAddress, front: Arc<Front>) {
-    let (parking, flushed) = (Parking::new(), socket.flushed());
+async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFrontend>) {
+    let (parking, flushed) = (ParkingSlot::new(), socket.flushed());
     let meter = HeadMeter::new(&front.heads, &peer.usage);
     socket.count_heads(Arc::clone(&meter));
     loop {
@@ -139,7 +139,7 @@ async fn version_one(mut socket: Socket, peer: PeerAddress, front: Arc<Front>) {
             edge::handle(Arc::clone(&at_hand), peer.clone(), Some(shared.clone()), (request, reading))
         });
         let connection = http1::Builder::new()
-            .timer(parking.alarm().clone())
+            .timer(parking.timer().clone())
             .header_read_timeout(front.options.header_timeout)
             .max_buf_size(front.options.header_bytes_max + TARGET_BYTES_MAX)
             // It is the socket that notices a peer that leaves.
@@ -147,8 +147,10 @@ async fn version_one(mut socket: Socket, peer: PeerAddress, front: Arc<Front>) {
             .serve_connection(TokioIo::new(socket), service);
         // In a box, so that a parked poll has no room for it.
         let mut connection = Box::new(connection);
-        let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.leave()).flatten();
-        let left = run(&front, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave).await;
+        let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.take_parked()).flatten();
+        let left =
+            run_connection(&front, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave)
+                .await;
         let Some(parked) = left else { return };
         let rest = {
             // The box is gone at the end of this, and not of the wait.
@@ -160,11 +162,11 @@ async fn version_one(mut socket: Socket, peer: PeerAddress, front: Arc<Front>) {
         let behind = rest.read_buf.to_vec();
         drop((rest.read_buf, rest.service));
         let Some(question) = parked.wait(&socket, &parking).await else { return };
-        socket.read_again(&[question, behind].concat());
+        socket.push_back(&[question, behind].concat());
     }
 }
 
-async fn version_two(socket: Socket, peer: PeerAddress, front: Arc<Front>) {
+async fn serve_http2(socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFrontend>) {
     let (options, at_hand) = (&front.options, Arc::clone(&front));
     let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -178,13 +180,13 @@ async fn version_two(socket: Socket, peer: PeerAddress, front: Arc<Front>) {
         .keep_alive_timeout(options.header_timeout)
         .serve_connection(TokioIo::new(socket), service);
     let nothing = || None::<Infallible>;
-    run(&front, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
+    run_connection(&front, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
 }
 
 /// Runs a connection until it ends, or until `leave` has something to leave it with. When the server drains, it ends with
 /// what it is at.
-async fn run<C: Future, T>(
-    front: &Front,
+async fn run_connection<C: Future, T>(
+    front: &HttpFrontend,
     mut connection: Pin<&mut C>,
     wind_down: impl Fn(Pin<&mut C>),
     leave: impl Fn() -> Option<T>,
@@ -211,7 +213,7 @@ async fn run<C: Future, T>(
 }
 
 /// Small answers leave at once, and a peer that vanished is noticed.
-fn prepare(stream: &TcpStream) {
+fn set_socket_options(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3).with_retries(KEEPALIVE_RETRIES);
@@ -219,18 +221,18 @@ fn prepare(stream: &TcpStream) {
 }
 
 /// Tells a peer that there is no place for it.
-async fn turn_away(mut stream: TcpStream, refusal: Error, _permit: OwnedSemaphorePermit) {
-    let answer = written_out(&Problem::from(refusal));
+async fn refuse_connection(mut stream: TcpStream, refusal: Error, _permit: OwnedSemaphorePermit) {
+    let answer = encode_problem(&Problem::from(refusal));
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(&answer)).await;
 }
 
 #[cold]
-fn all_places_taken() -> Error {
+fn connections_exhausted() -> Error {
     Error::new(Kind::Unavailable, "The server has as many connections as it may; come back shortly.")
 }
 
 #[cold]
-fn places_of_address_taken() -> Error {
+fn address_exhausted() -> Error {
     let detail = "The server has as many connections from this address as it may; use fewer, or come back shortly.";
     Error::new(Kind::Overloaded, detail).with_retry_after(1)
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// Which HTTP a peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     One,
     Two,
 }
@@ -33,15 +33,15 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const READ_BYTES_MAX: usize = 32_767;
 
 /// A socket with its first bytes looked at.
-pub(crate) struct Socket {
+pub(crate) struct HttpSocket {
     stream: TcpStream,
     /// Bytes read already and not handed out yet.
-    first: Vec<u8>,
+    pushed_back: Vec<u8>,
     /// Runs while the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
     stall_max: Duration,
-    replacement: Option<Replacement>,
-    version: Version,
+    replacement: Option<ReplacedResponse>,
+    version: HttpVersion,
     /// Set when there is nothing left to be written.
     flushed: Arc<AtomicBool>,
     /// Over HTTP/1: where the bytes of heads are counted.
@@ -49,16 +49,16 @@ pub(crate) struct Socket {
 }
 
 /// A document on its way out in place of something shorter.
-struct Replacement {
+struct ReplacedResponse {
     document: Vec<u8>,
     written: usize,
     /// How many bytes of hyper's own are done with when it is out.
     stands_for: usize,
 }
 
-impl Socket {
+impl HttpSocket {
     /// Waits for the first bytes and tells which HTTP they are.
-    pub(crate) async fn greet(mut stream: TcpStream, stall_max: Duration) -> io::Result<Self> {
+    pub(crate) async fn detect_version(mut stream: TcpStream, stall_max: Duration) -> io::Result<Self> {
         let mut first = Vec::with_capacity(PREFACE.len());
         let mut piece = [0; PREFACE.len()];
         let version = loop {
@@ -66,18 +66,27 @@ impl Socket {
             let read = stream.read(room).await?;
             first.extend_from_slice(piece.get(..read).unwrap_or_default());
             if !PREFACE.starts_with(&first) || read == 0 {
-                break Version::One;
+                break HttpVersion::One;
             }
             if first.len() == PREFACE.len() {
-                break Version::Two;
+                break HttpVersion::Two;
             }
         };
         let flushed = Arc::default();
-        Ok(Self { stream, first, stalled: None, stall_max, replacement: None, version, flushed, meter: None })
+        Ok(Self {
+            stream,
+            pushed_back: first,
+            stalled: None,
+            stall_max,
+            replacement: None,
+            version,
+            flushed,
+            meter: None,
+        })
     }
 
     /// Which HTTP the peer speaks.
-    pub(crate) const fn version(&self) -> Version {
+    pub(crate) const fn version(&self) -> HttpVersion {
         self.version
     }
 
@@ -92,12 +101,12 @@ impl Socket {
     }
 
     /// Has these bytes read before what comes next.
-    pub(crate) fn read_again(&mut self, bytes: &[u8]) {
-        self.first = [bytes, &self.first].concat();
+    pub(crate) fn push_back(&mut self, bytes: &[u8]) {
+        self.pushed_back = [bytes, &self.pushed_back].concat();
     }
 
     /// Passes a write's outcome on, and lets go of a peer that takes nothing for too long.
-    fn watch<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch_stall<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.stalled = None;
             return outcome;
@@ -110,8 +119,8 @@ impl Socket {
 
     /// A peer that sends a body may read the answer only after it, so it has its time anew. Over HTTP/2 a peer has to read
     /// while it sends.
-    fn is_heard_from(&mut self) {
-        if let Some(stalled) = self.stalled.as_mut().filter(|_| self.version == Version::One) {
+    fn reset_stall_timer(&mut self) {
+        if let Some(stalled) = self.stalled.as_mut().filter(|_| self.version == HttpVersion::One) {
             stalled.as_mut().reset(Instant::now() + self.stall_max);
         }
     }
@@ -121,7 +130,7 @@ impl Socket {
     /// Hyper flushes whenever it has nothing else to do, so this is asked while an answer is awaited. By itself it would
     /// read ahead to find out, and take another buffer of 8 KiB for that, with every request.
     pub(crate) fn has_lost_its_peer(&self, context: &mut Context<'_>) -> bool {
-        if self.version == Version::Two {
+        if self.version == HttpVersion::Two {
             return false;
         }
         match self.stream.poll_read_ready(context) {
@@ -138,7 +147,7 @@ impl Socket {
 
     /// Writes what stands for hyper's own refusal; answers how many of its bytes are done with.
     fn poll_replacement(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        while let Some(Replacement { document, written, stands_for }) = &mut self.replacement {
+        while let Some(ReplacedResponse { document, written, stands_for }) = &mut self.replacement {
             let rest = document.get(*written..).unwrap_or_default();
             if rest.is_empty() {
                 let done = *stands_for;
@@ -151,48 +160,48 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for HttpSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
+        if self.pushed_back.is_empty() {
             let filled = buffer.filled().len();
             let outcome = poll_read_bounded(Pin::new(&mut self.stream), context, buffer);
             let read = buffer.filled().len() - filled;
             if read > 0 {
-                self.is_heard_from();
+                self.reset_stall_timer();
                 if let Some(meter) = &self.meter {
                     meter.read(read).map_err(|_| io::ErrorKind::OutOfMemory)?;
                 }
             }
             return outcome;
         }
-        let taken = self.first.len().min(buffer.remaining());
-        let rest = self.first.split_off(taken);
-        buffer.put_slice(&std::mem::replace(&mut self.first, rest));
+        let taken = self.pushed_back.len().min(buffer.remaining());
+        let rest = self.pushed_back.split_off(taken);
+        buffer.put_slice(&std::mem::replace(&mut self.pushed_back, rest));
         // What came with them goes with them: a head in two pieces would be parsed twice, in a buffer twice as large. Whatever
         // is wrong with the stream is told by the next read.
-        if self.first.is_empty() && buffer.remaining() > 0 {
+        if self.pushed_back.is_empty() && buffer.remaining() > 0 {
             let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for HttpSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.replacement.is_none()
-            && let Some(document) = instead_of(bytes)
+            && let Some(document) = replace_refusal(bytes)
         {
-            self.replacement = Some(Replacement { document, written: 0, stands_for: bytes.len() });
+            self.replacement = Some(ReplacedResponse { document, written: 0, stands_for: bytes.len() });
         }
         let outcome = match self.replacement {
             Some(_) => self.poll_replacement(context),
             None => Pin::new(&mut self.stream).poll_write(context, bytes),
         };
-        self.watch(context, outcome)
+        self.watch_stall(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -205,7 +214,7 @@ impl AsyncWrite for Socket {
             return self.poll_write(context, only);
         }
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.watch(context, outcome)
+        self.watch_stall(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -218,12 +227,12 @@ impl AsyncWrite for Socket {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         self.flushed.store(outcome.is_ready(), Ordering::Relaxed);
-        self.watch(context, outcome)
+        self.watch_stall(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, outcome)
+        self.watch_stall(context, outcome)
     }
 }
 
@@ -244,19 +253,19 @@ fn poll_read_bounded(
 }
 
 /// A whole answer with a problem document, if `bytes` is a refusal of hyper's own: those carry no trace.
-fn instead_of(bytes: &[u8]) -> Option<Vec<u8>> {
+fn replace_refusal(bytes: &[u8]) -> Option<Vec<u8>> {
     let status = bytes.strip_prefix(b"HTTP/1.1 4").or_else(|| bytes.strip_prefix(b"HTTP/1.0 4"))?;
     let status = std::str::from_utf8(status.get(..2)?).ok()?.parse::<u16>().ok()?;
     let head = std::str::from_utf8(bytes).ok()?;
     if head.contains("\r\nx-trace-id:") || !head.ends_with("\r\n\r\n") {
         return None;
     }
-    let problem = Problem::of_status(StatusCode::from_u16(400 + status).ok()?, &Method::GET);
-    Some(written_out(&problem))
+    let problem = Problem::from_status(StatusCode::from_u16(400 + status).ok()?, &Method::GET);
+    Some(encode_problem(&problem))
 }
 
 /// A whole answer for a peer that is not even asked what it wants.
-pub(crate) fn written_out(problem: &Problem) -> Vec<u8> {
+pub(crate) fn encode_problem(problem: &Problem) -> Vec<u8> {
     let trace = Uuid::new_v4().simple().to_string();
     let document = serde_json::to_string(&problem.document(None, Some(&trace))).unwrap_or_default();
     let retry = problem.retry_after_seconds().map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
@@ -283,7 +292,7 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         peer.write_all(head).await.unwrap();
-        let mut socket = Socket::greet(stream, Duration::from_secs(60)).await.unwrap();
+        let mut socket = HttpSocket::detect_version(stream, Duration::from_secs(60)).await.unwrap();
         let mut buffer = [0; 8192];
         let read = socket.read(&mut buffer).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&buffer[..read]), String::from_utf8_lossy(head));

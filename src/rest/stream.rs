@@ -4,13 +4,13 @@
 //! - `id:` is the sequence. It also moves while nothing matches, so that a resumed stream need not look again.
 //! - A stream ends cleanly when the server drains, and with a problem when its range is gone.
 
-use super::App;
-use super::asked::Asked;
-use super::crowd::Member;
-use super::problem::{Answer, Problem};
-use super::read::{Wanted, answer, served};
+use super::AppState;
+use super::asked::ApiRequest;
+use super::crowd::AddressPermit;
+use super::problem::{HandlerResult, Problem};
+use super::read::{ReadQuery, event_bytes, ok_response};
 use super::sending;
-use crate::memory::{ByteBudget, PageRoom};
+use crate::memory::{ByteBudget, PageBudget};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
@@ -33,61 +33,61 @@ const PAGE_BYTES: usize = 256 * 1024;
 /// The largest number that an event of a stream can have.
 const ID_MAX: u64 = i64::MAX as u64;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/events:stream", get(stream_events))
 }
 
-async fn stream_events(asked: Asked) -> Answer {
-    asked.takes_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+async fn stream_events(asked: ApiRequest) -> HandlerResult {
+    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
     check_accept(asked.headers())?;
     let offset = match last_event_id(asked.headers())? {
         Some(offset) => offset.into(),
         None => asked.params.read_offset_if_any()?.unwrap_or(ReadOffset::Latest),
     };
-    let mut wanted = Wanted::of(&asked, offset)?;
-    let member = asked.waits()?;
+    let mut wanted = ReadQuery::of(&asked, offset)?;
+    let member = asked.acquire_wait_permit()?;
     let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
     let answers = app.answers().for_caller();
-    let room = page_room(&answers);
+    let room = page_budget(&answers);
     let first = room.scope(wanted.clone().read(&app)).await?;
     let start = first.next_offset;
-    wanted.after(start);
-    let opening = format!(": from {start}\nretry: 1000\n\n{}", text_of(&first));
-    let opening = sending::piece(opening.into(), room.take_room());
-    let following = Following { app, answers, wanted, last: start, ended: false, _member: member };
+    wanted.continue_after(start);
+    let opening = format!(": from {start}\nretry: 1000\n\n{}", sse_text(&first));
+    let opening = sending::budgeted_chunk(opening.into(), room.take_reservation());
+    let following = EventStream { app, answers, query: wanted, last: start, ended: false, _permit: member };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
-    let mut response = answer(EVENT_STREAM, Body::from_stream(whole));
+    let mut response = ok_response(EVENT_STREAM, Body::from_stream(whole));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
 /// A stream on its way.
-struct Following {
-    app: App,
+struct EventStream {
+    app: AppState,
     /// Room for its pages, which is its caller's.
     answers: ByteBudget,
-    wanted: Wanted,
+    query: ReadQuery,
     /// The last `id:` sent.
     last: Offset,
     ended: bool,
     /// Its place among the requests that wait.
-    _member: Option<Member>,
+    _permit: Option<AddressPermit>,
 }
 
 /// Room for a page of a stream: small ones do, for the next one follows by itself.
-fn page_room(answers: &ByteBudget) -> PageRoom {
-    PageRoom::new(answers, PAGE_BYTES)
+fn page_budget(answers: &ByteBudget) -> PageBudget {
+    PageBudget::new(answers, PAGE_BYTES)
 }
 
-impl Following {
+impl EventStream {
     /// The next piece: events, or a sign of life.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if self.ended || self.app.is_draining() {
             return None;
         }
-        let room = page_room(&self.answers);
+        let room = page_budget(&self.answers);
         let page = match room.scope(self.wait()).await {
             Ok(page) => page,
             // Others have all the room there is. A stream has time: it says that it lives, and tries again.
@@ -99,19 +99,19 @@ impl Following {
                 return Some((Ok(problem_text(error)), self));
             }
         };
-        self.wanted.after(page.next_offset);
-        let mut text = text_of(&page);
+        self.query.continue_after(page.next_offset);
+        let mut text = sse_text(&page);
         if text.is_empty() {
             // Nothing matched, but the reader need not look at this part again.
             let moved = page.next_offset > self.last;
             text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
         }
         self.last = page.next_offset;
-        Some((Ok(sending::piece(text.into(), room.take_room())), self))
+        Some((Ok(sending::budgeted_chunk(text.into(), room.take_reservation())), self))
     }
 }
 
-impl Following {
+impl EventStream {
     /// Waits for events, a move of the offset, or the time for a comment. A stream may wait longer than a poll, whose
     /// bound is `polling.max_timeout_secs`, so it polls as often as it takes.
     async fn wait(&mut self) -> Result<EventPage> {
@@ -119,7 +119,7 @@ impl Following {
         let comment_at = Instant::now() + HEARTBEAT;
         loop {
             let left = comment_at.saturating_duration_since(Instant::now());
-            let page = self.wanted.clone().wait(&self.app, left.min(longest)).await?;
+            let page = self.query.clone().wait(&self.app, left.min(longest)).await?;
             let has_news = !page.items.is_empty() || page.next_offset > self.last;
             if has_news || left <= longest || self.app.is_draining() {
                 return Ok(page);
@@ -129,14 +129,14 @@ impl Following {
 }
 
 /// A page as events of the stream.
-fn text_of(page: &EventPage) -> String {
+fn sse_text(page: &EventPage) -> String {
     let size = page.items.iter().map(|event| event.text.len() + 48).sum();
     let mut text = Vec::with_capacity(size);
     for (index, event) in page.items.iter().enumerate() {
         // Writing to memory cannot fail.
         let _ = writeln!(text, "id: {}", event.sequence);
         // `data` keeps its line breaks from the producer; between two lines the format wants its own prefix.
-        for line in served(event, page.claims.get(index)).split(|byte| matches!(byte, b'\n' | b'\r')) {
+        for line in event_bytes(event, page.claims.get(index)).split(|byte| matches!(byte, b'\n' | b'\r')) {
             text.extend_from_slice(b"data: ");
             text.extend_from_slice(line);
             text.push(b'\n');

@@ -1,126 +1,126 @@
 //! Topics: register, change, describe, list, publish again, let go, and the segments they lie in.
 
-use super::App;
-use super::asked::{Asked, Limits, NO_BODY};
-use super::body::Limit;
-use super::once::once;
-use super::problem::{Answer, Problem};
-use super::rows::{self, PageInfo, Wanted};
-use super::told::Told;
+use super::AppState;
+use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::body::BodyLimit;
+use super::once::idempotent;
+use super::problem::{HandlerResult, Problem};
+use super::rows::{self, PageInfo, PageQuery};
+use super::told::Reply;
 use super::verb;
 use axum::Router;
 use axum::routing::get;
 use contract::{
-    Compact, Error, Kind, NewTopic, Page, Registered, Republish, Result, Segment, Segments, Sequence, Timestamp, Topic,
-    TopicChange, TopicId, Trim,
+    CompactRequest, Error, Kind, NewTopic, Page, RegisterOutcome, RepublishRequest, Result, Segment, Sequence,
+    Timestamp, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
 };
 use serde::Serialize;
 
 /// A definition's body.
-const DEFINITION: Limits = |_, _| Limit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
+const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 /// Methods of one topic.
 const METHODS: &str = "GET, HEAD, PATCH, DELETE";
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/v1/topics", get(list).post(once(DEFINITION, register)))
+        .route("/v1/topics", get(list).post(idempotent(DEFINITION, register)))
         .route("/v1/topics/segments", get(segments))
         .route(
             "/v1/topics/{id}",
             get(show)
-                .patch(once(DEFINITION, change))
-                .delete(once(NO_BODY, remove))
-                .post(once(DEFINITION, act))
+                .patch(idempotent(DEFINITION, change))
+                .delete(idempotent(NO_BODY, remove))
+                .post(idempotent(DEFINITION, custom_method))
                 .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_TOPIC)),
         )
 }
 
-async fn list(asked: Asked) -> Answer {
-    asked.takes(&["topic", "limit", "cursor"])?.wants_json()?;
-    let wanted = Wanted::of(&asked)?;
+async fn list(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["topic", "limit", "cursor"])?.check_accepts_json()?;
+    let wanted = PageQuery::of(&asked)?;
     let pattern = asked.params.pattern("topic")?;
     let page = asked.app.events().topics(pattern.as_ref(), wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::shown(&Topics { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
+    rows::json_response(&TopicsPage { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
 }
 
-async fn register(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let topic: NewTopic = asked.json().await?;
-    asked.tell(registered, |keep| asked.writes().register_topic(topic, keep)).await
+    asked.respond_with(registered_reply, |keep| asked.writes().register_topic(topic, keep)).await
 }
 
-fn registered(registered: &Registered<Topic>) -> Told {
+fn registered_reply(registered: &RegisterOutcome<Topic>) -> Reply {
     match registered {
-        Registered::Created(made) => {
+        RegisterOutcome::Created(made) => {
             let piece = verb::identifier_piece(made.definition.id.as_str(), verb::OF_TOPIC);
-            Told::made(made, &format!("/v1/topics/{piece}"))
+            Reply::created(made, &format!("/v1/topics/{piece}"))
         }
-        Registered::Unchanged(known) => Told::shown(known),
+        RegisterOutcome::Unchanged(known) => Reply::ok(known),
     }
 }
 
-async fn show(asked: Asked) -> Answer {
-    asked.takes(&[])?.wants_json()?;
-    rows::shown(&asked.app.events().topic(&id_of(&asked)?).await?)
+async fn show(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&[])?.check_accepts_json()?;
+    rows::json_response(&asked.app.events().topic(&id_of(&asked)?).await?)
 }
 
-async fn change(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
+async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
     let id = id_of(&asked)?;
     let change: TopicChange = asked.json().await?;
-    asked.tell(Told::shown, |keep| asked.writes().change_topic(&id, change, keep)).await
+    asked.respond_with(Reply::ok, |keep| asked.writes().change_topic(&id, change, keep)).await
 }
 
-async fn remove(asked: Asked) -> Answer<Told> {
-    asked.takes(&["force", "dryRun"])?;
+async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&["force", "dryRun"])?;
     let id = id_of(&asked)?;
     if asked.params.flag("dryRun")? {
-        return Ok(Told::shown(&asked.app.events().plan_topic_deletion(&id).await?));
+        return Ok(Reply::ok(&asked.app.events().plan_topic_deletion(&id).await?));
     }
     let force = asked.params.flag("force")?;
-    asked.tell(Told::done, |keep| asked.writes().delete_topic(&id, force, keep)).await
+    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_topic(&id, force, keep)).await
 }
 
 /// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. What they do may take several appends: republishing keeps its
 /// answer with the last one, the others behind it.
-async fn act(mut asked: Asked) -> Answer<Told> {
-    asked.takes(&[])?;
-    let (id, verb) = asked.identifier_and_verb(verb::OF_TOPIC);
-    let Some(verb) = verb else { return Err(verb::none_of_identifier(&id, METHODS)) };
+async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
+    asked.allow_params(&[])?;
+    let (id, verb) = asked.identifier_and_method(verb::OF_TOPIC);
+    let Some(verb) = verb else { return Err(verb::unknown_for_identifier(&id, METHODS)) };
     let id: TopicId = asked.parse_identifier(&id)?;
     let counted = match verb {
         "republish" => {
-            let order: Republish = asked.json().await?;
-            return asked.tell(Told::shown, |keep| asked.writes().republish(&id, order, keep)).await;
+            let order: RepublishRequest = asked.json().await?;
+            return asked.respond_with(Reply::ok, |keep| asked.writes().republish(&id, order, keep)).await;
         }
         "compact" => {
-            let order: Compact = asked.optional_json().await?;
+            let order: CompactRequest = asked.optional_json().await?;
             asked.app.events().compact_topic(&id, order).await?
         }
         "trim" => {
-            let trim: Trim = asked.json().await?;
+            let trim: TrimRequest = asked.json().await?;
             asked.app.events().trim_topic(&id, trim).await?
         }
         _ => return Err(verb::unknown()),
     };
-    Ok(Told::shown(&counted))
+    Ok(Reply::ok(&counted))
 }
 
-async fn segments(asked: Asked) -> Answer {
-    asked.takes(&["topic", "$orderby", "limit", "cursor"])?.wants_json()?;
+async fn segments(asked: ApiRequest) -> HandlerResult {
+    asked.allow_params(&["topic", "$orderby", "limit", "cursor"])?.check_accepts_json()?;
     let descending = is_descending(asked.params.one("$orderby")?)?;
-    let wanted = Wanted::of(&asked)?;
+    let wanted = PageQuery::of(&asked)?;
     let limit_max = asked.app.broker.limit_max();
     if !(1..=limit_max).contains(&wanted.limit) {
         return Err(Error::invalid("/limit", format!("must be between 1 and {limit_max}")).into());
     }
     let segments = asked.app.events().segments(&asked.params.topic()?).await?;
-    page_of(&segments, &wanted, descending)
+    segments_page(&segments, &wanted, descending)
 }
 
 /// The topic a path names. A verb of one is not read or changed, but posted.
-fn id_of(asked: &Asked) -> Answer<TopicId> {
-    match asked.identifier_and_verb(verb::OF_TOPIC) {
+fn id_of(asked: &ApiRequest) -> HandlerResult<TopicId> {
+    match asked.identifier_and_method(verb::OF_TOPIC) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
         (id, None) => Ok(asked.parse_identifier(&id)?),
     }
@@ -141,7 +141,7 @@ fn is_descending(order: Option<&str>) -> Result<bool> {
     }
 }
 
-fn page_of(segments: &Segments, wanted: &Wanted, descending: bool) -> Answer {
+fn segments_page(segments: &TopicSegments, wanted: &PageQuery, descending: bool) -> HandlerResult {
     // Keys are as wide as numbers get, so that they sort as numbers do; backwards they count down.
     let key = |segment: &&Segment| {
         let start = segment.start_sequence.get();
@@ -154,7 +154,7 @@ fn page_of(segments: &Segments, wanted: &Wanted, descending: bool) -> Answer {
         false => Page::of(rows, cursor, limit, key),
     };
     let (first, last) = (segments.segments.first(), segments.segments.last());
-    rows::shown(&SegmentRows {
+    rows::json_response(&SegmentsPage {
         topic: &segments.topic,
         start: first.map(|segment| segment.start_sequence),
         start_time: first.map(|segment| segment.start_time),
@@ -167,7 +167,7 @@ fn page_of(segments: &Segments, wanted: &Wanted, descending: bool) -> Answer {
 
 /// A list of topics; seed 000 spells it so.
 #[derive(Serialize)]
-struct Topics<'a> {
+struct TopicsPage<'a> {
     topics: &'a [Topic],
     page_info: PageInfo,
 }
@@ -175,7 +175,7 @@ struct Topics<'a> {
 /// A topic's segments, and what they reach over. A topic without events has none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SegmentRows<'a> {
+struct SegmentsPage<'a> {
     topic: &'a TopicId,
     start: Option<Sequence>,
     start_time: Option<Timestamp>,

@@ -81,7 +81,7 @@ pub(crate) fn other_methods(thing: &'static str) -> impl Fn(Uri) -> Ready<Respon
 }
 
 /// The answer to a post that names no verb of its route: either the name has a part too many, or nothing is posted to it.
-pub(crate) fn none_of_identifier(id: &str, methods: &'static str) -> Problem {
+pub(crate) fn unknown_for_identifier(id: &str, methods: &'static str) -> Problem {
     match id.contains(':') && Identifier::parse(id).is_err() {
         true => unknown(),
         false => Problem::not_allowed(methods),

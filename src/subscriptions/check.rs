@@ -1,7 +1,7 @@
 //! What a definition must keep to; all it breaks otherwise.
 
-use crate::config::Dispatch;
-use crate::delivery::{Target, check_no_credentials, check_target};
+use crate::config::DispatchConfig;
+use crate::delivery::{DeliveryTarget, check_no_credentials, check_target};
 use contract::{Error, Kind, NewSubscription, NewTask, Pool, Result, SchemaVersion, Violation, limits};
 
 /// Refuses a definition that breaks a rule, naming every rule it breaks.
@@ -54,7 +54,7 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
     if it.custom_config.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
         refuse("/customConfig", Violation::NUL.to_owned());
     }
-    end(found, "The subscription breaks the rules; see `errors`.")
+    refuse_if_any(found, "The subscription breaks the rules; see `errors`.")
 }
 
 fn schedule(it: &NewSubscription) -> Option<String> {
@@ -71,7 +71,7 @@ fn schedule(it: &NewSubscription) -> Option<String> {
 }
 
 /// Refuses credentials that would be sent in the clear, or kept so, and a target that is not among the hosts to call.
-pub(super) struct Exposure<'a> {
+pub(super) struct SecretExposure<'a> {
     pub(super) target: &'a str,
     /// Whether it comes with credentials, or with signing secrets of the caller's.
     pub(super) has_secrets: bool,
@@ -79,9 +79,9 @@ pub(super) struct Exposure<'a> {
     pub(super) headers: Vec<&'a str>,
 }
 
-pub(super) fn exposure(it: &Exposure<'_>, dispatch: &Dispatch) -> Result<()> {
+pub(super) fn exposure(it: &SecretExposure<'_>, dispatch: &DispatchConfig) -> Result<()> {
     host("/target", it.target, dispatch)?;
-    let target = Target::parse("/target", it.target)?;
+    let target = DeliveryTarget::parse("/target", it.target)?;
     if it.has_secrets && !target.is_encrypted() && !dispatch.allow_private_targets {
         let detail = "must be https with `auth` or `signing`: over http anybody on the way reads and replays it; \
             `dispatch.allow_private_targets: true` allows it";
@@ -91,8 +91,8 @@ pub(super) fn exposure(it: &Exposure<'_>, dispatch: &Dispatch) -> Result<()> {
 }
 
 /// Refuses a target whose host is not among those that may be called.
-pub(crate) fn host(pointer: &str, target: &str, dispatch: &Dispatch) -> Result<()> {
-    match Target::parse(pointer, target)?.is_among(&dispatch.allowed_hosts) {
+pub(crate) fn host(pointer: &str, target: &str, dispatch: &DispatchConfig) -> Result<()> {
+    match DeliveryTarget::parse(pointer, target)?.is_among(&dispatch.allowed_hosts) {
         true => Ok(()),
         false => Err(Error::invalid(pointer, "has a host that is not in `dispatch.allowed_hosts`")),
     }
@@ -109,7 +109,7 @@ pub(super) fn pool(pool: &Pool) -> Result<()> {
     if pool.rate_per_minute.is_some_and(|rate| !(1..=limits::POOL_RATE_MAX).contains(&rate)) {
         found.push(Violation::new("/ratePerMinute", format!("must be between 1 and {}", limits::POOL_RATE_MAX)));
     }
-    end(found, "The pool breaks the rules; see `errors`.")
+    refuse_if_any(found, "The pool breaks the rules; see `errors`.")
 }
 
 /// Refuses a task that breaks a rule.
@@ -130,7 +130,7 @@ pub(crate) fn task(task: &NewTask, allow_private: bool) -> Result<()> {
     if task.message_group.as_ref().is_some_and(|group| group.contains('\0')) {
         found.push(Violation::new("/messageGroup", Violation::NUL));
     }
-    end(found, "The task breaks the rules; see `errors`.")
+    refuse_if_any(found, "The task breaks the rules; see `errors`.")
 }
 
 /// What is wrong with a code: it stands in paths, before verbs, and before a message group.
@@ -142,7 +142,7 @@ fn code(code: &str) -> Option<String> {
     }
 }
 
-fn end(found: Vec<Violation>, detail: &'static str) -> Result<()> {
+fn refuse_if_any(found: Vec<Violation>, detail: &'static str) -> Result<()> {
     match found.is_empty() {
         true => Ok(()),
         false => Err(Error::new(Kind::Validation, detail).with_violations(found)),

@@ -1,7 +1,7 @@
 //! The decisions about subscriptions and pools.
 
 use super::DEFAULT_POOL;
-use super::news::{News, tell};
+use super::news::{OperationalEvent, announce};
 use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
 use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
 use log::TopicNumber;
@@ -13,29 +13,29 @@ const USERS_NAMED: usize = 5;
 
 /// Where a new subscription begins.
 #[derive(Clone, Copy)]
-pub(super) enum Start {
+pub(super) enum StartPoint {
     Tail,
     Behind(Sequence),
 }
 
 /// A new subscription.
-pub(super) struct Create {
+pub(super) struct CreateSubscription {
     pub(super) id: Uuid,
     pub(super) definition: NewSubscription,
     pub(super) number: TopicNumber,
     pub(super) sealed: Option<String>,
     pub(super) auth_type: Option<String>,
-    pub(super) start: Start,
+    pub(super) start: StartPoint,
     /// Whether this is the log of the pools too.
     pub(super) has_pools: bool,
 }
 
-impl Command for Create {
+impl Command for CreateSubscription {
     type Answer = SubscriptionRow;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<SubscriptionRow> {
-        if decision.dispatch().coded(&self.definition.code).is_some() {
-            return Err(taken());
+        if decision.dispatch().by_code(&self.definition.code).is_some() {
+            return Err(code_taken());
         }
         if self.has_pools {
             check_pool(decision, self.definition.pool.as_deref())?;
@@ -46,8 +46,8 @@ impl Command for Create {
         }
         let tail = decision.tail(self.number);
         let start = match self.start {
-            Start::Tail => tail,
-            Start::Behind(start) => start.min(tail),
+            StartPoint::Tail => tail,
+            StartPoint::Behind(start) => start.min(tail),
         };
         put(decision, self.id, self.number.0, &self.definition, (&self.sealed, &self.auth_type), start)
     }
@@ -58,7 +58,7 @@ impl Command for Create {
 }
 
 /// A subscription as it is from now on.
-pub(super) struct Change {
+pub(super) struct ChangeSubscription {
     pub(super) id: Uuid,
     /// What the change rests on.
     pub(super) version: Position,
@@ -69,12 +69,12 @@ pub(super) struct Change {
     pub(super) has_pools: bool,
 }
 
-impl Command for Change {
+impl Command for ChangeSubscription {
     /// `None` where it was changed meanwhile.
     type Answer = Option<SubscriptionRow>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
-        let known = decision.dispatch().known(self.id)?;
+        let known = decision.dispatch().subscription_row(self.id)?;
         if known.version != self.version {
             return Ok(None);
         }
@@ -108,19 +108,19 @@ fn put(
         start,
     };
     decision.add_entry(Entry::Dispatch { what })?;
-    decision.dispatch().known(id)
+    decision.dispatch().subscription_row(id)
 }
 
 /// Refuses a pool that does not exist; `default` always does.
 pub(crate) fn check_pool(decision: &Decision<'_>, pool: Option<&str>) -> Result<()> {
     match pool {
-        Some(code) if code != DEFAULT_POOL && decision.dispatch().pool(code).is_none() => Err(no_pool()),
+        Some(code) if code != DEFAULT_POOL && decision.dispatch().pool(code).is_none() => Err(unknown_pool()),
         _ => Ok(()),
     }
 }
 
 /// The refusal of a pool that does not exist.
-pub(super) fn no_pool() -> Error {
+pub(super) fn unknown_pool() -> Error {
     Error::invalid("/pool", "is no pool of this broker; make it first, or choose another one")
 }
 
@@ -128,47 +128,51 @@ fn size_of_definition(it: &NewSubscription) -> usize {
     size_of::<NewSubscription>() + it.target.len() + it.filter.as_ref().map_or(0, String::len)
 }
 
-pub(super) fn taken() -> Error {
+pub(super) fn code_taken() -> Error {
     Error::new(Kind::AlreadyExists, "A subscription of this code exists; choose another code, or change that one.")
 }
 
 /// Pauses, resumes or deletes a subscription, or closes its breaker.
-pub(super) struct Turn {
+pub(super) struct SetSubscriptionState {
     pub(super) id: Uuid,
-    pub(super) to: To,
+    pub(super) to: SubscriptionTransition,
 }
 
-pub(super) enum To {
+pub(super) enum SubscriptionTransition {
     Paused { by: String, reason: Option<String> },
     Active,
     BreakerClosed { by: String },
     Gone { by: String },
 }
 
-impl Command for Turn {
+impl Command for SetSubscriptionState {
     /// `None` where it is gone.
     type Answer = Option<SubscriptionRow>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
-        let known = decision.dispatch().known(self.id)?;
+        let known = decision.dispatch().subscription_row(self.id)?;
         let what = match (&self.to, &known.paused) {
             // Said again, it changes nothing.
-            (To::Paused { .. }, Some(_)) | (To::Active, None) => return Ok(Some(known)),
-            (To::Paused { by, reason }, None) => {
+            (SubscriptionTransition::Paused { .. }, Some(_)) | (SubscriptionTransition::Active, None) => {
+                return Ok(Some(known));
+            }
+            (SubscriptionTransition::Paused { by, reason }, None) => {
                 DispatchFact::SubscriptionPaused { id: self.id, by: by.clone(), reason: reason.clone() }
             }
-            (To::Active, Some(_)) => DispatchFact::SubscriptionResumed { id: self.id },
-            (To::BreakerClosed { by }, _) => DispatchFact::BreakerClosed { id: self.id, by: by.clone() },
-            (To::Gone { by }, _) => {
+            (SubscriptionTransition::Active, Some(_)) => DispatchFact::SubscriptionResumed { id: self.id },
+            (SubscriptionTransition::BreakerClosed { by }, _) => {
+                DispatchFact::BreakerClosed { id: self.id, by: by.clone() }
+            }
+            (SubscriptionTransition::Gone { by }, _) => {
                 let code = Some(known.definition.code.clone());
                 DispatchFact::SubscriptionDeleted { id: self.id, code, by: Some(by.clone()) }
             }
         };
         decision.add_entry(Entry::Dispatch { what })?;
-        if let To::Paused { by, reason } = &self.to {
-            tell(&News::Paused { row: &known, by, reason: reason.as_deref() }, decision)?;
+        if let SubscriptionTransition::Paused { by, reason } = &self.to {
+            announce(&OperationalEvent::Paused { row: &known, by, reason: reason.as_deref() }, decision)?;
         }
-        Ok(decision.dispatch().known(self.id).ok())
+        Ok(decision.dispatch().subscription_row(self.id).ok())
     }
 
     fn bytes(&self) -> usize {
@@ -177,18 +181,18 @@ impl Command for Turn {
 }
 
 /// Orders a replay.
-pub(super) struct Replay {
+pub(super) struct StartReplay {
     pub(super) id: Uuid,
     pub(super) subscription: Uuid,
     pub(super) from: Sequence,
     pub(super) to: Sequence,
 }
 
-impl Command for Replay {
+impl Command for StartReplay {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        decision.dispatch().known(self.subscription)?;
+        decision.dispatch().subscription_row(self.subscription)?;
         if !decision.dispatch().has_room_for_replays(self.subscription) {
             let detail = "This subscription runs as many replays as it may; wait for one to end.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
@@ -204,9 +208,9 @@ impl Command for Replay {
 }
 
 /// Orders several replays, all or none.
-pub(super) struct Replays(pub(super) Vec<Replay>);
+pub(super) struct StartReplays(pub(super) Vec<StartReplay>);
 
-impl Command for Replays {
+impl Command for StartReplays {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -214,7 +218,7 @@ impl Command for Replays {
     }
 
     fn bytes(&self) -> usize {
-        self.0.len() * size_of::<Replay>()
+        self.0.len() * size_of::<StartReplay>()
     }
 }
 
@@ -250,13 +254,13 @@ impl Command for PutPool {
 }
 
 /// Deletes a pool.
-pub(super) struct DropPool {
+pub(super) struct DeletePool {
     pub(super) code: String,
     /// Codes of the subscriptions that use it and live in other logs.
     pub(super) used_elsewhere: BTreeSet<String>,
 }
 
-impl Command for DropPool {
+impl Command for DeletePool {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -264,7 +268,7 @@ impl Command for DropPool {
         let (mut subscriptions, tasks) = decision.dispatch().pool_users(&self.code);
         subscriptions.extend(self.used_elsewhere.iter().cloned());
         if tasks > 0 || !subscriptions.is_empty() {
-            return Err(in_use(&subscriptions, tasks));
+            return Err(pool_in_use(&subscriptions, tasks));
         }
         decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolDeleted { code: self.code.clone() } })?;
         Ok(())
@@ -276,7 +280,7 @@ impl Command for DropPool {
 }
 
 /// The refusal to delete a pool that is used, with what uses it.
-fn in_use(subscriptions: &BTreeSet<String>, tasks: usize) -> Error {
+fn pool_in_use(subscriptions: &BTreeSet<String>, tasks: usize) -> Error {
     let mut users = Vec::new();
     if !subscriptions.is_empty() {
         let named: Vec<_> = subscriptions.iter().take(USERS_NAMED).map(String::as_str).collect();

@@ -18,43 +18,45 @@ mod vault;
 
 pub(crate) use check::{host as check_host, task as check_task};
 pub(crate) use decide::check_pool;
-pub(crate) use news::{News, Tell, tell};
+pub(crate) use news::{AnnounceTarget, OperationalEvent, announce};
 pub(crate) use pools::pool_of;
 pub(crate) use replay::is_replaced;
-pub(crate) use terms::{DEFAULT_POOL, Peek, Retry, Terms, Way};
+pub(crate) use terms::{CompiledSubscription, DEFAULT_POOL, DeliverySettings, EventSummary, RetrySchedule};
 pub use vault::KEY_FILE;
-pub(crate) use vault::Vault;
+pub(crate) use vault::SecretVault;
 
-use crate::delivery::{Secret, SecretKind, Target};
-use crate::dispatch::Context;
-use crate::events::{Policy, Reader, before_earliest};
-use crate::ledger::{Keep, Lane, Ledger, SubscriptionRow, read_failed};
-use crate::logs::{Located, Logs, Place};
-use check::Exposure;
+use crate::delivery::{DeliveryTarget, SecretKind, WebhookSecret};
+use crate::dispatch::DispatchContext;
+use crate::events::{EventReader, PublishRules, before_earliest};
+use crate::ledger::{LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, read_failed};
+use crate::logs::{LocatedTopic, LogRef, Logs};
+use check::SecretExposure;
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionMade, SubscriptionStatus, TargetBreaker, Timestamp, Violation,
+    Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation,
     limits,
 };
-use decide::{Change, Create, Start, To, Turn, taken};
-use log::Find;
+use decide::{
+    ChangeSubscription, CreateSubscription, SetSubscriptionState, StartPoint, SubscriptionTransition, code_taken,
+};
+use log::RecordQuery;
 use std::sync::Arc;
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
-use vault::{Secrets, SigningSecret};
+use vault::{SigningSecret, SubscriptionSecrets};
 
 /// How often a request is decided anew because something changed under it, before it is told to come back.
 const TRIES_MAX: usize = 8;
 /// Who pauses where nobody says.
-const NOBODY: &str = "unknown";
+const UNKNOWN_CALLER: &str = "unknown";
 
 /// The subscriptions of all logs, on behalf of one caller.
 pub(crate) struct Subscriptions<'a> {
     pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a Policy,
-    pub(crate) reader: Reader<'a>,
-    pub(crate) vault: &'a Vault,
-    pub(crate) context: &'a Context,
+    pub(crate) policy: &'a PublishRules,
+    pub(crate) reader: EventReader<'a>,
+    pub(crate) vault: &'a SecretVault,
+    pub(crate) context: &'a DispatchContext,
     pub(crate) by: Option<&'a ProducerId>,
     /// Events looked at to count a replay; a longer one is ordered without a full count.
     pub(crate) counted_max: u64,
@@ -69,50 +71,51 @@ impl Subscriptions<'_> {
     pub(crate) async fn create_keeping(
         &self,
         new: NewSubscription,
-        keep: Keep<SubscriptionRow>,
-    ) -> Result<(SubscriptionRow, SubscriptionMade)> {
+        keep: ReplyRecorder<SubscriptionRow>,
+    ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
         check::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
         news::prepare(self.logs.default_ledger()).await?;
         let located = self.located(&new)?;
-        let (mut definition, mut secrets) = apart(new);
-        let exposure = Exposure {
+        let (mut definition, mut secrets) = split_secrets(new);
+        let exposure = SecretExposure {
             target: &definition.target,
             has_secrets: !secrets.is_empty(),
             headers: definition.headers.keys().map(String::as_str).collect(),
         };
         check::exposure(&exposure, &self.policy.config.dispatch)?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
-        let made = wants_secret.then(|| Secret::generate(SecretKind::Symmetric)).transpose()?;
+        let made = wants_secret.then(|| WebhookSecret::generate(SecretKind::Symmetric)).transpose()?;
         secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
         definition.signing = None;
         let id = Uuid::new_v4();
-        let terms = Terms::compile(id, &definition, &secrets, self.allows_private())?;
+        let terms = CompiledSubscription::compile(id, &definition, &secrets, self.allows_private())?;
         self.check_free(&definition)?;
         if definition.handshake {
             self.check_consent(&terms).await?;
         }
-        let ledger = self.logs.ledger(&located.place);
+        let ledger = self.logs.ledger(&located.log);
         let start = start(ledger, &located, definition.start_from).await?;
         let (sealed, auth_type) = (self.vault.seal(id, &secrets)?, auth_type(&secrets));
-        let _names = self.hold_names(&located.place).await;
+        let _names = self.hold_names(&located.log).await;
         self.check_free(&definition)?;
-        let has_pools = located.place == Place::Default;
-        let create = Create { id, definition, number: located.topic.number, sealed, auth_type, start, has_pools };
-        let row = ledger.submit_keeping(create, keep).await?;
+        let has_pools = located.log == LogRef::Default;
+        let create =
+            CreateSubscription { id, definition, number: located.topic.number, sealed, auth_type, start, has_pools };
+        let row = ledger.submit_recording(create, keep).await?;
         let secret = made.map(|secret| NewSecret {
             secret: secret.expose().to_owned(),
             public_key: secret.public_key(),
             previous_until: None,
         });
-        let made = SubscriptionMade { subscription: self.view(ledger, &row), secret };
+        let made = SubscriptionWithSecret { subscription: self.view(ledger, &row), secret };
         Ok((row, made))
     }
 
     /// One subscription, by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        Ok(Subscription { held: self.held(&ledger, row.id), ..self.view(&ledger, &row) })
+        Ok(Subscription { held: self.hold_reason(&ledger, row.id), ..self.view(&ledger, &row) })
     }
 
     /// Subscriptions in order of their codes, the page at `cursor`.
@@ -125,11 +128,12 @@ impl Subscriptions<'_> {
         }
         found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
         let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
-        Ok(page.map(|(ledger, row)| Subscription { held: self.held(&ledger, row.id), ..self.view(&ledger, &row) }))
+        Ok(page
+            .map(|(ledger, row)| Subscription { held: self.hold_reason(&ledger, row.id), ..self.view(&ledger, &row) }))
     }
 
     /// Why jobs of a subscription that were not tried yet wait, if they do.
-    fn held(&self, ledger: &Ledger, subscription: Uuid) -> Option<String> {
+    fn hold_reason(&self, ledger: &Ledger, subscription: Uuid) -> Option<String> {
         let (rows, most) = (ledger.dispatch(), self.policy.config.dispatch.max_open_jobs);
         let open = rows.open_jobs();
         if open >= most as usize {
@@ -138,7 +142,7 @@ impl Subscriptions<'_> {
                  (dispatch.max_open_jobs): resolve dead letters, or cancel jobs."
             ));
         }
-        let own = rows.lane(subscription).map_or(0, Lane::open_count);
+        let own = rows.lane(subscription).map_or(0, LaneProgress::open_count);
         rows.is_over_share(subscription, most as usize).then(|| {
             format!(
                 "{own} jobs of this subscription failed and wait, or were given up: its share of the {most} that may \
@@ -152,13 +156,13 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         change: SubscriptionChange,
-        keep: Keep<Subscription>,
+        keep: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
             let mut secrets = self.vault.unseal(row.id, row.sealed.as_deref())?;
             let (resigned, reauthorised) = (change.signing.is_some(), change.auth.is_some());
-            let (definition, new) = apart(change.clone().applied_to(NewSubscription::clone(&row.definition)));
+            let (definition, new) = split_secrets(change.clone().applied_to(NewSubscription::clone(&row.definition)));
             let signs = resigned && !new.signing.is_empty();
             if resigned {
                 secrets.signing = new.signing;
@@ -169,25 +173,25 @@ impl Subscriptions<'_> {
             check::subscription(&definition, self.allows_private())?;
             // What is as it was before there was such a rule stays so.
             let is_new = |name: &&str| !row.definition.headers.contains_key(*name);
-            let exposure = Exposure {
+            let exposure = SecretExposure {
                 target: &definition.target,
                 has_secrets: signs || (secrets.auth.is_some() && (reauthorised || change.target.is_some())),
                 headers: definition.headers.keys().map(String::as_str).filter(is_new).collect(),
             };
             check::exposure(&exposure, &self.policy.config.dispatch)?;
             self.check_pool(definition.pool.as_deref())?;
-            let terms = Terms::compile(row.id, &definition, &secrets, self.allows_private())?;
+            let terms = CompiledSubscription::compile(row.id, &definition, &secrets, self.allows_private())?;
             let asked = row.definition.handshake && row.definition.target == definition.target;
             if definition.handshake && !asked {
                 self.check_consent(&terms).await?;
             }
-            let standing = self.standing(&ledger, &row);
-            let keep = keep.seen_through(move |row| Some(Ok(standing.shown(row))));
+            let standing = self.progress(&ledger, &row);
+            let keep = keep.map_answer(move |row| Some(Ok(standing.into_view(row))));
             if let Some(row) = self.put(&ledger, &row, definition, (&secrets, keep)).await? {
-                return Ok(standing.shown(&row));
+                return Ok(standing.into_view(&row));
             }
         }
-        Err(changing())
+        Err(changed_concurrently())
     }
 
     /// Gives a subscription a new secret; those it had sign too for a while. What is kept under a key says all but the
@@ -197,14 +201,14 @@ impl Subscriptions<'_> {
         id: &str,
         grace: Option<u32>,
         kind: SecretKind,
-        keep: Keep<NewSecret>,
+        keep: ReplyRecorder<NewSecret>,
     ) -> Result<NewSecret> {
         let grace = grace.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
         if grace > limits::GRACE_SECONDS_MAX {
             let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
             return Err(Error::invalid("/graceSeconds", detail));
         }
-        let made = Secret::generate(kind)?;
+        let made = WebhookSecret::generate(kind)?;
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
             let now = ledger.now();
@@ -220,12 +224,12 @@ impl Subscriptions<'_> {
             let previous_until = (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until));
             let told = NewSecret { secret: String::new(), public_key: made.public_key(), previous_until };
             let kept = told.clone();
-            let keep = keep.seen_through(move |_| Some(Ok(kept.clone())));
+            let keep = keep.map_answer(move |_| Some(Ok(kept.clone())));
             if self.put(&ledger, &row, definition, (&secrets, keep)).await?.is_some() {
                 return Ok(NewSecret { secret: made.expose().to_owned(), ..told });
             }
         }
-        Err(changing())
+        Err(changed_concurrently())
     }
 
     /// Lets a subscription's jobs wait.
@@ -233,7 +237,7 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         reason: Option<String>,
-        keep: Keep<Subscription>,
+        keep: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
         if reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
             return Err(Error::invalid("/reason", Violation::NUL));
@@ -242,41 +246,52 @@ impl Subscriptions<'_> {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
             return Err(Error::invalid("/reason", detail));
         }
-        self.turn(id, To::Paused { by: self.by(), reason }, keep).await
+        self.set_state(id, SubscriptionTransition::Paused { by: self.caller(), reason }, keep).await
     }
 
     /// Lets them go on.
-    pub(crate) async fn resume(&self, id: &str, keep: Keep<Subscription>) -> Result<Subscription> {
-        self.turn(id, To::Active, keep).await
+    pub(crate) async fn resume(&self, id: &str, keep: ReplyRecorder<Subscription>) -> Result<Subscription> {
+        self.set_state(id, SubscriptionTransition::Active, keep).await
     }
 
     /// Closes the breaker of a subscription's target: its jobs are tried again at once.
-    pub(crate) async fn close_breaker(&self, id: &str, keep: Keep<Subscription>) -> Result<Subscription> {
+    pub(crate) async fn close_breaker(&self, id: &str, keep: ReplyRecorder<Subscription>) -> Result<Subscription> {
         let (_, row) = self.find(id)?;
         // Whichever broker delivers learns it from the log; if it is this one, the answer shows it.
         self.context.breakers.close(&target_of(&row));
-        self.turn(id, To::BreakerClosed { by: self.by() }, keep).await
+        self.set_state(id, SubscriptionTransition::BreakerClosed { by: self.caller() }, keep).await
     }
 
     /// Deletes a subscription, with its jobs; its open dead letters are closed.
-    pub(crate) async fn delete(&self, id: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete(&self, id: &str, keep: ReplyRecorder<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
-        let keep = keep.seen_through(|_| Some(Ok(())));
-        ledger.submit_keeping(Turn { id: row.id, to: To::Gone { by: self.by() } }, keep).await.map(drop)
+        let keep = keep.map_answer(|_| Some(Ok(())));
+        ledger
+            .submit_recording(
+                SetSubscriptionState { id: row.id, to: SubscriptionTransition::Gone { by: self.caller() } },
+                keep,
+            )
+            .await
+            .map(drop)
     }
 
-    fn by(&self) -> String {
-        self.by.map_or_else(|| NOBODY.to_owned(), |by| by.0.clone())
+    fn caller(&self) -> String {
+        self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
     }
 
-    async fn turn(&self, id: &str, to: To, keep: Keep<Subscription>) -> Result<Subscription> {
+    async fn set_state(
+        &self,
+        id: &str,
+        to: SubscriptionTransition,
+        keep: ReplyRecorder<Subscription>,
+    ) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        let standing = self.standing(&ledger, &row);
+        let standing = self.progress(&ledger, &row);
         let shown = move |row: &Option<SubscriptionRow>| {
-            row.as_ref().map(|row| standing.shown(row)).ok_or_else(|| Error::not_found("subscription"))
+            row.as_ref().map(|row| standing.into_view(row)).ok_or_else(|| Error::not_found("subscription"))
         };
-        let keep = keep.seen_through(move |row| Some(shown(row)));
-        shown(&ledger.submit_keeping(Turn { id: row.id, to }, keep).await?)
+        let keep = keep.map_answer(move |row| Some(shown(row)));
+        shown(&ledger.submit_recording(SetSubscriptionState { id: row.id, to }, keep).await?)
     }
 
     async fn put(
@@ -284,7 +299,7 @@ impl Subscriptions<'_> {
         ledger: &Ledger,
         row: &SubscriptionRow,
         definition: NewSubscription,
-        (secrets, keep): (&Secrets, Keep<SubscriptionRow>),
+        (secrets, keep): (&SubscriptionSecrets, ReplyRecorder<SubscriptionRow>),
     ) -> Result<Option<SubscriptionRow>> {
         let (sealed, auth_type) = (self.vault.seal(row.id, secrets)?, auth_type(secrets));
         let has_pools = std::ptr::eq(ledger, self.logs.default_ledger().as_ref());
@@ -292,8 +307,8 @@ impl Subscriptions<'_> {
         if !has_pools {
             self.check_pool(definition.pool.as_deref())?;
         }
-        let change = Change { id: row.id, version: row.version, definition, sealed, auth_type, has_pools };
-        ledger.submit_keeping(change, keep.seen_through(|row: &Option<_>| row.clone().map(Ok))).await
+        let change = ChangeSubscription { id: row.id, version: row.version, definition, sealed, auth_type, has_pools };
+        ledger.submit_recording(change, keep.map_answer(|row: &Option<_>| row.clone().map(Ok))).await
     }
 
     /// A subscription and its log, by its id or code.
@@ -302,7 +317,7 @@ impl Subscriptions<'_> {
         let found = self.logs.ledgers().into_iter().find_map(|ledger| {
             let row = {
                 let rows = ledger.dispatch();
-                uuid.and_then(|id| rows.subscription(id)).or_else(|| rows.coded(id)).cloned()
+                uuid.and_then(|id| rows.subscription(id)).or_else(|| rows.by_code(id)).cloned()
             };
             row.map(|row| (ledger, row))
         });
@@ -311,29 +326,32 @@ impl Subscriptions<'_> {
 
     /// Refuses a code that a subscription of any log has, and a pool that does not exist.
     fn check_free(&self, definition: &NewSubscription) -> Result<()> {
-        let is_taken = self.logs.ledgers().iter().any(|ledger| ledger.dispatch().coded(&definition.code).is_some());
-        if is_taken { Err(taken()) } else { self.check_pool(definition.pool.as_deref()) }
+        let is_taken = self.logs.ledgers().iter().any(|ledger| ledger.dispatch().by_code(&definition.code).is_some());
+        if is_taken { Err(code_taken()) } else { self.check_pool(definition.pool.as_deref()) }
     }
 
     /// The right to name a subscription in a log; see [`Logs::names`].
-    async fn hold_names(&self, place: &Place) -> NamesHeld<'_> {
+    async fn hold_names(&self, place: &LogRef) -> NameGuard<'_> {
         match place {
-            Place::Default => NamesHeld::Shared { _held: self.logs.names().read().await },
-            Place::Side(_) => NamesHeld::Alone { _held: self.logs.names().write().await },
+            LogRef::Default => NameGuard::Shared { _held: self.logs.names().read().await },
+            LogRef::Side(_) => NameGuard::Alone { _held: self.logs.names().write().await },
         }
     }
 
     /// A subscription as it is shown.
     fn view(&self, ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
-        self.standing(ledger, row).shown(row)
+        self.progress(ledger, row).into_view(row)
     }
 
     /// How far a subscription has come, and whether its target is called.
-    fn standing(&self, ledger: &Ledger, row: &SubscriptionRow) -> Standing {
-        Standing { breaker: self.context.breaker(ledger, &target_of(row)), ..Standing::of(ledger, row.id) }
+    fn progress(&self, ledger: &Ledger, row: &SubscriptionRow) -> SubscriptionProgress {
+        SubscriptionProgress {
+            breaker: self.context.breaker(ledger, &target_of(row)),
+            ..SubscriptionProgress::of(ledger, row.id)
+        }
     }
 
-    fn located(&self, new: &NewSubscription) -> Result<Located> {
+    fn located(&self, new: &NewSubscription) -> Result<LocatedTopic> {
         self.logs.find(&new.topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,
@@ -346,35 +364,35 @@ impl Subscriptions<'_> {
 }
 
 /// The right to take a name; given back when dropped.
-enum NamesHeld<'a> {
+enum NameGuard<'a> {
     Shared { _held: RwLockReadGuard<'a, ()> },
     Alone { _held: RwLockWriteGuard<'a, ()> },
 }
 
 /// A definition and what must be sealed of it.
-fn apart(mut new: NewSubscription) -> (NewSubscription, Secrets) {
+fn split_secrets(mut new: NewSubscription) -> (NewSubscription, SubscriptionSecrets) {
     let signing = new.signing.as_mut().map(|signing| std::mem::take(&mut signing.secrets)).unwrap_or_default();
     let signing = signing.into_iter().map(|text| SigningSecret { text, until: None }).collect();
     let auth = new.auth.take();
-    (new, Secrets { signing, auth })
+    (new, SubscriptionSecrets { signing, auth })
 }
 
-fn auth_type(secrets: &Secrets) -> Option<String> {
+fn auth_type(secrets: &SubscriptionSecrets) -> Option<String> {
     secrets.auth.as_ref().map(|auth| auth.kind().to_owned())
 }
 
 /// Where a subscription begins that wants to begin so.
-async fn start(ledger: &Ledger, located: &Located, from: StartFrom) -> Result<Start> {
+async fn start(ledger: &Ledger, located: &LocatedTopic, from: StartFrom) -> Result<StartPoint> {
     let topic = &located.topic;
     Ok(match from {
-        StartFrom::Latest => Start::Tail,
-        StartFrom::Offset(Offset(offset)) => Start::Behind(Sequence(offset)),
-        StartFrom::Earliest => Start::Behind(before_earliest(ledger, topic.number).await?.into()),
+        StartFrom::Latest => StartPoint::Tail,
+        StartFrom::Offset(Offset(offset)) => StartPoint::Behind(Sequence(offset)),
+        StartFrom::Earliest => StartPoint::Behind(before_earliest(ledger, topic.number).await?.into()),
         StartFrom::Time(time) => {
             let tail = topic.tail();
-            let found = ledger.log().find(Find::Time(Some(topic.number), millis_from(time))).await;
+            let found = ledger.log().find(RecordQuery::Time(Some(topic.number), millis_from(time))).await;
             let found = found.map_err(read_failed)?;
-            Start::Behind(found.map_or(tail, |header| Sequence(header.sequence.0.saturating_sub(1))))
+            StartPoint::Behind(found.map_or(tail, |header| Sequence(header.sequence.0.saturating_sub(1))))
         }
     })
 }
@@ -386,14 +404,14 @@ fn millis_from(time: Timestamp) -> i64 {
 }
 
 /// A subscription that was just made, as it is shown.
-pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
+pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
     Subscription {
         id: row.id,
         definition: terms::effective(&row.definition),
         auth_type: row.auth_type.clone(),
         status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
         pause: row.paused.clone(),
-        settled_through: Offset::ZERO,
+        settled: Offset::ZERO,
         open_jobs: 0,
         held: None,
         replays: 0,
@@ -405,19 +423,19 @@ pub(crate) fn fresh(row: &SubscriptionRow) -> Subscription {
 
 /// How far a subscription has come, as of the last durable record.
 #[derive(Clone, Copy)]
-struct Standing {
+struct SubscriptionProgress {
     settled_through: Offset,
     open_jobs: u64,
     replays: u64,
     breaker: Option<TargetBreaker>,
 }
 
-impl Standing {
+impl SubscriptionProgress {
     fn of(ledger: &Ledger, id: Uuid) -> Self {
         let rows = ledger.dispatch();
         let lane = rows.lane(id);
         Self {
-            settled_through: lane.map_or(Offset::ZERO, |lane| lane.through().into()),
+            settled_through: lane.map_or(Offset::ZERO, |lane| lane.recorded_through().into()),
             open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
             replays: rows.replays().filter(|(_, replay)| replay.subscription == id).count() as u64,
             breaker: None,
@@ -425,18 +443,18 @@ impl Standing {
     }
 
     /// A subscription that has come so far, as it is shown.
-    fn shown(self, row: &SubscriptionRow) -> Subscription {
+    fn into_view(self, row: &SubscriptionRow) -> Subscription {
         let Self { settled_through, open_jobs, replays, breaker } = self;
-        Subscription { settled_through, open_jobs, replays, breaker, ..fresh(row) }
+        Subscription { settled: settled_through, open_jobs, replays, breaker, ..new_view(row) }
     }
 }
 
 /// A subscription's target as its breaker knows it: the URL as it is understood.
 fn target_of(row: &SubscriptionRow) -> String {
-    let parsed = Target::parse("/target", &row.definition.target);
+    let parsed = DeliveryTarget::parse("/target", &row.definition.target);
     parsed.map_or_else(|_| row.definition.target.clone(), |target| target.as_str().to_owned())
 }
 
-fn changing() -> Error {
+fn changed_concurrently() -> Error {
     Error::new(Kind::Overloaded, "The subscription keeps changing under this request; try again.").with_retry_after(1)
 }

@@ -23,7 +23,7 @@ const KEPT: &str = "P30D";
 
 /// Something an operator wants to hear of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News<'a> {
+pub(crate) enum OperationalEvent<'a> {
     /// A subscription does not deliver any more.
     Paused { row: &'a SubscriptionRow, by: &'a str, reason: Option<&'a str> },
     /// A job was given up.
@@ -34,7 +34,7 @@ pub(crate) enum News<'a> {
     TargetRecovered { target: &'a str },
 }
 
-impl News<'_> {
+impl OperationalEvent<'_> {
     const fn about(&self) -> Option<&SubscriptionRow> {
         match self {
             Self::Paused { row, .. } => Some(row),
@@ -44,7 +44,7 @@ impl News<'_> {
     }
 
     /// The type's last name, the subject's, the subject, and what there is to say.
-    fn told(&self) -> (&'static str, &'static str, String, Value) {
+    fn parts(&self) -> (&'static str, &'static str, String, Value) {
         let code = |row: &SubscriptionRow| row.definition.code.clone();
         match self {
             Self::Paused { row, by, reason } => {
@@ -77,7 +77,7 @@ impl News<'_> {
     }
 
     fn event(&self) -> Result<NewEvent> {
-        let (kind, of, subject, data) = self.told();
+        let (kind, of, subject, data) = self.parts();
         let event_type: EventTypeId = format!("{TYPES}.{kind}.v1").parse()?;
         let subject_type: SubjectTypeId = format!("{SUBJECTS}.{of}.v1").parse()?;
         let data = RawValue::from_string(data.to_string())
@@ -91,7 +91,7 @@ impl News<'_> {
 }
 
 /// Makes news part of a decision.
-pub(crate) fn tell(news: &News<'_>, decision: &mut Decision<'_>) -> Result<()> {
+pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>) -> Result<()> {
     let topic = topic()?;
     if news.about().is_some_and(|row| row.definition.topic == topic) {
         return Ok(());
@@ -126,19 +126,19 @@ fn topic() -> Result<TopicId> {
 }
 
 /// News of a target, which come with nothing else.
-pub(crate) struct Tell {
+pub(crate) struct AnnounceTarget {
     pub(crate) target: String,
     pub(crate) is_failing: bool,
 }
 
-impl Command for Tell {
+impl Command for AnnounceTarget {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let target = &self.target;
         match self.is_failing {
-            true => tell(&News::TargetFailing { target }, decision),
-            false => tell(&News::TargetRecovered { target }, decision),
+            true => announce(&OperationalEvent::TargetFailing { target }, decision),
+            false => announce(&OperationalEvent::TargetRecovered { target }, decision),
         }
     }
 

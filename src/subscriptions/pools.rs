@@ -1,20 +1,20 @@
 //! Pools: concurrency and rate that subscriptions share. The `default` one is always there.
 
-use super::decide::{DropPool, PutPool, no_pool};
+use super::decide::{DeletePool, PutPool, unknown_pool};
 use super::{DEFAULT_POOL, Subscriptions, check};
-use crate::config::Dispatch;
-use crate::ledger::{DispatchRows, Keep};
+use crate::config::DispatchConfig;
+use crate::ledger::{DispatchRows, ReplyRecorder};
 use contract::{Cursor, Error, Kind, Page, Pool, PoolChange, Result};
 use std::collections::BTreeSet;
 
 impl Subscriptions<'_> {
     /// Makes a pool. The same again is no error.
-    pub(crate) async fn create_pool(&self, pool: Pool, keep: Keep<Pool>) -> Result<Pool> {
+    pub(crate) async fn create_pool(&self, pool: Pool, keep: ReplyRecorder<Pool>) -> Result<Pool> {
         check::pool(&pool)?;
         if pool.code == DEFAULT_POOL {
             return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
         }
-        self.logs.default_ledger().submit_keeping(PutPool { pool, is_new: true }, keep).await
+        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: true }, keep).await
     }
 
     /// One pool.
@@ -35,39 +35,39 @@ impl Subscriptions<'_> {
     }
 
     /// Changes a pool; what is under way is finished as it was begun.
-    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, keep: Keep<Pool>) -> Result<Pool> {
+    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, keep: ReplyRecorder<Pool>) -> Result<Pool> {
         let mut pool = self.pool(code)?;
         pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
         pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
         check::pool(&pool)?;
-        self.logs.default_ledger().submit_keeping(PutPool { pool, is_new: false }, keep).await
+        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: false }, keep).await
     }
 
     /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
-    pub(crate) async fn delete_pool(&self, code: &str, keep: Keep<()>) -> Result<()> {
+    pub(crate) async fn delete_pool(&self, code: &str, keep: ReplyRecorder<()>) -> Result<()> {
         // No subscription of a side log may begin to use it meanwhile.
         let _alone = self.logs.names().write().await;
         let mut used_elsewhere = BTreeSet::new();
-        for side in self.logs.sides() {
+        for side in self.logs.side_logs() {
             let rows = side.ledger.dispatch();
             let users = rows.subscriptions().filter(|row| row.definition.pool.as_deref() == Some(code));
             used_elsewhere.extend(users.map(|row| row.definition.code.clone()));
         }
-        let drop = DropPool { code: code.to_owned(), used_elsewhere };
-        self.logs.default_ledger().submit_keeping(drop, keep).await
+        let drop = DeletePool { code: code.to_owned(), used_elsewhere };
+        self.logs.default_ledger().submit_recording(drop, keep).await
     }
 
     /// Refuses a pool that is not there. What is decided in the default log is checked there once more.
     pub(super) fn check_pool(&self, code: Option<&str>) -> Result<()> {
         match code {
-            Some(code) if self.pool(code).is_err() => Err(no_pool()),
+            Some(code) if self.pool(code).is_err() => Err(unknown_pool()),
             _ => Ok(()),
         }
     }
 }
 
 /// A pool as it is in force.
-pub(crate) fn pool_of(rows: &DispatchRows, config: &Dispatch, code: &str) -> Option<Pool> {
+pub(crate) fn pool_of(rows: &DispatchRows, config: &DispatchConfig, code: &str) -> Option<Pool> {
     let default = || Pool { code: code.to_owned(), concurrency: config.concurrency, rate_per_minute: None };
     rows.pool(code).cloned().or_else(|| (code == DEFAULT_POOL).then(default))
 }

@@ -6,37 +6,44 @@
 //! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of groups, and takes only a share of
 //! the pool.
 
-use super::decide::{Replay, Replays};
-use super::{Subscriptions, Terms, millis_from};
+use super::decide::{StartReplay, StartReplays};
+use super::{CompiledSubscription, Subscriptions, millis_from};
 use crate::events::original_of;
-use crate::filters::FilterFailures;
-use crate::ledger::{Keep, Ledger, SubscriptionRow, TopicEntry, read_failed};
-use crate::logs::Located;
-use contract::{Counted, Error, NewReplay, ReplayEdge, Replayed, Republish, Result, Sequence, Timestamp};
-use log::{Find, Header, Limit, LogError, Range, Record, TopicNumber};
+use crate::filters::FilterStats;
+use crate::ledger::{Ledger, RegisteredTopic, ReplyRecorder, SubscriptionRow, read_failed};
+use crate::logs::LocatedTopic;
+use contract::{
+    Error, EventCount, NewReplay, ReplayBound, ReplayOutcome, RepublishRequest, Result, Sequence, Timestamp,
+};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use uuid::Uuid;
 
 /// How much is read at a time.
-const PAGE: Limit = Limit { records: 1024, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 
 impl Subscriptions<'_> {
     /// Orders a replay, or only counts; answers how many events it is.
-    pub(crate) async fn replay(&self, id: &str, order: NewReplay, keep: Keep<Replayed>) -> Result<Replayed> {
+    pub(crate) async fn replay(
+        &self,
+        id: &str,
+        order: NewReplay,
+        keep: ReplyRecorder<ReplayOutcome>,
+    ) -> Result<ReplayOutcome> {
         let (ledger, row) = self.find(id)?;
         let registry = ledger.registry();
         let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
         let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
-        let (from, to) = edges(&ledger, &topic, order).await?;
-        let terms = Terms::of(&row, self.vault)?;
+        let (from, to) = replay_range(&ledger, &topic, order).await?;
+        let terms = CompiledSubscription::of(&row, self.vault)?;
         let (count, is_all) = count(&ledger, &topic, (from, to), &terms, self.counted_max).await?;
-        let mut replayed = Replayed { count, count_is_lower_bound: !is_all, replay: None };
+        let mut replayed = ReplayOutcome { count, count_is_lower_bound: !is_all, replay: None };
         if order.dry_run || (count == 0 && is_all) {
             return Ok(replayed);
         }
         let replay = Uuid::new_v4();
         replayed.replay = Some(replay);
-        let keep = keep.seen_through(move |()| Some(Ok(replayed)));
-        ledger.submit_keeping(Replay { id: replay, subscription: row.id, from, to }, keep).await?;
+        let keep = keep.map_answer(move |()| Some(Ok(replayed)));
+        ledger.submit_recording(StartReplay { id: replay, subscription: row.id, from, to }, keep).await?;
         Ok(replayed)
     }
 }
@@ -46,10 +53,10 @@ impl Subscriptions<'_> {
     /// wants of them. Answers how many deliveries it is; all are ordered, or none.
     pub(crate) async fn republish(
         &self,
-        Located { place, topic }: &Located,
-        order: &Republish,
-        keep: &Keep<Counted>,
-    ) -> Result<Counted> {
+        LocatedTopic { log: place, topic }: &LocatedTopic,
+        order: &RepublishRequest,
+        keep: &ReplyRecorder<EventCount>,
+    ) -> Result<EventCount> {
         let ledger = self.logs.ledger(place);
         let is_meant = |row: &&SubscriptionRow| {
             let name = order.name.as_deref();
@@ -63,16 +70,17 @@ impl Subscriptions<'_> {
         let (mut replays, mut all) = (Vec::new(), 0);
         for row in rows {
             // One request names a bounded part of the topic, so all of it can be counted.
-            let (wanted, _) = count(ledger, topic, (from, to), &Terms::of(&row, self.vault)?, u64::MAX).await?;
+            let (wanted, _) =
+                count(ledger, topic, (from, to), &CompiledSubscription::of(&row, self.vault)?, u64::MAX).await?;
             all += wanted;
             if wanted > 0 {
-                replays.push(Replay { id: Uuid::new_v4(), subscription: row.id, from, to });
+                replays.push(StartReplay { id: Uuid::new_v4(), subscription: row.id, from, to });
             }
         }
-        let counted = Counted { count: all };
+        let counted = EventCount { count: all };
         if !order.dry_run && !replays.is_empty() {
-            let keep = keep.seen_through(move |()| Some(Ok(counted)));
-            ledger.submit_keeping(Replays(replays), keep).await?;
+            let keep = keep.map_answer(move |()| Some(Ok(counted)));
+            ledger.submit_recording(StartReplays(replays), keep).await?;
         }
         Ok(counted)
     }
@@ -89,7 +97,7 @@ impl Subscriptions<'_> {
                     id,
                     from: lane.start.next(),
                     to: replay.to,
-                    settled_through: lane.through().into(),
+                    settled_through: lane.recorded_through().into(),
                     open_jobs: lane.open_count() as u64,
                     ordered_at: Timestamp::from_millis(replay.at),
                 })
@@ -100,23 +108,23 @@ impl Subscriptions<'_> {
     }
 }
 
-async fn edges(ledger: &Ledger, topic: &TopicEntry, order: NewReplay) -> Result<(Sequence, Sequence)> {
+async fn replay_range(ledger: &Ledger, topic: &RegisteredTopic, order: NewReplay) -> Result<(Sequence, Sequence)> {
     let tail = topic.tail();
     let from = match order.from {
-        ReplayEdge::Sequence(sequence) => sequence.max(Sequence(1)),
-        ReplayEdge::Time(time) => first_from(ledger, topic, millis_from(time)).await?.unwrap_or(tail.next()),
+        ReplayBound::Sequence(sequence) => sequence.max(Sequence(1)),
+        ReplayBound::Time(time) => first_from(ledger, topic, millis_from(time)).await?.unwrap_or(tail.next()),
     };
     let to = match order.to {
         None => tail,
-        Some(ReplayEdge::Sequence(sequence)) => sequence.min(tail),
-        Some(ReplayEdge::Time(time)) => {
+        Some(ReplayBound::Sequence(sequence)) => sequence.min(tail),
+        Some(ReplayBound::Time(time)) => {
             let behind = i64::try_from(time.nanos().div_euclid(1_000_000)).unwrap_or(i64::MAX).saturating_add(1);
             first_from(ledger, topic, behind).await?.map_or(tail, |next| Sequence(next.0.saturating_sub(1)))
         }
     };
     let is_ordered = match (order.from, order.to) {
-        (ReplayEdge::Sequence(from), Some(ReplayEdge::Sequence(to))) => from <= to,
-        (ReplayEdge::Time(from), Some(ReplayEdge::Time(to))) => from <= to,
+        (ReplayBound::Sequence(from), Some(ReplayBound::Sequence(to))) => from <= to,
+        (ReplayBound::Time(from), Some(ReplayBound::Time(to))) => from <= to,
         _ => true,
     };
     match is_ordered {
@@ -125,34 +133,34 @@ async fn edges(ledger: &Ledger, topic: &TopicEntry, order: NewReplay) -> Result<
     }
 }
 
-async fn first_from(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<Option<Sequence>> {
-    let found = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+async fn first_from(ledger: &Ledger, topic: &RegisteredTopic, millis: i64) -> Result<Option<Sequence>> {
+    let found = ledger.log().find(RecordQuery::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
     Ok(found.map(|header| header.sequence))
 }
 
 /// Whether a corrected event was published instead of this one, or of the one it repeats: then it is not delivered to the
 /// subscription again, neither by a replay nor because somebody published it again.
 pub(crate) fn is_replaced(ledger: &Ledger, subscription: &str, record: &Record, is_replay: bool) -> bool {
-    let Header { topic, sequence, .. } = record.header;
-    let is_final = |sequence| ledger.letters().is_replaced(subscription, topic.0, sequence);
+    let RecordHeader { topic, sequence, .. } = record.header;
+    let is_final = |sequence| ledger.dead_letters().is_replaced(subscription, topic.0, sequence);
     (is_replay && is_final(sequence)) || original_of(record).is_some_and(is_final)
 }
 
 /// How many events of a range a subscription wants, of the first `most`; and whether that is all of it.
 async fn count(
     ledger: &Ledger,
-    topic: &TopicEntry,
+    topic: &RegisteredTopic,
     (from, to): (Sequence, Sequence),
-    terms: &Terms,
+    terms: &CompiledSubscription,
     most: u64,
 ) -> Result<(u64, bool)> {
-    let mut failures = FilterFailures::default();
+    let mut failures = FilterStats::default();
     let (mut after, mut count, mut left) = (Sequence(from.0.saturating_sub(1)), 0, most);
     while after < to {
         if left == 0 {
             return Ok((count, false));
         }
-        let page = match ledger.log().read(Range::Topic(topic.number, after), PAGE).await {
+        let page = match ledger.log().read(ReadRange::Topic(topic.number, after), PAGE).await {
             Err(LogError::Trimmed(earliest)) if earliest.0 > after.0 + 1 => {
                 after = Sequence(earliest.0 - 1);
                 continue;
@@ -160,7 +168,7 @@ async fn count(
             page => page.map_err(read_failed)?,
         };
         let Some(last) = page.last().map(|record| record.header.sequence) else { break };
-        let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.wants(it, &mut failures));
+        let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.matches(it, &mut failures));
         let wanted = wanted.filter(|it| !is_replaced(ledger, &terms.code, it, true));
         count += wanted.count() as u64;
         (after, left) = (last, left.saturating_sub(page.len() as u64));

@@ -3,13 +3,16 @@
 //! - Made from a definition that was checked; what fails here was sealed with another key, or written by another version.
 //! - Cheapest first: the type by its pattern (once per type, by whoever keeps an index), then tenant and CEL.
 
-use super::vault::{Secrets, Vault};
-use crate::delivery::{Auth, Identity, OAuthGrant, OwnHeaders, Secret, Shape, Target, check_headers, check_secrets};
-use crate::filters::{self, Compiled, FilterFailures};
+use super::vault::{SecretVault, SubscriptionSecrets};
+use crate::delivery::{
+    AuthMethod, ClientIdentity, CustomHeaders, DeliveryTarget, EventFormat, OAuthGrant, WebhookSecret, check_headers,
+    check_secrets,
+};
+use crate::filters::{self, CompiledFilter, FilterStats};
 use crate::ledger::SubscriptionRow;
 use contract::{
-    DeliveryAuth, DeliveryFormat, DispatchMode, Filter, Identifier, NewSubscription, Result, Span, TypeBinding,
-    usual_schedule,
+    DeliveryAuth, DeliveryFormat, DispatchMode, EventFilter, Identifier, IsoDuration, NewSubscription, Result,
+    TypeBinding, default_retry_schedule,
 };
 use log::Record;
 use serde::Deserialize;
@@ -20,60 +23,60 @@ use uuid::Uuid;
 pub(crate) const DEFAULT_POOL: &str = "default";
 
 /// A subscription compiled.
-pub(crate) struct Terms {
+pub(crate) struct CompiledSubscription {
     pub(crate) id: Uuid,
     pub(crate) code: String,
     pub(crate) topic: String,
     types: Vec<TypeBinding>,
-    filter: Compiled,
+    filter: CompiledFilter,
     pub(crate) mode: DispatchMode,
     pub(crate) pool: String,
     pub(crate) priority: u32,
     pub(crate) max_age_millis: i64,
     pub(crate) delay_millis: i64,
-    pub(crate) way: Way,
-    secrets: Vec<(Secret, Option<i64>)>,
+    pub(crate) delivery: DeliverySettings,
+    secrets: Vec<(WebhookSecret, Option<i64>)>,
 }
 
 /// How deliveries go.
-pub(crate) struct Way {
-    pub(crate) target: Target,
-    pub(crate) shape: Shape,
-    pub(crate) headers: OwnHeaders,
-    pub(crate) auth: Auth,
-    pub(crate) identity: Option<Identity>,
+pub(crate) struct DeliverySettings {
+    pub(crate) target: DeliveryTarget,
+    pub(crate) format: EventFormat,
+    pub(crate) headers: CustomHeaders,
+    pub(crate) auth: AuthMethod,
+    pub(crate) identity: Option<ClientIdentity>,
     pub(crate) timeout: Duration,
-    pub(crate) retry: Retry,
+    pub(crate) retry: RetrySchedule,
 }
 
-impl Way {
+impl DeliverySettings {
     /// To a URL, with nothing beside what is sent.
     pub(crate) fn to(target: &str) -> Result<Self> {
         Ok(Self {
-            target: Target::parse("/target", target)?,
-            shape: Shape::Envelope,
-            headers: OwnHeaders::default(),
-            auth: Auth::None,
+            target: DeliveryTarget::parse("/target", target)?,
+            format: EventFormat::Envelope,
+            headers: CustomHeaders::default(),
+            auth: AuthMethod::None,
             identity: None,
             timeout: Duration::from_secs(30),
-            retry: Retry::of(None, None),
+            retry: RetrySchedule::of(None, None),
         })
     }
 }
 
 /// How often a job is tried, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Retry {
+pub(crate) struct RetrySchedule {
     /// The waits, in milliseconds; the last one repeats.
     pub(crate) schedule: Vec<i64>,
     pub(crate) attempts_max: u32,
 }
 
-impl Retry {
+impl RetrySchedule {
     /// As a subscription says, or as usual.
-    pub(crate) fn of(schedule: Option<&[Span]>, attempts_max: Option<u32>) -> Self {
-        let usual = usual_schedule();
-        let schedule: Vec<i64> = schedule.unwrap_or(&usual).iter().map(Span::millis).collect();
+    pub(crate) fn of(schedule: Option<&[IsoDuration]>, attempts_max: Option<u32>) -> Self {
+        let usual = default_retry_schedule();
+        let schedule: Vec<i64> = schedule.unwrap_or(&usual).iter().map(IsoDuration::millis).collect();
         let tries = u32::try_from(schedule.len()).unwrap_or(u32::MAX).saturating_add(1);
         Self { schedule, attempts_max: attempts_max.unwrap_or(tries) }
     }
@@ -82,17 +85,17 @@ impl Retry {
 /// A definition with every default written out, as it is in force: what a caller is shown.
 pub(super) fn effective(stored: &NewSubscription) -> NewSubscription {
     let mut shown = stored.clone();
-    let retry = Retry::of(stored.retry_schedule.as_deref(), stored.max_attempts);
+    let retry = RetrySchedule::of(stored.retry_schedule.as_deref(), stored.max_attempts);
     shown.pool.get_or_insert_with(|| DEFAULT_POOL.to_owned());
     shown.max_attempts = Some(retry.attempts_max);
-    shown.retry_schedule.get_or_insert_with(usual_schedule);
+    shown.retry_schedule.get_or_insert_with(default_retry_schedule);
     shown
 }
 
 /// What matching and sending need of an event beside its header.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Peek {
+pub(crate) struct EventSummary {
     #[serde(rename = "type")]
     pub(crate) event_type: String,
     pub(crate) data_version: Option<String>,
@@ -102,7 +105,7 @@ pub(crate) struct Peek {
     pub(crate) trace_parent: Option<String>,
 }
 
-impl Peek {
+impl EventSummary {
     pub(crate) fn at(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
@@ -120,16 +123,22 @@ impl Peek {
     }
 }
 
-impl Terms {
+impl CompiledSubscription {
     /// The terms of a subscription as the log has it.
-    pub(crate) fn of(row: &SubscriptionRow, vault: &Vault) -> Result<Self> {
+    pub(crate) fn of(row: &SubscriptionRow, vault: &SecretVault) -> Result<Self> {
         let secrets = vault.unseal(row.id, row.sealed.as_deref())?;
         Self::compile(row.id, &row.definition, &secrets, true)
     }
 
     /// Compiles, or says what is wrong and where.
-    pub(crate) fn compile(id: Uuid, it: &NewSubscription, secrets: &Secrets, allow_private: bool) -> Result<Self> {
-        let filter = Filter { tenants: it.tenant.into_iter().collect(), cel: it.filter.clone(), ..Filter::default() };
+    pub(crate) fn compile(
+        id: Uuid,
+        it: &NewSubscription,
+        secrets: &SubscriptionSecrets,
+        allow_private: bool,
+    ) -> Result<Self> {
+        let filter =
+            EventFilter { tenants: it.tenant.into_iter().collect(), cel: it.filter.clone(), ..EventFilter::default() };
         let (auth, identity) = authorised(secrets.auth.as_ref(), allow_private)?;
         let texts: Vec<_> = secrets.signing.iter().map(|secret| secret.text.as_str()).collect();
         let signing = check_secrets("/signing/secrets", &texts)?;
@@ -145,39 +154,39 @@ impl Terms {
             priority: it.sequence,
             max_age_millis: i64::from(it.max_age_seconds) * 1000,
             delay_millis: i64::from(it.delay_seconds) * 1000,
-            way: Way {
-                target: Target::parse("/target", &it.target)?,
-                shape: shape(it),
+            delivery: DeliverySettings {
+                target: DeliveryTarget::parse("/target", &it.target)?,
+                format: event_format(it),
                 headers: headers(it, secrets.auth.as_ref())?,
                 auth,
                 identity,
                 timeout: Duration::from_secs(it.timeout_seconds.into()),
-                retry: Retry::of(it.retry_schedule.as_deref(), it.max_attempts),
+                retry: RetrySchedule::of(it.retry_schedule.as_deref(), it.max_attempts),
             },
             secrets: signing.into_iter().zip(until).collect(),
         })
     }
 
     /// Whether events of this type may be wanted: that is all an index needs to know.
-    pub(crate) fn takes_type(&self, event_type: &str) -> bool {
+    pub(crate) fn matches_type(&self, event_type: &str) -> bool {
         let Ok(id) = Identifier::parse(event_type) else { return false };
         self.types.is_empty() || self.types.iter().any(|binding| binding.event_type.matches(&id))
     }
 
     /// Whether this event, whose type is wanted, is.
-    pub(crate) fn takes(&self, record: &Record, failures: &mut FilterFailures) -> bool {
+    pub(crate) fn matches_filter(&self, record: &Record, failures: &mut FilterStats) -> bool {
         (self.filter.is_empty() && record.header.facets.is_some() || self.filter.matches(record, failures))
-            && (self.types.iter().all(|binding| binding.data_version.is_none()) || self.takes_version(&record.body))
+            && (self.types.iter().all(|binding| binding.data_version.is_none()) || self.matches_version(&record.body))
     }
 
     /// Whether an event is wanted at all.
-    pub(crate) fn wants(&self, record: &Record, failures: &mut FilterFailures) -> bool {
-        let by_type = || Peek::at(&record.body).is_some_and(|peek| self.takes_type(&peek.event_type));
-        (self.types.is_empty() || by_type()) && self.takes(record, failures)
+    pub(crate) fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
+        let by_type = || EventSummary::at(&record.body).is_some_and(|peek| self.matches_type(&peek.event_type));
+        (self.types.is_empty() || by_type()) && self.matches_filter(record, failures)
     }
 
-    fn takes_version(&self, text: &[u8]) -> bool {
-        let Some(peek) = Peek::at(text) else { return false };
+    fn matches_version(&self, text: &[u8]) -> bool {
+        let Some(peek) = EventSummary::at(text) else { return false };
         let Ok(id) = Identifier::parse(&peek.event_type) else { return false };
         self.types.iter().any(|binding| {
             let version = binding.data_version.as_ref();
@@ -187,14 +196,14 @@ impl Terms {
     }
 
     /// What signs at `now`.
-    pub(crate) fn signing(&self, now: i64) -> Vec<Secret> {
+    pub(crate) fn signing(&self, now: i64) -> Vec<WebhookSecret> {
         let signs = self.secrets.iter().filter(|(_, until)| until.is_none_or(|until| until > now));
         signs.map(|(secret, _)| secret.clone()).collect()
     }
 }
 
 /// The headers it adds, with the one that carries its key.
-fn headers(it: &NewSubscription, auth: Option<&DeliveryAuth>) -> Result<OwnHeaders> {
+fn headers(it: &NewSubscription, auth: Option<&DeliveryAuth>) -> Result<CustomHeaders> {
     let headers = check_headers("/headers", it.headers.iter().map(|(name, it)| (name.as_str(), it.as_str())))?;
     match auth {
         Some(DeliveryAuth::ApiKey { header, key }) => headers.with_key("/auth", header, key),
@@ -202,24 +211,24 @@ fn headers(it: &NewSubscription, auth: Option<&DeliveryAuth>) -> Result<OwnHeade
     }
 }
 
-fn shape(it: &NewSubscription) -> Shape {
+fn event_format(it: &NewSubscription) -> EventFormat {
     match it.format {
-        DeliveryFormat::Event if it.data_only => Shape::DataOnly,
-        DeliveryFormat::Event => Shape::Envelope,
-        DeliveryFormat::CloudEventsStructured => Shape::CloudEventsStructured,
-        DeliveryFormat::CloudEventsBinary => Shape::CloudEventsBinary,
+        DeliveryFormat::Event if it.data_only => EventFormat::DataOnly,
+        DeliveryFormat::Event => EventFormat::Envelope,
+        DeliveryFormat::CloudEventsStructured => EventFormat::CloudEventsStructured,
+        DeliveryFormat::CloudEventsBinary => EventFormat::CloudEventsBinary,
     }
 }
 
-fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(Auth, Option<Identity>)> {
+fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(AuthMethod, Option<ClientIdentity>)> {
     Ok(match auth {
-        None => (Auth::None, None),
-        Some(DeliveryAuth::Bearer { token }) => (Auth::bearer("/auth/token", token)?, None),
-        Some(DeliveryAuth::Basic { username, password }) => (Auth::basic("/auth", username, password)?, None),
+        None => (AuthMethod::None, None),
+        Some(DeliveryAuth::Bearer { token }) => (AuthMethod::bearer("/auth/token", token)?, None),
+        Some(DeliveryAuth::Basic { username, password }) => (AuthMethod::basic("/auth", username, password)?, None),
         // One of the headers.
-        Some(DeliveryAuth::ApiKey { .. }) => (Auth::None, None),
+        Some(DeliveryAuth::ApiKey { .. }) => (AuthMethod::None, None),
         Some(DeliveryAuth::Mtls { certificate, key }) => {
-            (Auth::None, Some(Identity::parse("/auth", certificate, key)?))
+            (AuthMethod::None, Some(ClientIdentity::parse("/auth", certificate, key)?))
         }
         Some(DeliveryAuth::OAuth2 { token_url, client_id, client_secret, scope, audience }) => {
             let grant = OAuthGrant {
@@ -230,7 +239,7 @@ fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(Auth,
                 audience: audience.as_deref(),
                 secret_in_form: false,
             };
-            (Auth::oauth2("/auth", grant, allow_private)?, None)
+            (AuthMethod::oauth2("/auth", grant, allow_private)?, None)
         }
     })
 }

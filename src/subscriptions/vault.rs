@@ -40,22 +40,22 @@ const DISTINCT_BYTES_MIN: usize = 16;
 pub const KEY_FILE: &str = "secret.key";
 
 /// Seals and opens secrets.
-pub(crate) struct Vault {
-    source: Source,
+pub(crate) struct SecretVault {
+    source: KeySource,
     /// Read, or made, when it is first needed.
-    keys: OnceLock<Keys>,
+    keys: OnceLock<VaultKeys>,
     /// Held meanwhile: two that made one would not have the same.
-    making: Mutex<()>,
+    key_creation: Mutex<()>,
 }
 
 /// What seals now, and what opens old values.
-struct Keys {
+struct VaultKeys {
     current: LessSafeKey,
     old: LessSafeKey,
 }
 
 /// Where the key comes from.
-enum Source {
+enum KeySource {
     Given(SecretKey),
     Folder(PathBuf),
     Memory,
@@ -65,7 +65,7 @@ enum Source {
 /// What is sealed of a subscription.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Secrets {
+pub(crate) struct SubscriptionSecrets {
     /// What signs, the newest first.
     pub(crate) signing: Vec<SigningSecret>,
     pub(crate) auth: Option<DeliveryAuth>,
@@ -79,22 +79,22 @@ pub(crate) struct SigningSecret {
     pub(crate) until: Option<i64>,
 }
 
-impl Secrets {
+impl SubscriptionSecrets {
     pub(crate) const fn is_empty(&self) -> bool {
         self.signing.is_empty() && self.auth.is_none()
     }
 }
 
-impl Vault {
+impl SecretVault {
     /// The vault of a broker configured so.
     pub(crate) fn of(config: &Config) -> Self {
         let source = match (&config.dispatch.secret_key, config.storage.engine) {
-            (Some(text), _) => Source::Given(text.clone()),
-            (None, Engine::File) => Source::Folder(config.storage.path.clone()),
-            (None, Engine::Memory) => Source::Memory,
-            (None, Engine::Database) => Source::Nowhere,
+            (Some(text), _) => KeySource::Given(text.clone()),
+            (None, Engine::File) => KeySource::Folder(config.storage.path.clone()),
+            (None, Engine::Memory) => KeySource::Memory,
+            (None, Engine::Database) => KeySource::Nowhere,
         };
-        if let Source::Given(text) = &source
+        if let KeySource::Given(text) = &source
             && random_bytes(&text.0).is_none()
         {
             tracing::warn!(
@@ -102,44 +102,44 @@ impl Vault {
                  still can (`openssl rand -base64 32` makes a good one)"
             );
         }
-        Self { source, keys: OnceLock::new(), making: Mutex::default() }
+        Self { source, keys: OnceLock::new(), key_creation: Mutex::default() }
     }
 
     /// Whether secrets can be kept.
     pub(crate) const fn has_key(&self) -> bool {
-        !matches!(self.source, Source::Nowhere)
+        !matches!(self.source, KeySource::Nowhere)
     }
 
     /// Makes a key ready that takes time to make. Others are made when they are needed.
     pub(crate) fn prepare(&self) {
-        if matches!(self.source, Source::Given(_)) {
+        if matches!(self.source, KeySource::Given(_)) {
             // What goes wrong is told to whoever needs it.
             let _ = self.keys();
         }
     }
 
-    fn keys(&self) -> Result<&Keys> {
+    fn keys(&self) -> Result<&VaultKeys> {
         if let Some(keys) = self.keys.get() {
             return Ok(keys);
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.key_creation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(keys) = self.keys.get() {
             return Ok(keys);
         }
         let derived = match &self.source {
-            Source::Given(text) => Ok(given_keys(&text.0)),
-            Source::Folder(folder) => key_of_folder(folder).map(made_keys),
-            Source::Memory => random_key().map(made_keys),
-            Source::Nowhere => return Err(no_key()),
+            KeySource::Given(text) => Ok(given_keys(&text.0)),
+            KeySource::Folder(folder) => key_of_folder(folder).map(made_keys),
+            KeySource::Memory => random_key().map(made_keys),
+            KeySource::Nowhere => return Err(no_key()),
         };
         let [current, old] = derived.map_err(|cause| failed().with_source(cause))?;
         let key = |bytes: [u8; KEY_BYTES]| UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| failed());
-        let keys = Keys { current: LessSafeKey::new(key(current)?), old: LessSafeKey::new(key(old)?) };
+        let keys = VaultKeys { current: LessSafeKey::new(key(current)?), old: LessSafeKey::new(key(old)?) };
         Ok(self.keys.get_or_init(|| keys))
     }
 
     /// Seals for this subscription; nothing where there is nothing to seal.
-    pub(crate) fn seal(&self, subscription: Uuid, secrets: &Secrets) -> Result<Option<String>> {
+    pub(crate) fn seal(&self, subscription: Uuid, secrets: &SubscriptionSecrets) -> Result<Option<String>> {
         if secrets.is_empty() {
             return Ok(None);
         }
@@ -147,18 +147,18 @@ impl Vault {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).map_err(|_| failed())?;
         let mut text = serde_json::to_vec(secrets).map_err(|_| failed())?;
-        let bound = Aad::from(bound_to(subscription));
+        let bound = Aad::from(associated_data(subscription));
         let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), bound, &mut text);
         sealed.map_err(|_| failed())?;
         Ok(Some(format!("{VERSION_PREFIX}{}", BASE64.encode([nonce.as_slice(), &text].concat()))))
     }
 
     /// Opens what was sealed for this subscription with the same key.
-    pub(crate) fn unseal(&self, subscription: Uuid, sealed: Option<&str>) -> Result<Secrets> {
-        let Some(sealed) = sealed else { return Ok(Secrets::default()) };
+    pub(crate) fn unseal(&self, subscription: Uuid, sealed: Option<&str>) -> Result<SubscriptionSecrets> {
+        let Some(sealed) = sealed else { return Ok(SubscriptionSecrets::default()) };
         let keys = self.keys()?;
         let opened = match sealed.strip_prefix(VERSION_PREFIX) {
-            Some(text) => open(&keys.current, &bound_to(subscription), text),
+            Some(text) => open(&keys.current, &associated_data(subscription), text),
             None => open(&keys.old, &[], sealed),
         };
         opened.ok_or_else(|| {
@@ -169,11 +169,11 @@ impl Vault {
 }
 
 /// What a sealed value is good for, and nothing else.
-fn bound_to(subscription: Uuid) -> Vec<u8> {
+fn associated_data(subscription: Uuid) -> Vec<u8> {
     [PURPOSE.as_bytes(), subscription.as_bytes()].concat()
 }
 
-fn open(key: &LessSafeKey, bound: &[u8], sealed: &str) -> Option<Secrets> {
+fn open(key: &LessSafeKey, bound: &[u8], sealed: &str) -> Option<SubscriptionSecrets> {
     let mut bytes = BASE64.decode(sealed).ok()?;
     let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -183,7 +183,7 @@ fn open(key: &LessSafeKey, bound: &[u8], sealed: &str) -> Option<Secrets> {
 
 /// The current key and the old one, from what the operator gave.
 fn given_keys(text: &str) -> [[u8; KEY_BYTES]; 2] {
-    let current = random_bytes(text).map_or_else(|| stretched(text), |bytes| blake3::derive_key(PURPOSE, &bytes));
+    let current = random_bytes(text).map_or_else(|| derive_key(text), |bytes| blake3::derive_key(PURPOSE, &bytes));
     [current, blake3::derive_key(OLD_PURPOSE, text.as_bytes())]
 }
 
@@ -209,7 +209,7 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A key from a text that may be guessed: every guess costs as much as this does.
-fn stretched(text: &str) -> [u8; KEY_BYTES] {
+fn derive_key(text: &str) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     // Brokers that share a database must come to the same key, so the salt is the purpose.
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, PURPOSE.as_bytes(), text.as_bytes(), &mut key);
@@ -258,30 +258,30 @@ mod tests {
 
     const ID: Uuid = Uuid::from_u128(7);
 
-    fn secrets() -> Secrets {
+    fn secrets() -> SubscriptionSecrets {
         let signing = vec![SigningSecret { text: "whsec_abc".to_owned(), until: Some(5) }];
-        Secrets { signing, auth: Some(DeliveryAuth::Bearer { token: "t0ken".to_owned() }) }
+        SubscriptionSecrets { signing, auth: Some(DeliveryAuth::Bearer { token: "t0ken".to_owned() }) }
     }
 
     #[test]
     fn what_is_sealed_opens_with_the_same_key_and_with_no_other() {
         let folder = TempDir::new().unwrap();
         let config = Config::folder(folder.path());
-        let sealed = Vault::of(&config).seal(ID, &secrets()).unwrap().unwrap();
+        let sealed = SecretVault::of(&config).seal(ID, &secrets()).unwrap().unwrap();
         let bytes = sealed.strip_prefix(VERSION_PREFIX).unwrap();
         assert!(!sealed.contains("whsec") && !BASE64.decode(bytes).unwrap().windows(5).any(|it| it == b"t0ken"));
-        let opened = Vault::of(&config).unseal(ID, Some(&sealed)).unwrap();
+        let opened = SecretVault::of(&config).unseal(ID, Some(&sealed)).unwrap();
         assert_eq!((opened.signing[0].text.as_str(), opened.auth), ("whsec_abc", secrets().auth));
-        assert!(Vault::of(&Config::default()).unseal(ID, Some(&sealed)).is_err());
+        assert!(SecretVault::of(&Config::default()).unseal(ID, Some(&sealed)).is_err());
         let mut bent = BASE64.decode(bytes).unwrap();
         *bent.last_mut().unwrap() ^= 1;
         let bent = format!("{VERSION_PREFIX}{}", BASE64.encode(bent));
-        assert!(Vault::of(&config).unseal(ID, Some(&bent)).is_err());
+        assert!(SecretVault::of(&config).unseal(ID, Some(&bent)).is_err());
     }
 
     #[test]
     fn a_sealed_value_that_was_moved_to_another_subscription_does_not_open_there() {
-        let vault = Vault::of(&Config::default());
+        let vault = SecretVault::of(&Config::default());
         let sealed = vault.seal(ID, &secrets()).unwrap();
         assert!(vault.unseal(ID, sealed.as_deref()).is_ok());
         assert!(vault.unseal(Uuid::from_u128(8), sealed.as_deref()).is_err());
@@ -303,7 +303,7 @@ mod tests {
             let nonce = Nonce::assume_unique_for_key([3; NONCE_LEN]);
             key.seal_in_place_append_tag(nonce, Aad::empty(), &mut text).unwrap();
             let sealed = BASE64.encode([&[3; NONCE_LEN], text.as_slice()].concat());
-            let opened = Vault::of(&config).unseal(ID, Some(&sealed)).unwrap();
+            let opened = SecretVault::of(&config).unseal(ID, Some(&sealed)).unwrap();
             assert_eq!(opened.auth, secrets().auth);
         }
     }
@@ -320,16 +320,16 @@ mod tests {
         {
             assert_eq!(random_bytes(weak), None, "{weak}");
         }
-        assert_eq!(given_keys("correct horse")[0], stretched("correct horse"));
-        assert_ne!(stretched("correct horse"), stretched("correct horsf"));
+        assert_eq!(given_keys("correct horse")[0], derive_key("correct horse"));
+        assert_ne!(derive_key("correct horse"), derive_key("correct horsf"));
     }
 
     #[test]
     fn a_key_that_was_half_written_when_the_broker_died_is_made_anew() {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("secret.part"), [7; 3]).unwrap();
-        let sealed = Vault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
-        assert!(Vault::of(&Config::folder(folder.path())).unseal(ID, sealed.as_deref()).is_ok());
+        let sealed = SecretVault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
+        assert!(SecretVault::of(&Config::folder(folder.path())).unseal(ID, sealed.as_deref()).is_ok());
         assert!(!folder.path().join("secret.part").exists());
     }
 
@@ -338,12 +338,12 @@ mod tests {
         for _ in 0..50 {
             let folder = TempDir::new().unwrap();
             let config = Config::folder(folder.path());
-            let vault = Vault::of(&config);
+            let vault = SecretVault::of(&config);
             let sealed = std::thread::scope(|scope| {
                 let sealing: Vec<_> = (0..8).map(|_| scope.spawn(|| vault.seal(ID, &secrets()).unwrap())).collect();
                 sealing.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
             });
-            let later = Vault::of(&config);
+            let later = SecretVault::of(&config);
             assert!(sealed.iter().all(|sealed| later.unseal(ID, sealed.as_deref()).is_ok()));
         }
     }
@@ -353,7 +353,7 @@ mod tests {
     fn the_key_file_is_for_its_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
         let folder = TempDir::new().unwrap();
-        Vault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
+        SecretVault::of(&Config::folder(folder.path())).seal(ID, &secrets()).unwrap();
         let mode = std::fs::metadata(folder.path().join(KEY_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -362,11 +362,11 @@ mod tests {
     fn brokers_on_a_database_keep_secrets_only_with_a_key_they_were_given() {
         let mut config = Config::default();
         config.storage.engine = Engine::Database;
-        let vault = Vault::of(&config);
+        let vault = SecretVault::of(&config);
         assert!(!vault.has_key() && vault.seal(ID, &secrets()).is_err());
-        assert_eq!(vault.seal(ID, &Secrets::default()).unwrap(), None);
+        assert_eq!(vault.seal(ID, &SubscriptionSecrets::default()).unwrap(), None);
         config.dispatch.secret_key = Some(crate::config::SecretKey("correct horse".to_owned()));
-        let (one, other) = (Vault::of(&config), Vault::of(&config));
+        let (one, other) = (SecretVault::of(&config), SecretVault::of(&config));
         assert!(other.unseal(ID, one.seal(ID, &secrets()).unwrap().as_deref()).is_ok());
     }
 }

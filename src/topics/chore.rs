@@ -6,9 +6,9 @@
 //! - What fails is tried again less and less often.
 
 use super::deletion::finish_deletions;
-use super::retention::{Expiring, expire, tombstones};
-use crate::ledger::Home;
-use crate::logs::{Logs, keep};
+use super::retention::{RetentionRun, expire, tombstones};
+use crate::ledger::LogLocation;
+use crate::logs::{Logs, run_periodically};
 use contract::{Result, TopicId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +19,14 @@ use std::time::Duration;
 const WAIT_TICKS_MAX: u32 = 60;
 
 /// Does it until the logs are gone or close.
-pub(crate) async fn keep_expiring(
+pub(crate) async fn run_retention(
     logs: Weak<Logs>,
     failures: Arc<RetentionFailures>,
     every: Duration,
     default_age: Option<i64>,
 ) {
     let kept = Weak::clone(&logs);
-    keep(logs, every, |_| {
+    run_periodically(logs, every, |_| {
         let (failures, logs) = (Arc::clone(&failures), kept.upgrade());
         async move {
             let Some(logs) = logs else { return };
@@ -36,7 +36,7 @@ pub(crate) async fn keep_expiring(
             let ledgers = logs.housed_ledgers();
             drop(logs);
             let tombstones = ledgers.first().map(|(_, ledger)| tombstones(&ledger.registry())).unwrap_or_default();
-            let expiring = Expiring { default_age, tombstones: &tombstones, failures: &failures };
+            let expiring = RetentionRun { default_age, tombstones: &tombstones, failures: &failures };
             for (home, ledger) in ledgers {
                 // Noted among the failures, and tried again by a later tick.
                 let _ = expire(&ledger, home.as_ref(), &expiring).await;
@@ -50,9 +50,9 @@ pub(crate) async fn keep_expiring(
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetentionWork {
     /// A log at all; the default one where no home is named.
-    Log(Option<Home>),
+    Log(Option<LogLocation>),
     /// The events of a log's deleted topics.
-    DeletedTopics(Option<Home>),
+    DeletedTopics(Option<LogLocation>),
     /// Deletions of topics in other logs that were cut short.
     Deletions,
     /// One topic.
@@ -76,10 +76,10 @@ impl fmt::Display for RetentionWork {
 
 /// What retention could not do when it was last tried.
 #[derive(Default)]
-pub(crate) struct RetentionFailures(Mutex<BTreeMap<RetentionWork, Failing>>);
+pub(crate) struct RetentionFailures(Mutex<BTreeMap<RetentionWork, FailingTopic>>);
 
 /// Something that retention fails on.
-struct Failing {
+struct FailingTopic {
     reason: String,
     /// Ticks that pass after each failure: doubled each time.
     wait: u32,
@@ -128,10 +128,10 @@ impl RetentionFailures {
             tracing::warn!(%reason, "{work} fails; it is tried again less and less often");
         }
         let wait = known.map_or(1, |known| known.wait.saturating_mul(2).min(WAIT_TICKS_MAX));
-        failures.insert(work.clone(), Failing { reason, wait, left: wait });
+        failures.insert(work.clone(), FailingTopic { reason, wait, left: wait });
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RetentionWork, Failing>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RetentionWork, FailingTopic>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

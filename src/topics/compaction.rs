@@ -5,39 +5,47 @@
 //! - An engine lets go of a beginning, and of nothing in the middle. So what goes is what lies in front of the first event
 //!   that stays; numbers never change, and readers find more than the latest, never less.
 
-use super::retention::{Ages, trim_allowed};
-use crate::ledger::{Head, Ledger, TopicEntry, read_failed};
+use super::retention::{AgeLimit, trim_allowed};
+use crate::ledger::{AggregateHead, Ledger, RegisteredTopic, read_failed};
 use contract::{Result, Sequence};
-use log::{Header, Limit, LogError, Range};
+use log::{LogError, ReadLimit, ReadRange, RecordHeader};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How many events are looked at at a time.
-const PAGE: Limit = Limit { records: 512, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 };
 
 /// What may go from a topic.
-pub(super) struct Compacting<'a> {
+pub(super) struct CompactionRules<'a> {
     /// Nothing behind this.
     pub(super) through: Sequence,
     /// Tombstones stored before this, in milliseconds; none where there is no time.
-    pub(super) ages: Ages,
+    pub(super) ages: AgeLimit,
     /// Fingerprints of the event types that are tombstones.
     pub(super) tombstones: &'a HashSet<u64>,
 }
 
 /// Removes what may go; answers how many sequences went.
-pub(super) async fn compact(ledger: &Ledger, topic: &Arc<TopicEntry>, compacting: &Compacting<'_>) -> Result<u64> {
-    let through = last_to_go(ledger, topic, compacting).await?;
+pub(super) async fn compact(
+    ledger: &Ledger,
+    topic: &Arc<RegisteredTopic>,
+    compacting: &CompactionRules<'_>,
+) -> Result<u64> {
+    let through = last_removable(ledger, topic, compacting).await?;
     trim_allowed(ledger, topic, through).await
 }
 
 /// The last sequence in front of the first event that stays.
-async fn last_to_go(ledger: &Ledger, topic: &TopicEntry, compacting: &Compacting<'_>) -> Result<Sequence> {
+async fn last_removable(
+    ledger: &Ledger,
+    topic: &RegisteredTopic,
+    compacting: &CompactionRules<'_>,
+) -> Result<Sequence> {
     let tail = topic.tail();
     let most = compacting.through.min(Sequence(tail.get().saturating_sub(1)));
     let mut after = Sequence::ZERO;
     while after < most {
-        let page = match ledger.log().headers(Range::Topic(topic.number, after), PAGE).await {
+        let page = match ledger.log().headers(ReadRange::Topic(topic.number, after), PAGE).await {
             Err(LogError::Trimmed(earliest)) => {
                 after = Sequence(earliest.get().saturating_sub(1));
                 continue;
@@ -58,23 +66,26 @@ async fn last_to_go(ledger: &Ledger, topic: &TopicEntry, compacting: &Compacting
 }
 
 /// Of each event, where its aggregate stands.
-pub(super) async fn heads_of(ledger: &Ledger, page: impl Iterator<Item = &Header>) -> Result<Vec<Option<Head>>> {
+pub(super) async fn heads_of(
+    ledger: &Ledger,
+    page: impl Iterator<Item = &RecordHeader>,
+) -> Result<Vec<Option<AggregateHead>>> {
     let keys: Vec<_> = page.map(|header| header.facets.and_then(|facets| Some(facets.aggregate?.key))).collect();
-    let heads = ledger.ask(move |state| {
+    let heads = ledger.query_state(move |state| {
         let head = |key: Option<u128>| key.map_or(Ok(None), |key| state.head(key));
-        keys.into_iter().map(head).collect::<Result<Vec<Option<Head>>>>()
+        keys.into_iter().map(head).collect::<Result<Vec<Option<AggregateHead>>>>()
     });
     heads.await?
 }
 
-impl Compacting<'_> {
-    fn stays(&self, header: &Header, head: Option<Head>) -> bool {
+impl CompactionRules<'_> {
+    fn stays(&self, header: &RecordHeader, head: Option<AggregateHead>) -> bool {
         let is_latest = head.is_none_or(|head| head.sequence <= header.sequence);
-        is_latest && !self.is_over(header)
+        is_latest && !self.is_expired_tombstone(header)
     }
 
     /// Whether an event is a tombstone past its time.
-    fn is_over(&self, header: &Header) -> bool {
+    fn is_expired_tombstone(&self, header: &RecordHeader) -> bool {
         let is_tombstone = header.facets.is_some_and(|facets| self.tombstones.contains(&facets.type_tag));
         is_tombstone && self.ages.is_past(header.time)
     }

@@ -13,11 +13,11 @@
 //!   was asked for, when the broker is opened ([`super::placing`]) or with the retention chore: if its own log refuses
 //!   then, the mark is taken back.
 
-use super::placing::to_its_end;
-use super::retention::{Trimmed, may_remove, not_removed};
-use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep, Ledger, Placed};
-use crate::logs::{Logs, Place, Side};
-use contract::{DryRun, Error, Kind, Result, Sequence, TopicId};
+use super::placing::run_to_completion;
+use super::retention::{RecordTrim, may_remove, not_removed};
+use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger, ReplyRecorder, TopicPlacement};
+use crate::logs::{LogRef, Logs, SideLog};
+use contract::{DryRunReport, Error, Kind, Result, Sequence, TopicId};
 use log::TopicNumber;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -35,22 +35,22 @@ pub(crate) async fn delete(
     id: &TopicId,
     force: bool,
     members: impl Fn(&Ledger) -> (Vec<Uuid>, Vec<Uuid>),
-    keep: Keep<()>,
+    keep: ReplyRecorder<()>,
 ) -> Result<Vec<Uuid>> {
     let found = logs.find(id)?;
-    let ledger = Arc::clone(logs.ledger(&found.place));
+    let ledger = Arc::clone(logs.ledger(&found.log));
     may_remove(&ledger).await?;
     let (live, over) = members(&ledger);
     let number = found.topic.number;
     let delete = DeleteTopic { id: id.clone(), number, force, over };
-    match &found.place {
-        Place::Default => {
+    match &found.log {
+        LogRef::Default => {
             let _names = logs.names().read().await;
-            ledger.submit_keeping(delete, keep).await?;
+            ledger.submit_recording(delete, keep).await?;
         }
-        Place::Side(side) => {
+        LogRef::Side(side) => {
             let (logs, side, id) = (Arc::clone(logs), Arc::clone(side), id.clone());
-            to_its_end(async move { delete_elsewhere(&logs, &side, &id, delete, keep).await }).await?;
+            run_to_completion(async move { delete_elsewhere(&logs, &side, &id, delete, keep).await }).await?;
         }
     }
     if let Err(error) = remove_deleted(&ledger).await {
@@ -62,26 +62,26 @@ pub(crate) async fn delete(
 /// Deletes a topic that lives in another log.
 async fn delete_elsewhere(
     logs: &Arc<Logs>,
-    side: &Side,
+    side: &SideLog,
     id: &TopicId,
     delete: DeleteTopic,
-    keep: Keep<()>,
+    keep: ReplyRecorder<()>,
 ) -> Result<()> {
-    let _turn = logs.turn().await;
+    let _turn = logs.lock_placement().await;
     let _names = logs.names().write().await;
     let default = logs.default_ledger();
     // Before anything is written: a mark is a promise to go on after a crash.
-    let find = FindUsers { id: id.clone(), number: delete.number, over: delete.over.clone() };
+    let find = FindTopicUsers { id: id.clone(), number: delete.number, over: delete.over.clone() };
     side.ledger.submit(find).await?.check(delete.force)?;
-    default.submit(Mark { id: id.clone(), deleting: true, forced: delete.force }).await?;
+    default.submit(MarkDeleting { id: id.clone(), deleting: true, forced: delete.force }).await?;
     match side.ledger.submit(delete).await {
         Err(refusal) if is_refusal(&refusal) => {
-            default.submit(Mark::none(id)).await?;
+            default.submit(MarkDeleting::none(id)).await?;
             Err(refusal)
         }
         // Whether it is deleted there is not known: the mark stays until that log can tell.
         Err(unknown) => Err(unknown),
-        Ok(()) => default.submit_keeping(Forget(id.clone()), keep).await,
+        Ok(()) => default.submit_recording(ForgetTopic(id.clone()), keep).await,
     }
 }
 
@@ -92,7 +92,7 @@ fn is_refusal(error: &Error) -> bool {
 
 /// Goes on with the deletion of a topic that lives in another log, where it was cut short; answers whether the topic is gone.
 /// It is not where its own log refuses, by what was asked for.
-pub(super) async fn finish(logs: &Logs, side: &Side, placed: &Placed) -> Result<bool> {
+pub(super) async fn finish(logs: &Logs, side: &SideLog, placed: &TopicPlacement) -> Result<bool> {
     let (id, default) = (&placed.topic.definition.id, logs.default_ledger());
     let number = side.ledger.registry().topic(id).map(|known| known.number);
     if let Some(number) = number {
@@ -100,13 +100,13 @@ pub(super) async fn finish(logs: &Logs, side: &Side, placed: &Placed) -> Result<
         match side.ledger.submit(delete).await {
             Err(refusal) if refusal.kind() == Kind::InvalidState => {
                 tracing::warn!(topic = %id, "a deletion that was cut short is refused, and the topic stays: {refusal}");
-                default.submit(Mark::none(id)).await?;
+                default.submit(MarkDeleting::none(id)).await?;
                 return Ok(false);
             }
             deleted => deleted?,
         }
     }
-    default.submit(Forget(id.clone())).await?;
+    default.submit(ForgetTopic(id.clone())).await?;
     Ok(true)
 }
 
@@ -117,14 +117,14 @@ pub(super) async fn finish_deletions(logs: &Arc<Logs>) -> Result<()> {
         return Ok(());
     }
     let logs = Arc::clone(logs);
-    to_its_end(async move {
+    run_to_completion(async move {
         // Whoever deletes has the turn: what is marked while nobody has it was cut short.
-        let _turn = logs.turn().await;
+        let _turn = logs.lock_placement().await;
         let _names = logs.names().write().await;
         let registry = logs.default_ledger().registry();
         let mut outcome = Ok(());
         for known in registry.placed_topics().filter(|known| known.placed.deleting) {
-            let finished = match logs.side(&known.placed.home) {
+            let finished = match logs.side_log(&known.placed.home) {
                 Ok(side) => finish(&logs, &side, &known.placed).await.map(drop),
                 Err(error) => Err(error),
             };
@@ -152,9 +152,9 @@ pub(crate) async fn finish_removals(logs: &Logs) {
 /// answered.
 pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
     let mut outcome = Ok(());
-    for (number, through) in ledger.ask(crate::ledger::State::unremoved).await? {
+    for (number, through) in ledger.query_state(crate::ledger::LedgerState::unremoved).await? {
         let removed = match ledger.log().remove(number, through).await {
-            Ok(()) => ledger.submit(Trimmed { number, through }).await,
+            Ok(()) => ledger.submit(RecordTrim { number, through }).await,
             Err(error) => Err(not_removed(error)),
         };
         outcome = outcome.and(removed);
@@ -163,18 +163,18 @@ pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
 }
 
 /// What deleting a topic by force would do.
-pub(crate) async fn dry_run(logs: &Logs, id: &TopicId) -> Result<DryRun> {
+pub(crate) async fn dry_run(logs: &Logs, id: &TopicId) -> Result<DryRunReport> {
     let found = logs.find(id)?;
     let count = super::segments(logs, id).await?.segments.iter().map(|segment| segment.amount).sum();
-    let ledger = logs.ledger(&found.place);
-    let users = ledger.submit(FindUsers { id: id.clone(), number: found.topic.number, over: Vec::new() }).await?;
+    let ledger = logs.ledger(&found.log);
+    let users = ledger.submit(FindTopicUsers { id: id.clone(), number: found.topic.number, over: Vec::new() }).await?;
     let mut effects = users.sentences();
     effects.push("Offsets of groups and what handlers have done in this topic would be forgotten.".to_owned());
-    Ok(DryRun { count, effects })
+    Ok(DryRunReport { count, effects })
 }
 
 /// What uses a topic.
-struct Users {
+struct TopicUsers {
     subscriptions: Vec<(Uuid, String)>,
     /// Those that live; and those whose sessions are over, by the log's time or as this process knows.
     consumers: Vec<Uuid>,
@@ -182,14 +182,14 @@ struct Users {
     projections: Vec<String>,
 }
 
-impl Users {
+impl TopicUsers {
     fn of(decision: &Decision<'_>, id: &TopicId, number: TopicNumber, over: &[Uuid]) -> Self {
         let now = decision.now();
         let subscriptions = decision.dispatch().of_topic(number.0);
-        let members = decision.readers().of_topic(id);
-        let is_over = |it: &crate::ledger::ConsumerEntry| it.deadline() <= now || over.contains(&it.consumer.id);
+        let members = decision.consumers().of_topic(id);
+        let is_over = |it: &crate::ledger::ConsumerRow| it.deadline() <= now || over.contains(&it.consumer.id);
         let (over, live): (Vec<_>, Vec<_>) = members.into_iter().partition(is_over);
-        let ids = |entries: Vec<crate::ledger::ConsumerEntry>| entries.iter().map(|it| it.consumer.id).collect();
+        let ids = |entries: Vec<crate::ledger::ConsumerRow>| entries.iter().map(|it| it.consumer.id).collect();
         Self {
             subscriptions: subscriptions.into_iter().map(|row| (row.id, row.definition.code.clone())).collect(),
             consumers: ids(live),
@@ -234,19 +234,19 @@ impl Users {
 }
 
 /// Looks up what uses a topic.
-struct FindUsers {
+struct FindTopicUsers {
     id: TopicId,
     number: TopicNumber,
     /// Consumers that this process knows to be over, perhaps before their deadlines.
     over: Vec<Uuid>,
 }
 
-impl Command for FindUsers {
-    type Answer = Users;
+impl Command for FindTopicUsers {
+    type Answer = TopicUsers;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Users> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<TopicUsers> {
         check_known(decision, &self.id, self.number)?;
-        Ok(Users::of(decision, &self.id, self.number, &self.over))
+        Ok(TopicUsers::of(decision, &self.id, self.number, &self.over))
     }
 
     fn bytes(&self) -> usize {
@@ -276,7 +276,7 @@ impl Command for DeleteTopic {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let Self { id, number, force, over } = self;
         check_known(decision, id, *number)?;
-        let users = Users::of(decision, id, *number, over);
+        let users = TopicUsers::of(decision, id, *number, over);
         users.check(*force)?;
         let ids: Vec<_> = users.consumers.into_iter().chain(users.over).collect();
         if !ids.is_empty() {
@@ -301,24 +301,24 @@ impl Command for DeleteTopic {
 }
 
 /// In the default log: a topic of another log is being deleted, or is not after all.
-struct Mark {
+struct MarkDeleting {
     id: TopicId,
     deleting: bool,
     forced: bool,
 }
 
-impl Mark {
+impl MarkDeleting {
     fn none(id: &TopicId) -> Self {
         Self { id: id.clone(), deleting: false, forced: false }
     }
 }
 
-impl Command for Mark {
+impl Command for MarkDeleting {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let known = decision.registry().placed(&self.id).ok_or_else(|| Error::not_found("topic"))?;
-        let placed = Placed { deleting: self.deleting, forced: self.forced, ..known.placed.clone() };
+        let placed = TopicPlacement { deleting: self.deleting, forced: self.forced, ..known.placed.clone() };
         decision.add_entry(Entry::TopicPlaced { placed })?;
         Ok(())
     }
@@ -329,9 +329,9 @@ impl Command for Mark {
 }
 
 /// In the default log: a topic of another log is gone.
-pub(super) struct Forget(pub(super) TopicId);
+pub(super) struct ForgetTopic(pub(super) TopicId);
 
-impl Command for Forget {
+impl Command for ForgetTopic {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {

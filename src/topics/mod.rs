@@ -11,18 +11,20 @@ mod placing;
 mod republish;
 mod retention;
 
-pub(crate) use chore::{RetentionFailures, keep_expiring};
+pub(crate) use chore::{RetentionFailures, run_retention};
 pub(crate) use deletion::{delete, dry_run, finish_removals};
-pub(crate) use placing::find_again;
+pub(crate) use placing::reopen_side_logs;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
-pub(crate) use retention::{Expiring, compact_now, erase, expire, may_erase, tombstones, trim, trim_as_told};
+pub(crate) use retention::{RetentionRun, compact_now, erase, expire, may_erase, tombstones, trim, trim_on_request};
 
-use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, Placed, Registry, read_failed};
+use crate::ledger::{
+    Command, Decision, Entry, Ledger, LogLocation, Registry, ReplyRecorder, TopicPlacement, read_failed,
+};
 use crate::logs::Logs;
 use crate::types::differing_members;
 use contract::{
-    Cursor, DeduplicateBy, Error, IdPattern, Kind, NewTopic, Page, Registered, Result, Segments, Timestamp, Topic,
-    TopicChange, TopicId, Violation, limits,
+    Cursor, DeduplicateBy, Error, IdPattern, Kind, NewTopic, Page, RegisterOutcome, Result, Timestamp, Topic,
+    TopicChange, TopicId, TopicSegments, Violation, limits,
 };
 use std::sync::Arc;
 
@@ -30,29 +32,34 @@ use std::sync::Arc;
 pub(crate) async fn register(
     logs: &Arc<Logs>,
     topic: NewTopic,
-    keep: Keep<Registered<Topic>>,
-) -> Result<Registered<Topic>> {
+    keep: ReplyRecorder<RegisterOutcome<Topic>>,
+) -> Result<RegisterOutcome<Topic>> {
     let home = check(&topic, logs)?;
     if logs.default_ledger().registry().placed(&topic.id).is_some_and(|known| known.placed.deleting) {
         deletion::finish_deletions(logs).await?;
     }
     match home {
-        None => logs.default_ledger().submit_keeping(Register(topic), keep).await,
+        None => logs.default_ledger().submit_recording(RegisterTopic(topic), keep).await,
         Some(home) => placing::register(Arc::clone(logs), topic, home).await,
     }
 }
 
 /// Registers a topic of the broker's own, in this log.
 pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()> {
-    ledger.submit(Register(topic)).await.map(drop)
+    ledger.submit(RegisterTopic(topic)).await.map(drop)
 }
 
 /// Changes what may change about a topic. One that is written to two logs keeps no answer: it may be asked for again.
-pub(crate) async fn change(logs: &Arc<Logs>, id: &TopicId, change: TopicChange, keep: Keep<Topic>) -> Result<Topic> {
+pub(crate) async fn change(
+    logs: &Arc<Logs>,
+    id: &TopicId,
+    change: TopicChange,
+    keep: ReplyRecorder<Topic>,
+) -> Result<Topic> {
     id.check_unreserved("/id")?;
-    let change = Change { id: id.clone(), change };
+    let change = ChangeTopic { id: id.clone(), change };
     match logs.default_ledger().registry().topic(id) {
-        Some(_) => logs.default_ledger().submit_keeping(change, keep).await,
+        Some(_) => logs.default_ledger().submit_recording(change, keep).await,
         None => placing::change(Arc::clone(logs), change).await,
     }
 }
@@ -81,16 +88,16 @@ pub(crate) fn list(
 }
 
 /// The segments that hold a topic's events.
-pub(crate) async fn segments(logs: &Logs, id: &TopicId) -> Result<Segments> {
+pub(crate) async fn segments(logs: &Logs, id: &TopicId) -> Result<TopicSegments> {
     let found = logs.find(id)?;
-    let segments = logs.ledger(&found.place).log().segments(found.topic.number).await.map_err(read_failed)?;
-    Ok(Segments { topic: id.clone(), segments })
+    let segments = logs.ledger(&found.log).log().segments(found.topic.number).await.map_err(read_failed)?;
+    Ok(TopicSegments { topic: id.clone(), segments })
 }
 
 /// Holds a topic against the rules; answers which log it asks for.
-pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<Home>> {
+pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<LogLocation>> {
     let mut violations = Vec::new();
-    let home = logs.home_of(&topic.streaming).unwrap_or_else(|violation| {
+    let home = logs.location_of(&topic.streaming).unwrap_or_else(|violation| {
         violations.push(violation);
         None
     });
@@ -112,7 +119,7 @@ fn rule_of(topic: &NewTopic) -> DeduplicateBy {
 }
 
 /// The topic of this name, if it is the same; another one is a refusal.
-fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a Topic>> {
+fn existing_topic<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a Topic>> {
     match registry.definition(&topic.id) {
         Some(known) if rule_of(&known.definition) != rule_of(topic) => {
             let detail = "The topic is registered with another `deduplicateBy`. It is fixed when a topic is registered: \
@@ -134,7 +141,7 @@ fn known_as<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a T
     }
 }
 
-fn check_words(description: Option<&str>, window: Option<&contract::Span>, violations: &mut Vec<Violation>) {
+fn check_words(description: Option<&str>, window: Option<&contract::IsoDuration>, violations: &mut Vec<Violation>) {
     if description.is_some_and(|text| text.chars().count() > limits::DESCRIPTION_CHARS_MAX) {
         let detail = format!("may have at most {} characters", limits::DESCRIPTION_CHARS_MAX);
         violations.push(Violation::new("/description", detail));
@@ -152,20 +159,20 @@ fn refuse(violations: Vec<Violation>) -> Result<()> {
     Err(Error::new(Kind::Validation, "The topic breaks the rules; see `errors`.").with_violations(violations))
 }
 
-struct Register(NewTopic);
+struct RegisterTopic(NewTopic);
 
-impl Command for Register {
-    type Answer = Registered<Topic>;
+impl Command for RegisterTopic {
+    type Answer = RegisterOutcome<Topic>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let registry = decision.registry();
-        if let Some(known) = known_as(registry, &self.0)? {
-            return Ok(Registered::Unchanged(known.clone()));
+        if let Some(known) = existing_topic(registry, &self.0)? {
+            return Ok(RegisterOutcome::Unchanged(known.clone()));
         }
         let number = registry.next_topic_number();
         let topic = Topic { definition: self.0.clone(), created_at: Timestamp::from_millis(decision.now()) };
         decision.add_entry(Entry::TopicRegistered { number, topic: topic.clone() })?;
-        Ok(Registered::Created(topic))
+        Ok(RegisterOutcome::Created(topic))
     }
 
     fn bytes(&self) -> usize {
@@ -173,12 +180,12 @@ impl Command for Register {
     }
 }
 
-struct Change {
+struct ChangeTopic {
     id: TopicId,
     change: TopicChange,
 }
 
-impl Command for Change {
+impl Command for ChangeTopic {
     type Answer = Topic;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Topic> {
@@ -196,7 +203,9 @@ impl Command for Change {
         refuse(violations)?;
         if topic != *known {
             let entry = match registry.placed(&self.id) {
-                Some(known) => Entry::TopicPlaced { placed: Placed { topic: topic.clone(), ..known.placed.clone() } },
+                Some(known) => {
+                    Entry::TopicPlaced { placed: TopicPlacement { topic: topic.clone(), ..known.placed.clone() } }
+                }
                 None => Entry::TopicChanged { topic: topic.clone() },
             };
             decision.add_entry(entry)?;

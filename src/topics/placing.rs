@@ -12,10 +12,10 @@
 //! - What a memory log held is gone with the process. Its topics go on behind every sequence they can have given, so
 //!   that a reader from before is told, and no number means two events.
 
-use super::{Change, Register, deletion, known_as};
-use crate::ledger::{Command, Decision, Entry, Home, Ledger, Placed, PlacedTopic};
-use crate::logs::{LogFailure, Logs, Place, Side};
-use contract::{Error, Kind, NewTopic, Registered, Result, Sequence, Timestamp, Topic, TopicId};
+use super::{ChangeTopic, RegisterTopic, deletion, existing_topic};
+use crate::ledger::{Command, Decision, Entry, Ledger, LogLocation, PlacedTopic, TopicPlacement};
+use crate::logs::{LogFailure, LogRef, Logs, SideLog};
+use contract::{Error, Kind, NewTopic, RegisterOutcome, Result, Sequence, Timestamp, Topic, TopicId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use std::sync::Arc;
 const LIFE_EVENTS: u64 = 1 << 40;
 
 /// Registers a topic in another log.
-pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: Home) -> Result<Registered<Topic>> {
-    to_its_end(async move {
-        let _turn = logs.turn().await;
+pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: LogLocation) -> Result<RegisterOutcome<Topic>> {
+    run_to_completion(async move {
+        let _turn = logs.lock_placement().await;
         let default = logs.default_ledger();
-        if let Some(known) = known_as(&default.registry(), &topic)?.cloned() {
+        if let Some(known) = existing_topic(&default.registry(), &topic)?.cloned() {
             settle_one(&logs, &topic.id).await?;
-            return Ok(Registered::Unchanged(known));
+            return Ok(RegisterOutcome::Unchanged(known));
         }
-        let Place::Side(side) = logs.open(&home).await? else { return default.submit(Register(topic)).await };
+        let LogRef::Side(side) = logs.open(&home).await? else { return default.submit(RegisterTopic(topic)).await };
         // Before the default log knows of it: what it has said, the topic's own log must follow.
         side.ledger.check_room()?;
         let id = topic.id.clone();
         let found_since = side.ledger.registry().topic(&id).map(|known| known.topic.created_at);
-        let registered = default.submit(Assign { topic, home: side.home.clone(), found_since }).await?;
+        let registered = default.submit(PlaceTopic { topic, home: side.location.clone(), found_since }).await?;
         settle_one(&logs, &id).await?;
         Ok(registered)
     })
@@ -44,11 +44,11 @@ pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: Home) -> Re
 }
 
 /// Changes a topic that lives in another log.
-pub(super) async fn change(logs: Arc<Logs>, change: Change) -> Result<Topic> {
-    to_its_end(async move {
+pub(super) async fn change(logs: Arc<Logs>, change: ChangeTopic) -> Result<Topic> {
+    run_to_completion(async move {
         let id = change.id.clone();
         let topic = logs.default_ledger().submit(change).await?;
-        let _turn = logs.turn().await;
+        let _turn = logs.lock_placement().await;
         settle_one(&logs, &id).await?;
         Ok(topic)
     })
@@ -56,38 +56,41 @@ pub(super) async fn change(logs: Arc<Logs>, change: Change) -> Result<Topic> {
 }
 
 /// Opens every log that topics live in, and has it follow the default log.
-pub(crate) async fn find_again(logs: &Logs) -> Result<(), LogFailure> {
-    let named = |home: &Home, error| LogFailure { log: home.to_string(), error };
+pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
+    let named = |home: &LogLocation, error| LogFailure { log: home.to_string(), error };
     let default = logs.default_ledger();
     if let Some(first) = default.registry().placed_topics().find(|known| in_memory(known)) {
-        default.submit(BeginAgain).await.map_err(|error| named(&first.placed.home, error))?;
+        default.submit(RecordMemoryEmptied).await.map_err(|error| named(&first.placed.home, error))?;
     }
-    let mut homes: BTreeMap<Home, Vec<Placed>> = BTreeMap::new();
+    let mut homes: BTreeMap<LogLocation, Vec<TopicPlacement>> = BTreeMap::new();
     for known in default.registry().placed_topics() {
         if known.placed.deleting && in_memory(known) {
             // Nothing else is left of it.
             let id = &known.placed.topic.definition.id;
-            default.submit(deletion::Forget(id.clone())).await.map_err(|error| named(&known.placed.home, error))?;
+            default
+                .submit(deletion::ForgetTopic(id.clone()))
+                .await
+                .map_err(|error| named(&known.placed.home, error))?;
             continue;
         }
         homes.entry(known.placed.home.clone()).or_default().push(known.placed.clone());
     }
     for (home, topics) in homes {
-        let found = find_home_again(logs, &home, topics).await;
+        let found = reopen_side_log(logs, &home, topics).await;
         found.map_err(|error| named(&home, error))?;
     }
     Ok(())
 }
 
-async fn find_home_again(logs: &Logs, home: &Home, topics: Vec<Placed>) -> Result<()> {
+async fn reopen_side_log(logs: &Logs, home: &LogLocation, topics: Vec<TopicPlacement>) -> Result<()> {
     // In memory topics are numbered as they come here: in order of their ids.
     let side = logs.reopen(home, topics.iter().map(|placed| placed.floor).collect()).await?;
     let registry = side.ledger.registry();
     let (deleting, mut topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|placed| placed.deleting);
-    let lost = |placed: &Placed| placed.numbered && registry.topic(&placed.topic.definition.id).is_none();
+    let lost = |placed: &TopicPlacement| placed.numbered && registry.topic(&placed.topic.definition.id).is_none();
     // One that is being deleted may be gone there already; but its log has given numbers then.
     let is_blank = registry.next_topic_number() == 1 && deleting.iter().any(|placed| placed.numbered);
-    if !matches!(home, Home::Memory(_)) && (is_blank || topics.iter().any(lost)) {
+    if !matches!(home, LogLocation::Memory(_)) && (is_blank || topics.iter().any(lost)) {
         return Err(Error::new(
             Kind::Unavailable,
             "It does not know a topic that lives in it: is its disk mounted? Mount it, or restore its folder.",
@@ -95,7 +98,7 @@ async fn find_home_again(logs: &Logs, home: &Home, topics: Vec<Placed>) -> Resul
     }
     for placed in deleting {
         if !deletion::finish(logs, &side, &placed).await? {
-            topics.push(Placed { deleting: false, forced: false, ..placed });
+            topics.push(TopicPlacement { deleting: false, forced: false, ..placed });
         }
     }
     settle(logs.default_ledger(), &side, topics).await
@@ -104,48 +107,50 @@ async fn find_home_again(logs: &Logs, home: &Home, topics: Vec<Placed>) -> Resul
 /// Has a topic's own log follow the default log; does nothing for a topic of the default log.
 async fn settle_one(logs: &Logs, id: &TopicId) -> Result<()> {
     let Some(known) = logs.default_ledger().registry().placed(id).cloned() else { return Ok(()) };
-    let side = logs.side(&known.placed.home)?;
+    let side = logs.side_log(&known.placed.home)?;
     settle(logs.default_ledger(), &side, vec![known.placed.clone()]).await
 }
 
-async fn settle(default: &Ledger, side: &Side, topics: Vec<Placed>) -> Result<()> {
+async fn settle(default: &Ledger, side: &SideLog, topics: Vec<TopicPlacement>) -> Result<()> {
     let unnumbered = topics.iter().filter(|placed| !placed.numbered);
     let unnumbered: Vec<_> = unnumbered.map(|placed| placed.topic.definition.id.clone()).collect();
-    side.ledger.submit(Follow(topics)).await?;
+    side.ledger.submit(AdoptDefinitions(topics)).await?;
     match unnumbered.is_empty() {
         true => Ok(()),
-        false => default.submit(Number(unnumbered)).await,
+        false => default.submit(MarkNumbered(unnumbered)).await,
     }
 }
 
 fn in_memory(known: &PlacedTopic) -> bool {
-    matches!(known.placed.home, Home::Memory(_))
+    matches!(known.placed.home, LogLocation::Memory(_))
 }
 
 /// Runs work that must not stop half way because its caller hung up.
-pub(super) async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) async fn run_to_completion<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|failed| Err(Error::new(Kind::Unavailable, "The broker is closing.").with_source(failed)))
 }
 
 /// In the default log: a topic lives elsewhere.
-struct Assign {
+struct PlaceTopic {
     topic: NewTopic,
-    home: Home,
+    home: LogLocation,
     /// A log that is older than this broker's memory may know the topic already.
     found_since: Option<Timestamp>,
 }
 
-impl Command for Assign {
-    type Answer = Registered<Topic>;
+impl Command for PlaceTopic {
+    type Answer = RegisterOutcome<Topic>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
-        if let Some(known) = known_as(decision.registry(), &self.topic)? {
-            return Ok(Registered::Unchanged(known.clone()));
+        if let Some(known) = existing_topic(decision.registry(), &self.topic)? {
+            return Ok(RegisterOutcome::Unchanged(known.clone()));
         }
         let created_at = self.found_since.unwrap_or_else(|| Timestamp::from_millis(decision.now()));
         let topic = Topic { definition: self.topic.clone(), created_at };
-        let placed = Placed {
+        let placed = TopicPlacement {
             topic: topic.clone(),
             home: self.home.clone(),
             floor: Sequence::ZERO,
@@ -154,7 +159,7 @@ impl Command for Assign {
             forced: false,
         };
         decision.add_entry(Entry::TopicPlaced { placed })?;
-        Ok(Registered::Created(topic))
+        Ok(RegisterOutcome::Created(topic))
     }
 
     fn bytes(&self) -> usize {
@@ -163,16 +168,16 @@ impl Command for Assign {
 }
 
 /// In the default log: these topics have numbers in their own.
-struct Number(Vec<TopicId>);
+struct MarkNumbered(Vec<TopicId>);
 
-impl Command for Number {
+impl Command for MarkNumbered {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         for id in &self.0 {
             let known = decision.registry().placed(id).map(|known| known.placed.clone());
             if let Some(placed) = known.filter(|placed| !placed.numbered) {
-                decision.add_entry(Entry::TopicPlaced { placed: Placed { numbered: true, ..placed } })?;
+                decision.add_entry(Entry::TopicPlaced { placed: TopicPlacement { numbered: true, ..placed } })?;
             }
         }
         Ok(())
@@ -184,9 +189,9 @@ impl Command for Number {
 }
 
 /// In the default log: whatever was in memory is gone.
-struct BeginAgain;
+struct RecordMemoryEmptied;
 
-impl Command for BeginAgain {
+impl Command for RecordMemoryEmptied {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -203,13 +208,13 @@ impl Command for BeginAgain {
 }
 
 /// In a topic's own log: it is defined as the default log says.
-struct Follow(Vec<Placed>);
+struct AdoptDefinitions(Vec<TopicPlacement>);
 
-impl Command for Follow {
+impl Command for AdoptDefinitions {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        for Placed { topic, floor, .. } in &self.0 {
+        for TopicPlacement { topic, floor, .. } in &self.0 {
             match decision.registry().topic(&topic.definition.id) {
                 Some(known) if known.topic == *topic => (),
                 Some(_) => drop(decision.add_entry(Entry::TopicChanged { topic: topic.clone() })?),
@@ -220,7 +225,7 @@ impl Command for Follow {
     }
 
     fn bytes(&self) -> usize {
-        self.0.len() * size_of::<Placed>()
+        self.0.len() * size_of::<TopicPlacement>()
     }
 }
 

@@ -7,18 +7,18 @@
 //! - What retention has removed is not there to be published again, and does not count.
 
 use super::compaction::heads_of;
-use crate::events::{Repeat, Repeating};
-use crate::ledger::{Command, Decision, Entry, Head, Keep, Ledger, TopicEntry, read_failed};
-use crate::logs::{Located, Logs};
-use contract::{Cleanup, Counted, Error, Republish, RepublishTarget, Result, Sequence, limits};
-use log::{Limit, LogError, Range, Record, TopicNumber};
+use crate::events::{RepublishAs, RepublishEvents};
+use crate::ledger::{AggregateHead, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder, read_failed};
+use crate::logs::{LocatedTopic, Logs};
+use contract::{CleanupPolicy, Error, EventCount, RepublishRequest, RepublishTarget, Result, Sequence, limits};
+use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
 
 /// How many events are appended at once.
-const PAGE: Limit = Limit { records: 256, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 256, bytes: 1024 * 1024 };
 
 /// Refuses an order that makes no sense, or is too large.
-pub(crate) fn check_republish(order: &Republish) -> Result<()> {
-    let Republish { from, to, target, name, .. } = order;
+pub(crate) fn check_republish(order: &RepublishRequest) -> Result<()> {
+    let RepublishRequest { from, to, target, name, .. } = order;
     match (target, name) {
         (RepublishTarget::Topic, Some(_)) => return Err(Error::invalid("/name", "is for a group or a subscription")),
         (RepublishTarget::Group, None) => return Err(Error::invalid("/name", "is missing: say which group")),
@@ -40,30 +40,30 @@ pub(crate) fn check_republish(order: &Republish) -> Result<()> {
 /// Hands a group again what it has finished of the events, or only counts them.
 pub(crate) async fn republish_to_group(
     logs: &Logs,
-    Located { place, topic }: &Located,
-    order: &Republish,
-    keep: &Keep<Counted>,
-) -> Result<Counted> {
+    LocatedTopic { log: place, topic }: &LocatedTopic,
+    order: &RepublishRequest,
+    keep: &ReplyRecorder<EventCount>,
+) -> Result<EventCount> {
     let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
     let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-    let keep = keep.seen_through(|count| Some(Ok(Counted { count: *count })));
-    let handed = logs.ledger(place).submit_keeping(HandAgain { group, number, from, to, dry_run }, keep).await;
-    Ok(Counted { count: handed? })
+    let keep = keep.map_answer(|count| Some(Ok(EventCount { count: *count })));
+    let handed = logs.ledger(place).submit_recording(RepeatEvents { group, number, from, to, dry_run }, keep).await;
+    Ok(EventCount { count: handed? })
 }
 
 /// Appends the events again, or only counts them; says how many. The answer is kept with the last of them.
 pub(crate) async fn republish_to_topic(
     logs: &Logs,
-    Located { place, topic }: &Located,
-    order: &Republish,
-    keep: &Keep<Counted>,
-) -> Result<Counted> {
+    LocatedTopic { log: place, topic }: &LocatedTopic,
+    order: &RepublishRequest,
+    keep: &ReplyRecorder<EventCount>,
+) -> Result<EventCount> {
     let ledger = logs.ledger(place);
     // What is appended here is not meant.
     let to = order.to.min(topic.tail());
     let how = match topic.topic.definition.cleanup {
-        Some(Cleanup::Compact) => Repeating::State,
-        Some(Cleanup::Delete) | None => Repeating::Same,
+        Some(CleanupPolicy::Compact) => RepublishAs::State,
+        Some(CleanupPolicy::Delete) | None => RepublishAs::Same,
     };
     let (mut after, mut count) = (Sequence(order.from.get().saturating_sub(1)), 0);
     while after < to {
@@ -71,24 +71,24 @@ pub(crate) async fn republish_to_topic(
         let Some(reached) = page.last().map(|record| record.header.sequence) else { break };
         after = reached;
         page.retain(|record| record.header.sequence <= to);
-        if how == Repeating::State {
-            page = last_words(ledger, page).await?;
+        if how == RepublishAs::State {
+            page = latest_of_aggregates(ledger, page).await?;
         }
         count += match order.dry_run {
             true => page.len() as u64,
             false => {
-                let keep = if reached >= to { keep.clone() } else { Keep::nothing() };
-                let keep = keep.seen_through(move |here: &u64| Some(Ok(Counted { count: count + here })));
-                ledger.submit_keeping(Repeat::of(topic, &page, how)?, keep).await?
+                let keep = if reached >= to { keep.clone() } else { ReplyRecorder::disabled() };
+                let keep = keep.map_answer(move |here: &u64| Some(Ok(EventCount { count: count + here })));
+                ledger.submit_recording(RepublishEvents::of(topic, &page, how)?, keep).await?
             }
         };
     }
-    Ok(Counted { count })
+    Ok(EventCount { count })
 }
 
 /// The next events that are there.
-async fn page_behind(ledger: &Ledger, topic: &TopicEntry, after: Sequence) -> Result<Vec<Record>> {
-    let read = |after| ledger.log().read(Range::Topic(topic.number, after), PAGE);
+async fn page_behind(ledger: &Ledger, topic: &RegisteredTopic, after: Sequence) -> Result<Vec<Record>> {
+    let read = |after| ledger.log().read(ReadRange::Topic(topic.number, after), PAGE);
     match read(after).await {
         Err(LogError::Trimmed(earliest)) => read(Sequence(earliest.get().saturating_sub(1))).await.map_err(read_failed),
         page => page.map_err(read_failed),
@@ -96,15 +96,16 @@ async fn page_behind(ledger: &Ledger, topic: &TopicEntry, after: Sequence) -> Re
 }
 
 /// Those that are the last of their aggregates.
-async fn last_words(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
+async fn latest_of_aggregates(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
     let heads = heads_of(ledger, page.iter().map(|record| &record.header)).await?;
-    let is_last =
-        |(record, head): &(Record, Option<Head>)| head.is_some_and(|head| head.sequence == record.header.sequence);
+    let is_last = |(record, head): &(Record, Option<AggregateHead>)| {
+        head.is_some_and(|head| head.sequence == record.header.sequence)
+    };
     Ok(page.into_iter().zip(heads).filter(is_last).map(|(record, _)| record).collect())
 }
 
 /// Hands a group again what it has finished of a run of events.
-struct HandAgain {
+struct RepeatEvents {
     group: String,
     number: TopicNumber,
     from: Sequence,
@@ -112,7 +113,7 @@ struct HandAgain {
     dry_run: bool,
 }
 
-impl Command for HandAgain {
+impl Command for RepeatEvents {
     /// How many that is.
     type Answer = u64;
 

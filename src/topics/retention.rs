@@ -10,19 +10,21 @@
 //! When this is done, and what becomes of its failures, is [`super::chore`]'s business.
 
 use super::chore::{RetentionFailures, RetentionWork};
-use super::compaction::{Compacting, compact};
+use super::compaction::{CompactionRules, compact};
 use super::deletion::remove_deleted;
-use crate::ledger::{Carried, Command, Decision, Entry, Home, Ledger, Registry, TopicEntry, read_failed};
-use contract::{Cleanup, Counted, Error, Kind, Result, Sequence, Span, Streaming, Trim};
-use log::{Find, Header, Limit, LogError, Range, TopicNumber};
+use crate::ledger::{
+    CarriedRows, Command, Decision, Entry, Ledger, LogLocation, RegisteredTopic, Registry, read_failed,
+};
+use contract::{CleanupPolicy, Error, EventCount, IsoDuration, Kind, Result, Sequence, StreamingSetting, TrimRequest};
+use log::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery, TopicNumber};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How many events are looked at for one carrying entry.
-const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 4 * 1024 * 1024 };
 
 /// What is removed, and by whose word.
-pub(crate) struct Expiring<'a> {
+pub(crate) struct RetentionRun<'a> {
     /// How long topics that name no retention keep their events, in milliseconds; for ever, where nothing is said.
     pub(crate) default_age: Option<i64>,
     /// The fingerprints of the event types that are tombstones.
@@ -34,9 +36,9 @@ pub(crate) struct Expiring<'a> {
 /// Removes what is past its age by the log's time from every topic, and what is left of deleted ones; answers how many
 /// sequences went. A topic that fails keeps no other from being looked at; the first failure is answered. The log is the
 /// one of this home.
-pub(crate) async fn expire(ledger: &Ledger, home: Option<&Home>, expiring: &Expiring<'_>) -> Result<u64> {
+pub(crate) async fn expire(ledger: &Ledger, home: Option<&LogLocation>, expiring: &RetentionRun<'_>) -> Result<u64> {
     let deleted = RetentionWork::DeletedTopics(home.cloned());
-    let removed = match ledger.ask(crate::ledger::State::unremoved).await {
+    let removed = match ledger.query_state(crate::ledger::LedgerState::unremoved).await {
         Ok(none) if none.is_empty() => Ok(()),
         Ok(_) if !expiring.failures.is_due(&deleted) => return expire_aged(ledger, home, expiring).await,
         Ok(_) => remove_deleted(ledger).await,
@@ -47,7 +49,7 @@ pub(crate) async fn expire(ledger: &Ledger, home: Option<&Home>, expiring: &Expi
     removed.and(aged)
 }
 
-async fn expire_aged(ledger: &Ledger, home: Option<&Home>, expiring: &Expiring<'_>) -> Result<u64> {
+async fn expire_aged(ledger: &Ledger, home: Option<&LogLocation>, expiring: &RetentionRun<'_>) -> Result<u64> {
     let registry = ledger.registry();
     let aged: Vec<_> =
         registry.topics().filter_map(|topic| Some((topic, age_millis(topic).or(expiring.default_age)?))).collect();
@@ -73,7 +75,7 @@ async fn expire_aged(ledger: &Ledger, home: Option<&Home>, expiring: &Expiring<'
 
 async fn expire_topic(
     ledger: &Ledger,
-    topic: &Arc<TopicEntry>,
+    topic: &Arc<RegisteredTopic>,
     (age, server_time): (i64, Option<i64>),
     tombstones: &HashSet<u64>,
 ) -> Result<u64> {
@@ -81,8 +83,8 @@ async fn expire_topic(
     let through = stored_before(ledger, topic, before).await?;
     match is_compacted(topic) {
         true => {
-            let ages = Ages { before: Some(before) };
-            compact(ledger, topic, &Compacting { through, ages, tombstones }).await
+            let ages = AgeLimit { before: Some(before) };
+            compact(ledger, topic, &CompactionRules { through, ages, tombstones }).await
         }
         false => trim_allowed(ledger, topic, through).await,
     }
@@ -91,10 +93,10 @@ async fn expire_topic(
 /// Compacts a topic now, whatever the age of what goes; a tombstone still stays for the topic's retention, if it has one.
 pub(crate) async fn compact_now(
     ledger: &Ledger,
-    topic: &Arc<TopicEntry>,
+    topic: &Arc<RegisteredTopic>,
     default: Option<i64>,
     tombstones: &HashSet<u64>,
-) -> Result<Counted> {
+) -> Result<EventCount> {
     if !is_compacted(topic) {
         return Err(Error::new(Kind::InvalidState, "The topic does not keep the latest event per aggregate; trim it."));
     }
@@ -103,18 +105,18 @@ pub(crate) async fn compact_now(
         Some(age) => Some(old_before(ledger, topic, age, server_time).await?),
         None => None,
     };
-    let compacting = Compacting { through: topic.tail(), ages: Ages { before }, tombstones };
-    Ok(Counted { count: compact(ledger, topic, &compacting).await? })
+    let compacting = CompactionRules { through: topic.tail(), ages: AgeLimit { before }, tombstones };
+    Ok(EventCount { count: compact(ledger, topic, &compacting).await? })
 }
 
 /// What is old enough.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ages {
+pub(super) struct AgeLimit {
     /// What was stored before this, in milliseconds; anything, where nothing is said.
     before: Option<i64>,
 }
 
-impl Ages {
+impl AgeLimit {
     pub(super) fn is_past(self, time: i64) -> bool {
         self.before.is_none_or(|before| time < before)
     }
@@ -126,38 +128,42 @@ pub(crate) fn tombstones(registry: &Registry) -> HashSet<u64> {
     types.map(|known| known.tag).collect()
 }
 
-fn is_compacted(topic: &TopicEntry) -> bool {
-    topic.topic.definition.cleanup == Some(Cleanup::Compact)
+fn is_compacted(topic: &RegisteredTopic) -> bool {
+    topic.topic.definition.cleanup == Some(CleanupPolicy::Compact)
 }
 
 /// Removes a topic's events up to and including `through`; answers how many sequences went.
-pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequence) -> Result<u64> {
+pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<RegisteredTopic>, through: Sequence) -> Result<u64> {
     may_remove(ledger).await?;
     trim_allowed(ledger, topic, through).await
 }
 
 /// The same, where the engine may remove.
-pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<TopicEntry>, through: Sequence) -> Result<u64> {
+pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<RegisteredTopic>, through: Sequence) -> Result<u64> {
     let through = through.min(topic.tail());
     let Some(earliest) = earliest(ledger, topic).await?.filter(|earliest| *earliest <= through) else { return Ok(0) };
     let number = topic.number;
-    let trimmed = ledger.ask(move |state| state.trimmed(number)).await?;
+    let trimmed = ledger.query_state(move |state| state.trimmed(number)).await?;
     let mut after = Sequence(earliest.0 - 1).max(trimmed);
     while after < through {
-        let page = ledger.log().headers(Range::Topic(number, after), PAGE).await.map_err(read_failed)?;
+        let page = ledger.log().headers(ReadRange::Topic(number, after), PAGE).await.map_err(read_failed)?;
         let Some(last) = page.last().map(|header| header.sequence) else { break };
-        ledger.submit(Carry::new(topic, through, &page)).await?;
+        ledger.submit(CarryHistory::new(topic, through, &page)).await?;
         after = last;
     }
     if trimmed < through {
-        ledger.submit(Trimmed { number, through }).await?;
+        ledger.submit(RecordTrim { number, through }).await?;
     }
     ledger.log().remove(number, through).await.map_err(not_removed)?;
     Ok(through.0 + 1 - earliest.0)
 }
 
 /// Removes a topic's beginning as somebody says; answers how many sequences went.
-pub(crate) async fn trim_as_told(ledger: &Ledger, topic: &Arc<TopicEntry>, told: &Trim) -> Result<Counted> {
+pub(crate) async fn trim_on_request(
+    ledger: &Ledger,
+    topic: &Arc<RegisteredTopic>,
+    told: &TrimRequest,
+) -> Result<EventCount> {
     let through = match (told.through, told.before) {
         (Some(through), None) => through,
         (None, Some(before)) => {
@@ -168,7 +174,7 @@ pub(crate) async fn trim_as_told(ledger: &Ledger, topic: &Arc<TopicEntry>, told:
         (None, None) => return Err(Error::invalid("/through", "is missing: say `through` or `before`")),
         (Some(_), Some(_)) => return Err(Error::invalid("/before", "stands beside `through`; give one of them")),
     };
-    Ok(Counted { count: trim(ledger, topic, through).await? })
+    Ok(EventCount { count: trim(ledger, topic, through).await? })
 }
 
 /// Refuses an order to erase, before anything is removed, where the engine cannot say when bytes are gone.
@@ -208,30 +214,31 @@ pub(super) fn not_removed(error: LogError) -> Error {
 /// time is ahead of them where a clock was ahead once, or is: then events would go that were stored just before. Events
 /// that carry such a time themselves lie in the future of those clocks, which know nothing of them. Once the first of
 /// these is old by the log's time, so is everything before it.
-async fn old_before(ledger: &Ledger, topic: &TopicEntry, age: i64, server_time: Option<i64>) -> Result<i64> {
+async fn old_before(ledger: &Ledger, topic: &RegisteredTopic, age: i64, server_time: Option<i64>) -> Result<i64> {
     let (now, wall) = (ledger.now(), ledger.clock().wall());
     let wall = server_time.map_or(wall, |server_time| wall.min(server_time));
     let before = now.saturating_sub(age);
     if now <= wall {
         return Ok(before);
     }
-    let ahead = Find::Time(Some(topic.number), wall.saturating_add(1));
+    let ahead = RecordQuery::Time(Some(topic.number), wall.saturating_add(1));
     let first_ahead = ledger.log().find(ahead).await.map_err(read_failed)?;
     let is_old = first_ahead.is_some_and(|header| header.time < before);
     Ok(if is_old { before } else { wall.saturating_sub(age) })
 }
 
 /// The last sequence that was stored before a time.
-async fn stored_before(ledger: &Ledger, topic: &TopicEntry, millis: i64) -> Result<Sequence> {
+async fn stored_before(ledger: &Ledger, topic: &RegisteredTopic, millis: i64) -> Result<Sequence> {
     // Looked at first: what is stored while the log is searched is younger.
     let tail = topic.tail();
-    let first_kept = ledger.log().find(Find::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
+    let first_kept = ledger.log().find(RecordQuery::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
     Ok(first_kept.map_or(tail, |header| Sequence(header.sequence.0 - 1)))
 }
 
 /// The first sequence still there; `None` where nothing is.
-async fn earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Option<Sequence>> {
-    match ledger.log().headers(Range::Topic(topic.number, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+async fn earliest(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Option<Sequence>> {
+    match ledger.log().headers(ReadRange::Topic(topic.number, Sequence::ZERO), ReadLimit { records: 1, bytes: 0 }).await
+    {
         Ok(page) => Ok(page.first().map(|header| header.sequence)),
         Err(LogError::Trimmed(earliest)) if earliest <= topic.tail() => Ok(Some(earliest)),
         Err(LogError::Trimmed(_)) => Ok(None),
@@ -240,25 +247,25 @@ async fn earliest(ledger: &Ledger, topic: &TopicEntry) -> Result<Option<Sequence
 }
 
 /// Seed 000 spells retention inside `streaming`; the topic's own member wins.
-fn age_millis(topic: &TopicEntry) -> Option<i64> {
+fn age_millis(topic: &RegisteredTopic) -> Option<i64> {
     let definition = &topic.topic.definition;
     let inner = match &definition.streaming {
-        Streaming::Options(options) => options.retention.as_ref(),
-        Streaming::Enabled(_) => None,
+        StreamingSetting::Options(options) => options.retention.as_ref(),
+        StreamingSetting::Enabled(_) => None,
     };
-    definition.retention.as_ref().or(inner).map(Span::millis)
+    definition.retention.as_ref().or(inner).map(IsoDuration::millis)
 }
 
 /// Writes down what must outlive a page of events.
-struct Carry {
-    topic: Arc<TopicEntry>,
+struct CarryHistory {
+    topic: Arc<RegisteredTopic>,
     through: Sequence,
     aggregates: HashSet<u128>,
     keys: Vec<u128>,
 }
 
-impl Carry {
-    fn new(topic: &Arc<TopicEntry>, through: Sequence, page: &[Header]) -> Self {
+impl CarryHistory {
+    fn new(topic: &Arc<RegisteredTopic>, through: Sequence, page: &[RecordHeader]) -> Self {
         let going = page.iter().filter(|header| header.sequence <= through);
         let facets: Vec<_> = going.filter_map(|header| header.facets).collect();
         Self {
@@ -270,11 +277,11 @@ impl Carry {
     }
 }
 
-impl Command for Carry {
+impl Command for CarryHistory {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
-        let mut carried = Carried::default();
+        let mut carried = CarriedRows::default();
         for &key in &self.aggregates {
             if let Some(head) = decision.head(key)?
                 && head.sequence <= self.through
@@ -285,7 +292,7 @@ impl Command for Carry {
         // As the topic is defined now: its window may have been raised since this was ordered.
         let topic = Arc::clone(decision.registry().topic_numbered(self.topic.number).unwrap_or(&self.topic));
         for &key in &self.keys {
-            if let Some(remembered) = decision.remembered(key)?
+            if let Some(remembered) = decision.stored_key(key)?
                 && topic.remembers(remembered.time, decision.now())
             {
                 carried.keys.push((key, remembered));
@@ -305,12 +312,12 @@ impl Command for Carry {
 }
 
 /// Writes down that a topic's beginning goes.
-pub(super) struct Trimmed {
+pub(super) struct RecordTrim {
     pub(super) number: TopicNumber,
     pub(super) through: Sequence,
 }
 
-impl Command for Trimmed {
+impl Command for RecordTrim {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {

@@ -10,9 +10,9 @@
 
 use super::busy;
 use super::compile_queue::{CompileQueue, CompileWork, WAITING};
-use super::schema::{Schema, SchemaOrigin, SchemaSource};
-use crate::ledger::TypeEntry;
-use contract::{Error, Kind, Position, Result, SchemaVersion, Version, limits};
+use super::schema::{CompiledSchema, SchemaOrigin, SchemaSource};
+use crate::ledger::RegisteredType;
+use contract::{Error, Kind, Position, RegisteredVersion, Result, SchemaVersion, limits};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,9 +22,9 @@ use tokio::time::timeout;
 
 /// Every compiled schema of a broker.
 #[derive(Clone)]
-pub(crate) struct Schemas(Arc<Shared>);
+pub(crate) struct SchemaCompiler(Arc<CompilerState>);
 
-struct Shared {
+struct CompilerState {
     cache: RwLock<SchemaCache>,
     /// Orders uses of schemas in time.
     uses: AtomicU64,
@@ -45,7 +45,7 @@ struct SchemaCache {
 }
 
 struct CachedSchema {
-    schema: Arc<Schema>,
+    schema: Arc<CompiledSchema>,
     bytes: usize,
     /// [`NEVER`] until an event uses it.
     last_use: AtomicU64,
@@ -53,9 +53,9 @@ struct CachedSchema {
 
 const NEVER: u64 = 0;
 
-impl Default for Schemas {
+impl Default for SchemaCompiler {
     fn default() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(CompilerState {
             cache: RwLock::default(),
             uses: AtomicU64::new(NEVER + 1),
             queue: Arc::default(),
@@ -64,9 +64,9 @@ impl Default for Schemas {
     }
 }
 
-impl Schemas {
+impl SchemaCompiler {
     /// The schema of one of a type's versions, if it is compiled.
-    pub(crate) fn cached(&self, known: &TypeEntry, version: &Version) -> Option<Arc<Schema>> {
+    pub(crate) fn cached(&self, known: &RegisteredType, version: &RegisteredVersion) -> Option<Arc<CompiledSchema>> {
         let number = version.definition.version;
         let cache = self.0.cache.read().unwrap_or_else(PoisonError::into_inner);
         let (defined_at, fingerprint) = cache.versions.get(&(known.tag, number))?;
@@ -79,7 +79,7 @@ impl Schemas {
     }
 
     /// Compiles the schema of one of a type's versions, so that it is found by [`Self::cached`].
-    pub(crate) async fn load(&self, known: Arc<TypeEntry>, version: SchemaVersion) -> Result<Arc<Schema>> {
+    pub(crate) async fn load(&self, known: Arc<RegisteredType>, version: SchemaVersion) -> Result<Arc<CompiledSchema>> {
         let bytes = self.measure(Arc::clone(&known), version).await?;
         let schemas = self.clone();
         self.run(CompileWork::FirstUse { bytes }, move || {
@@ -98,7 +98,7 @@ impl Schemas {
     }
 
     /// Compiles a schema that is registered, unless that was done before. Call it within [`Self::run`].
-    pub(super) fn compile(&self, source: &SchemaSource<'_>) -> Result<Arc<Schema>> {
+    pub(super) fn compile(&self, source: &SchemaSource<'_>) -> Result<Arc<CompiledSchema>> {
         self.find_or_compile(source, SchemaOrigin::Request, source.fingerprint())
     }
 
@@ -126,7 +126,7 @@ impl Schemas {
 
     /// About what a version's schema takes once it is compiled; refused where that is too much. It decides who compiles
     /// first, so it is known before.
-    async fn measure(&self, known: Arc<TypeEntry>, version: SchemaVersion) -> Result<usize> {
+    async fn measure(&self, known: Arc<RegisteredType>, version: SchemaVersion) -> Result<usize> {
         let _permit = self.0.measuring.acquire().await;
         let measured =
             tokio::task::spawn_blocking(move || source_of(&known, version)?.measure(SchemaOrigin::Log)).await;
@@ -138,7 +138,7 @@ impl Schemas {
         source: &SchemaSource<'_>,
         origin: SchemaOrigin,
         fingerprint: u128,
-    ) -> Result<Arc<Schema>> {
+    ) -> Result<Arc<CompiledSchema>> {
         {
             let cache = self.0.cache.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(cached) = cache.compiled.get(&fingerprint) {
@@ -146,7 +146,7 @@ impl Schemas {
             }
         }
         let bytes = source.measure(origin)?;
-        let schema = Arc::new(Schema::compile(source)?);
+        let schema = Arc::new(CompiledSchema::compile(source)?);
         let last_use = if origin == SchemaOrigin::Log { self.0.next_use() } else { NEVER };
         let cached = CachedSchema { schema: Arc::clone(&schema), bytes, last_use: AtomicU64::new(last_use) };
         let mut cache = self.0.cache.write().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ impl Schemas {
     }
 }
 
-impl Shared {
+impl CompilerState {
     fn next_use(&self) -> u64 {
         self.uses.fetch_add(1, Ordering::Relaxed)
     }
@@ -191,7 +191,7 @@ impl SchemaCache {
     }
 }
 
-fn source_of(known: &TypeEntry, version: SchemaVersion) -> Result<SchemaSource<'_>> {
+fn source_of(known: &RegisteredType, version: SchemaVersion) -> Result<SchemaSource<'_>> {
     let found = known.version(version).ok_or_else(|| Error::not_found("schema version"))?;
     Ok(SchemaSource::of_version("", &found.definition, known.event_type.definition.schema_target))
 }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_same_schema_is_compiled_once() {
-        let schemas = Schemas::default();
+        let schemas = SchemaCompiler::default();
         let one = schemas.compile(&source(&json!({"type": "object"}))).unwrap();
         let same = schemas.compile(&source(&json!({"type": "object"}))).unwrap();
         let other = schemas.compile(&source(&json!({"type": "string"}))).unwrap();
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn old_and_large_schemas_leave_a_full_cache_and_registrations_take_no_room_from_schemas_in_use() {
-        let schema = Arc::new(Schema::compile(&source(&json!({}))).unwrap());
+        let schema = Arc::new(CompiledSchema::compile(&source(&json!({}))).unwrap());
         let cached =
             |bytes, last_use| CachedSchema { schema: Arc::clone(&schema), bytes, last_use: AtomicU64::new(last_use) };
         let mut cache = SchemaCache::default();
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_on_schemas_waits_for_its_turn_and_gives_up_when_it_takes_too_long() {
-        let schemas = Schemas::default();
+        let schemas = SchemaCompiler::default();
         let (release, held) = mpsc::channel::<()>();
         let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
         let first = tokio::spawn({

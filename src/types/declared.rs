@@ -3,17 +3,17 @@
 //! - They are finalised at once: of each major the highest minor is CURRENT, the others are DEPRECATED.
 //! - They are held to the same rules as versions that come one by one: each minor takes what the one before takes.
 
-use super::Schemas;
+use super::SchemaCompiler;
 use super::compile_queue::CompileWork;
 use super::schema::{self, SchemaSource};
 use contract::{
-    Error, Kind, NewEventType, NewVersion, Result, SchemaTarget, SchemaType, Timestamp, Version, VersionStatus,
-    Violation, limits,
+    Error, Kind, NewEventType, NewVersion, RegisteredVersion, Result, SchemaTarget, SchemaType, Timestamp,
+    VersionStatus, Violation, limits,
 };
 use std::sync::Arc;
 
 /// The versions an event type declares, checked, lowest first.
-pub(super) async fn versions(schemas: &Schemas, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
+pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     let declared = &event_type.versions;
     if event_type.data_schema.is_some() && !declared.is_empty() {
         return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
@@ -44,23 +44,23 @@ pub(super) async fn versions(schemas: &Schemas, event_type: &NewEventType) -> Re
         }
         if old.0.version.major == new.0.version.major {
             let (old, new) = (Arc::clone(old), Arc::clone(new));
-            let compare = move || Ok(schema::broken(&new.1, &old.0, &new.0, target));
+            let compare = move || Ok(schema::incompatibilities(&new.1, &old.0, &new.0, target));
             broken.extend(schemas.run(CompileWork::Registration, compare).await?);
         }
     }
-    refuse_broken(broken)?;
+    refuse_incompatible(broken)?;
     check_room(placed.iter().map(|placed| &placed.0))?;
     Ok(placed.into_iter().map(|placed| Arc::unwrap_or_clone(placed).0).collect())
 }
 
 /// A version that a request carries `at`, as it is kept, with a schema that can be used. Compiles the schema.
 pub(super) fn checked(
-    schemas: &Schemas,
+    schemas: &SchemaCompiler,
     at: &str,
     version: NewVersion,
     target: Option<SchemaTarget>,
 ) -> Result<NewVersion> {
-    let version = schema::settled(at, version)?;
+    let version = schema::normalised(at, version)?;
     for (name, text) in [("mimeType", &version.mime_type), ("message", &version.message)] {
         if text.as_ref().is_some_and(|text| text.is_empty() || text.len() > limits::LABEL_BYTES_MAX) {
             return Err(Error::invalid(format!("{at}/{name}"), "is empty, or too long"));
@@ -78,7 +78,7 @@ pub(super) fn checked(
 }
 
 /// What declared versions are from the beginning.
-pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Version> {
+pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<RegisteredVersion> {
     let is_highest = |version: &NewVersion| {
         !declared
             .iter()
@@ -86,7 +86,7 @@ pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Version
     };
     let made = declared.iter().map(|version| {
         let current = is_highest(version);
-        Version {
+        RegisteredVersion {
             definition: version.clone(),
             status: if current { VersionStatus::Current } else { VersionStatus::Deprecated },
             created_at: now,
@@ -98,7 +98,7 @@ pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Version
 }
 
 /// Refuses a version that breaks with the one before it.
-pub(super) fn refuse_broken(mut broken: Vec<Violation>) -> Result<()> {
+pub(super) fn refuse_incompatible(mut broken: Vec<Violation>) -> Result<()> {
     if broken.is_empty() {
         return Ok(());
     }

@@ -14,21 +14,26 @@
 //! - A search that is cut short, by the request's time limit, goes on where it was when it is asked for again.
 
 use super::versions::{TRIES_MAX, busy, decided, find};
-use crate::ledger::{Command, Decision, Entry, Home, Keep, Ledger, TypeEntry, read_failed};
+use crate::ledger::{Command, Decision, Entry, Ledger, LogLocation, RegisteredType, ReplyRecorder, read_failed};
 use crate::logs::Logs;
 use contract::{Error, EventTypeId, Kind, Position, Result, Sequence, TopicId};
-use log::{Limit, LogError, Range, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 
 /// How many events are looked at at once.
-const PAGE: Limit = Limit { records: 2048, bytes: 4 * 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 4 * 1024 * 1024 };
 /// How many types are remembered that somebody began to look for.
 const SEARCHES_MAX: usize = 4;
 
 /// Deletes an event type.
-pub(crate) async fn delete(logs: &Logs, searches: &TypeSearches, id: &EventTypeId, keep: Keep<()>) -> Result<()> {
+pub(crate) async fn delete(
+    logs: &Logs,
+    searches: &TypeSearches,
+    id: &EventTypeId,
+    keep: ReplyRecorder<()>,
+) -> Result<()> {
     let default = logs.default_ledger();
     let _turn = searches.turn.lock().await;
     for _ in 0..TRIES_MAX {
@@ -40,7 +45,7 @@ pub(crate) async fn delete(logs: &Logs, searches: &TypeSearches, id: &EventTypeI
             return Err(stored.refusal());
         }
         let command = Delete { id: id.clone(), seen: known.defined_at };
-        if let Some(()) = default.submit_keeping(command, keep.seen_through(decided)).await? {
+        if let Some(()) = default.submit_recording(command, keep.map_answer(decided)).await? {
             searches.forget(&known);
             return Ok(());
         }
@@ -48,7 +53,7 @@ pub(crate) async fn delete(logs: &Logs, searches: &TypeSearches, id: &EventTypeI
     Err(busy())
 }
 
-fn check_archived(known: &TypeEntry) -> Result<()> {
+fn check_archived(known: &RegisteredType) -> Result<()> {
     match known.event_type.archived {
         true => Ok(()),
         false => {
@@ -77,7 +82,7 @@ impl StoredEvent {
 }
 
 /// An event of an archived type in any log, if there is one.
-async fn find_event(logs: &Logs, searches: &TypeSearches, known: &TypeEntry) -> Result<Option<StoredEvent>> {
+async fn find_event(logs: &Logs, searches: &TypeSearches, known: &RegisteredType) -> Result<Option<StoredEvent>> {
     let likely = known.event_type.definition.topic.as_ref();
     for (home, ledger) in logs.housed_ledgers() {
         // Asked in the log's order: whoever was decided before it is stored by the time it is answered, and who is
@@ -97,12 +102,12 @@ async fn find_event(logs: &Logs, searches: &TypeSearches, known: &TypeEntry) -> 
 async fn find_in_topic(
     ledger: &Ledger,
     searches: &TypeSearches,
-    known: &TypeEntry,
+    known: &RegisteredType,
     (place, tail): (&SearchedPlace, Sequence),
 ) -> Result<Option<Sequence>> {
     let mut after = searches.reached(known, place);
     while after < tail {
-        let page = match ledger.log().headers(Range::Topic(place.1, after), PAGE).await {
+        let page = match ledger.log().headers(ReadRange::Topic(place.1, after), PAGE).await {
             Ok(page) => page,
             Err(LogError::Trimmed(earliest)) if earliest.get() > after.get() + 1 => {
                 after = Sequence(earliest.get() - 1);
@@ -110,7 +115,7 @@ async fn find_in_topic(
             }
             Err(error) => return Err(read_failed(error)),
         };
-        let is_of_type = |header: &&log::Header| header.facets.is_some_and(|facets| facets.type_tag == known.tag);
+        let is_of_type = |header: &&log::RecordHeader| header.facets.is_some_and(|facets| facets.type_tag == known.tag);
         if let Some(found) = page.iter().find(is_of_type) {
             return Ok(Some(found.sequence));
         }
@@ -122,7 +127,7 @@ async fn find_in_topic(
 }
 
 /// A topic of a log; the default one has no home.
-type SearchedPlace = (Option<Home>, TopicNumber);
+type SearchedPlace = (Option<LogLocation>, TopicNumber);
 
 /// How far topics were looked through in vain for events of archived types.
 ///
@@ -143,13 +148,13 @@ struct TypeSearch {
 }
 
 impl TypeSearches {
-    fn reached(&self, known: &TypeEntry, place: &SearchedPlace) -> Sequence {
+    fn reached(&self, known: &RegisteredType, place: &SearchedPlace) -> Sequence {
         let searches = self.lock();
         let search = searches.iter().find(|search| search.is_of(known));
         search.and_then(|search| search.reached.get(place).copied()).unwrap_or_default()
     }
 
-    fn note(&self, known: &TypeEntry, place: &SearchedPlace, sequence: Sequence) {
+    fn note(&self, known: &RegisteredType, place: &SearchedPlace, sequence: Sequence) {
         let mut searches = self.lock();
         if !searches.iter().any(|search| search.is_of(known)) {
             searches.truncate(SEARCHES_MAX - 1);
@@ -162,7 +167,7 @@ impl TypeSearches {
         }
     }
 
-    fn forget(&self, known: &TypeEntry) {
+    fn forget(&self, known: &RegisteredType) {
         self.lock().retain(|search| !search.is_of(known));
     }
 
@@ -172,7 +177,7 @@ impl TypeSearches {
 }
 
 impl TypeSearch {
-    fn is_of(&self, known: &TypeEntry) -> bool {
+    fn is_of(&self, known: &RegisteredType) -> bool {
         (self.tag, self.defined_at) == (known.tag, known.defined_at)
     }
 }

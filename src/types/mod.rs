@@ -13,49 +13,52 @@ mod deletion;
 pub(crate) mod schema;
 pub(crate) mod versions;
 
-use crate::ledger::{Command, Decision, Entry, Keep, Ledger, Registry, TypeEntry};
+use crate::ledger::{Command, Decision, Entry, Ledger, RegisteredType, Registry, ReplyRecorder};
 use compile_queue::CompileWork;
 use contract::{
-    Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, Registered, Result,
+    Cursor, Error, EventType, EventTypeId, IdPattern, Kind, NewEventType, NewVersion, Page, RegisterOutcome, Result,
     Timestamp, Violation, limits,
 };
 use schema::SchemaSource;
 use std::sync::Arc;
 
-pub(crate) use compiled::Schemas;
+pub(crate) use compiled::SchemaCompiler;
 pub(crate) use deletion::{TypeSearches, delete};
 
 /// Registers an event type.
 pub(crate) async fn register(
-    (ledger, schemas): (&Ledger, &Schemas),
+    (ledger, schemas): (&Ledger, &SchemaCompiler),
     event_type: NewEventType,
-    keep: Keep<Registered<EventType>>,
-) -> Result<Registered<EventType>> {
+    keep: ReplyRecorder<RegisterOutcome<EventType>>,
+) -> Result<RegisterOutcome<EventType>> {
     let (event_type, declared) = check_off_thread(schemas, event_type).await?;
     let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
         + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
     // The declared versions are kept as what becomes of them.
     let definition = NewEventType { versions: Vec::new(), ..event_type };
-    ledger.submit_keeping(Register { definition, declared, bytes }, keep).await
+    ledger.submit_recording(RegisterEventType { definition, declared, bytes }, keep).await
 }
 
 /// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
-pub(crate) async fn declare((ledger, schemas): (&Ledger, &Schemas), event_type: NewEventType) -> Result<()> {
+pub(crate) async fn declare((ledger, schemas): (&Ledger, &SchemaCompiler), event_type: NewEventType) -> Result<()> {
     if let Some(known) = ledger.registry().event_type(&event_type.id) {
         let (_, declared) = check_off_thread(schemas, event_type.clone()).await?;
         for version in declared {
             if known.version(version.version).is_none() {
                 let number = version.version;
-                versions::add((ledger, schemas), &event_type.id, version, Keep::nothing()).await?;
-                versions::finalise((ledger, schemas), &event_type.id, number, Keep::nothing()).await?;
+                versions::add((ledger, schemas), &event_type.id, version, ReplyRecorder::disabled()).await?;
+                versions::finalise((ledger, schemas), &event_type.id, number, ReplyRecorder::disabled()).await?;
             }
         }
     }
-    register((ledger, schemas), event_type, Keep::nothing()).await.map(drop)
+    register((ledger, schemas), event_type, ReplyRecorder::disabled()).await.map(drop)
 }
 
 /// Checks a definition and compiles its schemas; answers the versions that it declares, too.
-async fn check_off_thread(schemas: &Schemas, event_type: NewEventType) -> Result<(NewEventType, Vec<NewVersion>)> {
+async fn check_off_thread(
+    schemas: &SchemaCompiler,
+    event_type: NewEventType,
+) -> Result<(NewEventType, Vec<NewVersion>)> {
     check(&event_type)?;
     let event_type = Arc::new(event_type);
     if event_type.data_schema.is_some() {
@@ -131,14 +134,14 @@ fn check(event_type: &NewEventType) -> Result<()> {
     Ok(())
 }
 
-struct Register {
+struct RegisterEventType {
     definition: NewEventType,
     declared: Vec<NewVersion>,
     bytes: usize,
 }
 
-impl Register {
-    fn is_known(&self, known: &TypeEntry) -> bool {
+impl RegisterEventType {
+    fn is_known(&self, known: &RegisteredType) -> bool {
         let has = |declared: &NewVersion| {
             known.version(declared.version).is_some_and(|version| version.definition == *declared)
         };
@@ -146,7 +149,7 @@ impl Register {
     }
 
     /// What differs from the type that is known, and what to do about it.
-    fn differs(&self, known: &TypeEntry) -> Error {
+    fn differs(&self, known: &RegisteredType) -> Error {
         let members = match differing_members(&known.event_type.definition, &self.definition) {
             members if members.is_empty() => "`versions`".to_owned(),
             members => members,
@@ -159,14 +162,14 @@ impl Register {
     }
 }
 
-impl Command for Register {
-    type Answer = Registered<EventType>;
+impl Command for RegisterEventType {
+    type Answer = RegisterOutcome<EventType>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let registry = decision.registry();
         if let Some(known) = registry.event_type(&self.definition.id) {
             if self.is_known(known) {
-                return Ok(Registered::Unchanged(known.event_type.clone()));
+                return Ok(RegisterOutcome::Unchanged(known.event_type.clone()));
             }
             return Err(self.differs(known));
         }
@@ -183,7 +186,7 @@ impl Command for Register {
         let versions = declared::registered(&self.declared, created_at);
         let event_type = EventType { definition: self.definition.clone(), created_at, versions, archived: false };
         decision.add_entry(Entry::EventTypeRegistered { event_type })?;
-        get(decision.registry(), &self.definition.id).map(Registered::Created)
+        get(decision.registry(), &self.definition.id).map(RegisterOutcome::Created)
     }
 
     fn bytes(&self) -> usize {

@@ -22,7 +22,7 @@ use xsd::XsdSchema;
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(crate) enum Schema {
+pub(crate) enum CompiledSchema {
     Json(Box<JsonSchema>),
     Proto(Box<ProtoSchema>),
     Xsd(Box<XsdSchema>),
@@ -94,7 +94,7 @@ impl<'a> SchemaSource<'a> {
 /// The member of a version that holds its schema.
 const SCHEMA: &str = "/schema";
 
-impl Schema {
+impl CompiledSchema {
     /// Compiles a schema.
     pub(crate) fn compile(source: &SchemaSource<'_>) -> Result<Self> {
         let at = &source.at;
@@ -133,7 +133,7 @@ impl Schema {
 }
 
 /// The definition as it is kept: a JSON Schema that came as text is parsed, so that one schema has one form.
-pub(crate) fn settled(at: &str, mut definition: NewVersion) -> Result<NewVersion> {
+pub(crate) fn normalised(at: &str, mut definition: NewVersion) -> Result<NewVersion> {
     if let (SchemaType::JsonSchema, Value::String(text)) = (definition.schema_type, &definition.schema) {
         if text.len() > limits::SCHEMA_BYTES_MAX {
             return Err(too_long(&format!("{at}/schema")));
@@ -144,7 +144,12 @@ pub(crate) fn settled(at: &str, mut definition: NewVersion) -> Result<NewVersion
 }
 
 /// Where `new` might refuse an event that `old` takes; both compile. Pointers start at the new version's request, `at`.
-pub(crate) fn broken(at: &str, old: &NewVersion, new: &NewVersion, target: Option<SchemaTarget>) -> Vec<Violation> {
+pub(crate) fn incompatibilities(
+    at: &str,
+    old: &NewVersion,
+    new: &NewVersion,
+    target: Option<SchemaTarget>,
+) -> Vec<Violation> {
     if old.schema_type != new.schema_type {
         let detail = "must stay the same within a major version; make this a new major version";
         return vec![Violation::new(format!("{at}/schemaType"), detail)];
@@ -154,9 +159,9 @@ pub(crate) fn broken(at: &str, old: &NewVersion, new: &NewVersion, target: Optio
     }
     let schema_at = format!("{at}/schema");
     let mut found = match (old.schema_type, old.schema.as_str(), new.schema.as_str()) {
-        (SchemaType::Proto, Some(_), Some(_)) => proto::compat::broken(at, old, new),
-        (SchemaType::Xsd, Some(old), Some(new)) => xsd::compat::broken(&schema_at, old, new),
-        _ => json::compat::broken(&schema_at, &old.schema, &new.schema, target),
+        (SchemaType::Proto, Some(_), Some(_)) => proto::compat::incompatibilities(at, old, new),
+        (SchemaType::Xsd, Some(old), Some(new)) => xsd::compat::incompatibilities(&schema_at, old, new),
+        _ => json::compat::incompatibilities(&schema_at, &old.schema, &new.schema, target),
     };
     found.truncate(limits::VIOLATIONS_MAX);
     found

@@ -8,24 +8,24 @@
 //! - An archived type takes no events and no versions; what is stored stays.
 
 use super::compile_queue::CompileWork;
-use super::{Schemas, declared, schema};
-use crate::ledger::{Command, Decision, Entry, Keep, Ledger, TypeEntry};
+use super::{SchemaCompiler, declared, schema};
+use crate::ledger::{Command, Decision, Entry, Ledger, RegisteredType, ReplyRecorder};
 use contract::{
-    Error, EventType, EventTypeId, Kind, NewVersion, Position, Registered, Result, SchemaVersion, Timestamp, Version,
-    VersionStatus,
+    Error, EventType, EventTypeId, Kind, NewVersion, Position, RegisterOutcome, RegisteredVersion, Result,
+    SchemaVersion, Timestamp, VersionStatus,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The version an event is published under.
-pub(crate) struct Choice<'a> {
+pub(crate) struct ChosenVersion<'a> {
     /// `None` where the type has no schema at all.
-    pub(crate) version: Option<&'a Version>,
+    pub(crate) version: Option<&'a RegisteredVersion>,
     /// As the stored event says it.
     pub(crate) text: Cow<'static, str>,
 }
 
-impl Choice<'_> {
+impl ChosenVersion<'_> {
     /// Whether whoever publishes under it is told to move on.
     pub(crate) fn is_deprecated(&self) -> bool {
         self.version.is_some_and(|version| version.status == VersionStatus::Deprecated)
@@ -33,27 +33,27 @@ impl Choice<'_> {
 }
 
 /// The version a new event asks for, or else the CURRENT one of the highest major.
-pub(crate) fn choose<'a>(known: &'a TypeEntry, asked: Option<&str>) -> Result<Choice<'a>> {
+pub(crate) fn choose<'a>(known: &'a RegisteredType, asked: Option<&str>) -> Result<ChosenVersion<'a>> {
     let refused = |detail: &str| Error::invalid("/dataVersion", detail);
     let versions = &known.event_type.versions;
     let asked = asked.map(str::parse::<SchemaVersion>).transpose().map_err(|error| refused(error.detail()))?;
     let Some(asked) = asked else {
         if versions.is_empty() {
-            return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
+            return Ok(ChosenVersion { version: None, text: Cow::Borrowed(FIRST) });
         }
         let current = versions.iter().rev().find(|version| version.status == VersionStatus::Current);
         let current = current
             .ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
-        return Ok(Choice { version: Some(current), text: text_of(current.definition.version) });
+        return Ok(ChosenVersion { version: Some(current), text: text_of(current.definition.version) });
     };
     if versions.is_empty() && asked == SchemaVersion::FIRST {
-        return Ok(Choice { version: None, text: Cow::Borrowed(FIRST) });
+        return Ok(ChosenVersion { version: None, text: Cow::Borrowed(FIRST) });
     }
     let version = known.version(asked).ok_or_else(|| refused("is not a version of the event type's schema"))?;
     if version.status == VersionStatus::Finalising {
         return Err(refused("is still being finalised; use a version that is current"));
     }
-    Ok(Choice { version: Some(version), text: text_of(asked) })
+    Ok(ChosenVersion { version: Some(version), text: text_of(asked) })
 }
 
 /// A version's text; most types have one version, whose text need not be made.
@@ -66,11 +66,11 @@ fn text_of(version: SchemaVersion) -> Cow<'static, str> {
 
 /// Adds a version, or replaces one that is still being finalised.
 pub(crate) async fn add(
-    (ledger, schemas): (&Ledger, &Schemas),
+    (ledger, schemas): (&Ledger, &SchemaCompiler),
     id: &EventTypeId,
     version: NewVersion,
-    keep: Keep<Registered<Version>>,
-) -> Result<Registered<Version>> {
+    keep: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
+) -> Result<RegisterOutcome<RegisteredVersion>> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
         let (compiler, seen, version) = (schemas.clone(), Arc::clone(&known), version.clone());
@@ -78,14 +78,14 @@ pub(crate) async fn add(
             let target = seen.event_type.definition.schema_target;
             let definition = declared::checked(&compiler, "", version, target)?;
             if seen.version(definition.version).is_none_or(|known| known.definition != definition) {
-                refuse_if_broken(&seen, &definition)?;
+                refuse_if_incompatible(&seen, &definition)?;
             }
             Ok(definition)
         };
         let definition = schemas.run(CompileWork::Registration, check).await?;
         let bytes = definition.schema.to_string().len();
-        let command = Add { id: id.clone(), definition, seen: known.defined_at, bytes };
-        if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
+        let command = AddVersion { id: id.clone(), definition, seen: known.defined_at, bytes };
+        if let Some(answer) = ledger.submit_recording(command, keep.map_answer(decided)).await? {
             return Ok(answer);
         }
     }
@@ -94,24 +94,24 @@ pub(crate) async fn add(
 
 /// Makes a version CURRENT.
 pub(crate) async fn finalise(
-    (ledger, schemas): (&Ledger, &Schemas),
+    (ledger, schemas): (&Ledger, &SchemaCompiler),
     id: &EventTypeId,
     version: SchemaVersion,
-    keep: Keep<Version>,
-) -> Result<Version> {
+    keep: ReplyRecorder<RegisteredVersion>,
+) -> Result<RegisteredVersion> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
         let seen = Arc::clone(&known);
         let check = move || {
             let draft = seen.version(version).filter(|version| version.status == VersionStatus::Finalising);
             match draft.filter(|draft| is_above(&seen, draft.definition.version)) {
-                Some(draft) => refuse_if_broken(&seen, &draft.definition),
+                Some(draft) => refuse_if_incompatible(&seen, &draft.definition),
                 None => Ok(()),
             }
         };
         schemas.run(CompileWork::Registration, check).await?;
-        let command = Finalise { id: id.clone(), version, seen: known.defined_at };
-        if let Some(answer) = ledger.submit_keeping(command, keep.seen_through(decided)).await? {
+        let command = FinaliseVersion { id: id.clone(), version, seen: known.defined_at };
+        if let Some(answer) = ledger.submit_recording(command, keep.map_answer(decided)).await? {
             return Ok(answer);
         }
     }
@@ -123,14 +123,14 @@ pub(crate) async fn deprecate(
     ledger: &Ledger,
     id: &EventTypeId,
     version: SchemaVersion,
-    keep: Keep<Version>,
-) -> Result<Version> {
-    ledger.submit_keeping(Deprecate { id: id.clone(), version }, keep).await
+    keep: ReplyRecorder<RegisteredVersion>,
+) -> Result<RegisteredVersion> {
+    ledger.submit_recording(DeprecateVersion { id: id.clone(), version }, keep).await
 }
 
 /// Ends an event type.
-pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, keep: Keep<EventType>) -> Result<EventType> {
-    ledger.submit_keeping(Archive(id.clone()), keep).await
+pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, keep: ReplyRecorder<EventType>) -> Result<EventType> {
+    ledger.submit_recording(ArchiveEventType(id.clone()), keep).await
 }
 
 const FIRST: &str = "1.0";
@@ -142,24 +142,26 @@ pub(super) fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
     answer.clone().map(Ok)
 }
 
-pub(super) fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
+pub(super) fn find(ledger: &Ledger, id: &EventTypeId) -> Result<Arc<RegisteredType>> {
     ledger.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))
 }
 
 /// The highest finalised minor of a major.
-fn highest(known: &TypeEntry, major: u32) -> Option<&Version> {
+fn highest(known: &RegisteredType, major: u32) -> Option<&RegisteredVersion> {
     let finalised = known.event_type.versions.iter().filter(|known| known.status != VersionStatus::Finalising);
     finalised.filter(|known| known.definition.version.major == major).max_by_key(|known| known.definition.version)
 }
 
-fn is_above(known: &TypeEntry, version: SchemaVersion) -> bool {
+fn is_above(known: &RegisteredType, version: SchemaVersion) -> bool {
     highest(known, version.major).is_none_or(|highest| highest.definition.version < version)
 }
 
-fn refuse_if_broken(known: &TypeEntry, definition: &NewVersion) -> Result<()> {
+fn refuse_if_incompatible(known: &RegisteredType, definition: &NewVersion) -> Result<()> {
     let before = highest(known, definition.version.major).filter(|_| is_above(known, definition.version));
     let target = known.event_type.definition.schema_target;
-    declared::refuse_broken(before.map_or_else(Vec::new, |old| schema::broken("", &old.definition, definition, target)))
+    declared::refuse_incompatible(
+        before.map_or_else(Vec::new, |old| schema::incompatibilities("", &old.definition, definition, target)),
+    )
 }
 
 pub(super) fn busy() -> Error {
@@ -171,7 +173,7 @@ fn unfit(detail: &'static str) -> Error {
 }
 
 /// A type that may still change.
-fn living(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
+fn live_type(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<RegisteredType>> {
     let known = decision.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))?;
     if known.event_type.archived {
         return Err(unfit("The event type is archived; it stays as it is."));
@@ -179,11 +181,11 @@ fn living(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<TypeEntry>> {
     Ok(known)
 }
 
-fn change(decision: &mut Decision<'_>, id: &EventTypeId, versions: Vec<Version>) -> Result<()> {
+fn change(decision: &mut Decision<'_>, id: &EventTypeId, versions: Vec<RegisteredVersion>) -> Result<()> {
     decision.add_entry(Entry::VersionsChanged { event_type: id.clone(), versions }).map(|_| ())
 }
 
-struct Add {
+struct AddVersion {
     id: EventTypeId,
     definition: NewVersion,
     /// The definition it was compared with.
@@ -191,15 +193,15 @@ struct Add {
     bytes: usize,
 }
 
-impl Command for Add {
+impl Command for AddVersion {
     /// `None`: look again.
-    type Answer = Option<Registered<Version>>;
+    type Answer = Option<RegisterOutcome<RegisteredVersion>>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
-        let known = living(decision, &self.id)?;
+        let known = live_type(decision, &self.id)?;
         if let Some(version) = known.version(self.definition.version) {
             if version.definition == self.definition {
-                return Ok(Some(Registered::Unchanged(version.clone())));
+                return Ok(Some(RegisterOutcome::Unchanged(version.clone())));
             }
             if version.status != VersionStatus::Finalising {
                 return Err(unfit("This version is finalised and never changes; add a higher one."));
@@ -215,7 +217,7 @@ impl Command for Add {
         let others = known.event_type.versions.iter().map(|version| &version.definition);
         let others = others.filter(|other| other.version != self.definition.version);
         declared::check_room(others.chain([&self.definition]))?;
-        let version = Version {
+        let version = RegisteredVersion {
             definition: self.definition.clone(),
             status: VersionStatus::Finalising,
             created_at: Timestamp::from_millis(decision.now()),
@@ -223,7 +225,7 @@ impl Command for Add {
             deprecated_at: None,
         };
         change(decision, &self.id, vec![version.clone()])?;
-        Ok(Some(Registered::Created(version)))
+        Ok(Some(RegisterOutcome::Created(version)))
     }
 
     fn bytes(&self) -> usize {
@@ -231,19 +233,19 @@ impl Command for Add {
     }
 }
 
-struct Finalise {
+struct FinaliseVersion {
     id: EventTypeId,
     version: SchemaVersion,
     /// The definition it was compared with.
     seen: Position,
 }
 
-impl Command for Finalise {
+impl Command for FinaliseVersion {
     /// `None`: look again.
-    type Answer = Option<Version>;
+    type Answer = Option<RegisteredVersion>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
-        let known = living(decision, &self.id)?;
+        let known = live_type(decision, &self.id)?;
         let draft = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
         if draft.status != VersionStatus::Finalising {
             return Err(unfit("This version is finalised already."));
@@ -255,7 +257,7 @@ impl Command for Finalise {
             return Ok(None);
         }
         let now = Timestamp::from_millis(decision.now());
-        let version = Version { status: VersionStatus::Current, finalised_at: Some(now), ..draft.clone() };
+        let version = RegisteredVersion { status: VersionStatus::Current, finalised_at: Some(now), ..draft.clone() };
         let before = known.event_type.versions.iter().filter(|version| version.status == VersionStatus::Current);
         let before = before.filter(|version| version.definition.version.major == self.version.major);
         let mut changed: Vec<_> = before.map(|version| deprecated(version, now)).collect();
@@ -269,20 +271,20 @@ impl Command for Finalise {
     }
 }
 
-fn deprecated(version: &Version, now: Timestamp) -> Version {
-    Version { status: VersionStatus::Deprecated, deprecated_at: Some(now), ..version.clone() }
+fn deprecated(version: &RegisteredVersion, now: Timestamp) -> RegisteredVersion {
+    RegisteredVersion { status: VersionStatus::Deprecated, deprecated_at: Some(now), ..version.clone() }
 }
 
-struct Deprecate {
+struct DeprecateVersion {
     id: EventTypeId,
     version: SchemaVersion,
 }
 
-impl Command for Deprecate {
-    type Answer = Version;
+impl Command for DeprecateVersion {
+    type Answer = RegisteredVersion;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<Version> {
-        let known = living(decision, &self.id)?;
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<RegisteredVersion> {
+        let known = live_type(decision, &self.id)?;
         let version = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
         match version.status {
             VersionStatus::Finalising => return Err(unfit("This version is still being finalised.")),
@@ -299,13 +301,13 @@ impl Command for Deprecate {
     }
 }
 
-struct Archive(EventTypeId);
+struct ArchiveEventType(EventTypeId);
 
-impl Command for Archive {
+impl Command for ArchiveEventType {
     type Answer = EventType;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<EventType> {
-        living(decision, &self.0)?;
+        live_type(decision, &self.0)?;
         decision.add_entry(Entry::EventTypeArchived { event_type: self.0.clone() })?;
         super::get(decision.registry(), &self.0)
     }

@@ -1,11 +1,11 @@
 //! A log whose server goes away: what was under way is settled when it is back, what is new is refused meanwhile.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Outcome, Position, Read, Sequence};
-use contract::{ClaimAnswer, ClaimError, Completion, Failure, NewClaim, NewHandler};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position, PublishOutcome, Sequence, TopicRead};
+use contract::{ClaimAnswer, ClaimError, ClaimFailure, Completion, NewClaim, NewHandler};
 use event_broker::{Broker, Config, SystemClock};
 use log::testing::in_time;
-use log::{Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 use serde_json::value::RawValue;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 /// What the next appends come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum AppendFate {
     /// What they should.
     Stored,
     /// The connection is cut before the server has read them.
@@ -28,9 +28,9 @@ enum Fate {
 }
 
 /// A memory log behind a connection.
-struct Server {
+struct FlakyServer {
     log: MemoryLog,
-    fates: Mutex<Vec<Fate>>,
+    fates: Mutex<Vec<AppendFate>>,
     /// This many readings fail before the server is back.
     away: AtomicU32,
     /// Appends begun.
@@ -43,9 +43,9 @@ fn cut() -> LogError {
     LogError::Unavailable(Arc::new(io::Error::from(io::ErrorKind::ConnectionReset)))
 }
 
-impl Server {
-    fn fate(&self) -> Fate {
-        self.fates.lock().unwrap().pop().unwrap_or(Fate::Stored)
+impl FlakyServer {
+    fn fate(&self) -> AppendFate {
+        self.fates.lock().unwrap().pop().unwrap_or(AppendFate::Stored)
     }
 
     fn is_away(&self) -> bool {
@@ -56,10 +56,11 @@ impl Server {
     async fn overtake(&self, after: Position, like: &Record) {
         let other =
             serde_json::json!({"fact": "offsetCommitted", "group": "g", "topic": topic_id("default"), "offset": 0});
-        let sequence =
-            self.log.read(Range::Topic(TopicNumber::LEDGER, Sequence(0)), Limit { records: 1000, bytes: 1 << 20 });
+        let sequence = self
+            .log
+            .read(ReadRange::Topic(TopicNumber::LEDGER, Sequence(0)), ReadLimit { records: 1000, bytes: 1 << 20 });
         let sequence = Sequence(sequence.await.unwrap().last().unwrap().header.sequence.0 + 1);
-        let header = Header {
+        let header = RecordHeader {
             position: Position(after.0 + 1),
             topic: TopicNumber::LEDGER,
             sequence,
@@ -71,22 +72,22 @@ impl Server {
     }
 }
 
-impl Log for Server {
+impl Log for FlakyServer {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             self.begun.send_modify(|begun| *begun += 1);
             self.may_end.acquire().await.unwrap().forget();
             match self.fate() {
-                Fate::Stored => return self.log.append(after, batch).await,
-                Fate::StoredUnsaid => self.log.append(after, batch).await?,
-                Fate::Overtaken => self.overtake(after, &batch[0]).await,
-                Fate::Lost => (),
+                AppendFate::Stored => return self.log.append(after, batch).await,
+                AppendFate::StoredUnsaid => self.log.append(after, batch).await?,
+                AppendFate::Overtaken => self.overtake(after, &batch[0]).await,
+                AppendFate::Lost => (),
             }
             Err(cut())
         })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         if self.is_away() {
             return Box::pin(async { Err(cut()) });
         }
@@ -100,8 +101,8 @@ impl Log for Server {
     log::forward_rest!();
 }
 
-async fn broker() -> (Broker, Arc<Server>) {
-    let server = Arc::new(Server {
+async fn broker() -> (Broker, Arc<FlakyServer>) {
+    let server = Arc::new(FlakyServer {
         log: MemoryLog::new(),
         fates: Mutex::default(),
         away: AtomicU32::new(0),
@@ -123,29 +124,29 @@ fn event(id: u128) -> NewEvent {
 }
 
 async fn stored(broker: &Broker) -> Vec<u128> {
-    let page = broker.read(Read::all(topic_id("default"))).await.unwrap();
+    let page = broker.read(TopicRead::all(topic_id("default"))).await.unwrap();
     page.items.iter().map(|event| event.id.as_u128()).collect()
 }
 
 #[tokio::test]
 async fn an_append_cut_off_half_way_is_settled_by_what_is_stored() {
     for (fates, away) in [
-        (vec![Fate::Lost], 0),
-        (vec![Fate::Lost], 3),
-        (vec![Fate::StoredUnsaid], 0),
-        (vec![Fate::StoredUnsaid], 3),
-        (vec![Fate::Overtaken], 1),
-        (vec![Fate::StoredUnsaid, Fate::Lost, Fate::Overtaken, Fate::Lost], 0),
+        (vec![AppendFate::Lost], 0),
+        (vec![AppendFate::Lost], 3),
+        (vec![AppendFate::StoredUnsaid], 0),
+        (vec![AppendFate::StoredUnsaid], 3),
+        (vec![AppendFate::Overtaken], 1),
+        (vec![AppendFate::StoredUnsaid, AppendFate::Lost, AppendFate::Overtaken, AppendFate::Lost], 0),
     ] {
         let (broker, server) = broker().await;
         broker.publish(event(1), None).await.unwrap();
         server.fates.lock().unwrap().clone_from(&fates);
         server.away.store(away, Ordering::SeqCst);
         let published = broker.publish(event(2), None).await.unwrap();
-        assert_eq!(published.outcome, Outcome::Created, "{fates:?}");
+        assert_eq!(published.outcome, PublishOutcome::Created, "{fates:?}");
         assert_eq!(published.event.aggregate_sequence.0, 2, "{fates:?}");
         let again = broker.publish(event(2), None).await.unwrap();
-        assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false }, "{fates:?}");
+        assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false }, "{fates:?}");
         assert_eq!(again.event, published.event, "{fates:?}");
         assert_eq!(stored(&broker).await, [1, 2], "{fates:?}");
         assert!(broker.failure().is_none(), "{fates:?}");
@@ -156,12 +157,12 @@ async fn an_append_cut_off_half_way_is_settled_by_what_is_stored() {
 #[tokio::test]
 async fn two_appends_cut_off_half_way_are_settled_by_what_is_stored() {
     for fates in [
-        [Fate::StoredUnsaid, Fate::StoredUnsaid],
-        [Fate::StoredUnsaid, Fate::Lost],
-        [Fate::Lost, Fate::Lost],
-        [Fate::Overtaken, Fate::Lost],
-        [Fate::Stored, Fate::StoredUnsaid],
-        [Fate::Stored, Fate::Lost],
+        [AppendFate::StoredUnsaid, AppendFate::StoredUnsaid],
+        [AppendFate::StoredUnsaid, AppendFate::Lost],
+        [AppendFate::Lost, AppendFate::Lost],
+        [AppendFate::Overtaken, AppendFate::Lost],
+        [AppendFate::Stored, AppendFate::StoredUnsaid],
+        [AppendFate::Stored, AppendFate::Lost],
     ] {
         let (broker, server) = broker().await;
         let broker = Arc::new(broker);
@@ -186,7 +187,7 @@ async fn two_appends_cut_off_half_way_are_settled_by_what_is_stored() {
         server.fates.lock().unwrap().extend(fates.iter().rev());
         server.may_end.add_permits(1000);
         for published in in_time(publishing.join_all()).await {
-            assert_eq!(published.unwrap().outcome, Outcome::Created, "{fates:?}");
+            assert_eq!(published.unwrap().outcome, PublishOutcome::Created, "{fates:?}");
         }
         let mut stored = stored(&broker).await;
         stored.sort_unstable();
@@ -201,7 +202,7 @@ async fn while_the_server_is_away_new_requests_are_refused_and_afterwards_taken(
     let (broker, server) = broker().await;
     let broker = Arc::new(broker);
     server.away.store(u32::MAX, Ordering::SeqCst);
-    server.fates.lock().unwrap().push(Fate::Lost);
+    server.fates.lock().unwrap().push(AppendFate::Lost);
     let under_way = {
         let broker = Arc::clone(&broker);
         tokio::spawn(async move { broker.publish(event(1), None).await })
@@ -213,9 +214,9 @@ async fn while_the_server_is_away_new_requests_are_refused_and_afterwards_taken(
     assert_eq!(refused.kind(), Kind::Unavailable);
     assert!(refused.retry_after_seconds().is_some());
     server.away.store(0, Ordering::SeqCst);
-    assert_eq!(under_way.await.unwrap().unwrap().outcome, Outcome::Created);
+    assert_eq!(under_way.await.unwrap().unwrap().outcome, PublishOutcome::Created);
     assert!(broker.failure().is_none());
-    assert_eq!(broker.publish(event(3), None).await.unwrap().outcome, Outcome::Created);
+    assert_eq!(broker.publish(event(3), None).await.unwrap().outcome, PublishOutcome::Created);
     assert_eq!(stored(&broker).await, [1, 3]);
     broker.close().await;
 }
@@ -230,7 +231,7 @@ async fn while_the_server_is_away_nobody_gets_or_ends_a_claim_and_afterwards_it_
     let claim = |sequence| NewClaim::at("billing", topic_id("default"), Sequence(sequence));
     let held = broker.claim(claim(1), None).await.unwrap().claim.unwrap();
     server.away.store(u32::MAX, Ordering::SeqCst);
-    server.fates.lock().unwrap().push(Fate::Lost);
+    server.fates.lock().unwrap().push(AppendFate::Lost);
     let under_way = {
         let broker = Arc::clone(&broker);
         tokio::spawn(async move { broker.publish(event(3), None).await })
@@ -238,7 +239,7 @@ async fn while_the_server_is_away_nobody_gets_or_ends_a_claim_and_afterwards_it_
     while broker.failure().is_none() {
         tokio::task::yield_now().await;
     }
-    let failure = Failure { token: held.token, error: ClaimError::new("X", "y"), retryable: None };
+    let failure = ClaimFailure { token: held.token, error: ClaimError::new("X", "y"), retryable: None };
     for refused in [
         broker.claim(claim(2), None).await.map(drop),
         broker.heartbeat(&held.id, held.token).await.map(drop),

@@ -2,7 +2,8 @@
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
-    EventBroker, Filter, Kind, NewEvent, NewEventType, Offset, Outcome, Read, ReadOffset, Sequence, StoredEvent,
+    EventBroker, EventFilter, Kind, NewEvent, NewEventType, Offset, PublishOutcome, ReadOffset, Sequence, StoredEvent,
+    TopicRead,
 };
 use event_broker::{Broker, Config, SystemClock};
 use log::{Log, MemoryLog};
@@ -44,9 +45,9 @@ async fn a_read_from_the_earliest_event_is_never_refused_while_retention_runs() 
                 }
             }
         });
-        let nobody = Filter { subjects: vec!["nobody".to_owned()], ..Filter::default() };
-        let earliest = Read::all(topic_id("default")).after(ReadOffset::Earliest);
-        let reads = [Read { limit: 1, ..earliest.clone() }, Read { filter: nobody, ..earliest }];
+        let nobody = EventFilter { subjects: vec!["nobody".to_owned()], ..EventFilter::default() };
+        let earliest = TopicRead::all(topic_id("default")).after(ReadOffset::Earliest);
+        let reads = [TopicRead { limit: 1, ..earliest.clone() }, TopicRead { filter: nobody, ..earliest }];
         let mut last = 0;
         while !trimming.is_finished() {
             for read in &reads {
@@ -68,7 +69,7 @@ async fn all_events(broker: &Broker) -> Vec<StoredEvent> {
     let mut events = Vec::new();
     loop {
         let offset = Offset(events.len() as u64);
-        let mut page = broker.read(Read::all(topic_id("default")).after(offset)).await.unwrap();
+        let mut page = broker.read(TopicRead::all(topic_id("default")).after(offset)).await.unwrap();
         if page.items.is_empty() {
             return events;
         }
@@ -98,7 +99,7 @@ async fn sixty_four_publishers_of_one_key_store_one_event_and_all_get_it() {
             async move { broker.publish(event, None).await.unwrap() }
         })
         .await;
-        let created = outcomes.iter().filter(|published| published.outcome == Outcome::Created).count();
+        let created = outcomes.iter().filter(|published| published.outcome == PublishOutcome::Created).count();
         assert_eq!(created, 1);
         assert!(outcomes.iter().all(|published| published.event == outcomes[0].event));
         assert_eq!(all_events(&broker).await.len(), 1);
@@ -108,7 +109,7 @@ async fn sixty_four_publishers_of_one_key_store_one_event_and_all_get_it() {
     let mut again = event("a");
     again.id = Some(Uuid::from_u128(7));
     let published = broker.publish(again, None).await.unwrap();
-    assert_eq!(published.outcome, Outcome::Duplicate { payload_mismatch: false });
+    assert_eq!(published.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,7 +137,7 @@ async fn of_sixty_four_who_expect_the_same_sequence_one_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_waiting_readers_all_get_the_next_event() {
     let broker = with_type(Config::default()).await;
-    let read = Read::all(topic_id("default"));
+    let read = TopicRead::all(topic_id("default"));
     let readers: Vec<_> = (0..1000)
         .map(|_| {
             let (broker, read) = (broker.clone(), read.clone());
@@ -152,7 +153,7 @@ async fn a_thousand_waiting_readers_all_get_the_next_event() {
 #[tokio::test]
 async fn a_waiting_reader_waits_on_past_events_that_do_not_match() {
     let broker = with_type(Config::default()).await;
-    let mut read = Read::all(topic_id("default"));
+    let mut read = TopicRead::all(topic_id("default"));
     read.filter.subjects = vec!["wanted".to_owned()];
     let waiting = tokio::spawn({
         let broker = broker.clone();
@@ -171,7 +172,7 @@ async fn closing_sends_waiting_readers_home_and_refuses_newcomers() {
     let broker = with_type(Config::default()).await;
     let waiting = tokio::spawn({
         let broker = broker.clone();
-        async move { broker.wait(Read::all(topic_id("default")), Duration::from_secs(30)).await.unwrap() }
+        async move { broker.wait(TopicRead::all(topic_id("default")), Duration::from_secs(30)).await.unwrap() }
     });
     tokio::task::yield_now().await;
     broker.close().await;
@@ -188,7 +189,7 @@ async fn two_brokers_on_one_log_decide_as_one() {
     };
     let brokers = [open().await, open().await];
     brokers[0].register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
-    let mut follow = brokers[1].wait(Read::all(topic_id("default")), Duration::from_secs(30));
+    let mut follow = brokers[1].wait(TopicRead::all(topic_id("default")), Duration::from_secs(30));
     assert!(futures_pending(&mut follow).await);
     let outcomes = race(|number| {
         let broker = brokers[number % 2].clone();
@@ -206,7 +207,7 @@ async fn two_brokers_on_one_log_decide_as_one() {
     .await;
     assert!(!follow.await.unwrap().items.is_empty());
     for id in 0..20 {
-        let created = outcomes.iter().filter(|of_caller| of_caller[id].outcome == Outcome::Created).count();
+        let created = outcomes.iter().filter(|of_caller| of_caller[id].outcome == PublishOutcome::Created).count();
         assert_eq!(created, 1, "event {id}");
     }
     let events = all_events(&brokers[0]).await;
@@ -235,10 +236,10 @@ async fn what_one_broker_acknowledged_the_next_one_knows() {
         event.id = Some(Uuid::from_u128(number.into()));
         event.expected_aggregate_sequence = Some(contract::AggregateSequence(number));
         let stored = broker(0).publish(event.clone(), None).await.unwrap();
-        assert_eq!(stored.outcome, Outcome::Created, "{number}");
+        assert_eq!(stored.outcome, PublishOutcome::Created, "{number}");
         // Neither of these adds anything to the log, and both must know what the other broker did.
         let again = broker(1).publish(event.clone(), None).await.unwrap();
-        assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false }, "{number}");
+        assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false }, "{number}");
         event.id = None;
         let late = broker(2).publish(event, None).await.unwrap_err();
         assert_eq!(late.actual(), Some(number + 1), "{number}");

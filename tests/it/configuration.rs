@@ -4,8 +4,8 @@ mod program;
 mod values;
 
 use crate::scenario::check_with;
-use contract::{EventBroker, Kind, Read};
-use event_broker::config::{Config, Engine, Flag, LoadError, Loaded, keys, load};
+use contract::{EventBroker, Kind, TopicRead};
+use event_broker::config::{Config, ConfigError, Engine, FlagSetting, LoadedConfig, keys, load};
 use event_broker::{Broker, OpenError};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The keys of a file, as they stand below `modules.event_broker`.
-fn load_file(keys: &str) -> Result<Loaded, String> {
+fn load_file(keys: &str) -> Result<LoadedConfig, String> {
     load_layers(keys, &[], Vec::new())
 }
 
-fn load_layers(keys: &str, environment: &[(&str, &str)], flags: Vec<Flag>) -> Result<Loaded, String> {
+fn load_layers(keys: &str, environment: &[(&str, &str)], flags: Vec<FlagSetting>) -> Result<LoadedConfig, String> {
     let indented: Vec<_> = keys.trim_end().lines().map(|line| format!("    {line}")).collect();
     load_text(&format!("modules:\n  event_broker:\n{}\n", indented.join("\n")), environment, flags)
 }
 
 /// Refusals name the file as `FILE`.
-fn load_text(text: &str, environment: &[(&str, &str)], flags: Vec<Flag>) -> Result<Loaded, String> {
+fn load_text(text: &str, environment: &[(&str, &str)], flags: Vec<FlagSetting>) -> Result<LoadedConfig, String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("broker.yaml");
     std::fs::write(&file, text).unwrap();
     let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let named = |error: LoadError| error.to_string().replace(&file.display().to_string(), "FILE");
+    let named = |error: ConfigError| error.to_string().replace(&file.display().to_string(), "FILE");
     load(Some(&file), environment, flags).map_err(named)
 }
 
-fn source(loaded: &Loaded, path: &str) -> String {
+fn source(loaded: &LoadedConfig, path: &str) -> String {
     let source = loaded.sources.of(path).to_string();
     source.rsplit('/').next().unwrap_or_default().to_owned()
 }
@@ -52,7 +52,7 @@ fn without_anything_the_program_keeps_its_log_in_a_folder_and_an_embedded_broker
 
 #[test]
 fn flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults() {
-    let flag = |key, value: &str| Flag { flag: "--flag", key, value: value.to_owned() };
+    let flag = |key, value: &str| FlagSetting { flag: "--flag", key, value: value.to_owned() };
     let file = "batch: {max_size: 1}\nconsumer:\n  max_limit: 2\nserver:\n  compression: false";
     let (size, limit) = (("EVENT_BROKER__BATCH__MAX_SIZE", "3"), ("EVENT_BROKER__CONSUMER__MAX_LIMIT", "4"));
     let loaded = load_layers(file, &[size, limit], vec![flag("batch.max_size", "5")]).unwrap();
@@ -324,7 +324,7 @@ async fn the_longest_poll_is_the_configurations() {
     let mut config = Config::default();
     config.polling.max_timeout_secs = 2;
     let broker = Broker::open(config.clone()).await.unwrap();
-    let read = || Read::all(config.default_topic.clone().unwrap());
+    let read = || TopicRead::all(config.default_topic.clone().unwrap());
     let refusal = broker.wait(read(), Duration::from_secs(3)).await.unwrap_err();
     assert_eq!(refusal.kind(), Kind::Validation);
     assert!(refusal.detail().contains("between 0 and 2 seconds"), "{refusal}");

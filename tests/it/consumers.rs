@@ -1,6 +1,6 @@
 //! Consumers and groups: filters, sessions, offsets, and what of them survives.
 
-use crate::overload::Gated;
+use crate::overload::GatedLog;
 use crate::scenario::{check, check_alone, subject_type_id, topic_id, type_id};
 use contract::{
     AggregateRead, AggregateSequence, Consumer, EventBroker, EventPage, Kind, NewConsumer, NewEvent, NewEventType,
@@ -8,9 +8,9 @@ use contract::{
 };
 use event_broker::ledger::Entry;
 use event_broker::{Broker, Clock, Config, ManualClock, Storage};
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::{Header, Limit, Log, MemoryLog, Range, Record, TopicNumber};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
+use log::{Log, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -291,13 +291,13 @@ fn a_group_can_be_moved_anywhere_in_its_topic() {
 }
 
 /// A broker in memory on a clock moved by hand, its log at hand.
-struct Scene {
+struct ManualClockBroker {
     broker: Arc<Broker>,
     clock: Arc<ManualClock>,
     log: Arc<MemoryLog>,
 }
 
-impl Scene {
+impl ManualClockBroker {
     async fn new(config: Config) -> Self {
         let (clock, log) = (Arc::new(ManualClock::at(1_764_763_200_000)), Arc::new(MemoryLog::new()));
         Self::on(log.clone(), log, clock, config).await
@@ -349,8 +349,8 @@ impl Scene {
     }
 
     async fn entries(&self) -> Vec<Record> {
-        let limit = Limit { records: usize::MAX, bytes: usize::MAX };
-        self.log.read(Range::Topic(TopicNumber::LEDGER, Sequence::ZERO), limit).await.unwrap()
+        let limit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
+        self.log.read(ReadRange::Topic(TopicNumber::LEDGER, Sequence::ZERO), limit).await.unwrap()
     }
 
     /// How often a fact stands in the log.
@@ -362,7 +362,7 @@ impl Scene {
 
 #[tokio::test]
 async fn a_thousand_polls_write_once_in_a_third_of_a_session() {
-    let scene = Scene::new(Config::default()).await;
+    let scene = ManualClockBroker::new(Config::default()).await;
     let id = scene.consumer("PT30S").await;
     for _ in 0..1000 {
         scene.clock.advance(30);
@@ -382,8 +382,8 @@ async fn a_thousand_polls_write_once_in_a_third_of_a_session() {
 
 #[tokio::test]
 async fn commits_under_way_together_never_move_an_offset_back() {
-    let (gated, clock) = (Arc::new(Gated::new()), Arc::new(ManualClock::at(1_764_763_200_000)));
-    let scene = Scene::on(gated.clone(), gated.log.clone(), clock, Config::default()).await;
+    let (gated, clock) = (Arc::new(GatedLog::new()), Arc::new(ManualClock::at(1_764_763_200_000)));
+    let scene = ManualClockBroker::on(gated.clone(), gated.log.clone(), clock, Config::default()).await;
     let id = scene.consumer("PT30S").await;
     for _ in 0..8 {
         scene.publish().await;
@@ -410,7 +410,7 @@ async fn commits_under_way_together_never_move_an_offset_back() {
 
 #[tokio::test]
 async fn a_full_house_refuses_until_somebody_has_expired() {
-    let scene = Scene::new(Config::default()).await;
+    let scene = ManualClockBroker::new(Config::default()).await;
     let id = scene.consumer("PT30S").await;
     let one = scene.broker.consumer(id).await.unwrap();
     scene.broker.close().await;
@@ -418,7 +418,7 @@ async fn a_full_house_refuses_until_somebody_has_expired() {
     let entries = scene.entries().await.len() as u64;
     let others = (1..limits::CONSUMERS_MAX as u64).map(|number| {
         let consumer = Consumer { id: Uuid::from_u128(u128::from(number)), ..one.clone() };
-        let header = Header {
+        let header = RecordHeader {
             position: Position(tail.0 + number),
             topic: TopicNumber::LEDGER,
             sequence: Sequence(entries + number),
@@ -430,7 +430,7 @@ async fn a_full_house_refuses_until_somebody_has_expired() {
     });
     scene.log.append(tail, others.collect()).await.unwrap();
     let broker = Broker::on_log(Config::default(), scene.log.clone(), None, scene.clock.clone()).await.unwrap();
-    let scene = Scene { broker: Arc::new(broker), ..scene };
+    let scene = ManualClockBroker { broker: Arc::new(broker), ..scene };
     let refusal = scene.broker.create_consumer(NewConsumer::new("g", topic_id("default"))).await.unwrap_err();
     assert_eq!((refusal.kind(), refusal.retry_after_seconds()), (Kind::Overloaded, Some(30)));
     scene.clock.advance(40_000);
@@ -443,11 +443,11 @@ async fn a_full_house_refuses_until_somebody_has_expired() {
 #[tokio::test]
 async fn consumers_read_on_when_nothing_can_be_written() {
     let (disk, clock) = (FaultDisk::new(), Arc::new(ManualClock::at(1_764_763_200_000)));
-    let log = FileLog::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions::default()).unwrap();
     let config = Config { storage: Storage::folder("unused"), ..Config::default() };
     let broker = Broker::on_log(config, Arc::new(log), None, clock.clone()).await.unwrap();
     let id = broker.create_consumer(NewConsumer::new("g", topic_id("default"))).await.unwrap().id;
-    disk.fail(Operation::Sync, 1, Fault::Error(std::io::ErrorKind::Other));
+    disk.fail(DiskOperation::Sync, 1, DiskFault::Error(std::io::ErrorKind::Other));
     clock.advance(29_999);
     broker.read_as(id, Offset::ZERO.into(), 1).await.unwrap();
     assert_eq!(broker.failure().unwrap().kind(), Kind::Unavailable);
@@ -462,7 +462,7 @@ async fn consumers_read_on_when_nothing_can_be_written() {
 async fn a_waiting_poll_outlives_its_session_and_begins_it_anew() {
     let mut config = Config::default();
     config.maintenance.retention_check_secs = 0;
-    let scene = Scene::new(config).await;
+    let scene = ManualClockBroker::new(config).await;
     let id = scene.consumer("PT1S").await;
     let poll = scene.waiting_poll(id).await;
     scene.clock.advance(3_600_000);
@@ -477,7 +477,7 @@ async fn a_waiting_poll_outlives_its_session_and_begins_it_anew() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_leaves_a_session_that_runs_out() {
-    let scene = Scene::new(Config::default()).await;
+    let scene = ManualClockBroker::new(Config::default()).await;
     let id = scene.consumer("PT1S").await;
     let poll = scene.waiting_poll(id).await;
     scene.clock.advance(5000);
@@ -491,7 +491,7 @@ async fn a_caller_that_hangs_up_leaves_a_session_that_runs_out() {
 
 #[tokio::test]
 async fn a_deleted_consumers_waiting_poll_ends_not_found_at_once() {
-    let scene = Scene::new(Config::default()).await;
+    let scene = ManualClockBroker::new(Config::default()).await;
     let id = scene.consumer("P1D").await;
     let poll = scene.waiting_poll(id).await;
     scene.broker.delete_consumer(id).await.unwrap();
@@ -503,7 +503,7 @@ async fn a_deleted_consumers_waiting_poll_ends_not_found_at_once() {
 async fn expired_consumers_are_cleared_away_by_a_fact_and_waiting_ones_are_not() {
     let mut config = Config::default();
     config.maintenance.retention_check_secs = 0;
-    let scene = Scene::new(config).await;
+    let scene = ManualClockBroker::new(config).await;
     for _ in 0..3 {
         scene.consumer("PT1S").await;
     }
@@ -524,7 +524,7 @@ async fn expired_consumers_are_cleared_away_by_a_fact_and_waiting_ones_are_not()
 
 #[tokio::test]
 async fn another_broker_on_the_log_knows_the_same_consumers_and_offsets() {
-    let scene = Scene::new(Config::default()).await;
+    let scene = ManualClockBroker::new(Config::default()).await;
     let id = scene.consumer("PT30S").await;
     scene.publish().await;
     let other = Broker::on_log(Config::default(), scene.log.clone(), None, scene.clock.clone()).await.unwrap();
@@ -546,7 +546,7 @@ async fn another_broker_on_the_log_knows_the_same_consumers_and_offsets() {
 }
 
 #[tokio::test]
-async fn a_consumer_looks_as_seed_000_shows_it() {
+async fn a_consumer_looks_as_documented() {
     let request = json!({
         "consumerGroup": "tenant-service-instances",
         "topic": "gts.hx.core.events.topic.v1~",

@@ -5,7 +5,10 @@ mod salvage;
 
 use crate::cli::run;
 use crate::scenario::{copy_folder, subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Filter, Kind, LogRead, NewEvent, NewEventType, NewTopic, Offset, Outcome, Position, Read};
+use contract::{
+    EventBroker, EventFilter, Kind, LogRead, NewEvent, NewEventType, NewTopic, Offset, Position, PublishOutcome,
+    TopicRead,
+};
 use event_broker::{Broker, Config};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +50,7 @@ pub(crate) async fn filled() -> TempDir {
 }
 
 /// A frame of a segment file, as `docs/format.md` draws it.
-struct Frame {
+struct RecordFrame {
     file: PathBuf,
     offset: usize,
     header: usize,
@@ -57,7 +60,7 @@ struct Frame {
 }
 
 /// Every frame of a folder's log, in order.
-fn frames(folder: &Path) -> Vec<Frame> {
+fn frames(folder: &Path) -> Vec<RecordFrame> {
     let files = fs::read_dir(folder.join("log")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|ending| ending == "log")).collect();
     files.sort();
@@ -73,7 +76,7 @@ fn frames(folder: &Path) -> Vec<Frame> {
             let header = 64 + bits.map(|(_, bytes)| bytes).sum::<usize>();
             let body = String::from_utf8_lossy(&bytes[offset + header..offset + header + length]).into_owned();
             let (position, topic) = (number(offset + 16), short(offset + 32));
-            frames.push(Frame { file: file.clone(), offset, header, position, topic, body });
+            frames.push(RecordFrame { file: file.clone(), offset, header, position, topic, body });
             offset += header + length;
         }
     }
@@ -87,7 +90,7 @@ fn flip(file: &Path, at: usize) {
 }
 
 /// The frame of an event.
-fn frame_of(folder: &Path, id: u128) -> Frame {
+fn frame_of(folder: &Path, id: u128) -> RecordFrame {
     let wanted = Uuid::from_u128(id).to_string();
     frames(folder).into_iter().find(|frame| frame.topic > 0 && frame.body.contains(&wanted)).unwrap()
 }
@@ -111,7 +114,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 async fn sequences(broker: &Broker) -> Vec<u128> {
-    let (mut found, mut read) = (Vec::new(), Read::all(topic_id("default")));
+    let (mut found, mut read) = (Vec::new(), TopicRead::all(topic_id("default")));
     loop {
         let page = broker.read(read.clone()).await.unwrap();
         found.extend(page.items.iter().map(|event| u128::from(event.sequence.0)));
@@ -141,12 +144,12 @@ async fn a_bad_body_does_not_keep_a_broker_without_tables_from_opening() {
     spoil(folder.path(), 25);
     fs::remove_dir_all(folder.path().join("state")).unwrap();
     let broker = open(folder.path()).await;
-    let mut first_pages = Read::all(topic_id("default"));
+    let mut first_pages = TopicRead::all(topic_id("default"));
     first_pages.limit = 24;
     assert_eq!(broker.read(first_pages).await.unwrap().items.len(), 24);
     assert_eq!(broker.event(Uuid::from_u128(25)).await.unwrap_err().kind(), Kind::Unavailable);
     let again = broker.publish(event(24), None).await.unwrap();
-    assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false });
+    assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
     let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
     assert_eq!((u128::from(next.sequence.0), next.aggregate_sequence.0), (61, 9), "its numbers are taken");
 }
@@ -156,7 +159,7 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
     let folder = filled().await;
     spoil(folder.path(), 25);
     let broker = open(folder.path()).await;
-    let mut read = Read::all(topic_id("default"));
+    let mut read = TopicRead::all(topic_id("default"));
     let page = broker.read(read.clone()).await.unwrap();
     assert_eq!(
         (page.items.len(), page.next_offset, page.tail),
@@ -173,7 +176,7 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
     read.offset = Offset(25).into();
     assert_eq!(broker.read(read).await.unwrap().items.len(), 35, "it can be passed over");
 
-    let mut log = LogRead { after: Position::ZERO, limit: 100, filter: Filter::default() };
+    let mut log = LogRead { after: Position::ZERO, limit: 100, filter: EventFilter::default() };
     let page = broker.read_log(log.clone()).await.unwrap();
     assert_eq!(page.items.len(), 24);
     log.after = page.next_position;
@@ -226,7 +229,7 @@ async fn a_repaired_log_keeps_the_numbers_of_what_it_lost_even_when_the_tables_a
     let broker = open(folder.path()).await;
     assert_eq!(sequences(&broker).await, (1..=EVENTS - 2).collect::<Vec<_>>());
     // Nothing comes behind them; a poll waits instead of looking again and again.
-    let mut read = Read::all(topic_id("default"));
+    let mut read = TopicRead::all(topic_id("default"));
     read.offset = Offset(58).into();
     assert!(broker.wait(read, std::time::Duration::from_millis(50)).await.unwrap().items.is_empty());
     let again = broker.publish(event(EVENTS), None).await.unwrap_err();
@@ -253,7 +256,7 @@ async fn without_registration() -> TempDir {
     broker.close().await;
     drop(broker);
     let wanted = format!("\"id\":\"{}\"", topic_id("first"));
-    let is_it = |frame: &Frame| frame.body.contains("topicRegistered") && frame.body.contains(&wanted);
+    let is_it = |frame: &RecordFrame| frame.body.contains("topicRegistered") && frame.body.contains(&wanted);
     let fact = frames(folder.path()).into_iter().find(is_it).unwrap();
     flip(&fact.file, fact.offset + fact.header + 5);
     folder
@@ -275,13 +278,13 @@ async fn a_lost_registration_gives_its_number_to_no_other_topic() {
         fs::remove_dir_all(folder.path().join("state")).unwrap();
         let broker = open(folder.path()).await;
         for name in ["first", "second"] {
-            let page = broker.read(Read::all(topic_id(name))).await.unwrap();
+            let page = broker.read(TopicRead::all(topic_id(name))).await.unwrap();
             assert_eq!(page.items.len(), 1, "{name}");
             let stored = String::from_utf8(page.items[0].text.to_vec()).unwrap();
             assert!(stored.contains(&format!("in_{name}")), "{name}: {stored}");
         }
         broker.register_topic(NewTopic::new(topic_id("third"))).await.unwrap();
-        assert!(broker.read(Read::all(topic_id("third"))).await.unwrap().items.is_empty());
+        assert!(broker.read(TopicRead::all(topic_id("third"))).await.unwrap().items.is_empty());
     }
 }
 
@@ -295,8 +298,8 @@ async fn every_state_that_is_refused_can_be_repaired() {
         .collect();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let (middle, last) = (name(&logs[logs.len() / 2]), name(logs.last().unwrap()));
-    type Harm<'a> = Box<dyn Fn(&Path) + 'a>;
-    let harms: [(&str, Harm<'_>); 9] = [
+    type DamageFn<'a> = Box<dyn Fn(&Path) + 'a>;
+    let harms: [(&str, DamageFn<'_>); 9] = [
         ("a damaged head", Box::new(|folder| flip(&folder.join("log").join(&middle), 30))),
         ("a missing segment", Box::new(|folder| fs::remove_file(folder.join("log").join(&middle)).unwrap())),
         ("a missing last segment", Box::new(|folder| fs::remove_file(folder.join("log").join(&last)).unwrap())),

@@ -5,10 +5,12 @@
 //! else is. A seed run twice gives the same trace.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Sequence, Trim};
+use contract::{
+    Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Sequence, TrimRequest,
+};
 use event_broker::{Broker, Config, ManualClock};
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -18,17 +20,17 @@ const SEEDS: u64 = 40;
 const FAULTS_PER_SEED: usize = 4;
 
 /// A small repeatable source of chance.
-struct Chance(u64);
+struct RepeatableRandom(u64);
 
-impl Chance {
+impl RepeatableRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
 
-struct Run {
-    chance: Chance,
+struct FaultRun {
+    chance: RepeatableRandom,
     disk: FaultDisk,
     /// Ids of acknowledged events, request by request.
     promised: Vec<Vec<Uuid>>,
@@ -38,15 +40,15 @@ struct Run {
     trace: Vec<String>,
 }
 
-impl Run {
+impl FaultRun {
     fn new(seed: u64, segment_bytes: u64) -> Self {
         let (disk, promised, trace) = (FaultDisk::new(), Vec::new(), Vec::new());
-        Self { chance: Chance(seed), disk, promised, next_id: 1, segment_bytes, reserve_bytes: 0, trace }
+        Self { chance: RepeatableRandom(seed), disk, promised, next_id: 1, segment_bytes, reserve_bytes: 0, trace }
     }
 
     async fn open(&self) -> Broker {
         let Self { segment_bytes, reserve_bytes, .. } = *self;
-        let options = Options { segment_bytes, reserve_bytes, ..Options::default() };
+        let options = FileLogOptions { segment_bytes, reserve_bytes, ..FileLogOptions::default() };
         let log = FileLog::open(Arc::new(self.disk.clone()), options).unwrap();
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         let config = Config { storage: event_broker::Storage::folder("unused"), ..Config::default() };
@@ -80,10 +82,10 @@ impl Run {
     fn arm(&mut self) {
         let nth = 1 + self.chance.below(12);
         let (operation, fault) = match self.chance.below(5) {
-            0 => (Operation::Write, Fault::Error(ErrorKind::Other)),
-            1 => (Operation::Write, Fault::Full),
-            2 => (Operation::Write, Fault::Short(usize::try_from(self.chance.below(700)).unwrap())),
-            _ => (Operation::Sync, Fault::Error(ErrorKind::Other)),
+            0 => (DiskOperation::Write, DiskFault::Error(ErrorKind::Other)),
+            1 => (DiskOperation::Write, DiskFault::Full),
+            2 => (DiskOperation::Write, DiskFault::Short(usize::try_from(self.chance.below(700)).unwrap())),
+            _ => (DiskOperation::Sync, DiskFault::Error(ErrorKind::Other)),
         };
         self.trace.push(format!("{operation:?} {nth} {fault:?}"));
         self.disk.fail(operation, nth, fault);
@@ -160,7 +162,7 @@ impl Run {
 }
 
 async fn trace(seed: u64, segment_bytes: u64) -> Vec<String> {
-    let mut run = Run::new(seed, segment_bytes);
+    let mut run = FaultRun::new(seed, segment_bytes);
     for _ in 0..FAULTS_PER_SEED {
         run.fail_and_recover().await;
     }
@@ -185,14 +187,14 @@ async fn a_seed_run_twice_gives_the_same_trace() {
 #[tokio::test]
 async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
     // One segment: the keeper, which would make the reserve again at once, has nothing to do before the first trim.
-    let mut run = Run::new(3, 1 << 30);
+    let mut run = FaultRun::new(3, 1 << 30);
     run.reserve_bytes = 64 * 1024;
     let broker = run.open().await;
     for _ in 0..6 {
         let request = run.request();
         broker.publish_batch(request, Atomicity::All, None).await.unwrap();
     }
-    run.disk.fail(Operation::Write, 1, Fault::Full);
+    run.disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let request = run.request();
     broker.publish_batch(request, Atomicity::All, None).await.unwrap();
     assert!(broker.failure().is_none(), "the write that found no room was made in the reserve's");
@@ -202,7 +204,7 @@ async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
     assert!(refused.kind() == Kind::Unavailable && refused.detail().contains("disk is full"), "{}", refused.detail());
     assert!(broker.failure().is_none());
     for topic in ["a", "b"] {
-        let trim = Trim { through: Some(Sequence(3)), ..Trim::default() };
+        let trim = TrimRequest { through: Some(Sequence(3)), ..TrimRequest::default() };
         assert_eq!(broker.trim_topic(&topic_id(topic), trim).await.unwrap().count, 3);
     }
     // The keeper looks for room, and makes the reserve anew.

@@ -3,7 +3,7 @@
 //! `tests/fixtures/v1` was written by `examples/quickstart.rs`: one topic, one type, one event.
 
 use crate::scenario::copy_folder;
-use contract::{EventBroker, NewEvent, Outcome, Read, Timestamp};
+use contract::{EventBroker, NewEvent, PublishOutcome, Timestamp, TopicRead};
 use event_broker::{Broker, Config, ManualClock};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn a_folder_of_format_1_opens_with_and_without_its_tables() {
         let clock = Arc::new(ManualClock::at(WRITTEN_AT.parse::<Timestamp>().unwrap().millis() + 3_600_000));
         let broker = Broker::open_at(Config::folder(folder.path()), clock).await.unwrap();
         let topic = "gts.hx.core.events.topic.v1~vendor.orders.v1".parse().unwrap();
-        let page = broker.read(Read::all(topic)).await.unwrap();
+        let page = broker.read(TopicRead::all(topic)).await.unwrap();
         let stored = page.items.first().unwrap().clone();
         let event = stored.event().unwrap();
         assert_eq!(page.items.len(), 1);
@@ -42,7 +42,7 @@ async fn a_folder_of_format_1_opens_with_and_without_its_tables() {
         (again.id, again.tenant) = (Some(event.id), event.tenant);
         (again.subject, again.subject_type) = (event.subject, event.subject_type);
         let known = broker.publish(again.clone(), None).await.unwrap();
-        assert_eq!(known.outcome, Outcome::Duplicate { payload_mismatch: false });
+        assert_eq!(known.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
         again.id = None;
         assert_eq!(broker.publish(again, None).await.unwrap().event.aggregate_sequence.0, 2);
     }

@@ -1,7 +1,7 @@
 //! Identifiers in the broker: codes and GTS ids side by side on every engine, and in the configuration.
 
 use crate::scenario::check;
-use event_broker::config::{Loaded, load};
+use event_broker::config::{LoadedConfig, load};
 use tempfile::TempDir;
 
 #[test]
@@ -116,7 +116,7 @@ fn a_topic_that_deduplicates_by_id_takes_an_id_once_whatever_else_is_sent() {
     );
 }
 
-fn configured(keys: &str) -> Result<Loaded, String> {
+fn configured(keys: &str) -> Result<LoadedConfig, String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("broker.yaml");
     std::fs::write(&file, format!("modules:\n  event_broker:\n    {}\n", keys.replace('\n', "\n    "))).unwrap();

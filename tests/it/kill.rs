@@ -17,12 +17,12 @@ const TOPICS: u32 = 3;
 
 /// Everything one data folder has promised so far.
 #[derive(Default)]
-pub(crate) struct Promises {
+pub(crate) struct AcknowledgedEvents {
     /// By event id: topic and sequence.
     pub(crate) acked: HashMap<String, (u32, u64)>,
 }
 
-impl Promises {
+impl AcknowledgedEvents {
     /// Takes the complete lines of a process's output, and kills it when `enough` were heard; whether that was needed.
     fn listen(&mut self, child: &mut Child, enough: usize) -> bool {
         let output = child.stdout.take().unwrap();
@@ -57,7 +57,8 @@ impl Promises {
 
     /// Opens the folder and holds what is there against what was promised.
     pub(crate) async fn hold_against(&self, folder: &Path) -> usize {
-        let report = log::file::verify(folder, event_broker::known_of(folder).unwrap().acknowledged, |_| ()).unwrap();
+        let report =
+            log::file::verify(folder, event_broker::acknowledged_state(folder).unwrap().acknowledged, |_| ()).unwrap();
         assert!(report.damages.is_empty(), "{:?}", report.damages);
         let broker = Broker::open(Config::folder(folder)).await.unwrap();
         let events = read_everything(&broker).await;
@@ -170,13 +171,13 @@ fn kills() -> u32 {
 #[tokio::test]
 async fn a_process_killed_at_random_moments_keeps_every_promise() {
     let mut folder = TempDir::new().unwrap();
-    let mut promises = Promises::default();
+    let mut promises = AcknowledgedEvents::default();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for run in 0..kills() {
         // A fresh folder now and then: otherwise reading everything back grows with the square of the kills.
         if run % 10 == 0 {
             folder = TempDir::new().unwrap();
-            promises = Promises::default();
+            promises = AcknowledgedEvents::default();
         }
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let enough = usize::try_from(random >> 54).unwrap() + 1;
@@ -194,7 +195,7 @@ async fn a_process_that_dies_at_any_crash_point_keeps_every_promise() {
         // The first time a point is reached, and once everything is warm.
         for count in [1, 3] {
             let folder = TempDir::new().unwrap();
-            let mut promises = Promises::default();
+            let mut promises = AcknowledgedEvents::default();
             // Something to recover from, so that points of reopening are met too.
             let mut first = publisher(folder.path(), 0).spawn().unwrap();
             promises.listen(&mut first, 200);

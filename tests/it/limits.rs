@@ -1,7 +1,7 @@
 //! Limits: what is too long, too deep or too much is told so, and nothing is stored.
 
 use crate::scenario::{describe, subject_type_id, topic_id, type_id};
-use contract::{EventBroker, NewEvent, NewEventType, Read, limits};
+use contract::{EventBroker, NewEvent, NewEventType, TopicRead, limits};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -49,11 +49,11 @@ async fn what_breaks_a_limit_is_refused_with_its_own_code_and_stores_nothing() {
         assert!(describe(&error).starts_with(expected), "{} instead of {expected}", describe(&error));
         assert!(!error.to_string().contains("zzz") && !error.to_string().contains("yyy"), "the value was quoted back");
     }
-    assert!(broker.read(Read::all(topic_id("default"))).await.unwrap().items.is_empty());
+    assert!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.is_empty());
     broker.publish(event(&deep(64)), None).await.unwrap();
     let fits = format!(r#"{{"x":"{}"}}"#, "y".repeat(limits::EVENT_BYTES_MAX - 1000));
     broker.publish(event(&fits), None).await.unwrap();
-    assert_eq!(broker.read(Read::all(topic_id("default"))).await.unwrap().items.len(), 2);
+    assert_eq!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.len(), 2);
 }
 
 #[test]

@@ -4,12 +4,12 @@ mod deletion;
 
 use crate::scenario::{check_alone, subject_type_id, topic_id, type_id};
 use contract::{
-    Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, Read, Registered, Result,
-    Sequence, StoredEvent, Timestamp, Topic, TopicId,
+    Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, RegisterOutcome, Result,
+    Sequence, StoredEvent, Timestamp, Topic, TopicId, TopicRead,
 };
-use event_broker::ledger::{Command, Decision, Entry, Home, Ledger, Placed};
-use event_broker::{BelievedClock, Broker, Config, LogClock, ManualClock, OpenError, Storage};
-use log::file::{FileLog, FolderLock, Options};
+use event_broker::ledger::{Command, Decision, Entry, Ledger, LogLocation, TopicPlacement};
+use event_broker::{Broker, Config, LogClock, ManualClock, OpenError, Storage, TrustedClock};
+use log::file::{FileLog, FileLogOptions, FolderLock};
 use serde_json::value::RawValue;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn clock() -> Arc<ManualClock> {
 }
 
 fn log_clock() -> LogClock {
-    LogClock::new(Arc::new(BelievedClock::new(clock(), Duration::from_secs(300))))
+    LogClock::new(Arc::new(TrustedClock::new(clock(), Duration::from_secs(300))))
 }
 
 async fn open(config: Config) -> Broker {
@@ -43,7 +43,7 @@ fn topic(name: &str, streaming: &str) -> NewTopic {
 }
 
 /// Registers a topic and a type of the same name for its events.
-async fn register(broker: &Broker, topic: NewTopic) -> Result<Registered<Topic>> {
+async fn register(broker: &Broker, topic: NewTopic) -> Result<RegisterOutcome<Topic>> {
     let registered = broker.register_topic(topic.clone()).await?;
     let name = topic.id.as_str().rsplit('.').nth(1).unwrap().to_owned();
     let mut event_type = NewEventType::new(type_id(&name).parse().unwrap());
@@ -64,7 +64,7 @@ async fn publish(broker: &Broker, name: &str, id: u128) -> Result<StoredEvent> {
 }
 
 async fn sequences(broker: &Broker, topic: &TopicId) -> Vec<u64> {
-    let page = broker.read(Read::all(topic.clone())).await.unwrap();
+    let page = broker.read(TopicRead::all(topic.clone())).await.unwrap();
     page.items.iter().map(|event| event.sequence.0).collect()
 }
 
@@ -74,13 +74,13 @@ async fn locations(broker: &Broker, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_sample_topic_of_seed_000_works_as_written_whatever_the_default_log_is() {
+async fn the_documented_sample_topic_works_whatever_the_default_log_is() {
     for is_file in [true, false] {
         let folder = TempDir::new().unwrap();
         let config = || if is_file { Config::folder(folder.path()) } else { in_memory(folder.path()) };
         let sample: NewTopic = serde_json::from_str(SAMPLE).unwrap();
         let broker = open(config()).await;
-        assert!(matches!(register(&broker, sample.clone()).await.unwrap(), Registered::Created(_)));
+        assert!(matches!(register(&broker, sample.clone()).await.unwrap(), RegisterOutcome::Created(_)));
         assert_eq!(publish(&broker, "users", 1).await.unwrap().sequence, Sequence(1));
         let shown = broker.topic(&sample.id).await.unwrap();
         assert_eq!(serde_json::to_string(&shown.definition).unwrap(), SAMPLE);
@@ -96,7 +96,7 @@ async fn the_sample_topic_of_seed_000_works_as_written_whatever_the_default_log_
         let broker = Broker::open_at(config(), later).await.unwrap();
         // A memory log has forgotten the topic, but the topic's own log has not.
         let again = register(&broker, sample.clone()).await.unwrap();
-        assert_eq!(matches!(again, Registered::Unchanged(_)), is_file);
+        assert_eq!(matches!(again, RegisterOutcome::Unchanged(_)), is_file);
         assert_eq!(again.into_inner(), shown);
         assert_eq!(sequences(&broker, &sample.id).await, [1]);
         assert_eq!(publish(&broker, "users", 2).await.unwrap().sequence, Sequence(2));
@@ -323,7 +323,7 @@ async fn a_log_that_does_not_open_leaves_no_topic_behind() {
     assert_eq!(broker.topic(&side.id).await.unwrap_err().kind(), Kind::NotFound);
     assert!(broker.failures().is_empty());
     drop(another);
-    assert!(matches!(broker.register_topic(side).await.unwrap(), Registered::Created(_)));
+    assert!(matches!(broker.register_topic(side).await.unwrap(), RegisterOutcome::Created(_)));
     broker.close().await;
 }
 
@@ -335,14 +335,14 @@ async fn a_broker_has_only_so_many_logs() {
         broker.register_topic(named(number)).await.unwrap();
     }
     assert_eq!(broker.register_topic(named(1000)).await.unwrap_err().kind(), Kind::Overloaded);
-    assert!(matches!(broker.register_topic(named(0)).await.unwrap(), Registered::Unchanged(_)));
+    assert!(matches!(broker.register_topic(named(0)).await.unwrap(), RegisterOutcome::Unchanged(_)));
     broker.close().await;
 }
 
 /// Writes one fact, whatever it means.
-struct Note(Entry);
+struct AppendNote(Entry);
 
-impl Command for Note {
+impl Command for AppendNote {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -356,12 +356,12 @@ impl Command for Note {
 
 /// What a broker leaves behind that dies after the default log has the topic and before the topic's own log has.
 async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
-    let log = Arc::new(FileLog::open_folder(folder, Options::default()).unwrap());
+    let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
-    let home = Home::DataFolder("side".to_owned());
-    let placed = Placed { topic, home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
-    ledger.submit(Note(Entry::TopicPlaced { placed })).await.unwrap();
+    let home = LogLocation::DataFolder("side".to_owned());
+    let placed = TopicPlacement { topic, home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
+    ledger.submit(AppendNote(Entry::TopicPlaced { placed })).await.unwrap();
     ledger.close().await;
 }
 
@@ -372,7 +372,7 @@ async fn a_crash_between_the_two_logs_is_repaired_when_the_broker_is_opened() {
     placed_only(folder.path(), side.clone(), false).await;
     for expected in [1, 2] {
         let broker = open(Config::folder(folder.path())).await;
-        assert!(matches!(register(&broker, side.clone()).await.unwrap(), Registered::Unchanged(_)));
+        assert!(matches!(register(&broker, side.clone()).await.unwrap(), RegisterOutcome::Unchanged(_)));
         assert_eq!(publish(&broker, "side", expected).await.unwrap().sequence.0, u64::try_from(expected).unwrap());
         broker.close().await;
     }
@@ -485,7 +485,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     });
     let mut created = 0;
     for caller in callers.collect::<Vec<_>>() {
-        created += usize::from(matches!(caller.await.unwrap(), Registered::Created(_)));
+        created += usize::from(matches!(caller.await.unwrap(), RegisterOutcome::Created(_)));
     }
     assert_eq!(created, 4);
     let changes = (0..24).map(|number| {
@@ -500,7 +500,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     broker.close().await;
     drop(broker);
     // What the topic's own log says is what the broker shows.
-    let log = Arc::new(FileLog::open_folder(&folder.path().join("logs/shared"), Options::default()).unwrap());
+    let log = Arc::new(FileLog::open_folder(&folder.path().join("logs/shared"), FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), None, 1000, 0, Arc::default()).await.unwrap();
     assert_eq!(ledger.registry().topic(&topic_id("t0")).unwrap().topic, shown);
     assert_eq!(ledger.registry().topics().count(), 4);
@@ -521,7 +521,7 @@ async fn a_folder_from_before_shows_only_topics_that_are_registered_again() {
     register(&broker, topic("one", r#"{"type":"file"}"#)).await.unwrap();
     assert_eq!(broker.event(Uuid::from_u128(1)).await.unwrap().sequence, Sequence(1));
     assert_eq!(broker.event(Uuid::from_u128(2)).await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(broker.read(Read::all(topic_id("two"))).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(broker.read(TopicRead::all(topic_id("two"))).await.unwrap_err().kind(), Kind::NotFound);
     // Registered anew with another definition, it goes on with its events.
     let mut two = topic("two", r#"{"type":"file"}"#);
     two.description = Some("another".to_owned());
@@ -558,7 +558,7 @@ async fn a_waiting_reader_is_woken_by_its_own_log_and_sent_home_when_the_broker_
     register(&broker, topic("side", r#"{"type":"memory"}"#)).await.unwrap();
     let wait = |after: u64| {
         let broker = Arc::clone(&broker);
-        let read = Read::all(topic_id("side")).after(Sequence(after));
+        let read = TopicRead::all(topic_id("side")).after(Sequence(after));
         tokio::spawn(async move { broker.wait(read, Duration::from_secs(30)).await.unwrap() })
     };
     let waiting = wait(0);
@@ -585,7 +585,7 @@ async fn the_retention_chore_looks_at_side_logs_too() {
     publish(&broker, "brief", 1).await.unwrap();
     clock.advance(3_600_001);
     let gone = async {
-        while broker.read(Read::all(topic_id("brief"))).await.is_ok() {
+        while broker.read(TopicRead::all(topic_id("brief"))).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };

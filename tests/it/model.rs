@@ -11,9 +11,9 @@ const WINDOW_MILLIS: i64 = 60_000;
 const TOPIC_OF: [usize; 3] = [0, 0, 1];
 
 #[derive(Debug, Clone)]
-enum Step {
-    Publish(Item),
-    Batch(bool, Vec<Item>),
+enum BrokerStep {
+    Publish(ModelItem),
+    Batch(bool, Vec<ModelItem>),
     Read { topic: usize, after: u64, limit: usize },
     History { topic: usize, subject: u8, after: u64 },
     Log,
@@ -23,7 +23,7 @@ enum Step {
 }
 
 #[derive(Debug, Clone)]
-struct Item {
+struct ModelItem {
     event_type: usize,
     subject: u8,
     id: Option<u8>,
@@ -33,7 +33,7 @@ struct Item {
     data: u8,
 }
 
-fn item() -> impl Strategy<Value = Item> {
+fn item() -> impl Strategy<Value = ModelItem> {
     let rarely = |share: f64, range: std::ops::Range<u64>| proptest::option::weighted(share, range);
     (
         0..3_usize,
@@ -44,7 +44,7 @@ fn item() -> impl Strategy<Value = Item> {
         rarely(0.1, 1..8),
         0..2_u8,
     )
-        .prop_map(|(event_type, subject, id, dedup, expected, sequence, data)| Item {
+        .prop_map(|(event_type, subject, id, dedup, expected, sequence, data)| ModelItem {
             event_type,
             subject,
             id,
@@ -55,30 +55,30 @@ fn item() -> impl Strategy<Value = Item> {
         })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = BrokerStep> {
     prop_oneof![
-        8 => item().prop_map(Step::Publish),
-        4 => (any::<bool>(), proptest::collection::vec(item(), 1..6)).prop_map(|(all, items)| Step::Batch(all, items)),
-        3 => (0..2_usize, 0..12_u64, 1..5_usize).prop_map(|(topic, after, limit)| Step::Read { topic, after, limit }),
-        2 => (0..2_usize, 0..3_u8, 0..4_u64).prop_map(|(topic, subject, after)| Step::History { topic, subject, after }),
-        1 => Just(Step::Log),
-        2 => (0..40_000_i64).prop_map(Step::Advance),
-        1 => (0..2_usize, 0..6_u64).prop_map(|(topic, through)| Step::Trim { topic, through }),
-        2 => prop_oneof![Just("reopen"), Just("crash"), Just("rebuild")].prop_map(Step::Open),
+        8 => item().prop_map(BrokerStep::Publish),
+        4 => (any::<bool>(), proptest::collection::vec(item(), 1..6)).prop_map(|(all, items)| BrokerStep::Batch(all, items)),
+        3 => (0..2_usize, 0..12_u64, 1..5_usize).prop_map(|(topic, after, limit)| BrokerStep::Read { topic, after, limit }),
+        2 => (0..2_usize, 0..3_u8, 0..4_u64).prop_map(|(topic, subject, after)| BrokerStep::History { topic, subject, after }),
+        1 => Just(BrokerStep::Log),
+        2 => (0..40_000_i64).prop_map(BrokerStep::Advance),
+        1 => (0..2_usize, 0..6_u64).prop_map(|(topic, through)| BrokerStep::Trim { topic, through }),
+        2 => prop_oneof![Just("reopen"), Just("crash"), Just("rebuild")].prop_map(BrokerStep::Open),
     ]
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Key {
+enum ModelKey {
     Event(u8, usize, u8),
     Dedup(u8, usize),
 }
 
 #[derive(Debug, Clone)]
-struct Stored {
+struct ModelEvent {
     topic: usize,
     subject: u8,
-    key: Option<Key>,
+    key: Option<ModelKey>,
     time: i64,
     data: u8,
     sequence: u64,
@@ -86,14 +86,14 @@ struct Stored {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Model {
+struct BrokerModel {
     now: i64,
-    events: Vec<Stored>,
+    events: Vec<ModelEvent>,
     trimmed: [u64; 2],
 }
 
-impl Model {
-    fn of_topic(&self, topic: usize) -> impl Iterator<Item = &Stored> {
+impl BrokerModel {
+    fn of_topic(&self, topic: usize) -> impl Iterator<Item = &ModelEvent> {
         self.events.iter().filter(move |event| event.topic == topic)
     }
 
@@ -105,12 +105,12 @@ impl Model {
         self.of_topic(topic).filter(|event| event.subject == subject).count() as u64
     }
 
-    fn is_gone(&self, event: &Stored) -> bool {
+    fn is_gone(&self, event: &ModelEvent) -> bool {
         event.sequence <= self.trimmed[event.topic]
     }
 
     /// `Ok` with the index of the event it repeats, and whether that may be told; `Err` for a reused key.
-    fn repeated(&self, item: &Item) -> Result<Option<usize>, String> {
+    fn repeated(&self, item: &ModelItem) -> Result<Option<usize>, String> {
         let topic = TOPIC_OF[item.event_type];
         let Some(key) = key(item) else { return Ok(None) };
         let known = self.events.iter().rposition(|event| event.topic == topic && event.key.as_ref() == Some(&key));
@@ -124,7 +124,7 @@ impl Model {
     }
 
     /// The index of the event it became or repeats, and whether it is new.
-    fn publish(&mut self, item: &Item) -> Result<(usize, bool), String> {
+    fn publish(&mut self, item: &ModelItem) -> Result<(usize, bool), String> {
         if let Some(known) = self.repeated(item)? {
             return Ok((known, false));
         }
@@ -139,7 +139,7 @@ impl Model {
         if item.expected.is_some_and(|expected| expected != head) {
             return Err(format!("EXPECTED_SEQUENCE actual {head}"));
         }
-        self.events.push(Stored {
+        self.events.push(ModelEvent {
             topic,
             subject: item.subject,
             key: key(item),
@@ -151,7 +151,7 @@ impl Model {
         Ok((self.events.len() - 1, true))
     }
 
-    fn batch(&mut self, items: &[Item], all: bool) -> Vec<String> {
+    fn batch(&mut self, items: &[ModelItem], all: bool) -> Vec<String> {
         let mut answers = vec![String::new(); items.len()];
         let mut units: Vec<Vec<usize>> = Vec::new();
         for index in 0..items.len() {
@@ -167,7 +167,7 @@ impl Model {
         answers
     }
 
-    fn unit(&mut self, items: &[Item], unit: &[usize], answers: &mut [String]) {
+    fn unit(&mut self, items: &[ModelItem], unit: &[usize], answers: &mut [String]) {
         let before = self.clone();
         let mut outcomes: Vec<Result<(usize, bool), String>> = Vec::new();
         for &index in unit {
@@ -240,38 +240,40 @@ impl Model {
     }
 
     /// One line of a scenario, with the answer the model expects.
-    fn line(&mut self, step: &Step) -> String {
+    fn line(&mut self, step: &BrokerStep) -> String {
         match step {
-            Step::Publish(item) => {
+            BrokerStep::Publish(item) => {
                 let outcome = self.publish(item);
                 format!("publish {} -> {}", text(item), self.describe(outcome))
             }
-            Step::Batch(all, items) => {
+            BrokerStep::Batch(all, items) => {
                 let verb = if *all { "batch-all" } else { "batch" };
                 let texts: Vec<_> = items.iter().map(text).collect();
                 format!("{verb} {} -> {}", texts.join(" ; "), self.batch(items, *all).join(" | "))
             }
-            Step::Read { topic, after, limit } => {
+            BrokerStep::Read { topic, after, limit } => {
                 format!("read t{topic} after={after} limit={limit} -> {}", self.read(*topic, *after, *limit))
             }
-            Step::History { topic, subject, after } => {
+            BrokerStep::History { topic, subject, after } => {
                 format!("history t{topic} s{subject} after={after} -> {}", self.history(*topic, *subject, *after))
             }
-            Step::Log => format!("log -> {}", self.log()),
-            Step::Advance(millis) => {
+            BrokerStep::Log => format!("log -> {}", self.log()),
+            BrokerStep::Advance(millis) => {
                 self.now += millis;
                 format!("advance {millis}")
             }
-            Step::Trim { topic, through } => format!("trim t{topic} {through} -> {}", self.trim(*topic, *through)),
-            Step::Open(how) => (*how).to_owned(),
+            BrokerStep::Trim { topic, through } => {
+                format!("trim t{topic} {through} -> {}", self.trim(*topic, *through))
+            }
+            BrokerStep::Open(how) => (*how).to_owned(),
         }
     }
 }
 
-fn key(item: &Item) -> Option<Key> {
+fn key(item: &ModelItem) -> Option<ModelKey> {
     match (item.dedup, item.id) {
-        (Some(dedup), _) => Some(Key::Dedup(dedup, TOPIC_OF[item.event_type])),
-        (None, Some(id)) => Some(Key::Event(id, item.event_type, item.subject)),
+        (Some(dedup), _) => Some(ModelKey::Dedup(dedup, TOPIC_OF[item.event_type])),
+        (None, Some(id)) => Some(ModelKey::Event(id, item.event_type, item.subject)),
         (None, None) => None,
     }
 }
@@ -280,7 +282,7 @@ fn aborted() -> String {
     "BATCH_ABORTED".to_owned()
 }
 
-fn text(item: &Item) -> String {
+fn text(item: &ModelItem) -> String {
     let mut text = format!("p{} s{}", item.event_type, item.subject);
     let mut add = |name: &str, value: Option<u64>| {
         if let Some(value) = value {
@@ -294,13 +296,13 @@ fn text(item: &Item) -> String {
     text + &format!(r#" data={{"n":{}}}"#, item.data)
 }
 
-fn scenario(steps: &[Step]) -> String {
+fn scenario(steps: &[BrokerStep]) -> String {
     let mut lines = vec![
         "topic t0 window=PT1M -> created".to_owned(),
         "topic t1 window=PT1M mismatch=reject -> created".to_owned(),
     ];
     lines.extend((0..3).map(|n| format!("type p{n} topic=t{} -> created", TOPIC_OF[n])));
-    let mut model = Model::default();
+    let mut model = BrokerModel::default();
     lines.extend(steps.iter().map(|step| model.line(step)));
     lines.extend([0, 1].map(|topic| {
         let trimmed = model.trimmed[topic];

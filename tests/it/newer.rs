@@ -3,8 +3,8 @@
 use crate::scenario::{topic_id, type_id};
 use contract::{EventBroker, NewEventType, NewTopic, Position};
 use event_broker::{Broker, Config, SystemClock};
-use log::file::{FileLog, Options};
-use log::{Header, Limit, Log, MemoryLog, Range, Record, TopicNumber};
+use log::file::{FileLog, FileLogOptions};
+use log::{Log, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use tempfile::TempDir;
 
 /// Writes a fact as a newer broker would.
 async fn write(log: &dyn Log, fact: &Value) {
-    let all = log.read(Range::All(Position::ZERO), Limit { records: usize::MAX, bytes: usize::MAX }).await.unwrap();
+    let all =
+        log.read(ReadRange::All(Position::ZERO), ReadLimit { records: usize::MAX, bytes: usize::MAX }).await.unwrap();
     let tail = all.last().unwrap().header;
     let entries = all.iter().filter(|record| record.header.topic == TopicNumber::LEDGER);
     let sequence = entries.last().unwrap().header.sequence.next();
-    let header = Header { position: tail.position.next(), topic: TopicNumber::LEDGER, sequence, ..tail };
-    let header = Header { id: 0, facets: None, ..header };
+    let header = RecordHeader { position: tail.position.next(), topic: TopicNumber::LEDGER, sequence, ..tail };
+    let header = RecordHeader { id: 0, facets: None, ..header };
     log.append(tail.position, vec![Record { header, body: fact.to_string().into() }]).await.unwrap();
 }
 
@@ -67,7 +68,7 @@ async fn a_fact_that_may_be_ignored_is() {
 
 /// Opens the folder's log as a newer broker, writes a fact, and lets go.
 async fn write_in(folder: &Path, fact: &Value) {
-    let log = FileLog::open_folder(folder, Options::default()).unwrap();
+    let log = FileLog::open_folder(folder, FileLogOptions::default()).unwrap();
     write(&log, fact).await;
 }
 

@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use uuid::Uuid;
 
 /// A log whose appends stand still while the gate is shut.
-pub(crate) struct Gated {
+pub(crate) struct GatedLog {
     pub(crate) log: Arc<MemoryLog>,
     open: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Gated {
+impl GatedLog {
     /// With the gate open.
     pub(crate) fn new() -> Self {
         Self { log: Arc::new(MemoryLog::new()), open: Mutex::new(true), changed: Condvar::new() }
@@ -27,7 +27,7 @@ impl Gated {
     }
 }
 
-impl Log for Gated {
+impl Log for GatedLog {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             drop(self.changed.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
@@ -49,7 +49,7 @@ fn event(filling: &str) -> NewEvent {
 /// The clock is paused: it jumps ahead whenever everybody waits, so nobody waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_recovers_by_itself() {
-    let log = Arc::new(Gated::new());
+    let log = Arc::new(GatedLog::new());
     let broker = Broker::on_log(Config::default(), log.clone(), None, Arc::new(SystemClock)).await.unwrap();
     let broker = Arc::new(broker);
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();

@@ -6,7 +6,7 @@
 //!
 //! It needs root, loop devices, `mkfs.ext4` and a C compiler. Where one of them is missing, it says so and is skipped.
 
-use crate::kill::{Promises, publisher};
+use crate::kill::{AcknowledgedEvents, publisher};
 use contract::{EventBroker, LogRead, Position};
 use event_broker::{Broker, Config};
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ int main(int count, char **words) {
 const NO_SYNC: &str = "int fsync(int f) { (void)f; return 0; }\nint fdatasync(int f) { (void)f; return 0; }\n";
 
 /// Programs made for the test, and a file system to cut the power of.
-struct Bench {
+struct TestFileSystem {
     folder: TempDir,
     device: Option<String>,
 }
@@ -48,7 +48,7 @@ fn run(program: &str, arguments: &[&OsStr]) -> Result<String, String> {
     }
 }
 
-impl Bench {
+impl TestFileSystem {
     /// Everything made and mounted; what is missing on this machine where that does not work.
     fn prepare() -> Result<Self, String> {
         let folder = TempDir::new().map_err(|cause| cause.to_string())?;
@@ -107,16 +107,16 @@ impl Bench {
     }
 
     /// Publishes until so many events are acknowledged, cuts the power, and mounts what is left.
-    fn publish_and_cut(&mut self, round: u32, enough: usize, syncs: bool) -> Promises {
+    fn publish_and_cut(&mut self, round: u32, enough: usize, syncs: bool) -> AcknowledgedEvents {
         let mut command = publisher(&self.data(), round);
         if !syncs {
             command.env("LD_PRELOAD", self.path("no_sync.so"));
         }
         // Every durable step happens: rolls, seals, trims, rewrites, checkpoints.
         command.args(["--keep", "300", "--checkpoint-rows", "500"]).stderr(Stdio::null());
-        let mut child = Ended(command.spawn().unwrap());
+        let mut child = KillOnDrop(command.spawn().unwrap());
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
-        let mut promises = Promises::default();
+        let mut promises = AcknowledgedEvents::default();
         for _ in 0..enough {
             promises.note(&lines.next().expect("the publisher ended by itself").unwrap());
         }
@@ -133,16 +133,16 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for TestFileSystem {
     fn drop(&mut self) {
         self.unmount();
     }
 }
 
 /// A process that does not outlive the test.
-struct Ended(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -171,11 +171,11 @@ async fn left(folder: &Path) -> HashSet<String> {
 
 #[tokio::test]
 async fn what_was_acknowledged_is_on_the_disk_when_the_power_goes() {
-    let mut bench = match Bench::prepare() {
+    let mut bench = match TestFileSystem::prepare() {
         Ok(bench) => bench,
         Err(why) => return skipped(&why),
     };
-    let mut promises = Promises::default();
+    let mut promises = AcknowledgedEvents::default();
     for (round, enough) in [40, 700, 1500].into_iter().enumerate() {
         let round = u32::try_from(round).unwrap();
         promises.acked.extend(bench.publish_and_cut(round, enough, true).acked);
@@ -185,7 +185,7 @@ async fn what_was_acknowledged_is_on_the_disk_when_the_power_goes() {
 
 #[tokio::test]
 async fn without_syncs_a_power_cut_loses_what_was_acknowledged() {
-    let mut bench = match Bench::prepare() {
+    let mut bench = match TestFileSystem::prepare() {
         Ok(bench) => bench,
         Err(why) => return skipped(&why),
     };

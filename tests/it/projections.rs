@@ -3,7 +3,7 @@
 use crate::scenario::{check, check_alone, topic_id, type_id};
 use contract::{
     EventBroker, Generation, Kind, NewCheckpoint, NewEvent, NewEventType, NewProjection, NewTopic, Offset, Projection,
-    Registered, Streaming, StreamingOptions, limits,
+    RegisterOutcome, StreamingOptions, StreamingSetting, limits,
 };
 use event_broker::{Broker, Config};
 use futures_util::future::join_all;
@@ -396,13 +396,13 @@ async fn one_name_is_taken_once_even_where_its_topics_live_in_several_logs() {
     for (n, place) in places.iter().enumerate() {
         let mut topic = NewTopic::new(topic_id(&format!("side{n}")));
         let (streaming_type, location) = (Some("memory".to_owned()), Some((*place).to_owned()));
-        topic.streaming = Streaming::Options(StreamingOptions { streaming_type, location, retention: None });
+        topic.streaming = StreamingSetting::Options(StreamingOptions { streaming_type, location, retention: None });
         broker.register_topic(topic).await.unwrap();
     }
     let puts =
         (0..places.len()).map(|n| broker.put_projection("q", NewProjection::of_topic(topic_id(&format!("side{n}")))));
     let outcomes = join_all(puts).await;
-    let made = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Registered::Created(_)))).count();
+    let made = outcomes.iter().filter(|outcome| matches!(outcome, Ok(RegisterOutcome::Created(_)))).count();
     let refused = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     assert_eq!(made, 1);
     assert!(refused.map(|error| error.kind()).eq([Kind::AlreadyExists; 2]));

@@ -2,8 +2,8 @@
 
 use crate::scenario::{check, check_alone, check_with, topic_id, type_id};
 use contract::{NewEventType, NewTopic};
-use event_broker::config::Types;
-use event_broker::{Config, Route, Unregistered};
+use event_broker::config::TypesConfig;
+use event_broker::{Config, TopicRoute, UnregisteredPolicy};
 
 #[test]
 fn the_same_registration_again_changes_nothing_and_another_one_is_refused() {
@@ -89,8 +89,8 @@ fn declared_topics_types_and_routes_are_there_from_the_start() {
         topics: vec![NewTopic::new(topic_id("orders")), NewTopic::new(topic_id("others"))],
         event_types: vec![placed],
         routes: vec![
-            Route { pattern: "gts.hyperspot.*".parse().unwrap(), topic: topic_id("orders") },
-            Route {
+            TopicRoute { pattern: "gts.hyperspot.*".parse().unwrap(), topic: topic_id("orders") },
+            TopicRoute {
                 pattern: "gts.hyperspot.core.events.type.v1~vendor.app.*".parse().unwrap(),
                 topic: topic_id("others"),
             },
@@ -114,7 +114,7 @@ fn declared_topics_types_and_routes_are_there_from_the_start() {
 #[test]
 fn unregistered_types_are_refused_unless_the_configuration_lets_them_through() {
     check("publish placed a -> VALIDATION_ERROR /type");
-    let config = Config { types: Types { unregistered: Unregistered::Accept }, ..Config::default() };
+    let config = Config { types: TypesConfig { unregistered: UnregisteredPolicy::Accept }, ..Config::default() };
     check_with(
         &config,
         "

@@ -3,7 +3,7 @@
 mod failures;
 
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType, NewTopic, Read};
+use contract::{EventBroker, Kind, NewEvent, NewEventType, NewTopic, TopicRead};
 use event_broker::{Broker, Config, ManualClock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,14 +97,14 @@ async fn a_running_broker_expires_by_itself() {
     let mut event = NewEvent::new(placed.id, "test", data).about(subject_type_id("order"), "a");
     event.tenant = Some(uuid::Uuid::from_u128(1));
     broker.publish(event, None).await.unwrap();
-    assert_eq!(broker.read(Read::all(topic_id("brief"))).await.unwrap().items.len(), 1);
+    assert_eq!(broker.read(TopicRead::all(topic_id("brief"))).await.unwrap().items.len(), 1);
     clock.advance(3_600_001);
     let gone = async {
-        while broker.read(Read::all(topic_id("brief"))).await.is_ok() {
+        while broker.read(TopicRead::all(topic_id("brief"))).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the chore runs");
-    let error = broker.read(Read::all(topic_id("brief"))).await.unwrap_err();
+    let error = broker.read(TopicRead::all(topic_id("brief"))).await.unwrap_err();
     assert_eq!((error.kind(), error.earliest().unwrap().0), (Kind::Trimmed, 2));
 }

@@ -19,13 +19,14 @@ mod consumers;
 mod projections;
 
 use contract::{
-    AggregateRead, AggregateSequence, Atomicity, Cleanup, Error, EventBroker, Filter, LogRead, NewEvent, NewEventType,
-    NewTopic, Offset, Outcome, Position, ProducerId, Published, Read, ReadOffset, Registered, Republish,
-    RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, Token, TopicChange, TopicId, Trim,
+    AggregateRead, AggregateSequence, Atomicity, CleanupPolicy, Error, EventBroker, EventFilter, FencingToken, LogRead,
+    NewEvent, NewEventType, NewTopic, Offset, Position, ProducerId, PublishOutcome, PublishedEvent, ReadOffset,
+    RegisterOutcome, RepublishRequest, RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, TopicChange,
+    TopicId, TopicRead, TrimRequest,
 };
 use event_broker::{Broker, Clock, Config, ManualClock, Storage};
 use log::{Log, MemoryLog};
-use log_postgres::testing::Server as PostgreSql;
+use log_postgres::testing::TestServer as PostgreSql;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io;
@@ -41,19 +42,19 @@ pub(crate) fn check(text: &str) {
 
 /// Runs a scenario on every engine, with a configuration of its own.
 pub(crate) fn check_with(config: &Config, text: &str) {
-    check_on(&[Engine::Memory, Engine::File, Engine::Database], config, text);
+    check_on(&[ScenarioEngine::Memory, ScenarioEngine::File, ScenarioEngine::Database], config, text);
 }
 
 /// Runs a scenario on the engines a topic may leave for a log of its own.
 pub(crate) fn check_alone(text: &str) {
-    check_on(&[Engine::Memory, Engine::File], &Config::default(), text);
+    check_on(&[ScenarioEngine::Memory, ScenarioEngine::File], &Config::default(), text);
 }
 
-fn check_on(engines: &[Engine], config: &Config, text: &str) {
+fn check_on(engines: &[ScenarioEngine], config: &Config, text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for engine in engines.iter().copied() {
         runtime.block_on(async {
-            let mut world = Box::pin(World::new(engine, config.clone())).await;
+            let mut world = Box::pin(ScenarioFixture::new(engine, config.clone())).await;
             for (number, line) in text.lines().enumerate() {
                 world.run(number + 1, line).await;
             }
@@ -91,14 +92,14 @@ pub(crate) fn subject_type_id(name: &str) -> SubjectTypeId {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Engine {
+enum ScenarioEngine {
     Memory,
     File,
     Database,
 }
 
-struct World {
-    engine: Engine,
+struct ScenarioFixture {
+    engine: ScenarioEngine,
     config: Config,
     clock: Arc<ManualClock>,
     memory: Arc<MemoryLog>,
@@ -108,16 +109,16 @@ struct World {
     /// Consumers by the names the text gives them.
     consumers: Mutex<BTreeMap<String, Uuid>>,
     /// Claims by the names the text gives them: id and token.
-    claims: Mutex<BTreeMap<String, (String, Token)>>,
+    claims: Mutex<BTreeMap<String, (String, FencingToken)>>,
 }
 
 /// A line's words: what stands alone, and `name=value`.
-struct Words<'a> {
+struct CommandWords<'a> {
     plain: Vec<&'a str>,
     named: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> CommandWords<'a> {
     fn of(text: &'a str) -> Self {
         let (mut plain, mut named) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
         for word in text.split_whitespace() {
@@ -147,15 +148,15 @@ impl<'a> Words<'a> {
     }
 }
 
-impl World {
-    async fn new(engine: Engine, config: Config) -> Self {
+impl ScenarioFixture {
+    async fn new(engine: ScenarioEngine, config: Config) -> Self {
         let mut world = Self {
             engine,
             config,
             clock: Arc::new(ManualClock::at(1_764_763_200_000)),
             memory: Arc::new(MemoryLog::new()),
             folder: TempDir::new().unwrap(),
-            database: (engine == Engine::Database).then(|| PostgreSql::shared().create_database()),
+            database: (engine == ScenarioEngine::Database).then(|| PostgreSql::shared().create_database()),
             broker: None,
             consumers: Mutex::default(),
             claims: Mutex::default(),
@@ -167,20 +168,20 @@ impl World {
     async fn open(&mut self) {
         let clock = self.clock.clone();
         let broker = match self.engine {
-            Engine::Memory => {
+            ScenarioEngine::Memory => {
                 let log: Arc<dyn Log> = self.memory.clone();
                 let mut config = self.config.clone();
                 self.folder.path().clone_into(&mut config.storage.path);
                 Broker::on_log(config, log, None, clock).await
             }
-            Engine::File => {
+            ScenarioEngine::File => {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
                 // Small segments, so that every scenario crosses a few.
                 config.storage = Storage { segment_bytes: 2000, retention_days, ..Storage::folder(self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
-            Engine::Database => {
+            ScenarioEngine::Database => {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
                 let url = self.database.as_deref().unwrap();
@@ -216,7 +217,7 @@ impl World {
     }
 
     async fn ask(&self, verb: &str, rest: &str) -> Result<String> {
-        let words = Words::of(rest);
+        let words = CommandWords::of(rest);
         match verb {
             "topic" => self.topic(&words).await,
             "change" => self.change(&words).await,
@@ -247,13 +248,13 @@ impl World {
             "let-go" => self.let_go(&words).await,
             "caused" => {
                 let offset = Offset(words.plain[1].parse::<u64>().unwrap() - 1);
-                let page = self.broker().read(Read::all(topic_id(words.plain[0])).after(offset)).await?;
+                let page = self.broker().read(TopicRead::all(topic_id(words.plain[0])).after(offset)).await?;
                 let cause = page.items[0].event()?.causation_id.unwrap_or_default();
                 Ok(cause.parse::<Uuid>().unwrap().as_u128().to_string())
             }
             "compact" => Ok(self
                 .broker()
-                .compact_topic(&topic_id(words.plain[0]), contract::Compact::default())
+                .compact_topic(&topic_id(words.plain[0]), contract::CompactRequest::default())
                 .await?
                 .count
                 .to_string()),
@@ -271,9 +272,9 @@ impl World {
     }
 
     /// `republish orders 1 3`, and `group=g`, `subscription=s`, `dry`.
-    async fn republish(&self, words: &Words<'_>) -> Result<String> {
+    async fn republish(&self, words: &CommandWords<'_>) -> Result<String> {
         let number = |at: usize| Sequence(words.plain[at].parse().unwrap());
-        let mut order = Republish::to_topic(number(1), number(2));
+        let mut order = RepublishRequest::to_topic(number(1), number(2));
         order.dry_run = words.plain.contains(&"dry");
         order.name = words.get("group").or(words.get("subscription")).map(|name| name.replace("(none)", ""));
         if words.get("group").is_some() {
@@ -286,9 +287,9 @@ impl World {
     }
 
     /// `let-go orders through=3`, or `before=-1000`, in milliseconds from now.
-    async fn let_go(&self, words: &Words<'_>) -> Result<String> {
+    async fn let_go(&self, words: &CommandWords<'_>) -> Result<String> {
         let before = words.get("before").map(|millis| self.clock.now() + millis.parse::<i64>().unwrap());
-        let trim = Trim {
+        let trim = TrimRequest {
             through: words.number("through").map(Sequence),
             before: before.map(Timestamp::from_millis),
             erase: false,
@@ -299,7 +300,7 @@ impl World {
     async fn reopen(&mut self, how: &str) -> String {
         let before = self.broker.take().unwrap();
         match (how, self.engine) {
-            ("crash", Engine::File) => {
+            ("crash", ScenarioEngine::File) => {
                 // What a process killed now would leave behind.
                 let copy = image_of(self.folder.path());
                 drop(before);
@@ -317,7 +318,7 @@ impl World {
         String::new()
     }
 
-    async fn topic(&self, words: &Words<'_>) -> Result<String> {
+    async fn topic(&self, words: &CommandWords<'_>) -> Result<String> {
         let mut topic = NewTopic::new(topic_id(words.plain[0]));
         topic.description = words.get("description").map(str::to_owned);
         topic.retention = words.get("retention").map(str::parse).transpose()?;
@@ -328,7 +329,7 @@ impl World {
             words.get("deduplicate").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
         topic.aggregate_normalisation =
             words.all("normalise").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()).collect();
-        topic.cleanup = words.plain.contains(&"compact").then_some(Cleanup::Compact);
+        topic.cleanup = words.plain.contains(&"compact").then_some(CleanupPolicy::Compact);
         topic.internal = words.plain.contains(&"internal");
         if let Some(streaming) = words.get("streaming") {
             topic.streaming = serde_json::from_str(streaming).unwrap();
@@ -336,7 +337,7 @@ impl World {
         Ok(registered(&self.broker().register_topic(topic).await?))
     }
 
-    async fn change(&self, words: &Words<'_>) -> Result<String> {
+    async fn change(&self, words: &CommandWords<'_>) -> Result<String> {
         let change = TopicChange {
             description: words.get("description").map(str::to_owned),
             retention: words.get("retention").map(str::parse).transpose()?,
@@ -347,7 +348,7 @@ impl World {
         Ok(topic.definition.description.unwrap_or_default())
     }
 
-    async fn event_type(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+    async fn event_type(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
         let mut event_type = NewEventType::new(type_id(words.plain[0]).parse().unwrap());
         event_type.topic = words.get("topic").map(topic_id);
         event_type.allowed_subject_types = words.all("subjects").map(subject_type_id).collect();
@@ -375,8 +376,8 @@ impl World {
         Ok(texts.join(" | "))
     }
 
-    async fn read(&self, words: &Words<'_>, rest: &str) -> Result<String> {
-        let read = Read {
+    async fn read(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
+        let read = TopicRead {
             topic: topic_id(words.plain[0]),
             offset: words.read_offset(),
             limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
@@ -390,11 +391,11 @@ impl World {
         Ok(format!("{} next {} tail {}", items.join(" "), page.next_offset, page.tail))
     }
 
-    async fn log(&self, words: &Words<'_>) -> Result<String> {
+    async fn log(&self, words: &CommandWords<'_>) -> Result<String> {
         let read = LogRead {
             after: Position(words.number("after").unwrap_or(0)),
             limit: words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap()),
-            filter: Filter::default(),
+            filter: EventFilter::default(),
         };
         let page = self.broker().read_log(read).await?;
         let items = page.items.iter().map(|event| {
@@ -405,12 +406,12 @@ impl World {
         Ok(items.collect::<Vec<_>>().join(" "))
     }
 
-    async fn event(&self, words: &Words<'_>) -> Result<String> {
+    async fn event(&self, words: &CommandWords<'_>) -> Result<String> {
         let event = self.broker().event(Uuid::from_u128(words.plain[0].parse().unwrap())).await?;
         Ok(format!("{} {}", event.sequence, event.event()?.data.get()))
     }
 
-    fn aggregate_read(words: &Words<'_>) -> AggregateRead {
+    fn aggregate_read(words: &CommandWords<'_>) -> AggregateRead {
         AggregateRead {
             topic: topic_id(words.plain[0]),
             subject_type: Some(words.get("of").unwrap_or("order")).filter(|of| *of != "-").map(subject_type_id),
@@ -420,20 +421,20 @@ impl World {
         }
     }
 
-    async fn aggregate(&self, words: &Words<'_>) -> Result<String> {
+    async fn aggregate(&self, words: &CommandWords<'_>) -> Result<String> {
         let aggregate = self.broker().aggregate(Self::aggregate_read(words)).await?;
         let last = if aggregate.last_event.is_some() { "there" } else { "gone" };
         Ok(format!("{} at {} {last}", aggregate.aggregate_sequence, aggregate.sequence))
     }
 
-    async fn history(&self, words: &Words<'_>) -> Result<String> {
+    async fn history(&self, words: &CommandWords<'_>) -> Result<String> {
         let events = self.broker().read_aggregate(Self::aggregate_read(words)).await?;
         let items: Vec<_> =
             events.items.iter().map(|event| format!("{}@{}", event.aggregate_sequence, event.sequence)).collect();
         Ok(format!("{} next {} of {}", items.join(" "), events.next_after, events.aggregate_sequence))
     }
 
-    async fn topics(&self, words: &Words<'_>) -> Result<String> {
+    async fn topics(&self, words: &CommandWords<'_>) -> Result<String> {
         let pattern = words.get("pattern").map(str::parse).transpose()?;
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let cursor = words.get("after").map(|key| contract::Cursor::After(key.to_owned()));
@@ -442,7 +443,7 @@ impl World {
         Ok(format!("{} {}", names.join(" "), page.next.map_or("end", |_| "more")))
     }
 
-    async fn types(&self, words: &Words<'_>) -> Result<String> {
+    async fn types(&self, words: &CommandWords<'_>) -> Result<String> {
         let pattern = words.get("pattern").map(str::parse).transpose()?;
         let page = self.broker().event_types(pattern.as_ref(), None, None, 100).await?;
         let names: Vec<_> = page.items.iter().map(|known| known.definition.id.as_str()).collect();
@@ -450,7 +451,7 @@ impl World {
     }
 
     /// First and last sequence of the whole, checked to be seamless.
-    async fn segments(&self, words: &Words<'_>) -> Result<String> {
+    async fn segments(&self, words: &CommandWords<'_>) -> Result<String> {
         let segments = self.broker().segments(&topic_id(words.plain[0])).await?.segments;
         for pair in segments.windows(2) {
             assert_eq!(pair[0].end_sequence.next(), pair[1].start_sequence);
@@ -467,7 +468,7 @@ impl World {
 
 /// `TYPE SUBJECT|- name=value…`; the tenant is 1 unless given, `tenant=-` is none.
 fn new_event(text: &str) -> (NewEvent, Option<ProducerId>) {
-    let words = Words::of(text);
+    let words = CommandWords::of(text);
     let data = json_after(text, "data=").unwrap_or("{}");
     let data = RawValue::from_string(data.to_owned()).unwrap();
     let mut event =
@@ -494,9 +495,9 @@ fn new_event(text: &str) -> (NewEvent, Option<ProducerId>) {
     (event, words.get("producer").map(|producer| ProducerId(producer.to_owned())))
 }
 
-fn filter(words: &Words<'_>, rest: &str) -> Result<Filter> {
+fn filter(words: &CommandWords<'_>, rest: &str) -> Result<EventFilter> {
     let strings = |name: &str| words.all(name).map(str::to_owned).collect::<Vec<_>>();
-    Ok(Filter {
+    Ok(EventFilter {
         types: words.all("type").map(str::parse).collect::<Result<_>>()?,
         subject_types: words.all("subject-type").map(str::parse).collect::<Result<_>>()?,
         subjects: strings("subject"),
@@ -530,22 +531,22 @@ fn json_after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
     Some(behind.trim())
 }
 
-fn registered<T>(outcome: &Registered<T>) -> String {
+fn registered<T>(outcome: &RegisterOutcome<T>) -> String {
     match outcome {
-        Registered::Created(_) => "created".to_owned(),
-        Registered::Unchanged(_) => "unchanged".to_owned(),
+        RegisterOutcome::Created(_) => "created".to_owned(),
+        RegisterOutcome::Unchanged(_) => "unchanged".to_owned(),
     }
 }
 
-fn published(outcome: &Published) -> String {
+fn published(outcome: &PublishedEvent) -> String {
     let event = &outcome.event;
     let parsed = event.event().unwrap();
     assert_eq!((parsed.sequence, parsed.position, parsed.id), (event.sequence, event.position, event.id));
     match outcome.outcome {
-        Outcome::Created if event.aggregate_sequence.0 == 0 => format!("created {}", event.sequence),
-        Outcome::Created => format!("created {} aggregate {}", event.sequence, event.aggregate_sequence),
-        Outcome::Duplicate { payload_mismatch: false } => format!("duplicate {}", event.sequence),
-        Outcome::Duplicate { payload_mismatch: true } => format!("mismatch {}", event.sequence),
+        PublishOutcome::Created if event.aggregate_sequence.0 == 0 => format!("created {}", event.sequence),
+        PublishOutcome::Created => format!("created {} aggregate {}", event.sequence, event.aggregate_sequence),
+        PublishOutcome::Duplicate { payload_mismatch: false } => format!("duplicate {}", event.sequence),
+        PublishOutcome::Duplicate { payload_mismatch: true } => format!("mismatch {}", event.sequence),
     }
 }
 

@@ -6,10 +6,10 @@
 mod outage;
 mod stage;
 
-use contract::{AggregateSequence, ClaimOrder, EventBroker, LetterFilter, NewHandler, Offset, Redrive};
-use log_postgres::testing::Server as Database;
+use contract::{AggregateSequence, ClaimOrder, DeadLetterFilter, EventBroker, NewHandler, Offset, RedriveRequest};
+use log_postgres::testing::TestServer as Database;
 use serde_json::Value;
-use stage::{Effect, Engine, Program, Stage, moved, until};
+use stage::{BrokerProcess, Engine, RunningProgram, WorkerEffect, moved, until};
 use std::collections::HashSet;
 use std::process::Command;
 use std::time::Duration;
@@ -40,14 +40,14 @@ on_both_engines! {
 use outage::number_8_while_the_registry_is_away_the_worker_pauses_and_no_effect_happens;
 
 /// The effects' events, each of which must be there once.
-fn once(effects: &[Effect]) -> HashSet<Uuid> {
+fn once(effects: &[WorkerEffect]) -> HashSet<Uuid> {
     let ids: HashSet<_> = effects.iter().map(|effect| effect.id).collect();
     assert_eq!(ids.len(), effects.len(), "an effect happened twice: {effects:?}");
     ids
 }
 
 /// A publisher process that reads `events` from a file, from the place its checkpoint says.
-async fn publish_from(stage: &Stage, events: &[Value], checkpoint: usize, to: usize) {
+async fn publish_from(stage: &BrokerProcess, events: &[Value], checkpoint: usize, to: usize) {
     let lines: Vec<_> = events[checkpoint..to].iter().map(ToString::to_string).collect();
     let file = stage.folder.path().join("events.ndjson");
     std::fs::write(&file, lines.join("\n")).unwrap();
@@ -59,7 +59,7 @@ async fn publish_from(stage: &Stage, events: &[Value], checkpoint: usize, to: us
 
 async fn number_1_a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_once(engine: Engine) {
     const EVENTS: usize = 30;
-    let mut stage = Stage::on(engine).await;
+    let mut stage = BrokerProcess::on(engine).await;
     stage.put_handler("billing").await;
     let events: Vec<Value> = (0..EVENTS)
         .map(|n| {
@@ -98,7 +98,7 @@ async fn number_1_a_publisher_publishes_again_after_a_rollback_and_side_effects_
 
 async fn number_2_a_worker_crashes_at_four_points_and_side_effects_happen_once(engine: Engine) {
     const EVENTS: u64 = 7;
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     let published: HashSet<_> = stage.publish_several(EVENTS).await.into_iter().collect();
     // The points, and by which attempt the effect is then had.
     for (point, attempt) in [("after-claim", 2), ("before-effect", 2), ("after-effect", 1), ("before-done", 1)] {
@@ -125,7 +125,7 @@ async fn number_2_a_worker_crashes_at_four_points_and_side_effects_happen_once(e
 
 async fn number_3_a_projection_crashes_at_three_points_and_its_view_counts_each_event_once(engine: Engine) {
     const EVENTS: u64 = 6;
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     stage.publish_several(EVENTS).await;
     for point in ["before-write", "before-commit", "before-telling"] {
         let table = Database::shared().create_database();
@@ -142,7 +142,7 @@ async fn number_3_a_projection_crashes_at_three_points_and_its_view_counts_each_
 }
 
 /// Delivers events of one aggregate in this order; answers what the worker says of each.
-async fn deliver(worker: &mut Program, ids: &[Uuid], order: &[usize]) -> Vec<String> {
+async fn deliver(worker: &mut RunningProgram, ids: &[Uuid], order: &[usize]) -> Vec<String> {
     let mut said = Vec::new();
     for number in order {
         worker.tell(&ids[number - 1].to_string());
@@ -152,7 +152,7 @@ async fn deliver(worker: &mut Program, ids: &[Uuid], order: &[usize]) -> Vec<Str
 }
 
 async fn number_4_events_out_of_order_are_ignored_where_they_are_stale(engine: Engine) {
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     let mut ids = Vec::new();
     for n in 1..=6 {
         ids.push(stage.publish(moved("account-1", n)).await);
@@ -171,7 +171,7 @@ async fn number_4_events_out_of_order_are_ignored_where_they_are_stale(engine: E
 
 async fn number_5_of_two_workers_that_receive_the_same_event_only_one_claims_it(engine: Engine) {
     const ROUNDS: usize = 25;
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     // On a shared log they ask two brokers.
     let other = stage.database.as_deref().map(crate::several::start);
     let other_url = other.as_ref().map_or(&stage.url, |other| &other.url);
@@ -190,7 +190,7 @@ async fn number_5_of_two_workers_that_receive_the_same_event_only_one_claims_it(
 }
 
 async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_person(engine: Engine) {
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     let (lease, backoff) = (Some("PT5S".parse().unwrap()), Some("PT0.2S".parse().unwrap()));
     let terms = NewHandler { lease, backoff, max_attempts: Some(3), order: Some(ClaimOrder::Latest) };
     stage.client.put_handler("billing", terms).await.unwrap();
@@ -202,7 +202,7 @@ async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left
     stage.caught_up("billing", 3).await;
     let effects = stage.effects("billing");
     assert_eq!(effects.iter().map(|it| it.id).collect::<Vec<_>>(), [good]);
-    let filter = LetterFilter { name: Some("billing".to_owned()), ..LetterFilter::default() };
+    let filter = DeadLetterFilter { name: Some("billing".to_owned()), ..DeadLetterFilter::default() };
     let letters = stage.client.dead_letters(&filter, None, 10).await.unwrap().items;
     assert_eq!(letters.iter().map(|it| it.event_id).collect::<Vec<_>>(), bad);
     for letter in &letters {
@@ -218,7 +218,7 @@ async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left
     // A person mends the cause, redrives one and discards the other. The worker notices by itself.
     let mended = stage.worker("billing", &[("WORKER_ORDER", "latest")]);
     stage.client.discard(letters[1].id, "Not worth it.".to_owned(), None).await.unwrap();
-    stage.client.redrive(letters[0].id, Redrive::default(), None).await.unwrap();
+    stage.client.redrive(letters[0].id, RedriveRequest::default(), None).await.unwrap();
     until("the redriven event is done", async || (stage.effects("billing").len() == 2).then_some(())).await;
     mended.stop();
     let effects = stage.effects("billing");
@@ -230,7 +230,7 @@ async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left
 }
 
 async fn number_7_aggregates_whose_names_look_alike_do_not_collide(engine: Engine) {
-    let stage = Stage::on(engine).await;
+    let stage = BrokerProcess::on(engine).await;
     let names = [
         "acme",
         "Acme",

@@ -7,7 +7,7 @@ mod replicas;
 mod sharing;
 
 use crate::http::{Server, event};
-use log_postgres::testing::Server as Database;
+use log_postgres::testing::TestServer as Database;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;

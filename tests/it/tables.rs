@@ -1,7 +1,7 @@
 //! The tables are a cache: lost or damaged, they are rebuilt from the log, and no answer changes.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType, Outcome, Read};
+use contract::{EventBroker, Kind, NewEvent, NewEventType, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config};
 use std::path::Path;
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ async fn publish_and_close(folder: &Path) {
 async fn all_are_known(broker: &Broker) -> Result<(), Kind> {
     for id in 1..=EVENTS {
         let published = broker.publish(event(id), None).await.map_err(|error| error.kind())?;
-        assert_eq!(published.outcome, Outcome::Duplicate { payload_mismatch: false }, "event {id}");
+        assert_eq!(published.outcome, PublishOutcome::Duplicate { payload_mismatch: false }, "event {id}");
         assert_eq!(u128::from(published.event.sequence.0), id);
     }
     Ok(())
@@ -54,7 +54,7 @@ async fn a_damaged_table_stops_the_broker_and_is_rebuilt_when_it_opens_again() {
     let broker = Broker::open(Config::folder(folder.path())).await.unwrap();
     assert_eq!(all_are_known(&broker).await, Err(Kind::Unavailable));
     assert_eq!(broker.failure().unwrap().kind(), Kind::Unavailable);
-    assert_eq!(broker.read(Read::all(topic_id("default"))).await.unwrap().items.len(), 100, "reading goes on");
+    assert_eq!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.len(), 100, "reading goes on");
     broker.close().await;
     drop(broker);
     let broker = Broker::open(Config::folder(folder.path())).await.unwrap();

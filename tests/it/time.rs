@@ -2,7 +2,7 @@
 
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
 use contract::{
-    ClaimAnswer, EventBroker, Kind, NewClaim, NewEvent, NewEventType, NewTopic, Outcome, Sequence, Timestamp,
+    ClaimAnswer, EventBroker, Kind, NewClaim, NewEvent, NewEventType, NewTopic, PublishOutcome, Sequence, Timestamp,
     TopicChange,
 };
 use event_broker::{Broker, Clock, Config, ManualClock};
@@ -214,7 +214,7 @@ async fn a_checkpoint_written_while_the_clock_was_ahead_forgets_no_key() {
     clock.step(-200 * DAY);
     let broker = Broker::open_at(Config::folder(folder.path()), clock).await.unwrap();
     let again = broker.publish(event(Some(7)), None).await.unwrap();
-    assert_eq!((again.outcome, again.event.sequence.get()), (Outcome::Duplicate { payload_mismatch: false }, 1));
+    assert_eq!((again.outcome, again.event.sequence.get()), (PublishOutcome::Duplicate { payload_mismatch: false }, 1));
 }
 
 #[tokio::test]
@@ -238,15 +238,18 @@ async fn a_window_that_is_raised_revives_no_key_at_any_broker() {
     let fresh = open(None).await;
     let (two, one) =
         (fresh.publish(event(Some(8)), None).await.unwrap(), fresh.publish(event(Some(7)), None).await.unwrap());
-    assert_eq!((two.outcome, one.outcome), (Outcome::Duplicate { payload_mismatch: false }, Outcome::Created));
+    assert_eq!(
+        (two.outcome, one.outcome),
+        (PublishOutcome::Duplicate { payload_mismatch: false }, PublishOutcome::Created)
+    );
     assert_eq!(one.event.sequence.get(), 3);
     let again = old.publish(event(Some(7)), None).await.unwrap();
-    assert_eq!((again.outcome, again.event.sequence.get()), (Outcome::Duplicate { payload_mismatch: false }, 3));
+    assert_eq!((again.outcome, again.event.sequence.get()), (PublishOutcome::Duplicate { payload_mismatch: false }, 3));
 }
 
 /// One step of a random life.
 #[derive(Debug, Clone)]
-enum Step {
+enum HistoryStep {
     Publish(u128),
     Advance(i64),
     Jump(i64),
@@ -256,19 +259,19 @@ enum Step {
     Reopen(bool),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HistoryStep> {
     prop_oneof![
-        8 => (1..6_u128).prop_map(Step::Publish),
-        3 => (0..200_i64).prop_map(|hours| Step::Advance(hours * HOUR / 4)),
-        2 => (-2000..2000_i64).prop_map(|hours| Step::Jump(hours * HOUR)),
-        2 => prop_oneof![Just(1_i64), Just(24), Just(200), Just(2000)].prop_map(Step::Window),
-        1 => Just(Step::Trim),
-        3 => any::<bool>().prop_map(Step::Reopen),
+        8 => (1..6_u128).prop_map(HistoryStep::Publish),
+        3 => (0..200_i64).prop_map(|hours| HistoryStep::Advance(hours * HOUR / 4)),
+        2 => (-2000..2000_i64).prop_map(|hours| HistoryStep::Jump(hours * HOUR)),
+        2 => prop_oneof![Just(1_i64), Just(24), Just(200), Just(2000)].prop_map(HistoryStep::Window),
+        1 => Just(HistoryStep::Trim),
+        3 => any::<bool>().prop_map(HistoryStep::Reopen),
     ]
 }
 
 /// A broker, and what its answers must be: a key counts while it was inside the window in force all the time since.
-struct Life {
+struct ModelledBroker {
     log: Arc<MemoryLog>,
     clock: Arc<ManualClock>,
     folder: TempDir,
@@ -278,7 +281,7 @@ struct Life {
     markers: u128,
 }
 
-impl Life {
+impl ModelledBroker {
     async fn begin() -> Self {
         let (log, clock) = (Arc::new(MemoryLog::new()), Arc::new(ManualClock::at(START)));
         let folder = TempDir::new().unwrap();
@@ -298,16 +301,16 @@ impl Life {
     async fn now(&mut self) -> i64 {
         self.markers += 1;
         let marker = self.broker.publish(event(Some(self.markers)), None).await.unwrap();
-        assert_eq!(marker.outcome, Outcome::Created);
+        assert_eq!(marker.outcome, PublishOutcome::Created);
         marker.event.created_at.millis()
     }
 
-    async fn run(&mut self, step: &Step) {
+    async fn run(&mut self, step: &HistoryStep) {
         match step {
-            Step::Publish(id) => self.publish(*id).await,
-            Step::Advance(millis) => self.clock.advance(*millis),
-            Step::Jump(millis) => self.clock.step(*millis),
-            Step::Window(hours) => {
+            HistoryStep::Publish(id) => self.publish(*id).await,
+            HistoryStep::Advance(millis) => self.clock.advance(*millis),
+            HistoryStep::Jump(millis) => self.clock.step(*millis),
+            HistoryStep::Window(hours) => {
                 let now = self.now().await;
                 let window = self.window;
                 self.stored.retain(|_, time| now - *time < window);
@@ -316,10 +319,10 @@ impl Life {
                 let change = TopicChange { idempotent_retention: window, ..TopicChange::default() };
                 self.broker.change_topic(&topic_id("orders"), change).await.unwrap();
             }
-            Step::Trim => {
+            HistoryStep::Trim => {
                 self.broker.trim(&topic_id("orders"), Sequence(u64::MAX)).await.unwrap();
             }
-            Step::Reopen(with_checkpoint) => {
+            HistoryStep::Reopen(with_checkpoint) => {
                 self.broker.close().await;
                 if !with_checkpoint {
                     std::fs::remove_dir_all(self.folder.path().join("state")).unwrap();
@@ -333,7 +336,7 @@ impl Life {
         let now = self.now().await;
         let is_known = self.stored.get(&id).is_some_and(|time| now - time < self.window);
         match self.broker.publish(event(Some(id)), None).await {
-            Ok(published) if published.outcome == Outcome::Created => {
+            Ok(published) if published.outcome == PublishOutcome::Created => {
                 assert!(!is_known, "{id} is stored twice at {}", Timestamp::from_millis(now));
                 self.stored.insert(id, now);
             }
@@ -350,7 +353,7 @@ proptest! {
     fn a_checkpoint_equals_the_fold_whatever_clocks_and_windows_do(steps in proptest::collection::vec(step(), 1..50)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut life = Life::begin().await;
+            let mut life = ModelledBroker::begin().await;
             for step in &steps {
                 life.run(step).await;
             }

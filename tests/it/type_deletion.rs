@@ -1,7 +1,9 @@
 //! Deleting event types while others publish, publish again and trim: no event is left of a type that is gone.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{EventBroker, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, Republish, Sequence, Trim};
+use contract::{
+    EventBroker, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, RepublishRequest, Sequence, TrimRequest,
+};
 use event_broker::{Broker, Config};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +32,7 @@ async fn made(streaming: &str) -> Arc<Broker> {
 }
 
 async fn trim_all(broker: &Broker) {
-    let trim = Trim { through: Some(Sequence(u64::MAX / 2)), ..Trim::default() };
+    let trim = TrimRequest { through: Some(Sequence(u64::MAX / 2)), ..TrimRequest::default() };
     broker.trim_topic(&topic_id("orders"), trim).await.unwrap();
 }
 
@@ -49,7 +51,7 @@ async fn publish_on(broker: Arc<Broker>, deadline: Instant) {
 async fn republish_on(broker: Arc<Broker>, deadline: Instant) {
     while Instant::now() < deadline {
         // What was removed a moment ago is no failure.
-        let _ = broker.republish(&topic_id("orders"), Republish::to_topic(Sequence(1), Sequence(50))).await;
+        let _ = broker.republish(&topic_id("orders"), RepublishRequest::to_topic(Sequence(1), Sequence(50))).await;
         if broker.event_type(&placed()).await.is_err() {
             return;
         }

@@ -11,10 +11,10 @@
 
 use crate::scenario::{describe, topic_id, type_id};
 use contract::{
-    EventBroker, EventType, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, NewVersion, Outcome, Registered,
-    Result, SchemaType, SchemaVersion, TopicId, Version,
+    EventBroker, EventType, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, NewVersion, PublishOutcome,
+    RegisterOutcome, RegisteredVersion, Result, SchemaType, SchemaVersion, TopicId,
 };
-use event_broker::{Broker, Config, ManualClock, Route, Storage};
+use event_broker::{Broker, Config, ManualClock, Storage, TopicRoute};
 use log::MemoryLog;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn check(text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for on_disk in [false, true] {
         runtime.block_on(async {
-            let mut world = World::new(on_disk).await;
+            let mut world = VersionsFixture::new(on_disk).await;
             for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
                 let (command, expected) = line.split_once("->").unwrap_or((line, ""));
                 let answer = world.run(command.trim()).await.unwrap_or_else(|error| describe(&error));
@@ -36,14 +36,14 @@ fn check(text: &str) {
     }
 }
 
-struct World {
+struct VersionsFixture {
     memory: Arc<MemoryLog>,
     folder: Option<TempDir>,
     clock: Arc<ManualClock>,
     broker: Option<Broker>,
 }
 
-impl World {
+impl VersionsFixture {
     async fn new(on_disk: bool) -> Self {
         let folder = on_disk.then(|| TempDir::new().unwrap());
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
@@ -111,8 +111,8 @@ impl World {
         }
         let published = self.broker().publish(event, None).await?;
         let outcome = match published.outcome {
-            Outcome::Created => "created",
-            Outcome::Duplicate { .. } => "duplicate",
+            PublishOutcome::Created => "created",
+            PublishOutcome::Duplicate { .. } => "duplicate",
         };
         let version = published.event.event()?.data_version.unwrap();
         Ok(format!("{outcome} under {version}{}", if published.deprecated { " deprecated" } else { "" }))
@@ -143,14 +143,14 @@ fn xsd(body: &str) -> String {
     format!(r#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">{body}</xs:schema>"#)
 }
 
-fn registered<T>(outcome: Registered<T>, show: impl Fn(T) -> String) -> Result<String> {
+fn registered<T>(outcome: RegisterOutcome<T>, show: impl Fn(T) -> String) -> Result<String> {
     Ok(match outcome {
-        Registered::Created(thing) => format!("created {}", show(thing)).trim().to_owned(),
-        Registered::Unchanged(thing) => format!("unchanged {}", show(thing)).trim().to_owned(),
+        RegisterOutcome::Created(thing) => format!("created {}", show(thing)).trim().to_owned(),
+        RegisterOutcome::Unchanged(thing) => format!("unchanged {}", show(thing)).trim().to_owned(),
     })
 }
 
-fn one(version: &Version) -> String {
+fn one(version: &RegisteredVersion) -> String {
     let status = serde_json::to_value(version.status).unwrap();
     let times = (version.finalised_at.is_some(), version.deprecated_at.is_some());
     let expected = match status.as_str().unwrap() {
@@ -425,7 +425,7 @@ fn a_schema_of_the_event_is_json_schema() {
 #[tokio::test]
 async fn event_types_are_listed_by_the_topic_their_events_go_to() {
     let topic = |name: &str| NewTopic::new(topic_id(name));
-    let routes = vec![Route { pattern: type_id("routed").parse().unwrap(), topic: topic_id("others") }];
+    let routes = vec![TopicRoute { pattern: type_id("routed").parse().unwrap(), topic: topic_id("others") }];
     let config = Config { topics: vec![topic("orders"), topic("others")], routes, ..Config::default() };
     let broker = Broker::open(config).await.unwrap();
     for (name, topic) in [("placed", Some("orders")), ("routed", None), ("plain", None)] {
@@ -482,7 +482,7 @@ async fn of_versions_finalised_at_once_each_major_has_one_current() {
     }
 }
 
-async fn bring_in(broker: &Broker, version: SchemaVersion) -> Result<Version> {
+async fn bring_in(broker: &Broker, version: SchemaVersion) -> Result<RegisteredVersion> {
     let schema = json!({"properties": {"a": {"maximum": version.minor}}});
     broker.add_version(&placed(), NewVersion::json_schema(version, schema)).await?;
     broker.finalise_version(&placed(), version).await
@@ -553,8 +553,8 @@ async fn limits_of_versions_are_kept() {
     }
     assert_eq!(add(17, half.clone()).await.unwrap_err(), "OVERLOADED");
     // The same again, and a smaller one in its place, still go.
-    assert!(matches!(add(16, half).await, Ok(Registered::Unchanged(_))));
-    assert!(matches!(add(16, json!({})).await, Ok(Registered::Created(_))));
+    assert!(matches!(add(16, half).await, Ok(RegisterOutcome::Unchanged(_))));
+    assert!(matches!(add(16, json!({})).await, Ok(RegisterOutcome::Created(_))));
 }
 
 #[tokio::test]

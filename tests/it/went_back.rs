@@ -2,10 +2,10 @@
 //! Whoever had read what is gone notices, answers nothing more from it, and holds nobody up.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Offset, Outcome, Position, Read};
+use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Offset, Position, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config, SystemClock};
 use log::testing::{NO_LIMIT, in_time};
-use log::{Find, Header, Limit, Log, LogError, MemoryLog, Range, Record, TopicNumber};
+use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -44,7 +44,7 @@ impl FallibleLog {
 
     /// Everything behind `end` is gone, without a word.
     async fn go_back(&self, end: Position) {
-        let mut records = self.now().read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap();
+        let mut records = self.now().read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap();
         records.retain(|record| record.header.position <= end);
         let older = MemoryLog::shared();
         older.append(Position::ZERO, records).await.unwrap();
@@ -71,7 +71,7 @@ impl Log for FallibleLog {
         })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             self.reads.fetch_add(1, Ordering::SeqCst);
             self.panic_if_told("read");
@@ -85,7 +85,7 @@ impl Log for FallibleLog {
         self.tail.subscribe()
     }
 
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>> {
         Box::pin(async move { self.now().find(what).await })
     }
 
@@ -125,7 +125,7 @@ fn event(id: u128) -> NewEvent {
 async fn publish(broker: &Broker, log: &FallibleLog, ids: std::ops::RangeInclusive<u128>) -> Position {
     for id in ids {
         let published = in_time(broker.publish(event(id), None)).await.unwrap();
-        assert_eq!(published.outcome, Outcome::Created, "event {id}");
+        assert_eq!(published.outcome, PublishOutcome::Created, "event {id}");
     }
     *log.now().tail().borrow()
 }
@@ -133,7 +133,7 @@ async fn publish(broker: &Broker, log: &FallibleLog, ids: std::ops::RangeInclusi
 /// Waits until the broker has read so many events.
 async fn has_read(broker: &Broker, count: u64) {
     in_time(async {
-        while broker.read(Read::all(topic_id("default"))).await.unwrap().tail < Offset(count) {
+        while broker.read(TopicRead::all(topic_id("default"))).await.unwrap().tail < Offset(count) {
             tokio::task::yield_now().await;
         }
     })
@@ -167,7 +167,7 @@ async fn a_busy_broker_does_not_append_again_and_again_to_a_log_that_went_back()
     // Nobody is held up, and what is opened goes on behind what there is.
     let other = open(&log).await;
     let published = in_time(other.publish(event(3), None)).await.unwrap();
-    assert_eq!((published.outcome, published.event.sequence.0), (Outcome::Created, 3));
+    assert_eq!((published.outcome, published.event.sequence.0), (PublishOutcome::Created, 3));
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn a_poll_beyond_the_new_end_does_not_spin() {
     publish(&broker, &log, 3..=9).await;
     log.go_back(end).await;
     let before = log.reads.load(Ordering::SeqCst);
-    let read = Read::all(topic_id("default")).after(Offset(5));
+    let read = TopicRead::all(topic_id("default")).after(Offset(5));
     let ended = in_time(broker.wait(read, Duration::from_secs(25))).await.unwrap_err();
     assert_eq!(ended.kind(), Kind::Unavailable);
     assert!(log.reads.load(Ordering::SeqCst) - before < 10);
@@ -274,7 +274,7 @@ async fn a_checkpoint_of_records_that_are_gone_is_dropped_where_the_log_is_share
     let broker = open_in(&log).await.unwrap();
     publish(&broker, &log, 3..=3).await;
     let again = broker.publish(event(2), None).await.unwrap();
-    assert_eq!(again.outcome, Outcome::Duplicate { payload_mismatch: false });
+    assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
     broker.close().await;
 }
 

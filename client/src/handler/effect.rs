@@ -6,45 +6,45 @@ use std::fmt;
 
 /// Work on one event. A closure `|event, claim| async { … }` is one, if it answers a `Result`: of nothing or of
 /// events, or of any error.
-pub trait Handle: Send + Sync + 'static {
+pub trait EventHandler: Send + Sync + 'static {
     /// Does the work. It is begun under a live claim, and dropped where the claim is lost. What is outside should be
     /// given `claim.token`, and refuse a lower one than it has seen.
-    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<Done, Failed>>;
+    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<WorkOutput, WorkError>>;
 }
 
-impl<F, W, D, E> Handle for F
+impl<F, W, D, E> EventHandler for F
 where
     F: Fn(StoredEvent, Claim) -> W + Send + Sync + 'static,
     W: Future<Output = Result<D, E>> + Send + 'static,
-    D: Into<Done>,
+    D: Into<WorkOutput>,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<Done, Failed>> {
+    fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<WorkOutput, WorkError>> {
         let work = self(event, claim);
-        Box::pin(async move { work.await.map(Into::into).map_err(|error| Failed::of::<E>(error.into().as_ref())) })
+        Box::pin(async move { work.await.map(Into::into).map_err(|error| WorkError::of::<E>(error.into().as_ref())) })
     }
 }
 
 /// What came of work that is done.
 #[derive(Debug, Clone, Default)]
-pub struct Done {
+pub struct WorkOutput {
     /// Events it has produced: stored with the completion, or neither is.
     pub events: Vec<NewEvent>,
 }
 
-impl From<()> for Done {
+impl From<()> for WorkOutput {
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
-impl From<Vec<NewEvent>> for Done {
+impl From<Vec<NewEvent>> for WorkOutput {
     fn from(events: Vec<NewEvent>) -> Self {
         Self { events }
     }
 }
 
-impl From<NewEvent> for Done {
+impl From<NewEvent> for WorkOutput {
     fn from(event: NewEvent) -> Self {
         Self { events: vec![event] }
     }
@@ -52,14 +52,14 @@ impl From<NewEvent> for Done {
 
 /// Why work failed. Any error can be answered; this one says its class itself, and whether another attempt makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct WorkError {
     /// Class and message, as the broker keeps them.
     pub error: ClaimError,
     /// Whether another attempt makes sense; otherwise the event is a dead letter at once.
     pub retryable: bool,
 }
 
-impl Failed {
+impl WorkError {
     /// A failure of this class; another attempt makes sense.
     pub fn new(class: impl Into<String>, message: impl Into<String>) -> Self {
         Self { error: ClaimError::new(class, message), retryable: true }
@@ -95,13 +95,13 @@ fn class_of(path: &str) -> String {
     told.chars().take(limits::LABEL_BYTES_MAX / 4).collect()
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for WorkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.error.class, self.error.message)
     }
 }
 
-impl Error for Failed {}
+impl Error for WorkError {}
 
 #[cfg(test)]
 mod tests {
@@ -113,14 +113,14 @@ mod tests {
         let io = std::io::Error::other("the disk is full");
         type Boxed = Box<dyn Error + Send + Sync>;
         for (failed, class, message) in [
-            (Failed::of::<std::num::ParseIntError>(&number), "ParseIntError", "invalid digit found in string"),
-            (Failed::of::<std::io::Error>(&io), "Error", "the disk is full"),
-            (Failed::of::<String>(Boxed::from("no").as_ref()), "Error", "no"),
-            (Failed::of::<Boxed>(&number), "Error", "invalid digit found in string"),
-            (Failed::of::<Boxed>(&Failed::new("Declined", "no funds")), "Declined", "no funds"),
+            (WorkError::of::<std::num::ParseIntError>(&number), "ParseIntError", "invalid digit found in string"),
+            (WorkError::of::<std::io::Error>(&io), "Error", "the disk is full"),
+            (WorkError::of::<String>(Boxed::from("no").as_ref()), "Error", "no"),
+            (WorkError::of::<Boxed>(&number), "Error", "invalid digit found in string"),
+            (WorkError::of::<Boxed>(&WorkError::new("Declined", "no funds")), "Declined", "no funds"),
         ] {
             assert_eq!((failed.error.class.as_str(), failed.error.message.as_str()), (class, message));
         }
-        assert!(!Failed::of::<Failed>(&Failed::new("Declined", "never").for_good()).retryable);
+        assert!(!WorkError::of::<WorkError>(&WorkError::new("Declined", "never").for_good()).retryable);
     }
 }

@@ -4,22 +4,22 @@
 //! - Lanes take turns. An event without an aggregate is a lane of its own.
 //! - In a lane that sleeps, events are known by their numbers only, so that one that is blocked for long costs little.
 
-use super::work::Taken;
-use contract::{Normalisation, Sequence, StoredEvent};
+use super::work::HeldClaim;
+use contract::{Sequence, StoredEvent, SubjectNormalisation};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What an event speaks of; alone where that is nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum LaneKey {
     Aggregate { subject_type: String, subject: String },
     Alone(Sequence),
 }
 
 /// Which subjects share a lane. Those that are one aggregate must; more may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Likeness {
+pub(super) enum SubjectMatching {
     /// Those of the same bytes.
     Exact,
     /// Those that differ in white space at their ends, too.
@@ -28,12 +28,12 @@ pub(super) enum Likeness {
     Digits,
 }
 
-impl Likeness {
+impl SubjectMatching {
     /// For a topic that takes these differences for none.
-    pub(super) fn of(normalisations: &[Normalisation]) -> Self {
+    pub(super) fn of(normalisations: &[SubjectNormalisation]) -> Self {
         match normalisations {
             [] => Self::Exact,
-            all if all.iter().all(|it| *it == Normalisation::Trim) => Self::Trimmed,
+            all if all.iter().all(|it| *it == SubjectNormalisation::Trim) => Self::Trimmed,
             _ => Self::Digits,
         }
     }
@@ -47,18 +47,18 @@ impl Likeness {
     }
 }
 
-impl Key {
+impl LaneKey {
     /// The lane of an event.
-    pub(super) fn of(event: &StoredEvent, likeness: Likeness) -> Self {
+    pub(super) fn of(event: &StoredEvent, likeness: SubjectMatching) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct About<'a> {
+        struct SubjectFields<'a> {
             #[serde(borrow)]
             subject: Option<Cow<'a, str>>,
             #[serde(borrow)]
             subject_type: Option<Cow<'a, str>>,
         }
-        let about: About<'_> = serde_json::from_slice(&event.text).unwrap_or_default();
+        let about: SubjectFields<'_> = serde_json::from_slice(&event.text).unwrap_or_default();
         match about.subject {
             Some(subject) if event.aggregate_sequence.get() > 0 => {
                 let subject_type = about.subject_type.unwrap_or_default();
@@ -73,51 +73,51 @@ impl Key {
 
 /// An event that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingEvent {
     pub(super) sequence: Sequence,
     /// The event; absent where it is to be read again.
     pub(super) event: Option<StoredEvent>,
     /// A claim that came with it.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<HeldClaim>,
     /// Whether a claim of it may have been given without our knowing.
     pub(super) in_doubt: bool,
     /// How often in a row it was held.
     pub(super) held: u32,
 }
 
-impl Waiting {
-    pub(super) const fn new(event: StoredEvent, taken: Option<Taken>) -> Self {
+impl WaitingEvent {
+    pub(super) const fn new(event: StoredEvent, taken: Option<HeldClaim>) -> Self {
         Self { sequence: event.sequence, event: Some(event), taken, in_doubt: false, held: 0 }
     }
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-enum Standing {
+enum LaneState {
     Ready,
     Working,
     /// It waits, for a moment.
-    Dozing,
+    Waiting,
     Asleep,
 }
 
 #[derive(Debug)]
 struct Lane {
-    queue: VecDeque<Waiting>,
-    standing: Standing,
+    queue: VecDeque<WaitingEvent>,
+    standing: LaneState,
 }
 
 /// All lanes.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    lanes: HashMap<Key, Lane>,
-    ready: VecDeque<Key>,
+pub(super) struct LaneQueue {
+    lanes: HashMap<LaneKey, Lane>,
+    ready: VecDeque<LaneKey>,
     /// Every event in a lane, or given out.
     known: HashSet<Sequence>,
     /// Events held in memory.
     texts: usize,
 }
 
-impl Lanes {
+impl LaneQueue {
     /// Whether an event is here already.
     pub(super) fn knows(&self, sequence: Sequence) -> bool {
         self.known.contains(&sequence)
@@ -130,18 +130,18 @@ impl Lanes {
 
     /// Takes an event in, at its place among those that wait. One that is here already is not taken in again, unless it
     /// comes with a claim: that is another attempt, handed out while the last word on the one before is not answered yet.
-    pub(super) fn push(&mut self, key: Key, mut waiting: Waiting) {
+    pub(super) fn push(&mut self, key: LaneKey, mut waiting: WaitingEvent) {
         if !self.known.insert(waiting.sequence) && waiting.taken.is_none() {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else {
             self.texts += usize::from(waiting.event.is_some());
             self.ready.push_back(key.clone());
-            self.lanes.insert(key, Lane { queue: VecDeque::from([waiting]), standing: Standing::Ready });
+            self.lanes.insert(key, Lane { queue: VecDeque::from([waiting]), standing: LaneState::Ready });
             return;
         };
         let at = lane.queue.partition_point(|other| other.sequence <= waiting.sequence);
-        if lane.standing == Standing::Asleep && waiting.taken.is_none() {
+        if lane.standing == LaneState::Asleep && waiting.taken.is_none() {
             waiting.event = None;
         }
         self.texts += usize::from(waiting.event.is_some());
@@ -149,30 +149,30 @@ impl Lanes {
     }
 
     /// The next event to be worked on.
-    pub(super) fn next(&mut self) -> Option<(Key, Waiting)> {
+    pub(super) fn next(&mut self) -> Option<(LaneKey, WaitingEvent)> {
         let key = self.ready.pop_front()?;
         let lane = self.lanes.get_mut(&key)?;
         let waiting = lane.queue.pop_front()?;
-        lane.standing = Standing::Working;
+        lane.standing = LaneState::Working;
         self.texts -= usize::from(waiting.event.is_some());
         Some((key, waiting))
     }
 
     /// The event that was given out is settled.
-    pub(super) fn settle(&mut self, key: &Key, sequence: Sequence) {
+    pub(super) fn settle(&mut self, key: &LaneKey, sequence: Sequence) {
         self.known.remove(&sequence);
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if lane.queue.is_empty() {
             self.lanes.remove(key);
         } else {
-            lane.standing = Standing::Ready;
+            lane.standing = LaneState::Ready;
             self.ready.push_back(key.clone());
         }
     }
 
     /// The event that was given out is to be tried again, after its lane is woken. Where that is long, the lane's events
     /// are let go, and read again in time.
-    pub(super) fn put_back(&mut self, key: &Key, waiting: Waiting, is_long: bool) {
+    pub(super) fn put_back(&mut self, key: &LaneKey, waiting: WaitingEvent, is_long: bool) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         self.texts += usize::from(waiting.event.is_some());
         let at = lane.queue.partition_point(|other| other.sequence < waiting.sequence);
@@ -180,15 +180,15 @@ impl Lanes {
         for other in lane.queue.iter_mut().filter(|other| is_long && other.taken.is_none()) {
             self.texts -= usize::from(other.event.take().is_some());
         }
-        lane.standing = if is_long { Standing::Asleep } else { Standing::Dozing };
+        lane.standing = if is_long { LaneState::Asleep } else { LaneState::Waiting };
     }
 
     /// A lane that slept may go on.
-    pub(super) fn wake(&mut self, key: &Key) {
+    pub(super) fn wake(&mut self, key: &LaneKey) {
         if let Some(lane) = self.lanes.get_mut(key)
-            && matches!(lane.standing, Standing::Dozing | Standing::Asleep)
+            && matches!(lane.standing, LaneState::Waiting | LaneState::Asleep)
         {
-            lane.standing = Standing::Ready;
+            lane.standing = LaneState::Ready;
             self.ready.push_back(key.clone());
         }
     }
@@ -216,29 +216,29 @@ mod tests {
         }
     }
 
-    fn key(sequence: u64, subject: &str) -> Key {
-        Key::of(&event(sequence, subject), Likeness::Exact)
+    fn key(sequence: u64, subject: &str) -> LaneKey {
+        LaneKey::of(&event(sequence, subject), SubjectMatching::Exact)
     }
 
-    fn taken(sequence: u64, token: u64) -> Taken {
+    fn taken(sequence: u64, token: u64) -> HeldClaim {
         let claim = serde_json::json!({
             "id": "c", "handler": "h", "topic": "gts.hx.core.events.topic.v1~", "sequence": sequence, "token": token,
             "eventId": Uuid::nil(), "attempt": 1, "owner": "o", "status": "claimed", "lease": "PT1S",
             "heartbeat": "PT1S", "claimedAt": "2025-12-03T12:05:00.000Z",
         });
-        Taken { claim: serde_json::from_value(claim).unwrap(), until: tokio::time::Instant::now() }
+        HeldClaim { claim: serde_json::from_value(claim).unwrap(), until: tokio::time::Instant::now() }
     }
 
-    fn lanes(events: &[(u64, &str)]) -> Lanes {
-        let mut lanes = Lanes::default();
+    fn lanes(events: &[(u64, &str)]) -> LaneQueue {
+        let mut lanes = LaneQueue::default();
         for (sequence, subject) in events {
             let event = event(*sequence, subject);
-            lanes.push(Key::of(&event, Likeness::Exact), Waiting::new(event, None));
+            lanes.push(LaneKey::of(&event, SubjectMatching::Exact), WaitingEvent::new(event, None));
         }
         lanes
     }
 
-    fn given(lanes: &mut Lanes) -> Vec<u64> {
+    fn given(lanes: &mut LaneQueue) -> Vec<u64> {
         std::iter::from_fn(|| lanes.next()).map(|(_, waiting)| waiting.sequence.get()).collect()
     }
 
@@ -263,10 +263,10 @@ mod tests {
         lanes.put_back(&key, first, true);
         assert_eq!((given(&mut lanes), lanes.sizes()), (vec![], (0, 3)));
         let late = event(4, "a");
-        lanes.push(Key::of(&late, Likeness::Exact), Waiting::new(late, None));
+        lanes.push(LaneKey::of(&late, SubjectMatching::Exact), WaitingEvent::new(late, None));
         // Work that was redriven takes its place in front.
         let redriven = event(0, "a");
-        lanes.push(Key::of(&redriven, Likeness::Exact), Waiting::new(redriven, None));
+        lanes.push(LaneKey::of(&redriven, SubjectMatching::Exact), WaitingEvent::new(redriven, None));
         assert_eq!(lanes.sizes(), (0, 5));
         lanes.wake(&key);
         lanes.wake(&key);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn subjects_that_a_topic_takes_for_one_share_a_lane() {
-        use Normalisation::{CaseFold, Nfc, Trim};
+        use SubjectNormalisation::{CaseFold, Nfc, Trim};
         for (normalisations, one, other, is_one) in [
             (&[][..], "a1", "A1", false),
             (&[], "a", " a", false),
@@ -289,8 +289,8 @@ mod tests {
             (&[Trim, CaseFold, Nfc], " \u{c9}1", "e\u{301}1", true),
             (&[CaseFold], "order-1", "order-2", false),
         ] {
-            let likeness = Likeness::of(normalisations);
-            let keys = [one, other].map(|subject| Key::of(&event(1, subject), likeness));
+            let likeness = SubjectMatching::of(normalisations);
+            let keys = [one, other].map(|subject| LaneKey::of(&event(1, subject), likeness));
             assert_eq!(keys[0] == keys[1], is_one, "{normalisations:?} {one} {other}");
         }
     }
@@ -298,11 +298,11 @@ mod tests {
     /// A shared group hands out the next attempt as soon as it knows that one has failed; the worker may learn later.
     #[test]
     fn an_attempt_that_is_handed_out_while_the_one_before_is_not_settled_waits_for_that() {
-        let mut lanes = Lanes::default();
+        let mut lanes = LaneQueue::default();
         for token in [5, 9] {
-            lanes.push(key(1, "a"), Waiting::new(event(1, "a"), Some(taken(1, token))));
+            lanes.push(key(1, "a"), WaitingEvent::new(event(1, "a"), Some(taken(1, token))));
         }
-        let token = |lanes: &mut Lanes| lanes.next().map(|(_, waiting)| waiting.taken.unwrap().claim.token.get());
+        let token = |lanes: &mut LaneQueue| lanes.next().map(|(_, waiting)| waiting.taken.unwrap().claim.token.get());
         assert_eq!((token(&mut lanes), token(&mut lanes)), (Some(5), None));
         lanes.settle(&key(1, "a"), Sequence(1));
         assert_eq!(token(&mut lanes), Some(9));
@@ -315,7 +315,7 @@ mod tests {
         let mut lanes = lanes(&[(1, "a"), (1, "a")]);
         assert!(lanes.knows(Sequence(1)));
         assert_eq!(given(&mut lanes), [1]);
-        lanes.push(key(1, "a"), Waiting::new(event(1, "a"), None));
+        lanes.push(key(1, "a"), WaitingEvent::new(event(1, "a"), None));
         assert_eq!(given(&mut lanes), [] as [u64; 0]);
     }
 }

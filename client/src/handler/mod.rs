@@ -26,8 +26,8 @@ mod sweep;
 mod weather;
 mod work;
 
-pub use effect::{Done, Failed, Handle};
-pub use once::{Worked, once};
-pub use options::{Division, Options, Start, State};
-pub use runner::{Runner, run};
-pub use stopped::RunnerError;
+pub use effect::{EventHandler, WorkError, WorkOutput};
+pub use once::{WorkOutcome, once};
+pub use options::{HandlerOptions, RunnerState, StartPosition, WorkDivision};
+pub use runner::{HandlerRunner, run};
+pub use stopped::HandlerError;

@@ -1,9 +1,9 @@
 //! One event, worked on once, however often and by whatever way it is delivered.
 
-use super::effect::Handle;
-use super::lanes::Waiting;
-use super::options::Options;
-use super::work::{Desk, Ended};
+use super::effect::EventHandler;
+use super::lanes::WaitingEvent;
+use super::options::HandlerOptions;
+use super::work::{WorkEnd, WorkerContext};
 use crate::client::Client;
 use contract::{Result, StoredEvent};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worked {
+pub enum WorkOutcome {
     /// The work was done now.
     Done,
     /// It was done before, or a person has decided that it need not be.
@@ -32,15 +32,15 @@ pub async fn once(
     client: &Client,
     handler: &str,
     event: StoredEvent,
-    options: &Options,
-    effect: impl Handle,
-) -> Result<Worked> {
+    options: &HandlerOptions,
+    effect: impl EventHandler,
+) -> Result<WorkOutcome> {
     let topic = event.event()?.topic;
-    let desk = Desk::new(client.clone(), handler.to_owned(), topic, options.clone(), Arc::new(effect));
-    match desk.work(&mut Waiting::new(event, None)).await {
-        Ended::Settled(worked) => Ok(worked),
-        Ended::Again(wait) => Ok(Worked::Later(wait)),
-        Ended::Blocked => Ok(Worked::Later(options.recheck)),
-        Ended::Away(error) | Ended::Refused(error) => Err(error),
+    let desk = WorkerContext::new(client.clone(), handler.to_owned(), topic, options.clone(), Arc::new(effect));
+    match desk.work(&mut WaitingEvent::new(event, None)).await {
+        WorkEnd::Settled(worked) => Ok(worked),
+        WorkEnd::Again(wait) => Ok(WorkOutcome::Later(wait)),
+        WorkEnd::Blocked => Ok(WorkOutcome::Later(options.recheck)),
+        WorkEnd::Unavailable(error) | WorkEnd::Refused(error) => Err(error),
     }
 }

@@ -1,16 +1,16 @@
 //! How a handler's runner works, and how it stands.
 
-use crate::retry::Retry;
-use contract::{ClaimOrder, IdPattern, Span, limits};
+use crate::retry::RetryPolicy;
+use contract::{ClaimOrder, IdPattern, IsoDuration, limits};
 use std::time::Duration;
 
 /// How a runner works. What is said of claims here beats what the broker holds for the handler.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HandlerOptions {
     /// Most events worked on at a time, each of another aggregate.
     pub parallel: usize,
     /// How long a claim holds without a heartbeat; the handler's when absent. Heartbeats come at a third of it.
-    pub lease: Option<Span>,
+    pub lease: Option<IsoDuration>,
     /// What order events of one aggregate keep. When absent, a runner that works on every event of the topic asks for
     /// `gapless`, so that none is passed over. One with a filter leaves it to the handler, since `gapless` would wait for
     /// events that the filter does not take; so does [`once`](super::once), for the same reason.
@@ -24,9 +24,9 @@ pub struct Options {
     /// A CEL expression over the event's members: which events it wants.
     pub filter: Option<String>,
     /// Where a handler begins that has committed nothing yet.
-    pub start: Start,
+    pub start: StartPosition,
     /// How several runners of the handler divide the work.
-    pub division: Division,
+    pub division: WorkDivision,
     /// Where more events than this wait for their turn in memory, no more are read; a page of them may come on top.
     pub window_events: usize,
     /// Most events that wait for their turn; those beyond the window are known by their numbers only.
@@ -38,10 +38,10 @@ pub struct Options {
     /// What is being worked on has this long when the runner is asked to stop; then it is handed back.
     pub drain: Duration,
     /// The waits while the broker is away; how often does not count.
-    pub pause: Retry,
+    pub pause: RetryPolicy,
 }
 
-impl Default for Options {
+impl Default for HandlerOptions {
     fn default() -> Self {
         Self {
             parallel: 16,
@@ -51,14 +51,14 @@ impl Default for Options {
             types: Vec::new(),
             subject_types: Vec::new(),
             filter: None,
-            start: Start::Earliest,
-            division: Division::ByClaim,
+            start: StartPosition::Earliest,
+            division: WorkDivision::ByClaim,
             window_events: 10 * limits::READ_EVENTS_MAX,
             waiting_max: 100_000,
             recheck: Duration::from_secs(5),
             sweep: Duration::from_secs(10),
             drain: Duration::from_secs(30),
-            pause: Retry {
+            pause: RetryPolicy {
                 tries_max: u32::MAX,
                 first_wait: Duration::from_millis(100),
                 wait_max: Duration::from_secs(10),
@@ -67,7 +67,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl HandlerOptions {
     /// The order that the claims of a runner ask for; the handler's when absent.
     pub(super) fn runner_order(&self) -> Option<ClaimOrder> {
         let takes_all = self.types.is_empty() && self.subject_types.is_empty() && self.filter.is_none();
@@ -77,7 +77,7 @@ impl Options {
 
 /// Where a handler begins that has committed nothing yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// At the topic's first event.
     Earliest,
     /// Behind the topic's last event.
@@ -86,7 +86,7 @@ pub enum Start {
 
 /// How several runners of one handler divide the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Division {
+pub enum WorkDivision {
     /// Each reads the topic, and claims decide who works on which event. `lease` and `order` may be said here.
     ByClaim,
     /// They are members of a shared group, named like the handler: the broker hands each event to one of them, already
@@ -96,7 +96,7 @@ pub enum Division {
 
 /// How a runner stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum RunnerState {
     /// It works, or waits for events.
     Running,
     /// The broker is away: nothing is begun. So often it was asked since.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// What was read, and what of it is not settled. The default tells the broker nothing.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct OffsetProgress {
     read: Offset,
     open: BTreeSet<Sequence>,
     /// What the broker knows.
@@ -14,7 +14,7 @@ pub(super) struct Progress {
     is_ours: bool,
 }
 
-impl Progress {
+impl OffsetProgress {
     /// Begins behind this offset.
     pub(super) const fn at(offset: Offset) -> Self {
         Self { read: offset, open: BTreeSet::new(), committed: offset, is_ours: true }
@@ -40,15 +40,15 @@ impl Progress {
 
     /// The offset once this event is settled too, if the broker does not know it yet.
     pub(super) fn once_settled(&self, sequence: Sequence) -> Option<Offset> {
-        self.news(self.open.iter().find(|open| **open != sequence))
+        self.uncommitted_offset(self.open.iter().find(|open| **open != sequence))
     }
 
     /// The offset, if the broker does not know it yet.
     pub(super) fn to_commit(&self) -> Option<Offset> {
-        self.news(self.open.first())
+        self.uncommitted_offset(self.open.first())
     }
 
-    fn news(&self, first_open: Option<&Sequence>) -> Option<Offset> {
+    fn uncommitted_offset(&self, first_open: Option<&Sequence>) -> Option<Offset> {
         let offset = first_open.map_or(self.read, |first| Offset(first.get().saturating_sub(1)));
         (self.is_ours && offset > self.committed).then_some(offset)
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_offset_never_passes_what_is_not_settled() {
-        let mut progress = Progress::at(Offset(10));
+        let mut progress = OffsetProgress::at(Offset(10));
         assert_eq!(progress.to_commit(), None);
         progress.read([11, 13, 14].map(Sequence).into_iter(), Offset(20));
         assert!(progress.is_passed(Sequence(20)) && !progress.is_passed(Sequence(21)));

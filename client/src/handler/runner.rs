@@ -2,18 +2,18 @@
 //!
 //! - The loop only routes; what happens to one event is `work`'s business, whose turn it is is `lanes`'.
 
-use super::effect::Handle;
-use super::lanes::{Key, Lanes, Likeness, Waiting};
-use super::options::{Division, Options, State};
-use super::progress::Progress;
-use super::shared::Shared;
-use super::source::{Batch, Polling, Source};
-use super::stopped::RunnerError;
-use super::sweep::Swept;
-use super::weather::{Asked, is_passing};
-use super::work::{Desk, Ended};
+use super::effect::EventHandler;
+use super::lanes::{LaneKey, LaneQueue, SubjectMatching, WaitingEvent};
+use super::options::{HandlerOptions, RunnerState, WorkDivision};
+use super::progress::OffsetProgress;
+use super::shared::SharedGroupSource;
+use super::source::{EventBatch, EventSource, PollingSource};
+use super::stopped::HandlerError;
+use super::sweep::SweepResult;
+use super::weather::{RequestKind, is_passing};
+use super::work::{WorkEnd, WorkerContext};
 use crate::client::Client;
-use crate::stop::{First, Stop};
+use crate::stop::{StopSignal, UntilStopped};
 use contract::{Cursor, Error, EventBroker, Kind, Offset, Result as Answered, StoredEvent, TopicId, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ const LONG: Duration = Duration::from_secs(2);
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// Works on the events of a topic, each once.
-pub struct Runner {
-    desk: Desk,
+pub struct HandlerRunner {
+    context: WorkerContext,
 }
 
 /// Works on the events of a topic, each once, until `stop` ends.
@@ -55,86 +55,92 @@ pub async fn run(
     client: Client,
     name: impl Into<String>,
     topic: TopicId,
-    options: Options,
-    effect: impl Handle,
+    options: HandlerOptions,
+    effect: impl EventHandler,
     stop: impl Future<Output = ()> + Send,
-) -> Result<(), RunnerError> {
-    Runner::new(client, name, topic, options, effect).run(stop).await
+) -> Result<(), HandlerError> {
+    HandlerRunner::new(client, name, topic, options, effect).run(stop).await
 }
 
-impl Runner {
+impl HandlerRunner {
     /// A runner of the handler of this name.
-    pub fn new(client: Client, name: impl Into<String>, topic: TopicId, options: Options, effect: impl Handle) -> Self {
-        let options = Options { order: options.runner_order(), ..options };
-        Self { desk: Desk::new(client, name.into(), topic, options, Arc::new(effect)) }
+    pub fn new(
+        client: Client,
+        name: impl Into<String>,
+        topic: TopicId,
+        options: HandlerOptions,
+        effect: impl EventHandler,
+    ) -> Self {
+        let options = HandlerOptions { order: options.runner_order(), ..options };
+        Self { context: WorkerContext::new(client, name.into(), topic, options, Arc::new(effect)) }
     }
 
     /// How it stands, to be looked at while it runs.
-    pub fn state(&self) -> watch::Receiver<State> {
-        self.desk.weather.state()
+    pub fn state(&self) -> watch::Receiver<RunnerState> {
+        self.context.availability.state()
     }
 
     /// Works until `stop` ends, or the broker refuses for good; then it finishes what it is at.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), RunnerError> {
-        let Self { desk } = self;
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), HandlerError> {
+        let Self { context: desk } = self;
         let handler = desk.name.clone();
         let (client, topic) = (desk.client.clone(), desk.topic.clone());
-        let source: Arc<dyn Source> = match desk.options.division {
-            Division::ByClaim => Arc::new(Polling::new(client, &handler, topic, &desk.options)),
-            Division::ByGroup => Arc::new(Shared::new(client, &handler, topic, &desk.options)),
+        let source: Arc<dyn EventSource> = match desk.options.division {
+            WorkDivision::ByClaim => Arc::new(PollingSource::new(client, &handler, topic, &desk.options)),
+            WorkDivision::ByGroup => Arc::new(SharedGroupSource::new(client, &handler, topic, &desk.options)),
         };
-        let mut floor = Floor::new(Arc::new(desk), source);
-        let mut stop = Stop::new(stop);
+        let mut floor = RunLoop::new(Arc::new(desk), source);
+        let mut stop = StopSignal::new(stop);
         let ended = floor.work(&mut stop).await;
         floor.drain().await;
-        ended.map_err(|error| RunnerError { handler, error })
+        ended.map_err(|error| HandlerError { handler, error })
     }
 }
 
 /// What runs beside the work.
-enum Chore {
+enum ChoreResult {
     Committed,
-    Swept(Swept),
+    Swept(SweepResult),
     Fetched(Option<StoredEvent>),
 }
 
 /// An event that was worked on.
-struct Finished {
-    key: Key,
-    waiting: Waiting,
-    ended: Ended,
+struct FinishedWork {
+    key: LaneKey,
+    waiting: WaitingEvent,
+    ended: WorkEnd,
 }
 
 /// What the loop woke up for.
-enum Woken {
-    Worked(Box<Finished>),
-    Awake(Key),
-    Read(Batch),
-    Chore(Chore),
+enum RunnerEvent {
+    Worked(Box<FinishedWork>),
+    Awake(LaneKey),
+    Read(EventBatch),
+    Chore(ChoreResult),
     Ticked,
     Failed(Error),
 }
 
-struct Floor {
-    desk: Arc<Desk>,
-    source: Arc<dyn Source>,
-    lanes: Lanes,
-    likeness: Likeness,
-    at_work: JoinSet<Box<Finished>>,
-    asleep: JoinSet<Key>,
+struct RunLoop {
+    context: Arc<WorkerContext>,
+    source: Arc<dyn EventSource>,
+    lanes: LaneQueue,
+    likeness: SubjectMatching,
+    at_work: JoinSet<Box<FinishedWork>>,
+    asleep: JoinSet<LaneKey>,
     reader: JoinSet<Error>,
-    chores: JoinSet<Chore>,
+    chores: JoinSet<ChoreResult>,
     sweep_at: Instant,
     sweep_from: Option<Cursor>,
 }
 
-impl Floor {
-    fn new(desk: Arc<Desk>, source: Arc<dyn Source>) -> Self {
+impl RunLoop {
+    fn new(desk: Arc<WorkerContext>, source: Arc<dyn EventSource>) -> Self {
         Self {
-            desk,
+            context: desk,
             source,
-            lanes: Lanes::default(),
-            likeness: Likeness::Exact,
+            lanes: LaneQueue::default(),
+            likeness: SubjectMatching::Exact,
             at_work: JoinSet::new(),
             asleep: JoinSet::new(),
             reader: JoinSet::new(),
@@ -145,113 +151,120 @@ impl Floor {
     }
 
     /// Works until the order to stop comes.
-    async fn work(&mut self, stop: &mut Stop<'_>) -> Answered<()> {
+    async fn work(&mut self, stop: &mut StopSignal<'_>) -> Answered<()> {
         let Some(begin) = self.begin(stop).await? else { return Ok(()) };
         if !self.source.is_divided() {
-            *self.desk.progress() = Progress::at(begin);
+            *self.context.progress() = OffsetProgress::at(begin);
         }
         let (read, mut pages) = mpsc::channel(1);
-        self.reader.spawn(read_on(Arc::clone(&self.desk), Arc::clone(&self.source), begin, read));
+        self.reader.spawn(read_on(Arc::clone(&self.context), Arc::clone(&self.source), begin, read));
         let mut tick = interval(COMMIT_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.begin_work();
-            let woken = stop.or(self.woken(&mut pages, &mut tick)).await;
+            let woken = stop.unless_stopped(self.next_event(&mut pages, &mut tick)).await;
             match woken {
-                First::Stopped => return Ok(()),
-                First::Done(Woken::Worked(finished)) => self.ended(*finished)?,
-                First::Done(Woken::Awake(key)) => self.lanes.wake(&key),
-                First::Done(Woken::Read(batch)) => self.take_in(batch),
-                First::Done(Woken::Chore(chore)) => self.chore_ended(chore),
-                First::Done(Woken::Ticked) => self.chores(),
-                First::Done(Woken::Failed(error)) => return Err(error),
+                UntilStopped::Stopped => return Ok(()),
+                UntilStopped::Done(RunnerEvent::Worked(finished)) => self.ended(*finished)?,
+                UntilStopped::Done(RunnerEvent::Awake(key)) => self.lanes.wake(&key),
+                UntilStopped::Done(RunnerEvent::Read(batch)) => self.enqueue_batch(batch),
+                UntilStopped::Done(RunnerEvent::Chore(chore)) => self.chore_ended(chore),
+                UntilStopped::Done(RunnerEvent::Ticked) => self.chores(),
+                UntilStopped::Done(RunnerEvent::Failed(error)) => return Err(error),
             }
         }
     }
 
     /// Where to begin; `None` where the order to stop comes first.
-    async fn begin(&mut self, stop: &mut Stop<'_>) -> Answered<Option<Offset>> {
+    async fn begin(&mut self, stop: &mut StopSignal<'_>) -> Answered<Option<Offset>> {
         loop {
             let asking = async {
-                let topic = self.desk.client.topic(&self.desk.topic).await?;
-                Ok((Likeness::of(&topic.definition.aggregate_normalisation), self.source.begin().await?))
+                let topic = self.context.client.topic(&self.context.topic).await?;
+                Ok((SubjectMatching::of(&topic.definition.aggregate_normalisation), self.source.begin().await?))
             };
-            let error = match stop.or(asking).await {
-                First::Stopped => return Ok(None),
-                First::Done(Ok((likeness, begin))) => {
+            let error = match stop.unless_stopped(asking).await {
+                UntilStopped::Stopped => return Ok(None),
+                UntilStopped::Done(Ok((likeness, begin))) => {
                     self.likeness = likeness;
-                    self.desk.weather.fair(Asked::Reading);
+                    self.context.availability.mark_up(RequestKind::Reading);
                     return Ok(Some(begin));
                 }
-                First::Done(Err(error)) if is_passing(&error) => error,
-                First::Done(Err(error)) => return Err(error),
+                UntilStopped::Done(Err(error)) if is_passing(&error) => error,
+                UntilStopped::Done(Err(error)) => return Err(error),
             };
-            let wait = self.desk.weather.away(&error, Asked::Reading);
-            if stop.came_within(wait).await {
+            let wait = self.context.availability.mark_down(&error, RequestKind::Reading);
+            if stop.stopped_within(wait).await {
                 return Ok(None);
             }
         }
     }
 
     /// The next thing that happens. Nothing is lost where this is not waited for to its end.
-    async fn woken(&mut self, pages: &mut mpsc::Receiver<Batch>, tick: &mut tokio::time::Interval) -> Woken {
+    async fn next_event(
+        &mut self,
+        pages: &mut mpsc::Receiver<EventBatch>,
+        tick: &mut tokio::time::Interval,
+    ) -> RunnerEvent {
         let has_room = self.has_room();
-        let paused = self.desk.weather.paused_until();
+        let paused = self.context.availability.paused_until();
         tokio::select! {
             Some(worked) = self.at_work.join_next() => match worked {
-                Ok(finished) => Woken::Worked(finished),
-                Err(cause) => Woken::Failed(broken(cause)),
+                Ok(finished) => RunnerEvent::Worked(finished),
+                Err(cause) => RunnerEvent::Failed(task_failed(cause)),
             },
-            Some(Ok(key)) = self.asleep.join_next() => Woken::Awake(key),
-            Some(batch) = pages.recv(), if has_room => Woken::Read(batch),
-            Some(ended) = self.reader.join_next() => Woken::Failed(ended.unwrap_or_else(broken)),
-            Some(Ok(chore)) = self.chores.join_next() => Woken::Chore(chore),
-            () = sleep_until(paused.unwrap_or_else(Instant::now)), if paused.is_some() => Woken::Ticked,
-            _ = tick.tick() => Woken::Ticked,
+            Some(Ok(key)) = self.asleep.join_next() => RunnerEvent::Awake(key),
+            Some(batch) = pages.recv(), if has_room => RunnerEvent::Read(batch),
+            Some(ended) = self.reader.join_next() => RunnerEvent::Failed(ended.unwrap_or_else(task_failed)),
+            Some(Ok(chore)) = self.chores.join_next() => RunnerEvent::Chore(chore),
+            () = sleep_until(paused.unwrap_or_else(Instant::now)), if paused.is_some() => RunnerEvent::Ticked,
+            _ = tick.tick() => RunnerEvent::Ticked,
         }
     }
 
     fn has_room(&self) -> bool {
         let (texts, known) = self.lanes.sizes();
-        let options = &self.desk.options;
+        let options = &self.context.options;
         texts < options.window_events.max(1) && known < options.waiting_max
     }
 
-    fn take_in(&mut self, batch: Batch) {
+    fn enqueue_batch(&mut self, batch: EventBatch) {
         let sequences = batch.arrivals.iter().map(|arrival| arrival.event.sequence);
-        self.desk.progress().read(sequences, batch.next);
+        self.context.progress().read(sequences, batch.next);
         for arrival in batch.arrivals {
-            self.lanes.push(Key::of(&arrival.event, self.likeness), Waiting::new(arrival.event, arrival.taken));
+            self.lanes
+                .push(LaneKey::of(&arrival.event, self.likeness), WaitingEvent::new(arrival.event, arrival.taken));
         }
     }
 
     /// Begins as much as there is room for, unless the broker is away.
     fn begin_work(&mut self) {
-        while self.at_work.len() < self.desk.options.parallel.max(1) && self.desk.weather.paused_until().is_none() {
+        while self.at_work.len() < self.context.options.parallel.max(1)
+            && self.context.availability.paused_until().is_none()
+        {
             let Some((key, mut waiting)) = self.lanes.next() else { return };
-            let desk = Arc::clone(&self.desk);
+            let desk = Arc::clone(&self.context);
             self.at_work.spawn(async move {
                 let ended = desk.work(&mut waiting).await;
-                Box::new(Finished { key, waiting, ended })
+                Box::new(FinishedWork { key, waiting, ended })
             });
         }
     }
 
-    fn ended(&mut self, Finished { key, waiting, ended }: Finished) -> Answered<()> {
+    fn ended(&mut self, FinishedWork { key, waiting, ended }: FinishedWork) -> Answered<()> {
         let (wait, is_long) = match ended {
-            Ended::Settled(worked) => {
-                tracing::debug!(handler = self.desk.name, sequence = waiting.sequence.get(), ?worked, "settled");
-                self.desk.progress().settle(waiting.sequence);
+            WorkEnd::Settled(worked) => {
+                tracing::debug!(handler = self.context.name, sequence = waiting.sequence.get(), ?worked, "settled");
+                self.context.progress().settle(waiting.sequence);
                 self.lanes.settle(&key, waiting.sequence);
                 return Ok(());
             }
-            Ended::Again(wait) => (wait, wait >= LONG),
-            Ended::Blocked => (self.desk.options.recheck, true),
-            Ended::Away(_) => {
-                let until = self.desk.weather.paused_until();
+            WorkEnd::Again(wait) => (wait, wait >= LONG),
+            WorkEnd::Blocked => (self.context.options.recheck, true),
+            WorkEnd::Unavailable(_) => {
+                let until = self.context.availability.paused_until();
                 (until.map_or(Duration::ZERO, |until| until - Instant::now()), false)
             }
-            Ended::Refused(error) => return Err(error),
+            WorkEnd::Refused(error) => return Err(error),
         };
         if self.source.is_divided() {
             // It is handed out again in time, perhaps to somebody else.
@@ -268,50 +281,52 @@ impl Floor {
 
     /// What is to be done now and then.
     fn chores(&mut self) {
-        if !self.chores.is_empty() || self.desk.weather.paused_until().is_some() {
+        if !self.chores.is_empty() || self.context.availability.paused_until().is_some() {
             return;
         }
-        if let Some(offset) = self.desk.progress().to_commit() {
-            let (desk, source) = (Arc::clone(&self.desk), Arc::clone(&self.source));
+        if let Some(offset) = self.context.progress().to_commit() {
+            let (desk, source) = (Arc::clone(&self.context), Arc::clone(&self.source));
             self.chores.spawn(async move {
                 commit(&desk, source.as_ref(), offset).await;
-                Chore::Committed
+                ChoreResult::Committed
             });
         }
         if Instant::now() >= self.sweep_at && !self.source.is_divided() {
-            self.sweep_at = Instant::now() + self.desk.options.sweep;
-            let (desk, from) = (Arc::clone(&self.desk), self.sweep_from.take());
-            self.chores.spawn(async move { Chore::Swept(desk.sweep(from).await) });
+            self.sweep_at = Instant::now() + self.context.options.sweep;
+            let (desk, from) = (Arc::clone(&self.context), self.sweep_from.take());
+            self.chores.spawn(async move { ChoreResult::Swept(desk.sweep(from).await) });
         }
     }
 
-    fn chore_ended(&mut self, chore: Chore) {
+    fn chore_ended(&mut self, chore: ChoreResult) {
         match chore {
-            Chore::Committed | Chore::Fetched(None) => (),
-            Chore::Swept(Swept { sequences, next }) => {
+            ChoreResult::Committed | ChoreResult::Fetched(None) => (),
+            ChoreResult::Swept(SweepResult { sequences, next }) => {
                 self.sweep_from = next;
-                let room = self.desk.options.waiting_max.saturating_sub(self.lanes.sizes().1);
+                let room = self.context.options.waiting_max.saturating_sub(self.lanes.sizes().1);
                 for sequence in sequences.into_iter().filter(|it| !self.lanes.knows(*it)).take(room) {
-                    let desk = Arc::clone(&self.desk);
-                    self.chores.spawn(async move { Chore::Fetched(desk.fetch(sequence.get()).await.ok()) });
+                    let desk = Arc::clone(&self.context);
+                    self.chores.spawn(async move { ChoreResult::Fetched(desk.fetch(sequence.get()).await.ok()) });
                 }
             }
-            Chore::Fetched(Some(event)) => self.lanes.push(Key::of(&event, self.likeness), Waiting::new(event, None)),
+            ChoreResult::Fetched(Some(event)) => {
+                self.lanes.push(LaneKey::of(&event, self.likeness), WaitingEvent::new(event, None))
+            }
         }
     }
 
     /// Finishes what is being worked on; what takes too long is handed back.
     async fn drain(&mut self) {
-        self.desk.weather.drains();
+        self.context.availability.mark_draining();
         self.reader.abort_all();
         self.chores.abort_all();
-        self.finish_until(Instant::now() + self.desk.options.drain).await;
-        self.desk.interrupt.send_replace(true);
+        self.finish_until(Instant::now() + self.context.options.drain).await;
+        self.context.interrupt.send_replace(true);
         self.finish_until(Instant::now() + RELEASE_MAX).await;
         self.at_work.shutdown().await;
-        let offset = self.desk.progress().to_commit();
+        let offset = self.context.progress().to_commit();
         if let Some(offset) = offset {
-            commit(&self.desk, self.source.as_ref(), offset).await;
+            commit(&self.context, self.source.as_ref(), offset).await;
         }
         self.source.leave().await;
     }
@@ -319,35 +334,40 @@ impl Floor {
     async fn finish_until(&mut self, until: Instant) {
         while let Ok(Some(worked)) = timeout_at(until, self.at_work.join_next()).await {
             if let Ok(finished) = worked
-                && matches!(finished.ended, Ended::Settled(_))
+                && matches!(finished.ended, WorkEnd::Settled(_))
             {
-                self.desk.progress().settle(finished.waiting.sequence);
+                self.context.progress().settle(finished.waiting.sequence);
             }
         }
     }
 }
 
-async fn commit(desk: &Desk, source: &dyn Source, offset: Offset) {
+async fn commit(desk: &WorkerContext, source: &dyn EventSource, offset: Offset) {
     match source.commit(offset).await {
         Ok(()) => desk.progress().committed(offset),
-        Err(error) if is_passing(&error) => drop(desk.weather.away(&error, Asked::Writing)),
+        Err(error) if is_passing(&error) => drop(desk.availability.mark_down(&error, RequestKind::Writing)),
         Err(error) => tracing::warn!(handler = desk.name, %error, "the offset was not committed"),
     }
 }
 
 /// Reads on and on; ends where the broker refuses for good.
-async fn read_on(desk: Arc<Desk>, source: Arc<dyn Source>, mut after: Offset, pages: mpsc::Sender<Batch>) -> Error {
+async fn read_on(
+    desk: Arc<WorkerContext>,
+    source: Arc<dyn EventSource>,
+    mut after: Offset,
+    pages: mpsc::Sender<EventBatch>,
+) -> Error {
     loop {
         // Room first: what is read is taken in.
         let Ok(room) = pages.reserve().await else { return Error::new(Kind::Unavailable, "Nobody reads on.") };
         match source.next(after, limits::READ_EVENTS_MAX).await {
             Ok(batch) => {
-                desk.weather.fair(Asked::Reading);
+                desk.availability.mark_up(RequestKind::Reading);
                 after = batch.next;
                 room.send(batch);
             }
             Err(error) if is_passing(&error) => {
-                let wait = desk.weather.away(&error, Asked::Reading);
+                let wait = desk.availability.mark_down(&error, RequestKind::Reading);
                 tokio::time::sleep(wait).await;
             }
             Err(error) => return error,
@@ -356,6 +376,6 @@ async fn read_on(desk: Arc<Desk>, source: Arc<dyn Source>, mut after: Offset, pa
 }
 
 /// A task of the runner's own ended as none should.
-fn broken(cause: tokio::task::JoinError) -> Error {
+fn task_failed(cause: tokio::task::JoinError) -> Error {
     Error::new(Kind::Unavailable, "A task of the runner broke off.").with_source(cause)
 }

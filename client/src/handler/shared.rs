@@ -3,12 +3,12 @@
 //! - A member is handed no more than it works on at a time, so that no lease runs while an event waits for its turn.
 //! - Where the answer to a poll was lost, the events it handed out are found again by their claims, which are the member's.
 
-use super::options::Options;
-use super::source::{Arrival, Batch, Polling, Source};
-use super::work::Taken;
+use super::options::HandlerOptions;
+use super::source::{EventBatch, EventSource, IncomingEvent, PollingSource};
+use super::work::HeldClaim;
 use crate::client::Client;
 use contract::{
-    BoxFuture, Claim, ClaimStatus, Cursor, EventBroker, Offset, Page, Read, Result, StoredEvent, TopicId, limits,
+    BoxFuture, Claim, ClaimStatus, Cursor, EventBroker, Offset, Page, Result, StoredEvent, TopicId, TopicRead, limits,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
@@ -17,27 +17,27 @@ use tokio::time::Instant;
 const PAGES_MAX: usize = 50;
 
 /// Is handed events as a member of the handler's group.
-pub(super) struct Shared {
-    member: Polling,
+pub(super) struct SharedGroupSource {
+    member: PollingSource,
     /// Whether the last poll may have handed out events without our knowing.
     in_doubt: AtomicBool,
 }
 
-impl Shared {
-    pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &Options) -> Self {
-        let mut member = Polling::new(client, name, topic, options);
+impl SharedGroupSource {
+    pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &HandlerOptions) -> Self {
+        let mut member = PollingSource::new(client, name, topic, options);
         let parallel = u32::try_from(options.parallel.max(1)).unwrap_or(limits::IN_FLIGHT_MAX);
         member.wanted.max_in_flight = Some(parallel.min(limits::IN_FLIGHT_MAX));
         member.wanted = member.wanted.shared();
         Self { member, in_doubt: AtomicBool::new(false) }
     }
 
-    async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {
+    async fn poll(&self, after: Offset, limit: usize) -> Result<EventBatch> {
         if self.in_doubt.load(Ordering::Relaxed) {
             let arrivals = self.handed_before().await?;
             self.in_doubt.store(false, Ordering::Relaxed);
             if !arrivals.is_empty() {
-                return Ok(Batch { arrivals, next: after });
+                return Ok(EventBatch { arrivals, next: after });
             }
         }
         // Until there is an answer.
@@ -48,13 +48,13 @@ impl Shared {
         let handed = page.items.into_iter().zip(page.claims);
         let arrivals = handed.map(|(event, claim)| {
             // It was claimed while the poll waited, nobody knows when.
-            Arrival { event, taken: Some(Taken { until: asked + claim.lease.std_duration(), claim }) }
+            IncomingEvent { event, taken: Some(HeldClaim { until: asked + claim.lease.std_duration(), claim }) }
         });
-        Ok(Batch { arrivals: arrivals.collect(), next: page.next_offset })
+        Ok(EventBatch { arrivals: arrivals.collect(), next: page.next_offset })
     }
 
     /// The member's own claims, with their events. Some of them may be known already.
-    async fn handed_before(&self) -> Result<Vec<Arrival>> {
+    async fn handed_before(&self) -> Result<Vec<IncomingEvent>> {
         let owner = self.member.member().await?.to_string();
         let (client, wanted) = (&self.member.client, &self.member.wanted);
         let is_ours =
@@ -66,7 +66,7 @@ impl Shared {
             for claim in items.into_iter().filter(is_ours) {
                 if let Some(event) = self.event_of(&claim).await? {
                     // Whether it still holds is asked before it is worked on.
-                    found.push(Arrival { event, taken: Some(Taken { claim, until: Instant::now() }) });
+                    found.push(IncomingEvent { event, taken: Some(HeldClaim { claim, until: Instant::now() }) });
                 }
             }
             cursor = next;
@@ -79,14 +79,14 @@ impl Shared {
 
     async fn event_of(&self, claim: &Claim) -> Result<Option<StoredEvent>> {
         let before = Offset(claim.sequence.get().saturating_sub(1));
-        let mut read = Read::all(claim.topic.clone()).after(before);
+        let mut read = TopicRead::all(claim.topic.clone()).after(before);
         read.limit = 1;
         let page = self.member.client.read(read).await?;
         Ok(page.items.into_iter().find(|event| event.sequence == claim.sequence))
     }
 }
 
-impl Source for Shared {
+impl EventSource for SharedGroupSource {
     fn is_divided(&self) -> bool {
         true
     }
@@ -95,7 +95,7 @@ impl Source for Shared {
         self.member.begin()
     }
 
-    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<Batch>> {
+    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>> {
         Box::pin(self.poll(after, limit))
     }
 

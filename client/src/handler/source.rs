@@ -4,11 +4,11 @@
 //!   such runners read the same events; claims decide who works on which.
 //! - [`Shared`](super::shared::Shared) is handed events by the group, each with its claim.
 
-use super::options::{Options, Start};
-use super::work::Taken;
+use super::options::{HandlerOptions, StartPosition};
+use super::work::HeldClaim;
 use crate::client::Client;
 use contract::{
-    BoxFuture, Error, EventBroker, EventPage, GroupTopic, Kind, NewConsumer, Offset, ReadOffset, Result, Span,
+    BoxFuture, Error, EventBroker, EventPage, GroupTopic, IsoDuration, Kind, NewConsumer, Offset, ReadOffset, Result,
     StoredEvent, TopicId,
 };
 use std::time::Duration;
@@ -21,14 +21,14 @@ const POLL: Duration = Duration::from_secs(20);
 const SESSION_SECONDS: i64 = 90;
 
 /// Where events come from.
-pub(super) trait Source: Send + Sync {
+pub(super) trait EventSource: Send + Sync {
     /// Whether the broker divides the work: events come claimed, what is not finished comes again, and how far the handler
     /// has come is the broker's business.
     fn is_divided(&self) -> bool;
     /// Behind which offset to begin.
     fn begin(&self) -> BoxFuture<'_, Result<Offset>>;
     /// What comes behind an offset, waited for where there is nothing yet.
-    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<Batch>>;
+    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>>;
     /// Records how far the handler has come; never backwards.
     fn commit(&self, offset: Offset) -> BoxFuture<'_, Result<()>>;
     /// Takes leave of the broker, if it listens.
@@ -36,33 +36,33 @@ pub(super) trait Source: Send + Sync {
 }
 
 /// Events, and how far the source was read.
-pub(super) struct Batch {
-    pub(super) arrivals: Vec<Arrival>,
+pub(super) struct EventBatch {
+    pub(super) arrivals: Vec<IncomingEvent>,
     pub(super) next: Offset,
 }
 
 /// An event, with its claim where the source has claimed it.
-pub(super) struct Arrival {
+pub(super) struct IncomingEvent {
     pub(super) event: StoredEvent,
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<HeldClaim>,
 }
 
 /// Polls a topic as a member of the handler's group.
-pub(super) struct Polling {
+pub(super) struct PollingSource {
     pub(super) client: Client,
     pub(super) wanted: NewConsumer,
-    start: Start,
+    start: StartPosition,
     /// Which member it is; made when needed, and made again when it has expired.
     member: Mutex<Option<Uuid>>,
 }
 
-impl Polling {
-    pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &Options) -> Self {
+impl PollingSource {
+    pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &HandlerOptions) -> Self {
         let wanted = NewConsumer {
             types: options.types.clone(),
             subject_types: options.subject_types.clone(),
             cel: options.filter.clone(),
-            session_timeout: Some(Span::seconds(SESSION_SECONDS)),
+            session_timeout: Some(IsoDuration::seconds(SESSION_SECONDS)),
             ..NewConsumer::new(name, topic)
         };
         Self { client, wanted, start: options.start, member: Mutex::new(None) }
@@ -101,7 +101,7 @@ impl Polling {
             return Err(Error::new(Kind::Unavailable, "The group does not show its topic."));
         };
         Ok(match self.start {
-            Start::Latest if committed_offset == Offset::ZERO => tail,
+            StartPosition::Latest if committed_offset == Offset::ZERO => tail,
             _ => committed_offset,
         })
     }
@@ -113,14 +113,14 @@ impl Polling {
         self.as_member(|id| self.client.wait_as(id, after, limit, POLL)).await
     }
 
-    async fn poll(&self, after: Offset, limit: usize) -> Result<Batch> {
+    async fn poll(&self, after: Offset, limit: usize) -> Result<EventBatch> {
         let page = self.page(after, limit).await?;
-        let arrivals = page.items.into_iter().map(|event| Arrival { event, taken: None });
-        Ok(Batch { arrivals: arrivals.collect(), next: page.next_offset })
+        let arrivals = page.items.into_iter().map(|event| IncomingEvent { event, taken: None });
+        Ok(EventBatch { arrivals: arrivals.collect(), next: page.next_offset })
     }
 }
 
-impl Source for Polling {
+impl EventSource for PollingSource {
     fn is_divided(&self) -> bool {
         false
     }
@@ -129,7 +129,7 @@ impl Source for Polling {
         Box::pin(self.committed())
     }
 
-    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<Batch>> {
+    fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>> {
         Box::pin(self.poll(after, limit))
     }
 

@@ -1,22 +1,22 @@
 //! Looking back: work behind the offset that a person has redriven, or that whoever had it has left lying.
 
-use super::work::{Desk, now};
+use super::work::{WorkerContext, now};
 use contract::{Claim, ClaimStatus, Cursor, EventBroker, Sequence, limits};
 
 /// Pages that are looked at before it is somebody else's turn; the next sweep goes on from there.
 const PAGES_MAX: usize = 10;
 
 /// What was found.
-pub(super) struct Swept {
+pub(super) struct SweepResult {
     pub(super) sequences: Vec<Sequence>,
     /// Where to go on; from the beginning when absent.
     pub(super) next: Option<Cursor>,
 }
 
-impl Desk {
+impl WorkerContext {
     /// Claims that may be taken, among those behind what was read.
-    pub(super) async fn sweep(&self, from: Option<Cursor>) -> Swept {
-        let mut swept = Swept { sequences: Vec::new(), next: from };
+    pub(super) async fn sweep(&self, from: Option<Cursor>) -> SweepResult {
+        let mut swept = SweepResult { sequences: Vec::new(), next: from };
         for _ in 0..PAGES_MAX {
             let page = self.client.open_claims(&self.name, swept.next.as_ref(), limits::READ_EVENTS_MAX).await;
             let Ok(page) = page else { break };

@@ -1,19 +1,19 @@
 //! Where a runner begins: at the view's own checkpoint, at the broker's, or with an empty view.
 
-use super::stopped::Cause;
-use super::{Checkpoint, Project, Runner, RunnerError};
+use super::stopped::ViewError;
+use super::{Checkpoint, ProjectionError, ProjectionRunner, ProjectionView};
 use crate::retry::jitter;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 use contract::Projection;
 
-impl<P: Project> Runner<P> {
+impl<P: ProjectionView> ProjectionRunner<P> {
     /// Where to go on, after clearing what is of another generation; `None` where the order to stop comes first.
     pub(super) async fn begin(
         &mut self,
         projection: &Projection,
         was_reset: bool,
-        stop: &mut Stop<'_>,
-    ) -> Result<Option<Checkpoint>, RunnerError> {
+        stop: &mut StopSignal<'_>,
+    ) -> Result<Option<Checkpoint>, ProjectionError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -22,16 +22,16 @@ impl<P: Project> Runner<P> {
                 Err(cause) => cause,
             };
             let Some(wait) = self.reading.options.apply.wait_after(tries, None, jitter()) else {
-                return Err(RunnerError::View { projection: self.reading.name.clone(), cause });
+                return Err(ProjectionError::View { projection: self.reading.name.clone(), cause });
             };
             tracing::warn!(projection = self.reading.name, %cause, tries, "the view does not begin; again");
-            if stop.came_within(wait).await {
+            if stop.stopped_within(wait).await {
                 return Ok(None);
             }
         }
     }
 
-    async fn place(&mut self, projection: &Projection, was_reset: bool) -> Result<Checkpoint, Cause> {
+    async fn place(&mut self, projection: &Projection, was_reset: bool) -> Result<Checkpoint, ViewError> {
         let generation = projection.generation;
         let own = self.view.checkpoint().await.map_err(Into::into)?;
         match own {

@@ -12,8 +12,8 @@ mod reading;
 mod runner;
 mod stopped;
 
-pub use runner::{Options, Runner};
-pub use stopped::RunnerError;
+pub use runner::{ProjectionOptions, ProjectionRunner};
+pub use stopped::ProjectionError;
 
 use contract::{Generation, Offset, StoredEvent};
 
@@ -27,7 +27,7 @@ pub struct Checkpoint {
 }
 
 /// A view that is made of events.
-pub trait Project: Send {
+pub trait ProjectionView: Send {
     /// Why something could not be done.
     type Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send;
 

@@ -3,69 +3,69 @@
 //! - A broker that is away is waited for; only a refusal for good is passed on.
 //! - A projection of the log does not tell the broker of positions that hold no events: telling is itself a position.
 
-use super::runner::Options;
-use super::{Checkpoint, RunnerError};
+use super::runner::ProjectionOptions;
+use super::{Checkpoint, ProjectionError};
 use crate::client::Client;
 use crate::retry::jitter;
-use crate::stop::{First, Stop};
+use crate::stop::{StopSignal, UntilStopped};
 use contract::{
-    Error, EventBroker, Filter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, Read,
-    ReadOffset, Registered, Result as Answered, StoredEvent,
+    Error, EventBroker, EventFilter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection,
+    ReadOffset, RegisterOutcome, Result as Answered, StoredEvent, TopicRead,
 };
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// One projection at its broker.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ProjectionReader {
     pub(super) client: Client,
     pub(super) name: String,
     pub(super) definition: NewProjection,
-    pub(super) options: Options,
+    pub(super) options: ProjectionOptions,
 }
 
 /// How following the events came to its end.
-pub(super) enum Ended {
+pub(super) enum FollowEnd {
     Stopped,
     /// Another generation counts now.
     Reset(Projection),
 }
 
 /// What the broker knows of this view, and since when.
-pub(super) struct Told {
+pub(super) struct ReportedOffset {
     pub(super) offset: Offset,
     pub(super) at: Instant,
 }
 
 /// Events of a topic or of the log.
-pub(super) struct Page {
+pub(super) struct ProjectionPage {
     pub(super) items: Vec<StoredEvent>,
     pub(super) next: Offset,
 }
 
-impl Reading {
+impl ProjectionReader {
     /// Registers the projection.
     pub(super) async fn register(&self) -> Answered<Projection> {
-        self.client.put_projection(&self.name, self.definition.clone()).await.map(Registered::into_inner)
+        self.client.put_projection(&self.name, self.definition.clone()).await.map(RegisterOutcome::into_inner)
     }
 
     /// What comes behind `offset`, waited for where there is nothing yet. Behind nothing comes the first event there is,
     /// whatever retention has removed before it.
-    pub(super) async fn next_page(&self, offset: Offset) -> Answered<Page> {
-        let filter = Filter { cel: self.definition.filter.clone(), ..Filter::default() };
+    pub(super) async fn next_page(&self, offset: Offset) -> Answered<ProjectionPage> {
+        let filter = EventFilter { cel: self.definition.filter.clone(), ..EventFilter::default() };
         let (limit, wait) = (self.options.page_events, self.options.idle.max(Duration::from_secs(1)));
         match self.definition.topic.clone() {
             Some(topic) => {
                 let offset = if offset == Offset::ZERO { ReadOffset::Earliest } else { offset.into() };
-                let page = self.client.wait(Read { topic, offset, limit, filter }, wait).await?;
-                Ok(Page { items: page.items, next: page.next_offset })
+                let page = self.client.wait(TopicRead { topic, offset, limit, filter }, wait).await?;
+                Ok(ProjectionPage { items: page.items, next: page.next_offset })
             }
             None => {
                 let read = LogRead { after: Position(offset.get()), limit, filter };
                 let page = self.client.wait_log(read, wait).await?;
                 // Telling of what follows the last event would itself be a position to tell of.
                 let last = page.items.last().map(|event| Offset(event.position.get()));
-                Ok(Page { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })
+                Ok(ProjectionPage { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })
             }
         }
     }
@@ -83,23 +83,27 @@ impl Reading {
         &self,
         at: &mut Checkpoint,
         next: Offset,
-        told: &mut Told,
-        stop: &mut Stop<'_>,
-    ) -> Result<Option<Ended>, RunnerError> {
+        told: &mut ReportedOffset,
+        stop: &mut StopSignal<'_>,
+    ) -> Result<Option<FollowEnd>, ProjectionError> {
         at.offset = next;
-        let look = self.patiently(stop, || self.client.projection(&self.name));
-        let Some(now) = look.await? else { return Ok(Some(Ended::Stopped)) };
+        let look = self.retry_until_answered(stop, || self.client.projection(&self.name));
+        let Some(now) = look.await? else { return Ok(Some(FollowEnd::Stopped)) };
         if now.generation != at.generation {
-            return Ok(Some(Ended::Reset(now)));
+            return Ok(Some(FollowEnd::Reset(now)));
         }
         match now.lag.events {
             0 => Ok(None),
-            _ => Ok(self.tell(*at, told).await?.map(Ended::Reset)),
+            _ => Ok(self.report_checkpoint(*at, told).await?.map(FollowEnd::Reset)),
         }
     }
 
     /// Tells the broker how far the view is; answers the projection where another generation of it counts now.
-    pub(super) async fn tell(&self, at: Checkpoint, told: &mut Told) -> Result<Option<Projection>, RunnerError> {
+    pub(super) async fn report_checkpoint(
+        &self,
+        at: Checkpoint,
+        told: &mut ReportedOffset,
+    ) -> Result<Option<Projection>, ProjectionError> {
         if at.offset <= told.offset {
             return Ok(None);
         }
@@ -123,37 +127,41 @@ impl Reading {
     }
 
     /// The last word before the end.
-    pub(super) async fn end(&self, at: Checkpoint, told: &mut Told) -> Result<Ended, RunnerError> {
-        self.tell(at, told).await?;
-        Ok(Ended::Stopped)
+    pub(super) async fn report_last(
+        &self,
+        at: Checkpoint,
+        told: &mut ReportedOffset,
+    ) -> Result<FollowEnd, ProjectionError> {
+        self.report_checkpoint(at, told).await?;
+        Ok(FollowEnd::Stopped)
     }
 
     /// Asks the broker until it answers; `None` where the order to stop comes first.
-    pub(super) async fn patiently<T, F>(
+    pub(super) async fn retry_until_answered<T, F>(
         &self,
-        stop: &mut Stop<'_>,
+        stop: &mut StopSignal<'_>,
         ask: impl Fn() -> F,
-    ) -> Result<Option<T>, RunnerError>
+    ) -> Result<Option<T>, ProjectionError>
     where
         F: Future<Output = Answered<T>> + Send,
     {
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match stop.or(ask()).await {
-                First::Stopped => return Ok(None),
-                First::Done(Ok(answer)) => return Ok(Some(answer)),
-                First::Done(Err(error)) if error.kind().is_retryable() => error,
-                First::Done(Err(error)) => return Err(self.refused(error)),
+            let error = match stop.unless_stopped(ask()).await {
+                UntilStopped::Stopped => return Ok(None),
+                UntilStopped::Done(Ok(answer)) => return Ok(Some(answer)),
+                UntilStopped::Done(Err(error)) if error.kind().is_retryable() => error,
+                UntilStopped::Done(Err(error)) => return Err(self.refused(error)),
             };
             tracing::warn!(projection = self.name, %error, tries, "the broker is away; waiting for it");
-            if stop.came_within(self.options.apply.wait(tries, None, jitter())).await {
+            if stop.stopped_within(self.options.apply.wait(tries, None, jitter())).await {
                 return Ok(None);
             }
         }
     }
 
-    fn refused(&self, error: Error) -> RunnerError {
-        RunnerError::Broker { projection: self.name.clone(), error }
+    fn refused(&self, error: Error) -> ProjectionError {
+        ProjectionError::Broker { projection: self.name.clone(), error }
     }
 }

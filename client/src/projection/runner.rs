@@ -9,20 +9,20 @@
 //!
 //! - Asked to stop, it finishes the event it is at, tells the broker, and ends.
 
-use super::reading::{Ended, Page, Reading, Told};
-use super::{Checkpoint, Project, RunnerError};
+use super::reading::{FollowEnd, ProjectionPage, ProjectionReader, ReportedOffset};
+use super::{Checkpoint, ProjectionError, ProjectionView};
 use crate::client::Client;
-use crate::retry::{Retry, jitter};
-use crate::stop::{First, Stop};
+use crate::retry::{RetryPolicy, jitter};
+use crate::stop::{StopSignal, UntilStopped};
 use contract::{NewProjection, Offset, StoredEvent, limits};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How a runner works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ProjectionOptions {
     /// How often an event is tried that the view does not take, and how long between tries.
-    pub apply: Retry,
+    pub apply: RetryPolicy,
     /// Most events in a page.
     pub page_events: usize,
     /// How long it waits for events before it looks whether the projection was reset; whole seconds, at least one.
@@ -31,10 +31,14 @@ pub struct Options {
     pub tell_every: Duration,
 }
 
-impl Default for Options {
+impl Default for ProjectionOptions {
     fn default() -> Self {
         Self {
-            apply: Retry { tries_max: 5, first_wait: Duration::from_millis(100), wait_max: Duration::from_secs(10) },
+            apply: RetryPolicy {
+                tries_max: 5,
+                first_wait: Duration::from_millis(100),
+                wait_max: Duration::from_secs(10),
+            },
             page_events: limits::READ_EVENTS_MAX,
             idle: Duration::from_secs(2),
             tell_every: Duration::from_secs(1),
@@ -44,20 +48,23 @@ impl Default for Options {
 
 /// Keeps one view up to date.
 #[derive(Debug)]
-pub struct Runner<P> {
-    pub(super) reading: Reading,
+pub struct ProjectionRunner<P> {
+    pub(super) reading: ProjectionReader,
     pub(super) view: P,
 }
 
-impl<P: Project> Runner<P> {
+impl<P: ProjectionView> ProjectionRunner<P> {
     /// A runner of the projection of this name, which is registered when it begins.
     pub fn new(client: Client, name: impl Into<String>, definition: NewProjection, view: P) -> Self {
-        Self { reading: Reading { client, name: name.into(), definition, options: Options::default() }, view }
+        Self {
+            reading: ProjectionReader { client, name: name.into(), definition, options: ProjectionOptions::default() },
+            view,
+        }
     }
 
     /// The same, working so.
     #[must_use]
-    pub const fn with(mut self, options: Options) -> Self {
+    pub const fn with(mut self, options: ProjectionOptions) -> Self {
         self.reading.options = options;
         self
     }
@@ -69,32 +76,37 @@ impl<P: Project> Runner<P> {
 
     /// Keeps the view up to date until `stop` ends. One projection, one runner: several of them are tasks of their own,
     /// and one that fails leaves the others running.
-    pub async fn run(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), RunnerError> {
-        let mut stop = Stop::new(stop);
-        let registered = self.reading.patiently(&mut stop, || self.reading.register());
+    pub async fn run(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), ProjectionError> {
+        let mut stop = StopSignal::new(stop);
+        let registered = self.reading.retry_until_answered(&mut stop, || self.reading.register());
         let Some(mut projection) = registered.await? else { return Ok(()) };
         let mut was_reset = false;
         loop {
             let begun = self.begin(&projection, was_reset, &mut stop).await?;
             let Some(at) = begun else { return Ok(()) };
             match self.follow(at, projection.checkpoint, &mut stop).await? {
-                Ended::Stopped => return Ok(()),
-                Ended::Reset(now) => projection = now,
+                FollowEnd::Stopped => return Ok(()),
+                FollowEnd::Reset(now) => projection = now,
             }
             was_reset = true;
         }
     }
 
     /// Applies what comes behind `at`.
-    async fn follow(&mut self, mut at: Checkpoint, told: Offset, stop: &mut Stop<'_>) -> Result<Ended, RunnerError> {
-        let mut told = Told { offset: told, at: Instant::now() };
+    async fn follow(
+        &mut self,
+        mut at: Checkpoint,
+        told: Offset,
+        stop: &mut StopSignal<'_>,
+    ) -> Result<FollowEnd, ProjectionError> {
+        let mut told = ReportedOffset { offset: told, at: Instant::now() };
         // A view may have come further than the broker knows: it was killed before it told.
-        if let Some(now) = self.reading.tell(at, &mut told).await? {
-            return Ok(Ended::Reset(now));
+        if let Some(now) = self.reading.report_checkpoint(at, &mut told).await? {
+            return Ok(FollowEnd::Reset(now));
         }
         loop {
-            let next = self.reading.patiently(stop, || self.reading.next_page(at.offset));
-            let Some(page) = next.await? else { return Ok(Ended::Stopped) };
+            let next = self.reading.retry_until_answered(stop, || self.reading.next_page(at.offset));
+            let Some(page) = next.await? else { return Ok(FollowEnd::Stopped) };
             let ended = match page.items.is_empty() {
                 true => self.reading.idle(&mut at, page.next, &mut told, stop).await?,
                 false => self.apply_page(&mut at, page, &mut told, stop).await?,
@@ -108,32 +120,32 @@ impl<P: Project> Runner<P> {
     async fn apply_page(
         &mut self,
         at: &mut Checkpoint,
-        page: Page,
-        told: &mut Told,
-        stop: &mut Stop<'_>,
-    ) -> Result<Option<Ended>, RunnerError> {
+        page: ProjectionPage,
+        told: &mut ReportedOffset,
+        stop: &mut StopSignal<'_>,
+    ) -> Result<Option<FollowEnd>, ProjectionError> {
         for event in &page.items {
             let next = Checkpoint { offset: self.reading.number_of(event), ..*at };
             match self.apply(event, next, stop).await {
-                Ok(First::Done(())) => *at = next,
-                Ok(First::Stopped) => return self.reading.end(*at, told).await.map(Some),
+                Ok(UntilStopped::Done(())) => *at = next,
+                Ok(UntilStopped::Stopped) => return self.reading.report_last(*at, told).await.map(Some),
                 Err(poison) => {
                     // What was applied counts; where even that cannot be told, the poison is still the news.
-                    let _ = self.reading.tell(*at, told).await;
+                    let _ = self.reading.report_checkpoint(*at, told).await;
                     return Err(poison);
                 }
             }
-            if stop.came() {
-                return self.reading.end(*at, told).await.map(Some);
+            if stop.is_stopped() {
+                return self.reading.report_last(*at, told).await.map(Some);
             }
             if told.at.elapsed() >= self.reading.options.tell_every
-                && let Some(now) = self.reading.tell(*at, told).await?
+                && let Some(now) = self.reading.report_checkpoint(*at, told).await?
             {
-                return Ok(Some(Ended::Reset(now)));
+                return Ok(Some(FollowEnd::Reset(now)));
             }
         }
         at.offset = page.next;
-        Ok(self.reading.tell(*at, told).await?.map(Ended::Reset))
+        Ok(self.reading.report_checkpoint(*at, told).await?.map(FollowEnd::Reset))
     }
 
     /// Applies one event, a few times where it must be.
@@ -141,21 +153,21 @@ impl<P: Project> Runner<P> {
         &mut self,
         event: &StoredEvent,
         at: Checkpoint,
-        stop: &mut Stop<'_>,
-    ) -> Result<First<()>, RunnerError> {
+        stop: &mut StopSignal<'_>,
+    ) -> Result<UntilStopped<()>, ProjectionError> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let Err(cause) = self.view.apply(event, at).await else { return Ok(First::Done(())) };
+            let Err(cause) = self.view.apply(event, at).await else { return Ok(UntilStopped::Done(())) };
             let cause = cause.into();
             let Some(wait) = self.reading.options.apply.wait_after(tries, None, jitter()) else {
                 let topic = event.event().ok().map(|event| event.topic);
                 let (projection, sequence, id) = (self.reading.name.clone(), event.sequence, event.id);
-                return Err(RunnerError::Poison { projection, topic, sequence, id, cause });
+                return Err(ProjectionError::Poison { projection, topic, sequence, id, cause });
             };
             tracing::warn!(projection = self.reading.name, sequence = event.sequence.get(), %cause, tries, "not applied; again");
-            if stop.came_within(wait).await {
-                return Ok(First::Stopped);
+            if stop.stopped_within(wait).await {
+                return Ok(UntilStopped::Stopped);
             }
         }
     }

@@ -5,11 +5,11 @@ use std::fmt;
 use uuid::Uuid;
 
 /// What a program's own code went wrong with.
-pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type ViewError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a runner ended before it was asked to.
 #[derive(Debug)]
-pub enum RunnerError {
+pub enum ProjectionError {
     /// An event that the view did not take, however often it was tried. What came before it is applied.
     Poison {
         /// The projection.
@@ -21,14 +21,14 @@ pub enum RunnerError {
         /// Its id.
         id: Uuid,
         /// What the view said last.
-        cause: Cause,
+        cause: ViewError,
     },
     /// The view could not be cleared, or did not say how far it is.
     View {
         /// The projection.
         projection: String,
         /// What the view said last.
-        cause: Cause,
+        cause: ViewError,
     },
     /// The broker refused, for good.
     Broker {
@@ -39,7 +39,7 @@ pub enum RunnerError {
     },
 }
 
-impl fmt::Display for RunnerError {
+impl fmt::Display for ProjectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Poison { projection, topic, sequence, id, cause } => {
@@ -52,7 +52,7 @@ impl fmt::Display for RunnerError {
     }
 }
 
-impl std::error::Error for RunnerError {
+impl std::error::Error for ProjectionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Poison { cause, .. } | Self::View { cause, .. } => Some(cause.as_ref()),

@@ -2,7 +2,7 @@
 
 use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{EventBroker, Offset, Projection};
-use log_postgres::testing::Server;
+use log_postgres::testing::TestServer;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -32,13 +32,13 @@ fn program() -> PathBuf {
 /// One projection: its name, its database, and the program that keeps its table.
 struct Case<'a> {
     stage: &'a Stage,
-    server: &'a Server,
+    server: &'a TestServer,
     database: String,
     name: String,
 }
 
 impl<'a> Case<'a> {
-    fn new(stage: &'a Stage, server: &'a Server, name: &str) -> Self {
+    fn new(stage: &'a Stage, server: &'a TestServer, name: &str) -> Self {
         Self { stage, server, database: server.create_database(), name: name.to_owned() }
     }
 
@@ -98,7 +98,7 @@ impl Drop for Running {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
-    let (stage, server) = (stage().await, Server::shared());
+    let (stage, server) = (stage().await, TestServer::shared());
     let undisturbed = Case::new(&stage, server, "undisturbed");
     undisturbed.complete().await;
     let table = undisturbed.table();
@@ -121,7 +121,7 @@ async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_and_again_its_table_is_that_of_a_run_never_killed() {
-    let (stage, server) = (stage().await, Server::shared());
+    let (stage, server) = (stage().await, TestServer::shared());
     let undisturbed = Case::new(&stage, server, "undisturbed");
     undisturbed.complete().await;
     let case = Case::new(&stage, server, "unlucky");
@@ -137,7 +137,7 @@ async fn killed_again_and_again_its_table_is_that_of_a_run_never_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
-    let (stage, server) = (stage().await, Server::shared());
+    let (stage, server) = (stage().await, TestServer::shared());
     let case = Case::new(&stage, server, "rebuilt");
     case.complete().await;
     let table = case.table();
@@ -154,7 +154,7 @@ async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poison_event_is_named_on_the_way_out() {
-    let (stage, server) = (stage().await, Server::shared());
+    let (stage, server) = (stage().await, TestServer::shared());
     let bad = stage.publish(moved("account-1", None, &json!({"account": "account-1", "amount": "much"}))).await;
     let case = Case::new(&stage, server, "poisoned");
     let mut command = Command::new(program());

@@ -3,15 +3,16 @@
 use crate::pretend::{Pretend, Reply};
 use crate::stage::{Stage, bank, moved};
 use contract::{
-    EventBroker, Filter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Outcome, Position, Read,
-    Registered, Sequence,
+    EventBroker, EventFilter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position,
+    PublishOutcome, RegisterOutcome, Sequence, TopicRead,
 };
-use event_broker_client::{Client, Retry, WaitFor};
+use event_broker_client::{Client, RetryPolicy, WaitFor};
 use serde_json::json;
 use std::time::Duration;
 
 /// Waits that a test can afford.
-const RETRY: Retry = Retry { tries_max: 4, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(20) };
+const RETRY: RetryPolicy =
+    RetryPolicy { tries_max: 4, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(20) };
 
 #[tokio::test]
 async fn what_is_published_is_read_waited_for_and_followed() {
@@ -19,24 +20,27 @@ async fn what_is_published_is_read_waited_for_and_followed() {
     let client = stage.client();
     let data = json!({"account": "a", "amount": 5});
     let published = client.publish(moved("a", None, &data), None).await.unwrap();
-    assert_eq!((published.outcome, published.event.sequence), (Outcome::Created, Sequence(1)));
+    assert_eq!((published.outcome, published.event.sequence), (PublishOutcome::Created, Sequence(1)));
     let mut again = moved("a", None, &data);
     again.id = Some(published.event.id);
     let duplicate = client.publish(again, None).await.unwrap();
     assert_eq!(
         (duplicate.outcome, &duplicate.event),
-        (Outcome::Duplicate { payload_mismatch: false }, &published.event)
+        (PublishOutcome::Duplicate { payload_mismatch: false }, &published.event)
     );
-    let page = client.read(Read::all(bank())).await.unwrap();
+    let page = client.read(TopicRead::all(bank())).await.unwrap();
     assert_eq!((&page.items, page.next_offset, page.tail), (&vec![published.event.clone()], Offset(1), Offset(1)));
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.wait(Read::all(bank()).after(Offset(1)), Duration::from_secs(30)).await }
+        async move { client.wait(TopicRead::all(bank()).after(Offset(1)), Duration::from_secs(30)).await }
     });
     let second = client.publish(moved("b", None, &data), None).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().items, std::slice::from_ref(&second.event));
-    let filter =
-        Filter { subjects: vec!["b".to_owned()], cel: Some("data.amount == 5".to_owned()), ..Filter::default() };
+    let filter = EventFilter {
+        subjects: vec!["b".to_owned()],
+        cel: Some("data.amount == 5".to_owned()),
+        ..EventFilter::default()
+    };
     let log = client.read_log(LogRead { after: Position(0), limit: 10, filter }).await.unwrap();
     assert_eq!((log.items, log.next_position >= second.event.position), (vec![second.event], true));
     stage.close().await;
@@ -47,9 +51,11 @@ async fn a_projection_is_put_moved_waited_for_and_reset() {
     let stage = Stage::set(Vec::new()).await;
     let client = stage.client();
     let definition = NewProjection::of_topic(bank()).filtered("has(data)");
-    let Registered::Created(made) = client.put_projection("a/b c", definition.clone()).await.unwrap() else { panic!() };
+    let RegisterOutcome::Created(made) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
+        panic!()
+    };
     assert_eq!((made.name.as_str(), &made.definition, made.generation), ("a/b c", &definition, Generation(1)));
-    let Registered::Unchanged(known) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
+    let RegisterOutcome::Unchanged(known) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
         panic!()
     };
     assert_eq!(known, made);

@@ -3,11 +3,14 @@
 use crate::meddler::Meddler;
 use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{
-    Claim, ClaimError, ClaimOrder, ClaimStatus, Completion, EventBroker, Failure, LetterFilter, NewHandler, Read,
-    Redrive, StoredEvent,
+    Claim, ClaimError, ClaimFailure, ClaimOrder, ClaimStatus, Completion, DeadLetterFilter, EventBroker, NewHandler,
+    RedriveRequest, StoredEvent, TopicRead,
 };
-use event_broker_client::handler::{Division, Done, Failed, Options, Runner, RunnerError, Start, State, Worked, once};
-use event_broker_client::{Client, Retry};
+use event_broker_client::handler::{
+    HandlerError, HandlerOptions, HandlerRunner, RunnerState, StartPosition, WorkDivision, WorkError, WorkOutcome,
+    WorkOutput, once,
+};
+use event_broker_client::{Client, RetryPolicy};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,18 +20,18 @@ use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn options() -> Options {
-    Options { recheck: Duration::from_millis(50), sweep: Duration::from_millis(50), ..Options::default() }
+fn options() -> HandlerOptions {
+    HandlerOptions { recheck: Duration::from_millis(50), sweep: Duration::from_millis(50), ..HandlerOptions::default() }
 }
 
 /// A runner in a task of its own.
 struct Running {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), RunnerError>>,
+    task: JoinHandle<Result<(), HandlerError>>,
 }
 
 impl Running {
-    fn start(runner: Runner) -> Self {
+    fn start(runner: HandlerRunner) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runner.run(async { drop(stopped.await) }));
         Self { stop, task }
@@ -105,7 +108,7 @@ async fn aggregates_keep_their_order_while_many_are_worked_on_at_a_time() {
             Ok::<_, String>(())
         }
     };
-    let running = Running::start(Runner::new(stage.client(), "h", bank(), options(), effect));
+    let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options(), effect));
     let mut by_subject = HashMap::<_, Vec<u64>>::new();
     for _ in 0..60 {
         let (subject, sequence, claim) = next(&mut notes).await;
@@ -131,7 +134,7 @@ async fn started_again_it_goes_on_behind_the_committed_offset() {
             noted.note(&event, claim);
             async { Ok::<_, String>(()) }
         };
-        let running = Running::start(Runner::new(stage.client(), "h", bank(), options(), effect));
+        let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options(), effect));
         if round > 0 {
             publish(&stage, &["a", "b"]).await;
         }
@@ -153,8 +156,9 @@ async fn it_begins_where_it_is_told_and_takes_what_its_filter_takes() {
         noted.note(&event, claim);
         async { Ok::<_, String>(()) }
     };
-    let options = Options { start: Start::Latest, filter: Some("subject != 'b'".to_owned()), ..options() };
-    let running = Running::start(Runner::new(stage.client(), "h", bank(), options, effect));
+    let options =
+        HandlerOptions { start: StartPosition::Latest, filter: Some("subject != 'b'".to_owned()), ..options() };
+    let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options, effect));
     // Nobody sees the moment in which it begins: whatever comes later is its business.
     let (_, first, _) = loop {
         publish(&stage, &["b", "a"]).await;
@@ -163,7 +167,7 @@ async fn it_begins_where_it_is_told_and_takes_what_its_filter_takes() {
         }
     };
     publish(&stage, &["b", "a", "b"]).await;
-    let tail = stage.broker.read(Read::all(bank())).await.unwrap().tail.get();
+    let tail = stage.broker.read(TopicRead::all(bank())).await.unwrap().tail.get();
     committed(&stage, "h", tail).await;
     running.stop().await;
     let mut done = vec![first];
@@ -183,14 +187,14 @@ async fn what_fails_is_told_by_class_and_message_and_tried_again_until_it_is_giv
         match subject(&event).as_str() {
             "panics" if claim.attempt < 3 => panic!("out of my depth"),
             "odd" => Err("x".parse::<u32>().map_err(Box::<dyn std::error::Error + Send + Sync>::from).unwrap_err()),
-            "for good" => Err(Failed::new("Declined", "no funds").for_good().into()),
+            "for good" => Err(WorkError::new("Declined", "no funds").for_good().into()),
             _ => Ok(()),
         }
     };
-    let running = Running::start(Runner::new(stage.client(), "h", bank(), options(), effect));
+    let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options(), effect));
     committed(&stage, "h", 4).await;
     running.stop().await;
-    let letters = stage.broker.dead_letters(&LetterFilter::default(), None, 10).await.unwrap().items;
+    let letters = stage.broker.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().items;
     let mut told: Vec<_> =
         letters.iter().map(|it| (it.exc_class.as_str(), it.exc_msg.as_str(), it.attempts.len())).collect();
     told.sort_unstable();
@@ -211,17 +215,17 @@ async fn a_dead_letter_holds_its_own_aggregate_only_and_goes_on_when_it_is_dealt
         if !is_bad {
             noted.note(&event, claim);
         }
-        async move { if is_bad { Err(Failed::new("Bad", "no").for_good()) } else { Ok(()) } }
+        async move { if is_bad { Err(WorkError::new("Bad", "no").for_good()) } else { Ok(()) } }
     };
     // Room for less than there is: what waits does not take it.
-    let options = Options { order: Some(ClaimOrder::Gapless), window_events: 1, parallel: 1, ..options() };
-    let running = Running::start(Runner::new(stage.client(), "h", bank(), options, effect));
+    let options = HandlerOptions { order: Some(ClaimOrder::Gapless), window_events: 1, parallel: 1, ..options() };
+    let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options, effect));
     assert_eq!([next(&mut notes).await.1, next(&mut notes).await.1], [2, 4]);
     publish(&stage, &["b", "a"]).await;
     assert_eq!(next(&mut notes).await.1, 6);
     *is_mended.lock().unwrap() = true;
-    let letter = stage.broker.dead_letters(&LetterFilter::default(), None, 10).await.unwrap().items.remove(0);
-    stage.broker.redrive(letter.id, Redrive::default(), None).await.unwrap();
+    let letter = stage.broker.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().items.remove(0);
+    stage.broker.redrive(letter.id, RedriveRequest::default(), None).await.unwrap();
     for sequence in [1, 3, 5, 7] {
         assert_eq!(next(&mut notes).await.1, sequence);
     }
@@ -256,8 +260,8 @@ async fn a_claim_that_is_lost_cancels_the_work() {
             Ok::<_, String>(())
         }
     };
-    let options = Options { lease: Some("PT0.6S".parse().unwrap()), ..options() };
-    let running = Running::start(Runner::new(stage.client(), "h", bank(), options, effect));
+    let options = HandlerOptions { lease: Some("PT0.6S".parse().unwrap()), ..options() };
+    let running = Running::start(HandlerRunner::new(stage.client(), "h", bank(), options, effect));
     let first = next(&mut notes).await.2;
     // Heartbeats keep it: longer than its lease nobody else gets it.
     let leased_until = first.lease_expires_at.unwrap();
@@ -272,7 +276,7 @@ async fn a_claim_that_is_lost_cancels_the_work() {
         tokio::task::yield_now().await;
     }
     // Somebody ends it behind its back.
-    let failure = Failure { token: first.token, error: ClaimError::new("X", "x"), retryable: None };
+    let failure = ClaimFailure { token: first.token, error: ClaimError::new("X", "x"), retryable: None };
     stage.broker.fail_claim(&first.id, failure).await.unwrap();
     tokio::time::timeout(PATIENCE, was_cut.recv()).await.expect("the work goes on").unwrap();
     let second = next(&mut notes).await.2;
@@ -294,12 +298,12 @@ async fn asked_to_stop_it_finishes_its_work_or_hands_it_back() {
             let mut gone = gone.clone();
             async move { gone.wait_for(|go| *go).await.map(drop) }
         };
-        let runner = Runner::new(stage.client(), "h", bank(), Options { drain, ..options() }, effect);
+        let runner = HandlerRunner::new(stage.client(), "h", bank(), HandlerOptions { drain, ..options() }, effect);
         let mut state = runner.state();
         let running = Running::start(runner);
         let claim = next(&mut notes).await.2;
         drop(running.stop);
-        state.wait_for(|state| *state == State::Draining).await.unwrap();
+        state.wait_for(|state| *state == RunnerState::Draining).await.unwrap();
         if status.is_none() {
             go.send_replace(true);
         }
@@ -315,7 +319,7 @@ async fn asked_to_stop_it_finishes_its_work_or_hands_it_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
-    use Division::{ByClaim, ByGroup};
+    use WorkDivision::{ByClaim, ByGroup};
     for (division, wanted) in [
         (ByClaim, "POST /v1/claims HTTP"),
         (ByClaim, ":done HTTP"),
@@ -340,10 +344,11 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
             }
             async move { if fails { Err("not yet") } else { Ok(()) } }
         };
-        let pause = Retry { tries_max: 1, first_wait: Duration::from_millis(5), wait_max: Duration::from_millis(20) };
-        let options = Options { pause, division, ..options() };
+        let pause =
+            RetryPolicy { tries_max: 1, first_wait: Duration::from_millis(5), wait_max: Duration::from_millis(20) };
+        let options = HandlerOptions { pause, division, ..options() };
         let client = Client::new(&meddler.url).unwrap();
-        let running = Running::start(Runner::new(client, "h", bank(), options, effect));
+        let running = Running::start(HandlerRunner::new(client, "h", bank(), options, effect));
         committed(&stage, "h", 3).await;
         running.stop().await;
         let mut sequences: Vec<_> = std::iter::from_fn(|| notes.try_recv().ok()).map(|it| it.1).collect();
@@ -356,7 +361,7 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_runners_share_the_work_and_none_is_done_twice() {
-    for division in [Division::ByClaim, Division::ByGroup] {
+    for division in [WorkDivision::ByClaim, WorkDivision::ByGroup] {
         let stage = Stage::set(Vec::new()).await;
         let (noted, mut notes) = Noted::new();
         let start = |owner: &str| {
@@ -365,8 +370,8 @@ async fn two_runners_share_the_work_and_none_is_done_twice() {
                 noted.note(&event, claim);
                 async { Ok::<_, String>(()) }
             };
-            let options = Options { owner: owner.to_owned(), division, parallel: 3, ..options() };
-            Running::start(Runner::new(stage.client(), "h", bank(), options, effect))
+            let options = HandlerOptions { owner: owner.to_owned(), division, parallel: 3, ..options() };
+            Running::start(HandlerRunner::new(stage.client(), "h", bank(), options, effect))
         };
         let running = [start("one"), start("two")];
         for _ in 0..25 {
@@ -392,7 +397,7 @@ async fn a_refusal_for_good_ends_the_runner() {
     let stage = Stage::set(Vec::new()).await;
     let effect = |_: StoredEvent, _: Claim| async { Ok::<_, String>(()) };
     let nowhere = "gts.hx.core.events.topic.v1~vendor.nowhere.v1".parse().unwrap();
-    let runner = Runner::new(stage.client(), "h", nowhere, options(), effect);
+    let runner = HandlerRunner::new(stage.client(), "h", nowhere, options(), effect);
     let refused = tokio::time::timeout(PATIENCE, runner.run(std::future::pending())).await.unwrap().unwrap_err();
     assert!(refused.to_string().starts_with("the broker refuses handler h: EVENT_BROKER_"), "{refused}");
     stage.close().await;
@@ -402,21 +407,21 @@ async fn a_refusal_for_good_ends_the_runner() {
 async fn one_event_is_worked_on_once_however_it_comes() {
     let stage = Stage::set(Vec::new()).await;
     publish(&stage, &["a", "a", "a"]).await;
-    let events = stage.broker.read(Read::all(bank())).await.unwrap().items;
+    let events = stage.broker.read(TopicRead::all(bank())).await.unwrap().items;
     let (client, options) = (stage.client(), options());
-    let fine = |_: StoredEvent, _: Claim| async { Ok::<_, String>(Done::default()) };
+    let fine = |_: StoredEvent, _: Claim| async { Ok::<_, String>(WorkOutput::default()) };
     let fails = |_: StoredEvent, _: Claim| async { Err::<(), _>("no") };
     let mut worked = Vec::new();
     for index in [1, 0, 1] {
         worked.push(once(&client, "h", events[index].clone(), &options, fine).await.unwrap());
     }
-    assert_eq!(worked, [Worked::Done, Worked::Stale, Worked::AlreadyDone]);
+    assert_eq!(worked, [WorkOutcome::Done, WorkOutcome::Stale, WorkOutcome::AlreadyDone]);
     let later = once(&client, "h", events[2].clone(), &options, fails).await.unwrap();
-    assert!(matches!(later, Worked::Later(wait) if wait > Duration::from_millis(500)), "{later:?}");
+    assert!(matches!(later, WorkOutcome::Later(wait) if wait > Duration::from_millis(500)), "{later:?}");
     // Somebody else is at it.
     let held = stage.broker.claim(contract::NewClaim::of_event("other", events[0].id), None).await.unwrap();
     let other = once(&client, "other", events[0].clone(), &options, fine).await.unwrap();
-    assert!(matches!(other, Worked::Later(_)), "{other:?}");
+    assert!(matches!(other, WorkOutcome::Later(_)), "{other:?}");
     let held = held.claim.unwrap();
     stage.broker.complete_claim(&held.id, Completion::of(held.token), None).await.unwrap();
     stage.close().await;

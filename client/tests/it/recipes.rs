@@ -11,10 +11,11 @@ use crate::meddler::Meddler;
 use crate::stage::{Deadline, Stage, bank, moved};
 use consume_produce::{NOTED, note};
 use contract::{
-    Claim, Completion, EventBroker, Kind, LetterFilter, NewClaim, NewEventType, NewHandler, NewTopic, Read, TopicId,
+    Claim, Completion, DeadLetterFilter, EventBroker, Kind, NewClaim, NewEventType, NewHandler, NewTopic, TopicId,
+    TopicRead,
 };
 use event_broker_client::Client;
-use event_broker_client::handler::{Options, Runner};
+use event_broker_client::handler::{HandlerOptions, HandlerRunner};
 use fenced_receiver::{Receiver, StaleToken};
 use serde_json::json;
 use std::time::Duration;
@@ -41,7 +42,7 @@ async fn a_worker_that_stalled_past_its_lease_is_refused_by_the_receiver_and_by_
     let stage = Stage::set(Vec::new()).await;
     let (client, receiver) = (stage.client(), Receiver::default());
     stage.publish(moved("a", None, &json!({"account": "a", "amount": 5}))).await;
-    let event = client.read(Read::all(bank())).await.unwrap().items.remove(0);
+    let event = client.read(TopicRead::all(bank())).await.unwrap().items.remove(0);
     // The first one stalls: not a word until its lease is over and somebody else has the event.
     let stalled = claim(&client, "one").await;
     let taken_over = claim(&client, "two").await;
@@ -79,7 +80,8 @@ async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_i
         stage.publish(moved(&format!("a-{}", n % 5), None, &json!({"account": "a", "amount": n}))).await;
     }
     let meddler = Meddler::before(&stage.url, ":done HTTP").await;
-    let runner = Runner::new(Client::new(&meddler.url).unwrap(), "notes", bank(), Options::default(), note);
+    let runner =
+        HandlerRunner::new(Client::new(&meddler.url).unwrap(), "notes", bank(), HandlerOptions::default(), note);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(runner.run(async { drop(stopped.await) }));
     let mut produced = Vec::new();
@@ -87,7 +89,7 @@ async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_i
     while produced.len() < EVENTS as usize {
         deadline.check("the events that are produced");
         let after = contract::Offset(produced.len() as u64);
-        let read = Read::all(notes()).after(after);
+        let read = TopicRead::all(notes()).after(after);
         produced.extend(stage.broker.wait(read, Duration::from_secs(30)).await.unwrap().items);
     }
     // All of the words are lost the first time, and all of them come.
@@ -98,7 +100,7 @@ async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_i
     drop(stop);
     running.await.unwrap().unwrap();
     assert_eq!(meddler.kept_back(), EVENTS as usize);
-    let events = stage.broker.read(Read::all(notes())).await.unwrap().items;
+    let events = stage.broker.read(TopicRead::all(notes())).await.unwrap().items;
     let mut causes: Vec<_> = events.iter().map(|it| it.event().unwrap().causation_id.unwrap()).collect();
     causes.sort_unstable();
     causes.dedup();
@@ -113,11 +115,13 @@ async fn a_produced_event_that_is_refused_is_a_failure_of_the_work() {
     let terms = NewHandler { max_attempts: Some(2), backoff: Some("PT0S".parse().unwrap()), ..NewHandler::default() };
     stage.broker.put_handler("notes", terms).await.unwrap();
     stage.publish(moved("a", None, &json!({"account": "a", "amount": 1}))).await;
-    let runner = Runner::new(stage.client(), "notes", bank(), Options::default(), note);
+    let runner = HandlerRunner::new(stage.client(), "notes", bank(), HandlerOptions::default(), note);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(runner.run(async { drop(stopped.await) }));
     let letter = loop {
-        if let Some(letter) = stage.broker.dead_letters(&LetterFilter::default(), None, 1).await.unwrap().items.pop() {
+        if let Some(letter) =
+            stage.broker.dead_letters(&DeadLetterFilter::default(), None, 1).await.unwrap().items.pop()
+        {
             break letter;
         }
         tokio::task::yield_now().await;

@@ -4,8 +4,10 @@ use crate::stage::{Deadline, Stage, bank, moved};
 use contract::{
     EventBroker, Generation, LogRead, NewProjection, Offset, Position, Projection, Sequence, StoredEvent, limits,
 };
-use event_broker_client::Retry;
-use event_broker_client::projection::{Checkpoint, Options, Project, Runner, RunnerError};
+use event_broker_client::RetryPolicy;
+use event_broker_client::projection::{
+    Checkpoint, ProjectionError, ProjectionOptions, ProjectionRunner, ProjectionView,
+};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +53,7 @@ impl View {
     }
 }
 
-impl Project for View {
+impl ProjectionView for View {
     type Error = String;
 
     async fn apply(&mut self, event: &StoredEvent, at: Checkpoint) -> Result<(), String> {
@@ -81,23 +83,23 @@ impl Project for View {
     }
 }
 
-fn options() -> Options {
-    let apply = Retry { tries_max: 3, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(10) };
-    Options { apply, idle: Duration::from_secs(1), ..Options::default() }
+fn options() -> ProjectionOptions {
+    let apply = RetryPolicy { tries_max: 3, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(10) };
+    ProjectionOptions { apply, idle: Duration::from_secs(1), ..ProjectionOptions::default() }
 }
 
-fn runner(stage: &Stage, name: &str, definition: NewProjection, view: &View) -> Runner<View> {
-    Runner::new(stage.client(), name, definition, view.clone()).with(options())
+fn runner(stage: &Stage, name: &str, definition: NewProjection, view: &View) -> ProjectionRunner<View> {
+    ProjectionRunner::new(stage.client(), name, definition, view.clone()).with(options())
 }
 
 /// A runner in a task of its own.
 struct Running {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), RunnerError>>,
+    task: JoinHandle<Result<(), ProjectionError>>,
 }
 
 impl Running {
-    fn start(mut runner: Runner<View>) -> Self {
+    fn start(mut runner: ProjectionRunner<View>) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move { runner.run(async { drop(stopped.await) }).await });
         Self { stop, task }
@@ -261,9 +263,9 @@ async fn a_poison_event_stops_its_own_projection_and_is_named() {
     let other = Running::start(runner(&stage, "healthy", NewProjection::of_topic(bank()), &healthy));
     let mut runner = runner(&stage, "poisoned", NewProjection::of_topic(bank()), &poisoned);
     let stopped = runner.run(std::future::pending()).await.unwrap_err();
-    let RunnerError::Poison { projection, topic, sequence, id, cause } = &stopped else { panic!("{stopped}") };
+    let ProjectionError::Poison { projection, topic, sequence, id, cause } = &stopped else { panic!("{stopped}") };
     assert_eq!((projection.as_str(), topic.as_ref(), *sequence), ("poisoned", Some(&bank()), Sequence(3)));
-    let event = &stage.broker.read(contract::Read::all(bank())).await.unwrap().items[2];
+    let event = &stage.broker.read(contract::TopicRead::all(bank())).await.unwrap().items[2];
     assert_eq!((*id, cause.to_string()), (event.id, "it does not fit".to_owned()));
     // What came before it counts, and is told.
     assert_eq!(poisoned.rows(), [1, 2]);
@@ -319,7 +321,7 @@ async fn a_broker_that_refuses_for_good_ends_it() {
     let stage = Stage::set(Vec::new()).await;
     let elsewhere = NewProjection::of_topic("gts.hx.core.events.topic.v1~vendor.nowhere.v1".parse().unwrap());
     let stopped = runner(&stage, "p", elsewhere, &View::default()).run(std::future::pending()).await.unwrap_err();
-    let RunnerError::Broker { error, .. } = &stopped else { panic!("{stopped}") };
+    let ProjectionError::Broker { error, .. } = &stopped else { panic!("{stopped}") };
     assert_eq!(error.violations()[0].pointer, "/topic");
     stage.close().await;
 }
@@ -329,10 +331,10 @@ async fn a_broker_that_is_away_is_waited_for() {
     let stage = Stage::set(Vec::new()).await;
     let url = stage.url.clone();
     let view = View::keeping();
-    let client = stage.client().retrying(Retry { tries_max: 1, ..Retry::default() });
+    let client = stage.client().retrying(RetryPolicy { tries_max: 1, ..RetryPolicy::default() });
     stage.close().await;
     // Nobody is there; it does not end by itself.
-    let mut runner = Runner::new(client, "p", NewProjection::of_topic(bank()), view).with(options());
+    let mut runner = ProjectionRunner::new(client, "p", NewProjection::of_topic(bank()), view).with(options());
     let elapsed = tokio::time::timeout(Duration::from_millis(200), runner.run(std::future::pending())).await;
     assert!(elapsed.is_err(), "{url}");
 }
@@ -343,7 +345,7 @@ fn subject(n: u64) -> &'static str {
 
 /// The position of every event.
 async fn positions(stage: &Stage) -> Vec<u64> {
-    let read = LogRead { after: Position(0), limit: 100, filter: contract::Filter::default() };
+    let read = LogRead { after: Position(0), limit: 100, filter: contract::EventFilter::default() };
     stage.broker.read_log(read).await.unwrap().items.iter().map(|event| event.position.get()).collect()
 }
 
@@ -376,7 +378,7 @@ async fn a_projection_of_the_log_that_has_nothing_to_do_writes_nothing() {
     stage.client().put_projection("all", NewProjection::of_log()).await.unwrap();
     let running = Running::start(runner(&stage, "all", NewProjection::of_log(), &view));
     reached(&stage, "all", *positions(&stage).await.last().unwrap()).await;
-    let read = LogRead { after: Position(0), limit: 100, filter: contract::Filter::default() };
+    let read = LogRead { after: Position(0), limit: 100, filter: contract::EventFilter::default() };
     let tail = stage.client().read_log(read.clone()).await.unwrap().tail;
     // The runner looks again every second; in three of them nothing comes.
     let read = LogRead { after: tail, ..read };

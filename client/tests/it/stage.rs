@@ -51,7 +51,7 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
-        let served = rest::serve(listener, Arc::clone(&broker), rest::Options::default(), async {
+        let served = rest::serve(listener, Arc::clone(&broker), rest::HttpOptions::default(), async {
             let _ = stopped.await;
         });
         Self { broker, url, stop, server: tokio::spawn(served) }

@@ -2,11 +2,11 @@
 
 use crate::stage::{Stage, bank, moved};
 use contract::{
-    AggregateRead, AggregateSequence, Atomicity, ClaimCompletion, ClaimError, Completion, Cursor, Error, EventBroker,
-    EventTypeId, Failure, GroupReset, IdPattern, LetterFilter, LetterOrder, LetterSource, LogRead, NewCheckpoint,
-    NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion, Offset, Page,
-    Position, ProducerId, Published, Read, ReadOffset, Redrive, Registered, ResetTo, Result, SchemaVersion, Sequence,
-    Timestamp, TopicChange, TopicId,
+    AggregateRead, AggregateSequence, Atomicity, BulkResolveRequest, ClaimCompletion, ClaimError, ClaimFailure,
+    Completion, Cursor, DeadLetterFilter, DeadLetterSource, Error, EventBroker, EventTypeId, GroupReset, IdPattern,
+    LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
+    NewVersion, Offset, Page, Position, ProducerId, PublishedEvent, ReadOffset, RedriveRequest, RegisterOutcome,
+    ResetTo, Result, SchemaVersion, Sequence, Timestamp, TopicChange, TopicId, TopicRead,
 };
 use serde_json::json;
 use std::fmt::Debug;
@@ -37,10 +37,10 @@ impl Said {
         self.0.push(refusal(&error));
     }
 
-    fn registered<T: Debug>(&mut self, answer: Registered<T>, show: impl Fn(&T) -> String) {
+    fn registered<T: Debug>(&mut self, answer: RegisterOutcome<T>, show: impl Fn(&T) -> String) {
         match answer {
-            Registered::Created(thing) => self.0.push(format!("created {}", show(&thing))),
-            Registered::Unchanged(thing) => self.0.push(format!("unchanged {}", show(&thing))),
+            RegisterOutcome::Created(thing) => self.0.push(format!("created {}", show(&thing))),
+            RegisterOutcome::Unchanged(thing) => self.0.push(format!("unchanged {}", show(&thing))),
         }
     }
 
@@ -56,8 +56,8 @@ fn refusal(error: &Error) -> String {
     format!("{:?} {} {:?} {extras:?}", error.kind(), error.detail(), error.violations())
 }
 
-fn published(published: &Published) -> String {
-    let Published { event, outcome, deprecated } = published;
+fn published(published: &PublishedEvent) -> String {
+    let PublishedEvent { event, outcome, deprecated } = published;
     format!("{} {} {outcome:?} {deprecated}", event.sequence, event.aggregate_sequence)
 }
 
@@ -121,10 +121,10 @@ async fn events(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
         said.0.extend(outcome.iter().map(|it| it.as_ref().map_or_else(refusal, published)));
     }
     said.add(broker.publish_batch(Vec::new(), Atomicity::PerTopic, None).await.unwrap_err().kind());
-    let page = broker.read(Read::all(bank())).await?;
+    let page = broker.read(TopicRead::all(bank())).await?;
     let texts = |items: &[contract::StoredEvent]| items.iter().map(|it| it.id.as_u128()).collect::<Vec<_>>();
     said.add((texts(&page.items), page.next_offset, page.tail));
-    let page = broker.wait(Read::all(bank()).after(Offset(2)), NOW).await?;
+    let page = broker.wait(TopicRead::all(bank()).after(Offset(2)), NOW).await?;
     said.add((texts(&page.items), page.next_offset, page.tail));
     let log = LogRead { after: Position(0), limit: 2, filter: Default::default() };
     said.add(texts(&broker.read_log(log.clone()).await?.items));
@@ -156,7 +156,7 @@ async fn consumers(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
         for page in [
             broker.read_as(made.id, offset, 1).await?,
             broker.wait_as(made.id, offset, 1, NOW).await?,
-            broker.read(Read { limit: 1, ..Read::all(bank()).after(offset) }).await?,
+            broker.read(TopicRead { limit: 1, ..TopicRead::all(bank()).after(offset) }).await?,
         ] {
             said.add((offset, page.items.len(), page.next_offset, page.tail));
         }
@@ -227,7 +227,7 @@ async fn claims(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.0.extend(done.iter().map(|it| it.as_ref().map_or_else(refusal, |claim| format!("{:?}", claim.status))));
     for sequence in [4, 5] {
         let failing = broker.claim(claim(sequence), None).await?.claim.unwrap();
-        let failure = Failure { token: failing.token, error: ClaimError::new("X", "no"), retryable: None };
+        let failure = ClaimFailure { token: failing.token, error: ClaimError::new("X", "no"), retryable: None };
         said.add(broker.fail_claim(&failing.id, failure).await?.status);
     }
     let handler = broker.handler("h").await?;
@@ -238,7 +238,11 @@ async fn claims(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
 
 async fn dead_letters(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     let by = ProducerId("somebody".to_owned());
-    let filter = LetterFilter { source: Some(LetterSource::Handler), topic: Some(bank()), ..LetterFilter::default() };
+    let filter = DeadLetterFilter {
+        source: Some(DeadLetterSource::Handler),
+        topic: Some(bank()),
+        ..DeadLetterFilter::default()
+    };
     let page = broker.dead_letters(&filter, None, 1).await?;
     said.page(&page, |it| format!("{} {} {} {}", it.name, it.exc_class, it.exc_msg, it.original_topic));
     let next: Option<&Cursor> = page.next.as_ref();
@@ -246,15 +250,15 @@ async fn dead_letters(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.add(broker.dead_letter_summary().await?.count);
     let id = page.items[0].id;
     said.add(broker.dead_letter(id).await?.attempts.len());
-    let order = LetterOrder { name: Some("h".to_owned()), dry_run: true, ..LetterOrder::default() };
+    let order = BulkResolveRequest { name: Some("h".to_owned()), dry_run: true, ..BulkResolveRequest::default() };
     said.add(broker.redrive_all(order.clone(), Some(&by)).await?);
-    said.add(broker.redrive(id, Redrive::default(), Some(&by)).await?.status);
-    said.refused(broker.redrive(id, Redrive::default(), None).await);
-    let order = LetterOrder { dry_run: false, reason: Some("Enough.".to_owned()), ..order };
+    said.add(broker.redrive(id, RedriveRequest::default(), Some(&by)).await?.status);
+    said.refused(broker.redrive(id, RedriveRequest::default(), None).await);
+    let order = BulkResolveRequest { dry_run: false, reason: Some("Enough.".to_owned()), ..order };
     said.add(broker.discard_all(order.clone(), Some(&by)).await?);
     said.add(broker.redrive_all(order, None).await?);
     said.refused(broker.discard(id, "Late.".to_owned(), None).await);
-    let all = LetterFilter { resolved_too: true, ..LetterFilter::default() };
+    let all = DeadLetterFilter { resolved_too: true, ..DeadLetterFilter::default() };
     let letters = broker.dead_letters(&all, None, 10).await?.items.into_iter();
     let dealt_with = letters.map(|it| (format!("{:?}", it.status), it.resolution.map(|it| (it.by, it.reason))));
     let mut dealt_with: Vec<_> = dealt_with.collect();

@@ -6,8 +6,8 @@ mod two_versions;
 
 use crate::stage::{Stage, bank, moved};
 use contract::{EventBroker, EventTypeId, NewProjection, NewVersion, Offset, Sequence};
-use event_broker_client::Retry;
-use event_broker_client::projection::{Options, Runner, RunnerError};
+use event_broker_client::RetryPolicy;
+use event_broker_client::projection::{ProjectionError, ProjectionOptions, ProjectionRunner};
 use serde_json::json;
 use std::time::Duration;
 use two_versions::{Balances, MoneyMoved};
@@ -24,7 +24,8 @@ fn versions() -> Vec<NewVersion> {
 async fn both_versions_come_to_the_same_while_producers_are_upgraded_one_by_one() {
     let stage = Stage::set(versions()).await;
     let balances = Balances::default();
-    let mut runner = Runner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
+    let mut runner =
+        ProjectionRunner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
     stage.client().put_projection("balances", NewProjection::of_topic(bank())).await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { runner.run(async { drop(stopped.await) }).await });
@@ -54,12 +55,12 @@ async fn a_version_nobody_has_told_it_of_stops_the_projection_and_is_named() {
     stage.broker.add_version(&event_type, third).await.unwrap();
     stage.broker.finalise_version(&event_type, "3.0".parse().unwrap()).await.unwrap();
     stage.publish(moved("a", Some("3.0"), &json!({"account": "a", "parts": [1]}))).await;
-    let apply = Retry { tries_max: 2, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(1) };
+    let apply = RetryPolicy { tries_max: 2, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(1) };
     let balances = Balances::default();
-    let runner = Runner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
-    let mut runner = runner.with(Options { apply, ..Options::default() });
+    let runner = ProjectionRunner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
+    let mut runner = runner.with(ProjectionOptions { apply, ..ProjectionOptions::default() });
     let stopped = runner.run(std::future::pending()).await.unwrap_err();
-    let RunnerError::Poison { topic, sequence, .. } = &stopped else { panic!("{stopped}") };
+    let ProjectionError::Poison { topic, sequence, .. } = &stopped else { panic!("{stopped}") };
     assert_eq!((topic.as_ref(), *sequence), (Some(&bank()), Sequence(2)));
     assert!(stopped.to_string().contains("does not know version 3.0"), "{stopped}");
     assert_eq!(stage.client().projection("balances").await.unwrap().checkpoint, Offset(1));

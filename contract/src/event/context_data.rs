@@ -57,11 +57,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for EventVisitor<V> {
 /// An event's members, and the name its labels came under.
 struct EventMembers<A> {
     members: A,
-    seen: Option<Name>,
+    seen: Option<LabelsMember>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum LabelsMember {
     Labels,
     /// The value that comes next is a list of pairs.
     Pairs,
@@ -77,10 +77,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for EventMembers<A> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        if self.seen != Some(Name::Pairs) {
+        if self.seen != Some(LabelsMember::Pairs) {
             return self.members.next_value_seed(seed);
         }
-        self.seen = Some(Name::PairsRead);
+        self.seen = Some(LabelsMember::PairsRead);
         let ContextData(labels) = self.members.next_value()?;
         seed.deserialize(MapDeserializer::new(labels.into_iter()))
     }
@@ -93,7 +93,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for EventMembers<A> {
 /// Reads a member's name, `contextData` as `context`: as a seed, as a source and as a visitor.
 struct MemberName<'s, T> {
     inner: T,
-    seen: &'s mut Option<Name>,
+    seen: &'s mut Option<LabelsMember>,
 }
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for MemberName<'_, K> {
@@ -126,15 +126,15 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MemberName<'_, V> {
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<V::Value, E> {
         match (name, *self.seen) {
-            (LABELS, Some(Name::PairsRead)) | (PAIRS, Some(Name::Labels)) => {
+            (LABELS, Some(LabelsMember::PairsRead)) | (PAIRS, Some(LabelsMember::Labels)) => {
                 Err(E::custom(Error::new(Kind::Validation, "Send `context` or `contextData`, not both.")))
             }
             (LABELS, None) => {
-                *self.seen = Some(Name::Labels);
+                *self.seen = Some(LabelsMember::Labels);
                 self.inner.visit_str(LABELS)
             }
             (PAIRS, _) => {
-                *self.seen = Some(Name::Pairs);
+                *self.seen = Some(LabelsMember::Pairs);
                 self.inner.visit_str(LABELS)
             }
             _ => self.inner.visit_str(name),
@@ -156,9 +156,9 @@ object!(read ContextPair);
 
 impl<'de> Deserialize<'de> for ContextData {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
+        struct PairsVisitor;
 
-        impl<'de> Visitor<'de> for Pairs {
+        impl<'de> Visitor<'de> for PairsVisitor {
             type Value = ContextData;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,7 +179,7 @@ impl<'de> Deserialize<'de> for ContextData {
             }
         }
 
-        deserializer.deserialize_seq(Pairs)
+        deserializer.deserialize_seq(PairsVisitor)
     }
 }
 

@@ -9,22 +9,22 @@
 //! A pattern with a star selects every code that begins with what stands before the star. Nothing that begins with `gts.`,
 //! in whatever letter case, is a code.
 
-use super::Reason;
+use super::IdentifierFault;
 use std::ops::RangeInclusive;
 
 /// Most parts of a code; a pattern's star counts as one.
 const PARTS_MAX: usize = 8;
 
-pub(super) const NEITHER: Reason = "An identifier is a code, as in order.created or shop:orders:order:created (2 to 8 parts \
+pub(super) const NEITHER: IdentifierFault = "An identifier is a code, as in order.created or shop:orders:order:created (2 to 8 parts \
     of letters, digits, `_` and `-`, all joined by `.` or all by `:`), or a GTS identifier, as in gts.order.created.v1.";
-pub(super) const ONE_PART: Reason = "One word is not an identifier: join at least two by `.` or `:`, as in order.created \
+pub(super) const ONE_PART: IdentifierFault = "One word is not an identifier: join at least two by `.` or `:`, as in order.created \
     or shop:orders:order:created, or write a GTS identifier, as in gts.order.created.v1.";
-pub(super) const WRONG_CASE: Reason = "A GTS identifier begins with `gts.` in lower case, as in gts.order.created.v1; a \
+pub(super) const WRONG_CASE: IdentifierFault = "A GTS identifier begins with `gts.` in lower case, as in gts.order.created.v1; a \
     code, as in order.created, does not begin with it in any letter case.";
-pub(super) const WRONG_STAR: Reason = "A pattern of codes ends in `.*` or `:*`, as in order.* or shop:orders:*, with at most \
+pub(super) const WRONG_STAR: IdentifierFault = "A pattern of codes ends in `.*` or `:*`, as in order.* or shop:orders:*, with at most \
     7 parts before it and no other `*`; one of GTS identifiers begins with `gts.`, as in gts.*.";
 
-pub(super) fn check_id(text: &str) -> Result<(), Reason> {
+pub(super) fn check_id(text: &str) -> Result<(), IdentifierFault> {
     match text.find(['.', ':']).and_then(|at| text.get(at..)) {
         None if is_part(text) => Err(ONE_PART),
         None => Err(NEITHER),
@@ -33,7 +33,7 @@ pub(super) fn check_id(text: &str) -> Result<(), Reason> {
 }
 
 /// What a pattern's star follows, its joint included; `None` for a code, which selects itself.
-pub(super) fn check_pattern(text: &str) -> Result<Option<&str>, Reason> {
+pub(super) fn check_pattern(text: &str) -> Result<Option<&str>, IdentifierFault> {
     let Some(start) = text.strip_suffix('*') else {
         return match text.contains('*') {
             true => Err(WRONG_STAR),
@@ -51,7 +51,7 @@ pub(super) fn check_pattern(text: &str) -> Result<Option<&str>, Reason> {
 }
 
 /// Checks parts with one kind of joint between them. A part has neither kind in it, so a second kind is refused.
-fn check_parts(text: &str, joint: char, count: RangeInclusive<usize>) -> Result<(), Reason> {
+fn check_parts(text: &str, joint: char, count: RangeInclusive<usize>) -> Result<(), IdentifierFault> {
     let first = text.split(joint).next().unwrap_or_default();
     if joint == '.' && first.eq_ignore_ascii_case("gts") {
         return Err(WRONG_CASE);

@@ -23,7 +23,7 @@ fn plain_names_are_identifiers_as_they_are_written() {
         &format!("a.{}", "b".repeat(limits::CODE_BYTES_MAX - 2)),
     ] {
         let id = Identifier::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!((id.as_str(), id.key(), id.is_gts(), id.profile()), (text, text, false, Profile::Relaxed));
+        assert_eq!((id.as_str(), id.key(), id.is_gts(), id.profile()), (text, text, false, IdentifierProfile::Relaxed));
         assert_eq!(IdPattern::parse(text).unwrap().as_str(), text);
         assert_eq!(TopicId::parse(text).unwrap().to_string(), text);
     }
@@ -126,7 +126,7 @@ fn the_code_itself_ranks_above_patterns_and_longer_ones_above_shorter() {
 fn under_the_strict_profile_only_strict_gts_ids_are_taken_by_whatever_parser() {
     let strict = ["gts.hx.core.events.topic.v1~", "gts.hx.core.events.topic.v1~acme.shop.main.orders.v1"];
     let other = ["order.created", "orders", "gts.order.created.v1", "gts.x.test1.events.v1~", "gts.a.b.c.d.v1"];
-    under_profile(Profile::Strict, || {
+    under_profile(IdentifierProfile::Strict, || {
         for text in strict {
             assert!(TopicId::parse(text).is_ok() && IdPattern::parse(text).is_ok(), "{text}");
             assert!(serde_json::from_value::<EventTypeId>(text.into()).is_ok(), "{text}");
@@ -148,9 +148,9 @@ fn under_the_strict_profile_only_strict_gts_ids_are_taken_by_whatever_parser() {
 #[test]
 fn the_outer_profile_is_back_after_the_inner_one() {
     let takes_codes = || Identifier::parse("order.created").is_ok();
-    under_profile(Profile::Strict, || {
-        assert!(under_profile(Profile::Relaxed, takes_codes) && !takes_codes());
-        let panicked = std::panic::catch_unwind(|| under_profile(Profile::Relaxed, || panic!("on purpose")));
+    under_profile(IdentifierProfile::Strict, || {
+        assert!(under_profile(IdentifierProfile::Relaxed, takes_codes) && !takes_codes());
+        let panicked = std::panic::catch_unwind(|| under_profile(IdentifierProfile::Relaxed, || panic!("on purpose")));
         assert!(panicked.is_err() && !takes_codes());
     });
     assert!(takes_codes());

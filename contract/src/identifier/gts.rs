@@ -12,19 +12,19 @@
 //! pattern = id / "gts." *(segment "~") [part] "*"    part ends in "." or, before a version, in ".v"
 //! ```
 
-use super::Reason;
+use super::IdentifierFault;
 
 /// A pattern of GTS identifiers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct GtsPattern {
     /// The segments written out in full; each must be there, though any minor version does where none is written.
     head: Vec<Box<str>>,
-    tail: Tail,
+    tail: PatternTail,
 }
 
 /// What may follow the head of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Tail {
+enum PatternTail {
     /// Nothing.
     End,
     /// Anything, or nothing: `T~`, `T~*`, `gts.*`.
@@ -41,29 +41,31 @@ impl GtsPattern {
         let mut segments = key.split('~');
         self.head.iter().all(|wanted| segments.next().is_some_and(|segment| is_version_of(segment, wanted)))
             && match &self.tail {
-                Tail::End => segments.next().is_none(),
-                Tail::Anything => true,
-                Tail::Start(start) => segments.next().is_some_and(|segment| segment.starts_with(&**start)),
-                Tail::AnyVersionOf(names) => segments.next().and_then(names_of) == Some(names),
+                PatternTail::End => segments.next().is_none(),
+                PatternTail::Anything => true,
+                PatternTail::Start(start) => segments.next().is_some_and(|segment| segment.starts_with(&**start)),
+                PatternTail::AnyVersionOf(names) => segments.next().and_then(names_of) == Some(names),
             }
     }
 
     /// Whether it selects one identifier only (and its minor versions).
     pub(super) fn is_single(&self) -> bool {
-        self.tail == Tail::End
+        self.tail == PatternTail::End
     }
 }
 
 /// What every GTS identifier begins with, and no code.
 pub(super) const PREFIX: &str = "gts.";
 
-pub(super) const NO_VERSION: Reason = "Every GTS segment ends in a version, `v1` or `v1.2`, without leading zeros.";
-pub(super) const WRONG_COUNT: Reason = "Every GTS segment has two to four names before its version, separated by dots.";
-pub(super) const WRONG_NAME: Reason =
+pub(super) const NO_VERSION: IdentifierFault =
+    "Every GTS segment ends in a version, `v1` or `v1.2`, without leading zeros.";
+pub(super) const WRONG_COUNT: IdentifierFault =
+    "Every GTS segment has two to four names before its version, separated by dots.";
+pub(super) const WRONG_NAME: IdentifierFault =
     "GTS names are lower case: a letter or `_`, then letters, digits and `_`; only a UUID tail may have `-`.";
-pub(super) const WRONG_STAR: Reason = "A GTS pattern has at most one `*`, at its end, after `.`, `~` or the `v` of a version; `gts.*` takes all GTS identifiers.";
+pub(super) const WRONG_STAR: IdentifierFault = "A GTS pattern has at most one `*`, at its end, after `.`, `~` or the `v` of a version; `gts.*` takes all GTS identifiers.";
 
-pub(super) fn check_id(body: &str) -> Result<(), Reason> {
+pub(super) fn check_id(body: &str) -> Result<(), IdentifierFault> {
     match body.rsplit_once('~') {
         None => check_segment(body),
         Some((head, last)) => {
@@ -73,18 +75,18 @@ pub(super) fn check_id(body: &str) -> Result<(), Reason> {
     }
 }
 
-pub(super) fn check_pattern(body: &str) -> Result<GtsPattern, Reason> {
+pub(super) fn check_pattern(body: &str) -> Result<GtsPattern, IdentifierFault> {
     let (head, tail) = parts_of(body)?;
     Ok(GtsPattern { head, tail })
 }
 
-fn parts_of(body: &str) -> Result<(Vec<Box<str>>, Tail), Reason> {
+fn parts_of(body: &str) -> Result<(Vec<Box<str>>, PatternTail), IdentifierFault> {
     let Some(written) = body.strip_suffix('*') else {
         let no_star = if body.contains('*') { Err(WRONG_STAR) } else { Ok(()) };
         no_star.and_then(|()| check_id(body))?;
         return Ok(match body.strip_suffix('~') {
-            Some(head) => (head.split('~').map(Box::from).collect(), Tail::Anything),
-            None => (body.split('~').map(Box::from).collect(), Tail::End),
+            Some(head) => (head.split('~').map(Box::from).collect(), PatternTail::Anything),
+            None => (body.split('~').map(Box::from).collect(), PatternTail::End),
         });
     };
     if written.contains('*') {
@@ -98,13 +100,13 @@ fn parts_of(body: &str) -> Result<(Vec<Box<str>>, Tail), Reason> {
 }
 
 /// The part of a segment before the star.
-fn check_part(part: &str) -> Result<Tail, Reason> {
+fn check_part(part: &str) -> Result<PatternTail, IdentifierFault> {
     if part.is_empty() {
-        return Ok(Tail::Anything);
+        return Ok(PatternTail::Anything);
     }
     if let Some(names) = part.strip_suffix(".v") {
         check_names(names, 2)?;
-        return Ok(Tail::AnyVersionOf(names.into()));
+        return Ok(PatternTail::AnyVersionOf(names.into()));
     }
     let start = part.strip_suffix('.').ok_or(WRONG_STAR)?;
     // Four names and a major version, or fewer tokens: those may all be names, since `v1` is a name too.
@@ -112,14 +114,14 @@ fn check_part(part: &str) -> Result<Tail, Reason> {
         Some((names, last)) if is_major(last) && names.split('.').count() == 4 => check_names(names, 4)?,
         _ => check_names(start, 1)?,
     }
-    Ok(Tail::Start(part.into()))
+    Ok(PatternTail::Start(part.into()))
 }
 
-fn check_segment(segment: &str) -> Result<(), Reason> {
+fn check_segment(segment: &str) -> Result<(), IdentifierFault> {
     check_names(names_of(segment).ok_or(NO_VERSION)?, 2)
 }
 
-fn check_names(names: &str, count_min: usize) -> Result<(), Reason> {
+fn check_names(names: &str, count_min: usize) -> Result<(), IdentifierFault> {
     let mut count = 0;
     for name in names.split('.') {
         if !is_name(name) {

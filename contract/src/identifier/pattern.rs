@@ -9,11 +9,11 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdPattern {
     text: Arc<str>,
-    form: Form,
+    form: PatternForm,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Form {
+enum PatternForm {
     Gts(GtsPattern),
     /// One code.
     Code,
@@ -27,12 +27,12 @@ impl IdPattern {
         let form = match text.strip_prefix(gts::PREFIX) {
             Some(body) => {
                 fits(text, limits::ID_BYTES_MAX)?;
-                Form::Gts(refused(gts::check_pattern(body))?)
+                PatternForm::Gts(refused(gts::check_pattern(body))?)
             }
             None => {
                 held_to_profile(|| false)?;
                 fits(text, limits::CODE_BYTES_MAX)?;
-                refused(code::check_pattern(text))?.map_or(Form::Code, |_| Form::CodePrefix)
+                refused(code::check_pattern(text))?.map_or(PatternForm::Code, |_| PatternForm::CodePrefix)
             }
         };
         held_to_profile(|| gts_id::GtsIdPattern::is_valid(text))?;
@@ -55,9 +55,9 @@ impl IdPattern {
     #[must_use]
     pub fn matches(&self, id: &Identifier) -> bool {
         match &self.form {
-            Form::Gts(pattern) => id.key().strip_prefix(gts::PREFIX).is_some_and(|key| pattern.matches(key)),
-            Form::Code => *self.text == *id.as_str(),
-            Form::CodePrefix => id.as_str().starts_with(self.written()),
+            PatternForm::Gts(pattern) => id.key().strip_prefix(gts::PREFIX).is_some_and(|key| pattern.matches(key)),
+            PatternForm::Code => *self.text == *id.as_str(),
+            PatternForm::CodePrefix => id.as_str().starts_with(self.written()),
         }
     }
 
@@ -65,9 +65,9 @@ impl IdPattern {
     #[must_use]
     pub fn specificity(&self) -> usize {
         let is_single = match &self.form {
-            Form::Gts(pattern) => pattern.is_single(),
-            Form::Code => true,
-            Form::CodePrefix => false,
+            PatternForm::Gts(pattern) => pattern.is_single(),
+            PatternForm::Code => true,
+            PatternForm::CodePrefix => false,
         };
         let single = if is_single { limits::ID_BYTES_MAX + 1 } else { 0 };
         2 * (self.written().len() + single) + usize::from(self.is_exact())

@@ -19,19 +19,19 @@ fn pattern(text: &str) -> IdPattern {
 #[test]
 fn every_id_of_the_seed_is_one_and_knows_its_profile() {
     for (text, profile) in [
-        ("gts.hx.core.events.topic.v1~", Profile::Strict),
-        ("gts.hx.core.events.event_type.v1~", Profile::Strict),
-        ("gts.hx.core.events.event.v1~", Profile::Strict),
-        ("gts.mycompany.app.entities.order.v1~", Profile::Strict),
-        ("gts.mycompany.app.events.user_updated.v1~", Profile::Strict),
-        ("gts.hx.core.events.topic.v1~vendor.users.v1", Profile::Relaxed),
-        ("gts.hx.core.events.topic.v1~vendor.orders.v1", Profile::Relaxed),
-        ("gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_created.v1", Profile::Relaxed),
-        ("gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_updated.v1", Profile::Relaxed),
-        ("gts.hx.core.events.event.v1~vendor.users.user_registered.v1", Profile::Relaxed),
-        ("gts.hx.core.events.event.v1~vendor.orders.order_placed.v1", Profile::Relaxed),
-        ("gts.vendor.tenants.tenant.v1~", Profile::Relaxed),
-        ("gts.vendor.tenants.tenant.v1", Profile::Relaxed),
+        ("gts.hx.core.events.topic.v1~", IdentifierProfile::Strict),
+        ("gts.hx.core.events.event_type.v1~", IdentifierProfile::Strict),
+        ("gts.hx.core.events.event.v1~", IdentifierProfile::Strict),
+        ("gts.mycompany.app.entities.order.v1~", IdentifierProfile::Strict),
+        ("gts.mycompany.app.events.user_updated.v1~", IdentifierProfile::Strict),
+        ("gts.hx.core.events.topic.v1~vendor.users.v1", IdentifierProfile::Relaxed),
+        ("gts.hx.core.events.topic.v1~vendor.orders.v1", IdentifierProfile::Relaxed),
+        ("gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_created.v1", IdentifierProfile::Relaxed),
+        ("gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_updated.v1", IdentifierProfile::Relaxed),
+        ("gts.hx.core.events.event.v1~vendor.users.user_registered.v1", IdentifierProfile::Relaxed),
+        ("gts.hx.core.events.event.v1~vendor.orders.order_placed.v1", IdentifierProfile::Relaxed),
+        ("gts.vendor.tenants.tenant.v1~", IdentifierProfile::Relaxed),
+        ("gts.vendor.tenants.tenant.v1", IdentifierProfile::Relaxed),
     ] {
         assert_eq!(id(text).profile(), profile, "{text}");
         assert_eq!(id(text).to_string(), text);
@@ -120,7 +120,7 @@ fn ids_travel_as_text() {
     let text = error.to_string();
     let (kind, detail) = Kind::of_text(&text).unwrap();
     assert!(kind == Kind::InvalidType && detail.starts_with(WRONG_NAME), "{error}");
-    assert_eq!(serde_json::to_string(&Profile::Strict).unwrap(), r#""strict""#);
+    assert_eq!(serde_json::to_string(&IdentifierProfile::Strict).unwrap(), r#""strict""#);
 }
 
 #[test]
@@ -267,7 +267,7 @@ proptest! {
 
     #[test]
     fn strict_ids_and_patterns_are_taken(text in strict_id(), wanted in strict_pattern()) {
-        prop_assert_eq!(id(&text).profile(), Profile::Strict);
+        prop_assert_eq!(id(&text).profile(), IdentifierProfile::Strict);
         prop_assert_eq!(pattern(&wanted).is_exact(), !wanted.contains('*'));
     }
 

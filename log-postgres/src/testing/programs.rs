@@ -6,23 +6,23 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// The programs, and the user they run as.
-pub(super) struct Programs {
+pub(super) struct PgPrograms {
     /// Empty where they are on the search path.
     folder: PathBuf,
     /// Absent where the test's own user will do.
-    user: Option<User>,
+    user: Option<SystemUser>,
 }
 
-struct User {
+struct SystemUser {
     name: &'static str,
     uid: u32,
     gid: u32,
 }
 
-impl Programs {
+impl PgPrograms {
     /// Looks for them where Debian puts them, then on the search path.
     pub(super) fn find() -> Self {
-        let user = if is_root() { Some(User::find()) } else { None };
+        let user = if is_root() { Some(SystemUser::find()) } else { None };
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut folders: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
         folders.retain(|folder| folder.join("initdb").exists() && folder.join("postgres").exists());
@@ -110,7 +110,7 @@ impl Programs {
     }
 }
 
-impl User {
+impl SystemUser {
     /// `postgres` where Debian's package made it, else `nobody`.
     fn find() -> Self {
         let accounts = std::fs::read_to_string("/etc/passwd").expect("the list of users");

@@ -8,14 +8,14 @@
 //!
 //! Everything blocks until it has happened; an async test calls it through `spawn_blocking` or `block_in_place`.
 
-use super::{Server, Stop};
+use super::{ShutdownMode, TestServer};
 use std::path::Path;
 use std::process::Stdio;
 
 /// How often a question is asked before the test fails; each takes a process and a connection of its own.
 const QUESTIONS_MAX: usize = 5000;
 
-impl Server {
+impl TestServer {
     /// Starts a standby that streams from this server under `name`, and waits until it streams. It is asynchronous until
     /// [`Server::require_standbys`] names it. Its databases have the same names: [`Server::url`].
     #[must_use]
@@ -38,7 +38,7 @@ impl Server {
         std::fs::write(&settings, format!("{kept}primary_conninfo = '{source}'\n")).expect("its settings are written");
         std::fs::write(data.join("standby.signal"), "").expect("the file that makes it a standby");
         self.programs.hand_over(&data.join("standby.signal"));
-        let standby = Self::launch_in(super::Programs::find(), folder, self.options.clone());
+        let standby = Self::launch_in(super::PgPrograms::find(), folder, self.options.clone());
         self.wait_for_standby(name);
         standby
     }
@@ -88,7 +88,7 @@ impl Server {
 
     /// Goes back to the copy kept last, on the same port, as after a restore: what was written since is gone.
     pub fn restore_copy(&self) {
-        self.stop(Stop::Immediate);
+        self.stop(ShutdownMode::Immediate);
         let (copy, data) = (self.folder().join("copy"), self.data());
         std::fs::remove_dir_all(&data).expect("the data folder can be removed");
         std::fs::rename(copy, data).expect("the copy takes its place");

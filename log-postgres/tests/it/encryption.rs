@@ -3,12 +3,12 @@
 use crate::support::{batch, open};
 use contract::Position;
 use log::Log;
-use log_postgres::testing::Server;
-use log_postgres::{Options, PostgresLog};
+use log_postgres::testing::TestServer;
+use log_postgres::{PostgresLog, PostgresOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_proves_its_name_where_it_is_asked_to() {
-    let server = Server::start();
+    let server = TestServer::start();
     let plain = server.create_database();
     // The server makes them itself, so that they are its own. A root that is no server, and a server under it.
     let make = "cd $D && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=root -keyout root.key -out root.crt \
@@ -38,7 +38,7 @@ async fn a_server_proves_its_name_where_it_is_asked_to() {
     log.append(Position(3), batch(Position(3), 1, 1)).await.unwrap();
     // A name it does not have, and a certificate nobody knows.
     for wrong in [verified.replace("localhost", "127.0.0.1"), format!("{named}?sslmode=verify-full")] {
-        let refused = PostgresLog::open(&wrong, Options::default()).await.err().unwrap().to_string();
+        let refused = PostgresLog::open(&wrong, PostgresOptions::default()).await.err().unwrap().to_string();
         assert!(refused.contains("certificate"), "{refused}");
     }
     std::fs::remove_file(root).unwrap();

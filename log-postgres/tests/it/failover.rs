@@ -3,8 +3,8 @@
 use crate::support::{Deadline, batch, open};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, Range, Record};
-use log_postgres::testing::Server;
+use log::{Log, LogError, ReadRange, Record};
+use log_postgres::testing::TestServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,7 +51,7 @@ async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     let (primary, standby, url) = spawn_blocking(|| {
-        let primary = Server::start();
+        let primary = TestServer::start();
         let url = primary.create_database();
         let standby = primary.start_standby("one");
         (primary, standby, url)
@@ -85,7 +85,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
     assert_eq!(ids(&at_last(|| log.follow(Position(1), NO_LIMIT)).await), [3]);
     // So is everything else from then on.
-    assert_eq!(ids(&at_last(|| log.read(Range::All(Position::ZERO), NO_LIMIT)).await), [1, 3]);
+    assert_eq!(ids(&at_last(|| log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await), [1, 3]);
     at_last(|| log.append(Position(2), batch(Position(2), 5, 1))).await;
-    assert_eq!(ids(&other.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap()), [1, 3, 5]);
+    assert_eq!(ids(&other.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap()), [1, 3, 5]);
 }

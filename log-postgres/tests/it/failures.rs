@@ -4,9 +4,9 @@
 use crate::support::{Deadline, Ledger, batch, check, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, Range, Record};
+use log::{Log, LogError, ReadRange, Record};
 use log_postgres::PostgresLog;
-use log_postgres::testing::{Server, ServerOptions, Stop};
+use log_postgres::testing::{ServerOptions, ShutdownMode, TestServer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
     let deadline = Deadline::begin();
     loop {
         deadline.check("the log to be readable");
-        match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
+        match log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records,
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(other) => panic!("{other}"),
@@ -79,11 +79,11 @@ async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_under_load_loses_nothing_acknowledged() {
     let options = ServerOptions { fsync: true, ..ServerOptions::default() };
-    let server = Arc::new(spawn_blocking(|| Server::start_with(options)).await.unwrap());
+    let server = Arc::new(spawn_blocking(|| TestServer::start_with(options)).await.unwrap());
     let url = server.create_database();
     let logs = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
     let mut loads = [(0, 1), (1, 1_000_000)].map(|(log, id)| Load::start(Arc::clone(&logs[log]), id));
-    for how in [Stop::Fast, Stop::Immediate, Stop::Immediate] {
+    for how in [ShutdownMode::Fast, ShutdownMode::Immediate, ShutdownMode::Immediate] {
         for load in &mut loads {
             load.more(10).await;
         }
@@ -93,7 +93,7 @@ async fn a_server_that_stops_under_load_loses_nothing_acknowledged() {
         for log in &logs {
             let refused = in_time(log.append(Position(0), batch(Position(0), 7, 1))).await;
             assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
-            let refused = in_time(log.read(Range::All(Position(0)), NO_LIMIT)).await;
+            let refused = in_time(log.read(ReadRange::All(Position(0)), NO_LIMIT)).await;
             assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
             assert!(log.trouble().is_some());
         }
@@ -111,7 +111,7 @@ async fn a_server_that_stops_under_load_loses_nothing_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_break_under_load_lose_nothing_acknowledged() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let url = server.create_database();
     let logs = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
     let mut loads = [(0, 1), (1, 1_000_000)].map(|(log, id)| Load::start(Arc::clone(&logs[log]), id));
@@ -134,7 +134,7 @@ async fn connections_that_break_under_load_lose_nothing_acknowledged() {
 /// The answer is lost, not the append: once it can be read whether the batch is there, that is how it stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_given_up_does_not_come_in_later() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let url = server.create_database();
     let log = Arc::new(open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await);
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
@@ -157,10 +157,10 @@ async fn an_append_given_up_does_not_come_in_later() {
 }
 
 /// A database on a disk that is nearly full. Where the machine allows no such disk, its server says what it would say.
-async fn on_a_small_disk() -> (Server, String) {
-    let real = Server::can_have_small_disk();
+async fn on_a_small_disk() -> (TestServer, String) {
+    let real = TestServer::can_have_small_disk();
     let options = ServerOptions { small_disk: real.then_some(24 << 20), ..ServerOptions::default() };
-    let server = spawn_blocking(|| Server::start_with(options)).await.unwrap();
+    let server = spawn_blocking(|| TestServer::start_with(options)).await.unwrap();
     let space = if real { "TABLESPACE small" } else { "" };
     if real {
         server.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", server.small_disk().display()));
@@ -203,7 +203,7 @@ async fn a_full_disk_is_told_and_passes_when_there_is_room() {
 /// Refusals that pass: nothing was written, and the engine goes on when the cause is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_takes_no_writes_is_unavailable() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let url = server.create_database();
     let log = open(&url).await;
     let name = url.rsplit('/').next().unwrap();
@@ -231,7 +231,7 @@ async fn a_database_that_takes_no_writes_is_unavailable() {
 /// wrong: it passes, and the broker goes on without being started again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_that_passes_does_not_fail_the_log() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let url = server.create_database();
     let log = open(&url).await;
     let mut ledger = Ledger::default();
@@ -253,16 +253,16 @@ async fn a_refusal_that_passes_does_not_fail_the_log() {
 /// A server that stands still is given up in time, and is back when it moves again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_is_given_up_in_time() {
-    let server = spawn_blocking(Server::start).await.unwrap();
+    let server = spawn_blocking(TestServer::start).await.unwrap();
     let url = server.create_database();
     // Long enough for a server that is only slow.
     let log = open_with(&url, |options| options.answer_timeout = Duration::from_secs(5)).await;
     let mut ledger = Ledger::default();
     ledger.put(&log, 1, SIZE).await.unwrap();
-    server.stand_still();
+    server.pause();
     let refused = in_time(ledger.put(&log, 2, SIZE)).await;
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
-    server.go_on();
+    server.resume();
     let (mut id, deadline) = (3, Deadline::begin());
     while in_time(ledger.put(&log, id, SIZE)).await.is_err() {
         deadline.check("an append");

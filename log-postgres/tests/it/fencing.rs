@@ -3,9 +3,9 @@
 use crate::support::{Deadline, batch, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, Range, Record};
+use log::{Log, LogError, ReadRange, Record};
 use log_postgres::PostgresLog;
-use log_postgres::testing::Server;
+use log_postgres::testing::TestServer;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -16,8 +16,8 @@ const LOCK: &str = "1163282770, 'event_broker.entries'::regclass::oid::int";
 
 /// A server, and the address of a database for a role that goes by another one than it logs in as: its sessions are hidden
 /// from it.
-async fn hidden() -> (Server, String) {
-    let server = spawn_blocking(Server::start).await.unwrap();
+async fn hidden() -> (TestServer, String) {
+    let server = spawn_blocking(TestServer::start).await.unwrap();
     let url = server.create_database();
     server.run_file(&url, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/roles.sql")), &[]);
     drop(open(&url).await);
@@ -39,7 +39,7 @@ async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
     let deadline = Deadline::begin();
     loop {
         deadline.check("the log to be readable");
-        match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
+        match log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records,
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(other) => panic!("{other}"),
@@ -70,7 +70,7 @@ async fn an_append_of_a_hidden_session_that_was_given_up_is_found_or_never_comes
     let given_up = in_time(log.append(Position(1), batch(Position(1), 2, 1))).await;
     assert!(matches!(given_up, Err(LogError::Unavailable(_))), "{given_up:?}");
     // Whether it will be stored cannot be known yet, so nobody is told.
-    let unknown = in_time(log.read(Range::All(Position::ZERO), NO_LIMIT)).await;
+    let unknown = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
     assert!(matches!(unknown, Err(LogError::Unavailable(_))), "{unknown:?}");
     holder.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})")).await.unwrap();
     let found = in_time(read_at_last(&log)).await;
@@ -107,7 +107,7 @@ async fn an_append_that_reaches_a_hidden_session_after_it_was_given_up_is_refuse
 /// are not concerned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_last_session_of_a_process_may_append() {
-    let url = Server::shared().create_database();
+    let url = TestServer::shared().create_database();
     let log = open(&url).await;
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
     let client = connect(&url).await;
@@ -139,7 +139,7 @@ async fn only_the_last_session_of_a_process_may_append() {
 /// However often connections are lost, and processes are started: a row for each of the latest processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_table_of_sessions_does_not_grow_without_end() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let url = server.create_database();
     let log = open(&url).await;
     let (mut after, deadline) = (0, Deadline::begin());
@@ -170,7 +170,7 @@ async fn the_table_of_sessions_does_not_grow_without_end() {
 /// A broker of the version before is not upgraded yet, and runs on: its ways in are still there, under the same lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_of_the_version_before_appends_beside_a_new_one() {
-    let url = Server::shared().create_database();
+    let url = TestServer::shared().create_database();
     let log = open(&url).await;
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
     let old = connect(&url).await;

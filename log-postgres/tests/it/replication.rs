@@ -3,24 +3,24 @@
 use crate::support::{Deadline, batch, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Find, Log, LogError, Range, TopicNumber};
+use log::{Log, LogError, ReadRange, RecordQuery, TopicNumber};
 use log_postgres::PostgresLog;
-use log_postgres::testing::{Server, Stop};
+use log_postgres::testing::{ShutdownMode, TestServer};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// A server whose commits wait for its standby, and an empty database there.
 struct Pair {
-    primary: Arc<Server>,
-    standby: Arc<Server>,
+    primary: Arc<TestServer>,
+    standby: Arc<TestServer>,
     url: String,
 }
 
 impl Pair {
     async fn start() -> Self {
         spawn_blocking(|| {
-            let primary = Server::start();
+            let primary = TestServer::start();
             let url = primary.create_database();
             let standby = primary.start_standby("one");
             primary.require_standbys("one");
@@ -31,7 +31,7 @@ impl Pair {
     }
 
     /// Does something with the servers that takes a while.
-    async fn with<T: Send + 'static>(&self, work: impl FnOnce(&Server, &Server) -> T + Send + 'static) -> T {
+    async fn with<T: Send + 'static>(&self, work: impl FnOnce(&TestServer, &TestServer) -> T + Send + 'static) -> T {
         let (primary, standby) = (Arc::clone(&self.primary), Arc::clone(&self.standby));
         spawn_blocking(move || work(&primary, &standby)).await.unwrap()
     }
@@ -49,7 +49,7 @@ async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
     let deadline = Deadline::begin();
     loop {
         deadline.check("the log to be readable");
-        match log.read(Range::All(Position::ZERO), NO_LIMIT).await {
+        match log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await {
             Ok(records) => return records.iter().map(|record| record.header.id).collect(),
             Err(LogError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(other) => panic!("{other}"),
@@ -59,11 +59,11 @@ async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
 
 /// Fails if `log` gives anything behind position 1 to a reader.
 async fn shows_only_the_first(log: &PostgresLog, who: &str) {
-    let all = in_time(log.read(Range::All(Position::ZERO), NO_LIMIT)).await;
+    let all = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
     assert!(matches!(all, Err(LogError::Unavailable(_))), "{who}: {all:?}");
-    let topic = at_last(|| log.read(Range::Topic(TopicNumber(1), contract::Sequence::ZERO), NO_LIMIT)).await;
+    let topic = at_last(|| log.read(ReadRange::Topic(TopicNumber(1), contract::Sequence::ZERO), NO_LIMIT)).await;
     assert_eq!(topic.len(), 1, "{who}");
-    assert_eq!(at_last(|| log.find(Find::Id(2))).await, None, "{who}");
+    assert_eq!(at_last(|| log.find(RecordQuery::Id(2))).await, None, "{who}");
     let segments = at_last(|| log.segments(TopicNumber(1))).await;
     assert_eq!(segments[0].end_sequence.get(), 1, "{who}");
 }
@@ -82,12 +82,12 @@ async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F
 
 /// The batch is committed, and its answer waits for a standby that is gone. Whoever ends the wait makes the batch visible in
 /// SQL, and the standby does not have it: it was answered, and shown, as if it had.
-async fn a_wait_that_is_cut_short(cut: impl FnOnce(&Server) + Send + 'static) {
+async fn a_wait_that_is_cut_short(cut: impl FnOnce(&TestServer) + Send + 'static) {
     let pair = Pair::start().await;
     let (log, other) = (Arc::new(open(&pair.url).await), open(&pair.url).await);
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
     assert_eq!(ids_at_last(&other).await, [1]);
-    pair.with(|_, standby| standby.stop(Stop::Immediate)).await;
+    pair.with(|_, standby| standby.stop(ShutdownMode::Immediate)).await;
     let append = appending(&log, 1, 2);
     pair.with(|primary, _| primary.wait_until(WAITS)).await;
     pair.with(|primary, _| cut(primary)).await;
@@ -132,7 +132,7 @@ async fn an_append_whose_wait_for_a_standby_is_cancelled_is_neither_acknowledged
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_that_only_a_restarted_server_has_is_neither_acknowledged_nor_shown() {
     a_wait_that_is_cut_short(|primary| {
-        primary.stop(Stop::Immediate);
+        primary.stop(ShutdownMode::Immediate);
         primary.start_again();
     })
     .await;
@@ -142,18 +142,18 @@ async fn an_append_that_only_a_restarted_server_has_is_neither_acknowledged_nor_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_that_waits_for_a_standby_longer_than_the_broker_is_neither_acknowledged_nor_shown() {
     let pair = Pair::start().await;
-    let hasty = |options: &mut log_postgres::Options| options.answer_timeout = Duration::from_secs(1);
+    let hasty = |options: &mut log_postgres::PostgresOptions| options.answer_timeout = Duration::from_secs(1);
     let log = Arc::new(open_with(&pair.url, hasty).await);
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
-    pair.with(|_, standby| standby.stop(Stop::Immediate)).await;
+    pair.with(|_, standby| standby.stop(ShutdownMode::Immediate)).await;
     let answer = in_time(appending(&log, 1, 2)).await.unwrap();
     assert!(matches!(answer, Err(LogError::Unavailable(_))), "{answer:?}");
     // Long enough for two more sessions to be tried.
     for _ in 0..3 {
-        let unknown = in_time(log.read(Range::All(Position::ZERO), NO_LIMIT)).await;
+        let unknown = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
         assert!(matches!(unknown, Err(LogError::Unavailable(_))), "{unknown:?}");
         // Who does not ask for the end of the log gets what the standby has.
-        let known = in_time(log.read_committed(Range::All(Position::ZERO), NO_LIMIT)).await.unwrap();
+        let known = in_time(log.read_committed(ReadRange::All(Position::ZERO), NO_LIMIT)).await.unwrap();
         assert_eq!(known.len(), 1);
     }
     let url = pair.url.clone();
@@ -169,8 +169,11 @@ async fn a_log_is_not_opened_while_a_synchronous_standby_is_away() {
     let pair = Pair::start().await;
     let log = open(&pair.url).await;
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
-    pair.with(|_, standby| standby.stop(Stop::Immediate)).await;
-    let hasty = log_postgres::Options { answer_timeout: Duration::from_secs(1), ..log_postgres::Options::default() };
+    pair.with(|_, standby| standby.stop(ShutdownMode::Immediate)).await;
+    let hasty = log_postgres::PostgresOptions {
+        answer_timeout: Duration::from_secs(1),
+        ..log_postgres::PostgresOptions::default()
+    };
     let refused = in_time(PostgresLog::open(&pair.url, hasty)).await.err().unwrap().to_string();
     assert!(refused.contains("synchronous standbys"), "{refused}");
     pair.with(|_, standby| standby.start_again()).await;
@@ -187,7 +190,7 @@ async fn synchronous_commit_that_is_weakened_while_connected_is_overruled() {
         log.append(Position(after), batch(Position(after), 1, 1)).await.unwrap();
         pair.with(move |primary, standby| {
             primary.set_system("synchronous_commit", weak);
-            standby.stop(Stop::Immediate);
+            standby.stop(ShutdownMode::Immediate);
         })
         .await;
         let append = appending(&log, after + 1, 2);
@@ -202,7 +205,7 @@ async fn synchronous_commit_that_is_weakened_while_connected_is_overruled() {
 /// In every way in, and never weaker than an administrator wants it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_commit_of_the_log_has_synchronous_commit_at_full_strength() {
-    let url = Server::shared().create_database();
+    let url = TestServer::shared().create_database();
     drop(open(&url).await.append(Position(0), Vec::new()).await);
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -3,23 +3,23 @@
 use crate::support::{batch, everything, open, open_with};
 use contract::{Position, Sequence};
 use log::{Log, LogError, TopicNumber};
-use log_postgres::testing::Server;
-use log_postgres::{Options, PostgresLog};
+use log_postgres::testing::TestServer;
+use log_postgres::{PostgresLog, PostgresOptions};
 use std::path::Path;
 use std::sync::OnceLock;
 
 /// A server of its own: roles are shared by all databases of a server.
-fn server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
+fn server() -> &'static TestServer {
+    static SERVER: OnceLock<TestServer> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let server = Server::start();
+        let server = TestServer::start();
         // Here, so that no two tests make the same role at once.
         run_roles(&server, "postgres");
         server
     })
 }
 
-fn run_roles(server: &Server, database: &str) {
+fn run_roles(server: &TestServer, database: &str) {
     server.run_file(database, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/roles.sql")), &[]);
 }
 
@@ -94,7 +94,7 @@ async fn nobody_but_maintenance_deletes_and_nobody_changes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_role_without_a_schema_is_told_what_to_do() {
     let (_, [_, application, _]) = database();
-    let refused = PostgresLog::open(&application, Options::default()).await.err().unwrap().to_string();
+    let refused = PostgresLog::open(&application, PostgresOptions::default()).await.err().unwrap().to_string();
     assert!(refused.contains("owner's URL"), "{refused}");
 }
 
@@ -137,7 +137,7 @@ async fn a_role_that_is_a_member_of_maintenance_removes_as_it() {
 /// A developer's database: one role that may do everything. Everything works, with warnings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_powerful_role_works_with_warnings() {
-    let url = Server::shared().create_database();
+    let url = TestServer::shared().create_database();
     let log = open(&url).await;
     log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
     assert!(log.may_remove().await.unwrap().is_some_and(|server_time| server_time > 1_700_000_000_000));
@@ -146,7 +146,7 @@ async fn one_powerful_role_works_with_warnings() {
     let warnings = log.warnings().join("\n");
     assert!(warnings.contains("postgres is a superuser") && warnings.contains("roles.sql"), "{warnings}");
     assert!(warnings.contains("fsync off"), "{warnings}");
-    let refused = Server::shared().psql(&url, "DELETE FROM event_broker.events").unwrap_err();
+    let refused = TestServer::shared().psql(&url, "DELETE FROM event_broker.events").unwrap_err();
     assert!(refused.contains("DELETE on events is refused"), "{refused}");
 }
 
@@ -173,7 +173,7 @@ async fn roles_that_come_later_get_their_rights() {
 /// As in a managed service: an administrator who may make roles, and owns the database, and is no superuser.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_administrator_who_is_no_superuser_can_make_the_roles() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.sql("postgres", "CREATE ROLE administrator LOGIN CREATEROLE");
     server.sql("postgres", "CREATE DATABASE managed OWNER administrator");
     run_roles(&server, &server.url_as("administrator", "managed"));

@@ -3,9 +3,9 @@
 use crate::support::{TestEngine, everything, open, open_with};
 use contract::{Position, Sequence};
 use log::testing::{RecordSetters, in_time, record};
-use log::{Find, Limit, Log, Range, Record, TopicNumber};
-use log_postgres::testing::Server;
-use log_postgres::{Options, PostgresLog};
+use log::{Log, ReadLimit, ReadRange, Record, RecordQuery, TopicNumber};
+use log_postgres::testing::TestServer;
+use log_postgres::{PostgresLog, PostgresOptions};
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,9 +18,9 @@ async fn of_four_that_open_at_once_one_migrates() {
     }
     let logs = in_time(opening.join_all()).await;
     let versions = "SELECT string_agg(version::text, ' ' ORDER BY version) FROM event_broker.migrations";
-    assert_eq!(Server::shared().sql(&test.url, versions), "1 2 3 4 5 6");
+    assert_eq!(TestServer::shared().sql(&test.url, versions), "1 2 3 4 5 6");
     let transactions = "SELECT count(DISTINCT xmin::text) FROM event_broker.migrations";
-    assert_eq!(Server::shared().sql(&test.url, transactions), "1");
+    assert_eq!(TestServer::shared().sql(&test.url, transactions), "1");
     logs[0].append(Position(0), vec![record(1, 1, 1)]).await.unwrap();
     assert_eq!(everything(&logs[3]).await.len(), 1);
 }
@@ -29,8 +29,8 @@ async fn of_four_that_open_at_once_one_migrates() {
 async fn a_database_from_the_future_is_refused() {
     let test = TestEngine::new();
     drop(open(&test.url).await);
-    Server::shared().sql(&test.url, "INSERT INTO event_broker.migrations (version, name) VALUES (7, 'telepathy')");
-    let refused = PostgresLog::open(&test.url, Options::default()).await.err().unwrap().to_string();
+    TestServer::shared().sql(&test.url, "INSERT INTO event_broker.migrations (version, name) VALUES (7, 'telepathy')");
+    let refused = PostgresLog::open(&test.url, PostgresOptions::default()).await.err().unwrap().to_string();
     assert!(refused.contains("at version 7, this program knows 6"), "{refused}");
 }
 
@@ -45,7 +45,7 @@ async fn two_logs_in_two_schemas_of_one_database_do_not_meet() {
     assert_eq!((everything(&one).await.len(), everything(&other).await.len()), (1, 2));
     assert_eq!((*one.tail().borrow(), *other.tail().borrow()), (Position(1), Position(2)));
     for wrong in ["", "pg_mine", "Mine", "a\"b", "a.b", &"x".repeat(60)] {
-        let options = Options { schema: wrong.to_owned(), ..Options::default() };
+        let options = PostgresOptions { schema: wrong.to_owned(), ..PostgresOptions::default() };
         assert!(PostgresLog::open(&test.url, options).await.is_err(), "{wrong}");
     }
 }
@@ -54,10 +54,10 @@ async fn two_logs_in_two_schemas_of_one_database_do_not_meet() {
 async fn where_there_is_no_server_opening_says_so() {
     for (url, expected) in [
         ("postgres://postgres@127.0.0.1:1/x", "cannot be reached"),
-        (&*Server::shared().url("nowhere"), "database \"nowhere\" does not exist"),
+        (&*TestServer::shared().url("nowhere"), "database \"nowhere\" does not exist"),
         ("not an address", "no address"),
     ] {
-        let refused = in_time(PostgresLog::open(url, Options::default())).await.err().unwrap().to_string();
+        let refused = in_time(PostgresLog::open(url, PostgresOptions::default())).await.err().unwrap().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
 }
@@ -94,7 +94,7 @@ async fn sql_sees_what_an_event_says() {
         "2|o|7|2|||0|t|1||system|||\
          |00000000-0000-0000-0000-0000000000ab|||||{}|1764763200.000000",
     ];
-    assert_eq!(Server::shared().sql(&test.url, columns), expected.join("\n"));
+    assert_eq!(TestServer::shared().sql(&test.url, columns), expected.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +104,7 @@ async fn an_entry_is_named_by_its_fact() {
     let entry = record(1, 0, 1).body(r#"{"fact":"topicTrimmed","number":1,"through":5}"#);
     log.append(Position(0), vec![entry, record(2, 0, 2).body("not JSON")]).await.unwrap();
     let facts = "SELECT string_agg(coalesce(fact, '-'), ' ' ORDER BY position) FROM event_broker.entries";
-    assert_eq!(Server::shared().sql(&test.url, facts), "topicTrimmed -");
+    assert_eq!(TestServer::shared().sql(&test.url, facts), "topicTrimmed -");
 }
 
 /// `jsonb` takes less than JSON allows. Such an event is stored all the same; only its payload column is empty.
@@ -129,7 +129,7 @@ async fn data_that_jsonb_refuses_is_stored_all_the_same() {
     log.append(Position(0), events.clone()).await.unwrap();
     assert_eq!(everything(&log).await, events);
     let there = "SELECT string_agg((payload IS NOT NULL)::int::text, '' ORDER BY event_id) FROM event_broker.events";
-    assert_eq!(Server::shared().sql(&test.url, there), "10000011");
+    assert_eq!(TestServer::shared().sql(&test.url, there), "10000011");
 }
 
 /// Where our own eye for what `jsonb` takes fails, PostgreSQL's refusal of a value is not the end of the batch.
@@ -140,7 +140,7 @@ async fn a_payload_that_only_postgres_refuses_does_not_stop_an_append() {
     let refuses = "CREATE FUNCTION event_broker.refuse() RETURNS trigger LANGUAGE plpgsql AS \
         $$ BEGIN IF NEW.payload IS NOT NULL THEN RAISE EXCEPTION 'no' USING ERRCODE = '22P02'; END IF; RETURN NEW; END $$; \
         CREATE TRIGGER refuse BEFORE INSERT ON event_broker.events FOR EACH ROW EXECUTE FUNCTION event_broker.refuse()";
-    Server::shared().sql(&test.url, refuses);
+    TestServer::shared().sql(&test.url, refuses);
     let events = two_events();
     log.append(Position(0), events.to_vec()).await.unwrap();
     assert_eq!(everything(&log).await, events);
@@ -151,7 +151,7 @@ async fn a_payload_that_only_postgres_refuses_does_not_stop_an_append() {
 async fn the_longest_names_fit_the_indexes() {
     let test = TestEngine::new();
     let log = open(&test.url).await;
-    let mut random = log::testing::Random::new(9);
+    let mut random = log::testing::SeededRandom::new(9);
     // Bytes that do not compress, in the alphabet of names.
     let mut name =
         |length: usize| -> String { random.bytes(length).iter().map(|b| char::from(b'!' + b % 90)).collect() };
@@ -168,7 +168,7 @@ async fn the_longest_names_fit_the_indexes() {
     let event = record(1, 1, 1).id(1).aggregate(3, 1).body(body);
     log.append(Position(0), vec![event.clone()]).await.unwrap();
     assert_eq!(everything(&log).await, [event]);
-    assert_eq!(Server::shared().sql(&test.url, "SELECT length(aggregate_id) FROM event_broker.events"), "1024");
+    assert_eq!(TestServer::shared().sql(&test.url, "SELECT length(aggregate_id) FROM event_broker.events"), "1024");
 }
 
 /// The database refuses too: a number that is taken is not given again, and an aggregate counts in its topic.
@@ -195,7 +195,7 @@ async fn a_read_larger_than_a_page_is_whole() {
     let batch: Vec<_> = sizes.iter().zip(1..).map(|(size, at)| record(at, 1, at).body(vec![b'x'; *size])).collect();
     log.append(Position(0), batch.clone()).await.unwrap();
     assert!(everything(&log).await == batch);
-    let read = |records, bytes| log.read(Range::All(Position(0)), Limit { records, bytes });
+    let read = |records, bytes| log.read(ReadRange::All(Position(0)), ReadLimit { records, bytes });
     for (records, bytes, expected) in
         [(9, 8 << 20, 2), (9, (20 << 20) + 1, 5), (9, 20 << 20, 3), (4, usize::MAX, 4), (9, (29 << 20) + 101, 7)]
     {
@@ -219,5 +219,5 @@ async fn a_large_batch_goes_in_whole_and_out_in_steps() {
     assert!(everything(&log).await == batch);
     in_time(log.remove(TopicNumber(1), Sequence(7999))).await.unwrap();
     assert_eq!(everything(&log).await, batch[7999..]);
-    assert_eq!(log.find(Find::Id(7999)).await.unwrap(), None);
+    assert_eq!(log.find(RecordQuery::Id(7999)).await.unwrap(), None);
 }

@@ -1,6 +1,6 @@
 //! The throw-away server itself: it comes up, goes down, comes back, and leaves nothing behind.
 
-use log_postgres::testing::{Server, Stop};
+use log_postgres::testing::{ShutdownMode, TestServer};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_server_stops_starts_again_and_takes_its_folder_with_it() {
-    let server = Server::start();
+    let server = TestServer::start();
     let url = server.create_database();
     server.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (7)");
-    for how in [Stop::Fast, Stop::Immediate] {
+    for how in [ShutdownMode::Fast, ShutdownMode::Immediate] {
         server.stop(how);
         let refused = server.psql(&url, "SELECT 1").unwrap_err();
         assert!(refused.contains("Connection refused"), "{refused}");
@@ -28,7 +28,7 @@ fn a_server_stops_starts_again_and_takes_its_folder_with_it() {
 /// serves what it had when it is promoted.
 #[test]
 fn a_promoted_standby_serves_what_it_had() {
-    let primary = Server::start();
+    let primary = TestServer::start();
     let url = primary.create_database();
     primary.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (1)");
     let standby = primary.start_standby("one");
@@ -37,7 +37,7 @@ fn a_promoted_standby_serves_what_it_had() {
     primary.sql(&url, "INSERT INTO kept VALUES (2)");
     let refused = standby.psql(&there, "INSERT INTO kept VALUES (9)").unwrap_err();
     assert!(refused.contains("read-only"), "{refused}");
-    standby.stop(Stop::Immediate);
+    standby.stop(ShutdownMode::Immediate);
     let mut waiting = session(&url);
     let mut told = waiting.stdin.take().unwrap();
     writeln!(told, "INSERT INTO kept VALUES (3);").unwrap();
@@ -46,10 +46,10 @@ fn a_promoted_standby_serves_what_it_had() {
     assert_eq!(primary.sql(&url, "SELECT count(*) FROM kept"), "2", "it is shown before the standby has it");
     standby.start_again();
     assert!(waiting.wait().unwrap().success());
-    standby.stop(Stop::Immediate);
+    standby.stop(ShutdownMode::Immediate);
     primary.require_standbys("");
     primary.sql(&url, "INSERT INTO kept VALUES (4)");
-    primary.stop(Stop::Immediate);
+    primary.stop(ShutdownMode::Immediate);
     standby.start_again();
     standby.promote();
     assert_eq!(standby.sql(&there, "SELECT string_agg(number::text, ',' ORDER BY number) FROM kept"), "1,2,3");
@@ -58,7 +58,7 @@ fn a_promoted_standby_serves_what_it_had() {
 
 #[test]
 fn a_restored_copy_is_as_it_was() {
-    let server = Server::start();
+    let server = TestServer::start();
     let url = server.create_database();
     server.sql(&url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (1)");
     server.keep_copy();
@@ -69,7 +69,7 @@ fn a_restored_copy_is_as_it_was() {
 
 #[test]
 fn a_server_is_not_run_by_root() {
-    let server = Server::shared();
+    let server = TestServer::shared();
     let (folder, data) = (server.folder(), server.folder().join("data"));
     let owners = [folder, &data].map(|path| std::os::unix::fs::MetadataExt::uid(&path.metadata().unwrap()));
     assert!(owners.iter().all(|owner| *owner != 0), "{owners:?}");
@@ -81,7 +81,7 @@ fn holds_a_server_until_killed() {
     if std::env::var_os(HOLD).is_none() {
         return;
     }
-    let server = Server::start();
+    let server = TestServer::start();
     println!("\nholds {} {}", server.url("postgres"), server.folder().display());
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }

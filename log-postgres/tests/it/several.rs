@@ -3,9 +3,9 @@
 use crate::support::{Deadline, Ledger, TestEngine, batch, check, everything, open, open_with};
 use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, Range, Record};
+use log::{Log, LogError, ReadRange, Record};
 use log_postgres::PostgresLog;
-use log_postgres::testing::Server;
+use log_postgres::testing::TestServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ async fn follow(log: Arc<PostgresLog>, last: u64) -> Vec<Record> {
     while (seen.len() as u64) < last {
         deadline.check("the last record");
         let shown = *tail.wait_for(|tail| tail.get() > seen.len() as u64).await.unwrap();
-        let read = log.read(Range::All(Position(seen.len() as u64)), NO_LIMIT).await.unwrap();
+        let read = log.read(ReadRange::All(Position(seen.len() as u64)), NO_LIMIT).await.unwrap();
         assert!(read.len() as u64 >= shown.get() - seen.len() as u64, "shown before it can be read");
         for record in read {
             assert_eq!(record.header.position.get(), seen.len() as u64 + 1, "a number was passed");
@@ -145,7 +145,7 @@ fn a_loser_that_stands_still_holds_up_nobody_for_long() {
 fn turns(url: &str) -> String {
     let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted \
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    Server::shared().sql(url, held)
+    TestServer::shared().sql(url, held)
 }
 
 fn stored(ids: &[u128]) -> Ledger {
@@ -163,7 +163,7 @@ async fn an_append_elsewhere_wakes_a_reader_at_once() {
         let begun = Instant::now();
         in_time(tail.wait_for(|tail| *tail == Position(at + 1))).await.unwrap();
         delays.push(begun.elapsed());
-        let read = there.read(Range::All(Position(at)), NO_LIMIT).await.unwrap();
+        let read = there.read(ReadRange::All(Position(at)), NO_LIMIT).await.unwrap();
         assert_eq!(read.len(), 1);
     }
     delays.sort();
@@ -179,7 +179,7 @@ async fn what_was_not_announced_is_found_by_looking() {
     let mut tail = log.tail();
     let row = "INSERT INTO event_broker.entries (position, sequence, stored_at, aggregate_seq, body) \
                VALUES (1, 1, now(), 0, 'x')";
-    Server::shared().sql(&test.url, row);
+    TestServer::shared().sql(&test.url, row);
     in_time(tail.wait_for(|tail| *tail == Position(1))).await.unwrap();
 }
 
@@ -194,7 +194,7 @@ async fn any_thread_may_ask() {
         for after in 0..5 {
             bare.block_on(asked.append(Position(after), batch(Position(after), 1, 1))).unwrap();
         }
-        Server::shared().kill_connections_to(&test.url);
+        TestServer::shared().kill_connections_to(&test.url);
         let deadline = Deadline::begin();
         while bare.block_on(asked.append(Position(5), batch(Position(5), 1, 1))).is_err() {
             deadline.check("an append");

@@ -2,9 +2,9 @@
 
 use contract::{BoxFuture, Position};
 use log::testing::{Engine, NO_LIMIT, RecordSetters, record};
-use log::{Log, LogError, Range, Record};
-use log_postgres::testing::Server;
-use log_postgres::{Options, PostgresLog};
+use log::{Log, LogError, ReadRange, Record};
+use log_postgres::testing::TestServer;
+use log_postgres::{PostgresLog, PostgresOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) struct TestEngine {
 
 impl TestEngine {
     pub(crate) fn new() -> Self {
-        Self { url: Server::shared().create_database() }
+        Self { url: TestServer::shared().create_database() }
     }
 }
 
@@ -30,8 +30,8 @@ pub(crate) async fn open(url: &str) -> PostgresLog {
     open_with(url, |_| {}).await
 }
 
-pub(crate) async fn open_with(url: &str, change: impl FnOnce(&mut Options)) -> PostgresLog {
-    let mut options = Options::default();
+pub(crate) async fn open_with(url: &str, change: impl FnOnce(&mut PostgresOptions)) -> PostgresLog {
+    let mut options = PostgresOptions::default();
     change(&mut options);
     PostgresLog::open(url, options).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
@@ -58,7 +58,7 @@ impl Deadline {
 
 /// Everything in the log, in order.
 pub(crate) async fn everything(log: &dyn Log) -> Vec<Record> {
-    log.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap()
+    log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap()
 }
 
 /// What became of the batches of one writer.

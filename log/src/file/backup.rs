@@ -15,13 +15,13 @@
 use super::LOG_FOLDER;
 use super::disk::{Disk, discard};
 use super::folder::{FolderDisk, FolderLock};
-use super::marks::MarksFile;
-use super::names::{FileName, SegmentName, marks_file};
+use super::marks::TrimMarksFile;
+use super::names::{LogFileName, SegmentName, marks_file};
 use super::recover::HEAD_FLAW;
 use super::scan;
 use super::segment::HEAD_BYTES;
 use super::torn::LastSegment;
-use crate::{Damage, LogError};
+use crate::{FileDamage, LogError};
 use contract::Position;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// How far a copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub struct BackupProgress {
     /// Bytes copied so far.
     pub bytes: u64,
     /// Bytes there were when the copy began; a log that grows gets longer.
@@ -51,15 +51,15 @@ pub fn backup(
     from: &Path,
     to: &Path,
     acknowledged: Position,
-    progress: impl FnMut(Copied),
-) -> Result<Option<Damage>, LogError> {
+    progress: impl FnMut(BackupProgress),
+) -> Result<Option<FileDamage>, LogError> {
     let source = from.join(LOG_FOLDER);
     // Nobody else makes something of it meanwhile; and its file says that the folder is a log's.
     let _lock = FolderLock::acquire(to)?;
     let target = FolderDisk::open(&to.join(LOG_FOLDER))?;
-    let bytes_total = Files::list(&source)?.bytes;
-    let (copied, done) = (BTreeMap::new(), Copied { bytes: 0, bytes_total });
-    let mut copy = Copy { source, target, acknowledged, copied, torn: None, done, progress };
+    let bytes_total = BackupFiles::list(&source)?.bytes;
+    let (copied, done) = (BTreeMap::new(), BackupProgress { bytes: 0, bytes_total });
+    let mut copy = BackupRun { source, target, acknowledged, copied, torn: None, done, progress };
     for _ in 0..PASSES_MAX {
         match copy.pass() {
             Ok(true) => {
@@ -77,60 +77,60 @@ pub fn backup(
 
 /// The files of a log that count.
 #[derive(Debug, Default)]
-struct Files {
+struct BackupFiles {
     /// The lowest generation of each base: a higher one is not finished.
     segments: BTreeMap<Position, SegmentName>,
     marks: BTreeSet<u64>,
     bytes: u64,
 }
 
-impl Files {
+impl BackupFiles {
     fn list(folder: &Path) -> io::Result<Self> {
         let mut files = Self::default();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            match entry.file_name().to_str().and_then(FileName::parse) {
-                Some(FileName::Segment(name)) => {
+            match entry.file_name().to_str().and_then(LogFileName::parse) {
+                Some(LogFileName::Segment(name)) => {
                     files.segments.entry(name.base).and_modify(|lower| *lower = name.min(*lower)).or_insert(name);
                     files.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
                 }
-                Some(FileName::Marks(number)) => {
+                Some(LogFileName::Marks(number)) => {
                     files.marks.insert(number);
                 }
-                Some(FileName::Index(_)) | None => {}
+                Some(LogFileName::Index(_)) | None => {}
             }
         }
         Ok(files)
     }
 }
 
-struct Copy<F> {
+struct BackupRun<F> {
     source: PathBuf,
     target: FolderDisk,
     acknowledged: Position,
-    torn: Option<Damage>,
+    torn: Option<FileDamage>,
     /// Sealed segments that are in the copy.
     copied: BTreeMap<Position, SegmentName>,
-    done: Copied,
+    done: BackupProgress,
     progress: F,
 }
 
-impl<F: FnMut(Copied)> Copy<F> {
+impl<F: FnMut(BackupProgress)> BackupRun<F> {
     /// Copies what is missing; whether the copy is one moment's log.
     fn pass(&mut self) -> Result<bool, LogError> {
-        self.sealed(&Files::list(&self.source)?)?;
-        let marks = Files::list(&self.source)?.marks;
+        self.sealed(&BackupFiles::list(&self.source)?)?;
+        let marks = BackupFiles::list(&self.source)?.marks;
         self.marks(&marks)?;
-        let files = Files::list(&self.source)?;
+        let files = BackupFiles::list(&self.source)?;
         self.sealed(&files)?;
         if let Some(last) = files.segments.values().next_back() {
             self.tail(*last)?;
         }
-        Ok(Files::list(&self.source)?.marks == marks)
+        Ok(BackupFiles::list(&self.source)?.marks == marks)
     }
 
     /// Copies every segment but the last. Each was finished before the one behind it was begun.
-    fn sealed(&mut self, files: &Files) -> Result<(), LogError> {
+    fn sealed(&mut self, files: &BackupFiles) -> Result<(), LogError> {
         let sealed = files.segments.values().rev().skip(1).collect::<Vec<_>>();
         for name in sealed.into_iter().rev() {
             if !self.copied.contains_key(&name.base) {
@@ -145,7 +145,7 @@ impl<F: FnMut(Copied)> Copy<F> {
         let bytes = self.done.bytes;
         numbers.iter().try_for_each(|number| self.file(&marks_file(*number)))?;
         self.done.bytes = bytes;
-        MarksFile::load(&self.target, self.target.folder(), numbers.iter().copied().collect()).map(|_| ())
+        TrimMarksFile::load(&self.target, self.target.folder(), numbers.iter().copied().collect()).map(|_| ())
     }
 
     /// Copies the last segment up to its last whole batch.
@@ -172,7 +172,7 @@ impl<F: FnMut(Copied)> Copy<F> {
             let tail = LastSegment::read(&self.target, head, self.acknowledged)?.tail;
             if !tail.is_damage && tail.bad_bodies.is_empty() {
                 let source = self.source.join(&file);
-                self.torn = tail.flaw.map(|(offset, reason)| Damage { file: source, offset, reason });
+                self.torn = tail.flaw.map(|(offset, reason)| FileDamage { file: source, offset, reason });
                 self.target.truncate(&file, tail.end)?;
                 return Ok(());
             }
@@ -181,7 +181,7 @@ impl<F: FnMut(Copied)> Copy<F> {
             damage = bad_body.or(tail.flaw);
         }
         let (offset, reason) = damage.unwrap_or_default();
-        Err(LogError::Damaged(Damage { file: self.source.join(file), offset, reason }))
+        Err(LogError::Damaged(FileDamage { file: self.source.join(file), offset, reason }))
     }
 
     /// Copies a file as it is now, over what an earlier pass left.

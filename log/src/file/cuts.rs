@@ -21,14 +21,14 @@ const TORN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// Where cuts go: a folder that is made with the first of them.
-pub(crate) enum Cuts<'a> {
+pub(crate) enum CutFolder<'a> {
     /// The folder `cut` of this data folder.
     In(&'a Path),
     /// Beside the log's own files, on a disk that is no folder.
     On(&'a Arc<dyn Disk>),
 }
 
-impl Cuts<'_> {
+impl CutFolder<'_> {
     fn disk(&self) -> io::Result<Arc<dyn Disk>> {
         match self {
             Self::In(data) => Ok(Arc::new(FolderDisk::open(&data.join(CUT_FOLDER))?)),
@@ -126,7 +126,7 @@ mod tests {
         for base in 1..=20 {
             let segment = SegmentName { base: Position(base), generation: 1 };
             disk.put(&segment.file(), [vec![7; 100], vec![base as u8; 50], vec![0; 3000]].concat());
-            let kept = Cuts::On(&any).keep_torn(&disk, segment, 100).unwrap();
+            let kept = CutFolder::On(&any).keep_torn(&disk, segment, 100).unwrap();
             assert_eq!(disk.bytes(&kept), Some(vec![base as u8; 50]));
         }
         let torn: Vec<_> = disk.names().into_iter().filter(|name| is_torn(name)).collect();
@@ -139,9 +139,9 @@ mod tests {
         let disk = FaultDisk::new();
         let any: Arc<dyn Disk> = Arc::new(disk.clone());
         disk.put("x.log", vec![1; 10]);
-        assert_eq!(Cuts::On(&any).keep_file(&disk, "x.log").unwrap(), "x.log.1");
+        assert_eq!(CutFolder::On(&any).keep_file(&disk, "x.log").unwrap(), "x.log.1");
         disk.put("x.log", vec![2; 10]);
-        assert_eq!(Cuts::On(&any).keep_file(&disk, "x.log").unwrap(), "x.log.2");
+        assert_eq!(CutFolder::On(&any).keep_file(&disk, "x.log").unwrap(), "x.log.2");
         assert_eq!((disk.bytes("x.log.1"), disk.bytes("x.log.2")), (Some(vec![1; 10]), Some(vec![2; 10])));
     }
 }

@@ -27,7 +27,7 @@ pub trait Disk: Send + Sync {
     fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// The same, if it is at hand; else `WouldBlock`. Never waits for the storage itself.
-    fn read_at_hand(&self, _name: &str, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_cached(&self, _name: &str, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
@@ -51,15 +51,15 @@ pub trait Disk: Send + Sync {
 }
 
 /// A disk that reads what is at hand and nothing else.
-pub(crate) struct AtHand<'a>(pub(crate) &'a dyn Disk);
+pub(crate) struct CachedOnlyDisk<'a>(pub(crate) &'a dyn Disk);
 
-impl Disk for AtHand<'_> {
+impl Disk for CachedOnlyDisk<'_> {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         self.0.list()
     }
 
     fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at_hand(name, offset, buffer)
+        self.0.read_cached(name, offset, buffer)
     }
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {

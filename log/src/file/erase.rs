@@ -8,14 +8,14 @@
 
 use super::cuts::discard_torn;
 use super::disk::discard;
-use super::index::Miss;
-use super::keeper::Keeper;
-use super::marks::Marks;
-use super::names::FileName;
-use super::retention::{Choice, choose, holds_removed};
+use super::index::LookupError;
+use super::keeper::BackgroundWorker;
+use super::marks::TrimMarks;
+use super::names::LogFileName;
+use super::retention::{SegmentAction, choose, holds_removed};
 use super::rewrite::rewrite;
-use super::state::Sealed;
-use crate::{Damage, LogError};
+use super::state::SealedSegment;
+use crate::{FileDamage, LogError};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const IDLE_PARTS: i64 = 24;
 
 /// How urgently removed records are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Urgency {
+pub(crate) enum EraseUrgency {
     /// Not now.
     Wait,
     /// One sealed segment, since the disk is idle.
@@ -38,19 +38,19 @@ pub(crate) enum Urgency {
 
 /// How urgent it is at `now` to erase what was removed `since`, both in milliseconds, where it is allowed to stay for
 /// `within`.
-pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is_idle: bool) -> Urgency {
-    let (Some(since), Some(within)) = (since, within) else { return Urgency::Wait };
+pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is_idle: bool) -> EraseUrgency {
+    let (Some(since), Some(within)) = (since, within) else { return EraseUrgency::Wait };
     let (age, within) = (now.saturating_sub(since), i64::try_from(within.as_millis()).unwrap_or(i64::MAX));
     if age >= within {
-        Urgency::Due
+        EraseUrgency::Due
     } else if is_idle && age >= within / IDLE_PARTS {
-        Urgency::Idle
+        EraseUrgency::Idle
     } else {
-        Urgency::Wait
+        EraseUrgency::Wait
     }
 }
 
-impl Keeper {
+impl BackgroundWorker {
     /// Erases from one segment; whether there may be more to do. The growing segment is sealed if `seals`.
     pub(super) fn erase_next(&mut self, seals: bool) -> Result<bool, LogError> {
         let (next, grows, marks) = {
@@ -75,10 +75,10 @@ impl Keeper {
         self.conclude(&marks)
     }
 
-    fn erase_segment(&mut self, segment: &Arc<Sealed>, marks: &Marks) -> Result<(), LogError> {
+    fn erase_segment(&mut self, segment: &Arc<SealedSegment>, marks: &TrimMarks) -> Result<(), LogError> {
         let outcome = match choose(&segment.summary, marks) {
-            Choice::Drop => self.drop_segment(segment).map_err(Miss::from),
-            Choice::Keep | Choice::Rewrite => match rewrite(&self.shared, segment, marks) {
+            SegmentAction::Drop => self.drop_segment(segment).map_err(LookupError::from),
+            SegmentAction::Keep | SegmentAction::Rewrite => match rewrite(&self.shared, segment, marks) {
                 Ok(Some(rewritten)) => {
                     self.seal_or_warn(&rewritten);
                     Ok(())
@@ -92,12 +92,12 @@ impl Keeper {
         };
         match outcome {
             // Replaced or dropped meanwhile.
-            Ok(()) | Err(Miss::Gone) => Ok(()),
-            Err(Miss::BadIndex) => match self.shared.heal(segment) {
-                Err(Miss::Failed(error)) => Err(error),
+            Ok(()) | Err(LookupError::Gone) => Ok(()),
+            Err(LookupError::BadIndex) => match self.shared.rebuild_index(segment) {
+                Err(LookupError::Failed(error)) => Err(error),
                 _ => Ok(()),
             },
-            Err(Miss::Failed(error)) => Err(error),
+            Err(LookupError::Failed(error)) => Err(error),
         }
     }
 
@@ -106,7 +106,9 @@ impl Keeper {
         let disk = &*self.shared.disk;
         let mut found = false;
         for (file, _) in disk.list()? {
-            let Some(FileName::Segment(name) | FileName::Index(name)) = FileName::parse(&file) else { continue };
+            let Some(LogFileName::Segment(name) | LogFileName::Index(name)) = LogFileName::parse(&file) else {
+                continue;
+            };
             let is_replaced = {
                 let state = self.shared.state();
                 let replaced = state.sealed(name.base).map(|segment| segment.name().generation > name.generation);
@@ -123,14 +125,14 @@ impl Keeper {
 
     /// Notes that everything `marks` hide is erased, unless more was removed meanwhile; whether that is so. The note goes to
     /// disk with the next marks: until then a broker that starts finds nothing to erase, and notes it again.
-    fn conclude(&self, marks: &Arc<Marks>) -> Result<bool, LogError> {
+    fn conclude(&self, marks: &Arc<TrimMarks>) -> Result<bool, LogError> {
         if let Some(segment) =
             self.shared.state().sealed.iter().find(|segment| self.damaged.contains(&segment.name().base))
             && holds_removed(&segment.summary.topics, marks)
         {
             let file = self.shared.folder.join(segment.name().file());
             let reason = "a damaged record keeps removed ones from being erased; repair the log".to_owned();
-            return Err(LogError::Damaged(Damage { file, offset: 0, reason }));
+            return Err(LogError::Damaged(FileDamage { file, offset: 0, reason }));
         }
         let _unchanged = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.shared.state_mut();
@@ -151,14 +153,14 @@ mod tests {
         let day = Some(Duration::from_secs(86_400));
         let hour = 3_600_000;
         for (since, within, age, is_idle, urgent) in [
-            (None, day, 100 * hour, true, Urgency::Wait),
-            (Some(7), None, 100 * hour, true, Urgency::Wait),
-            (Some(7), day, hour - 1, true, Urgency::Wait),
-            (Some(7), day, hour, true, Urgency::Idle),
-            (Some(7), day, 24 * hour - 1, false, Urgency::Wait),
-            (Some(7), day, 24 * hour, false, Urgency::Due),
-            (Some(7), day, -hour, true, Urgency::Wait),
-            (Some(7), Some(Duration::ZERO), 0, false, Urgency::Due),
+            (None, day, 100 * hour, true, EraseUrgency::Wait),
+            (Some(7), None, 100 * hour, true, EraseUrgency::Wait),
+            (Some(7), day, hour - 1, true, EraseUrgency::Wait),
+            (Some(7), day, hour, true, EraseUrgency::Idle),
+            (Some(7), day, 24 * hour - 1, false, EraseUrgency::Wait),
+            (Some(7), day, 24 * hour, false, EraseUrgency::Due),
+            (Some(7), day, -hour, true, EraseUrgency::Wait),
+            (Some(7), Some(Duration::ZERO), 0, false, EraseUrgency::Due),
         ] {
             assert_eq!(urgency(since, 7 + age, within, is_idle), urgent, "{since:?} {within:?} {age} {is_idle}");
         }

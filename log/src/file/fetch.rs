@@ -1,9 +1,9 @@
 //! Reading records at known places: few large reads, every checksum checked, bodies shared instead of copied.
 
 use super::Disk;
-use super::frame::{self, Flaw};
-use super::index::Place;
-use crate::{Header, Range, Record};
+use super::frame::{self, FrameFlaw};
+use super::index::FrameLocation;
+use crate::{ReadRange, Record, RecordHeader};
 use bytes::Bytes;
 use std::io;
 
@@ -11,21 +11,21 @@ use std::io;
 const GAP_BYTES: u64 = 8 * 1024;
 
 /// The bytes at some places of one file.
-pub(crate) struct Fetched {
+pub(crate) struct FetchedFrames {
     bytes: Bytes,
     /// Where each place begins in `bytes`.
     starts: Vec<usize>,
 }
 
 /// A run of the file that is read at once.
-struct Extent {
+struct ReadExtent {
     offset: u64,
     end: u64,
 }
 
 /// Reads all of `places`, which ascend.
-pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[Place]) -> io::Result<Fetched> {
-    let mut extents: Vec<Extent> = Vec::new();
+pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[FrameLocation]) -> io::Result<FetchedFrames> {
+    let mut extents: Vec<ReadExtent> = Vec::new();
     let mut starts = Vec::with_capacity(places.len());
     let mut total = 0;
     for place in places {
@@ -37,7 +37,7 @@ pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[Place]) -> io::Result
             }
             _ => {
                 total += place.bytes;
-                extents.push(Extent { offset: place.offset, end });
+                extents.push(ReadExtent { offset: place.offset, end });
             }
         }
         starts.push(total - place.bytes);
@@ -50,14 +50,14 @@ pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[Place]) -> io::Result
         disk.read(file, extent.offset, target)?;
         rest = behind;
     }
-    let fetched = Fetched { bytes: Bytes::from(bytes), starts };
+    let fetched = FetchedFrames { bytes: Bytes::from(bytes), starts };
     let wanted = places.iter().map(|place| place.bytes).sum::<usize>();
     Ok(if total > 2 * wanted { fetched.compacted(places, wanted) } else { fetched })
 }
 
-impl Fetched {
+impl FetchedFrames {
     /// The same without what lies between the places: records are held on to, and would hold on to all of it.
-    fn compacted(&self, places: &[Place], wanted: usize) -> Self {
+    fn compacted(&self, places: &[FrameLocation], wanted: usize) -> Self {
         let mut bytes = Vec::with_capacity(wanted);
         let mut starts = Vec::with_capacity(places.len());
         for (number, place) in places.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Fetched {
     }
 
     /// The frame at the `number`-th place, undecoded.
-    pub(crate) fn frame(&self, number: usize, place: &Place) -> &[u8] {
+    pub(crate) fn frame(&self, number: usize, place: &FrameLocation) -> &[u8] {
         let start = self.starts.get(number).copied().unwrap_or(self.bytes.len());
         self.bytes.get(start..start + place.bytes).unwrap_or_default()
     }
@@ -77,11 +77,11 @@ impl Fetched {
     /// the disk holds.
     pub(crate) fn record(
         &self,
-        (number, place): (usize, &Place),
-        range: Range,
+        (number, place): (usize, &FrameLocation),
+        range: ReadRange,
         salt: u32,
         check_body: bool,
-    ) -> Result<Record, Flaw> {
+    ) -> Result<Record, FrameFlaw> {
         let bytes = self.frame(number, place);
         let frame = frame::decode(bytes, salt)?;
         let body = bytes.get(frame.header_bytes..).unwrap_or_default();
@@ -89,17 +89,17 @@ impl Fetched {
             frame.check(body)?;
         }
         if frame.bytes() != place.bytes || !is_promised(&frame.header, place.number, range) {
-            return Err(Flaw::Field);
+            return Err(FrameFlaw::Field);
         }
         Ok(Record { header: frame.header, body: self.bytes.slice_ref(body) })
     }
 }
 
-fn is_promised(header: &Header, number: u64, range: Range) -> bool {
+fn is_promised(header: &RecordHeader, number: u64, range: ReadRange) -> bool {
     match range {
-        Range::All(_) => header.position.get() == number,
-        Range::Topic(topic, _) => header.topic == topic && header.sequence.get() == number,
-        Range::Aggregate(key, _) => header
+        ReadRange::All(_) => header.position.get() == number,
+        ReadRange::Topic(topic, _) => header.topic == topic && header.sequence.get() == number,
+        ReadRange::Aggregate(key, _) => header
             .facets
             .and_then(|facets| facets.aggregate)
             .is_some_and(|mark| mark.key == key && mark.sequence.get() == number),

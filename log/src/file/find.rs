@@ -1,79 +1,81 @@
 //! Finding one record: by id from the oldest segment on, by aggregate from the newest, by time by halving.
 
 use super::frame::{self, HEADER_BYTES_MAX};
-use super::index::{Miss, Order, Place};
-use super::marks::Marks;
+use super::index::{FrameLocation, LookupError, RecordOrder};
+use super::marks::TrimMarks;
 use super::segment::SegmentHead;
-use super::state::{Sealed, Shared};
-use crate::{Find, Header, Limit, LogError, Range};
+use super::state::{SealedSegment, SharedLog};
+use crate::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery};
 use contract::{Position, Sequence};
 use std::sync::Arc;
 
 /// How often a search may start again because a segment was rewritten under it.
 const RETRIES_MAX: usize = 100;
 
-const ONE: Limit = Limit { records: 1, bytes: 0 };
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
 /// Where a search looks next.
-enum Part {
-    Sealed(Arc<Sealed>),
+enum SearchSegment {
+    Sealed(Arc<SealedSegment>),
     /// The growing segment, and what it held when the search began.
     Active(SegmentHead, u32),
 }
 
-impl Shared {
+impl SharedLog {
     /// The answer, if it can be given without the disk.
-    pub(crate) fn find_hot(&self, what: Find) -> Option<Option<Header>> {
+    pub(crate) fn find_hot(&self, what: RecordQuery) -> Option<Option<RecordHeader>> {
         let state = self.state();
         let (sealed, position) = match what {
-            Find::Id(0) => return Some(None),
-            Find::Id(id) => (
+            RecordQuery::Id(0) => return Some(None),
+            RecordQuery::Id(id) => (
                 state.sealed.iter().any(|segment| segment.index.may_hold_id(id)),
                 state.active.as_ref().and_then(|active| active.index.first_of_id(id)),
             ),
-            Find::Aggregate(key) => {
+            RecordQuery::Aggregate(key) => {
                 let position = state.active.as_ref().and_then(|active| active.index.last_of_aggregate(key));
                 let older = || state.sealed.iter().any(|segment| segment.index.may_hold_aggregate(key));
                 (position.is_none() && older(), position)
             }
-            Find::Time(_, time) => (time <= state.tail_time, None),
+            RecordQuery::Time(_, time) => (time <= state.tail_time, None),
         };
         match position {
             _ if sealed => None,
             None => Some(None),
             Some(position) => {
                 let header = state.hot.get(position)?.header;
-                (!state.marks.hide(&header)).then_some(Some(header))
+                (!state.marks.hides(&header)).then_some(Some(header))
             }
         }
     }
 
     /// The answer, from the disk.
-    pub(crate) fn find(&self, what: Find) -> Result<Option<Header>, LogError> {
+    pub(crate) fn find(&self, what: RecordQuery) -> Result<Option<RecordHeader>, LogError> {
         let mut retries = 0;
         loop {
             let found = match what {
-                Find::Id(id) => self.find_id(id),
-                Find::Time(topic, time) => self.find_time(topic.map_or(Order::Log, Order::Topic), time),
-                Find::Aggregate(key) => self.find_aggregate(key),
+                RecordQuery::Id(id) => self.find_id(id),
+                RecordQuery::Time(topic, time) => {
+                    self.find_time(topic.map_or(RecordOrder::Log, RecordOrder::Topic), time)
+                }
+                RecordQuery::Aggregate(key) => self.find_aggregate(key),
             };
             match found {
-                Err(Miss::Gone | Miss::BadIndex) if retries < RETRIES_MAX => retries += 1,
-                other => return other.map_err(|miss| self.give_up(miss)),
+                Err(LookupError::Gone | LookupError::BadIndex) if retries < RETRIES_MAX => retries += 1,
+                other => return other.map_err(|miss| self.lookup_failed(miss)),
             }
         }
     }
 
-    fn find_id(&self, id: u128) -> Result<Option<Header>, Miss> {
+    fn find_id(&self, id: u128) -> Result<Option<RecordHeader>, LookupError> {
         let (sealed, active, marks) = {
             let state = self.state();
             let sealed: Vec<_> = state.sealed.iter().filter(|segment| segment.index.may_hold_id(id)).cloned().collect();
             let active = state.active.as_ref().map(|active| (active.head, active.index.ids(id)));
             (sealed, active, Arc::clone(&state.marks))
         };
-        let is_it = |header: &Header| header.id == id && !marks.hide(header);
+        let is_it = |header: &RecordHeader| header.id == id && !marks.hides(header);
         for segment in &sealed {
-            let offsets = self.healing(segment, segment.index.ids(&*self.disk, id))?;
+            let offsets = self.rebuild_on_bad_index(segment, segment.index.ids(&*self.disk, id))?;
             if let Some(header) = self.first_at(&segment.head, &offsets, is_it)? {
                 return Ok(Some(header));
             }
@@ -81,7 +83,7 @@ impl Shared {
         active.map_or(Ok(None), |(head, offsets)| self.first_at(&head, &offsets, is_it))
     }
 
-    fn find_aggregate(&self, key: u128) -> Result<Option<Header>, Miss> {
+    fn find_aggregate(&self, key: u128) -> Result<Option<RecordHeader>, LookupError> {
         let (sealed, active, marks) = {
             let state = self.state();
             let candidates = state.sealed.iter().rev().filter(|segment| segment.index.may_hold_aggregate(key));
@@ -89,7 +91,7 @@ impl Shared {
             let active = state.active.as_ref().map(|active| (active.head, active.index.aggregate(key, usize::MAX)));
             (sealed, active, Arc::clone(&state.marks))
         };
-        let is_it = |header: &Header| !marks.hide(header);
+        let is_it = |header: &RecordHeader| !marks.hides(header);
         if let Some((head, offsets)) = active
             && let Some(header) = self.first_at(&head, &offsets, is_it)?
         {
@@ -98,7 +100,7 @@ impl Shared {
         for segment in &sealed {
             // The last one is the answer unless it was removed, which for an aggregate of one topic all others are too.
             for most in [1, usize::MAX] {
-                let offsets = self.healing(segment, segment.index.aggregate(&*self.disk, key, most))?;
+                let offsets = self.rebuild_on_bad_index(segment, segment.index.aggregate(&*self.disk, key, most))?;
                 if let Some(header) = self.first_at(&segment.head, &offsets, is_it)? {
                     return Ok(Some(header));
                 }
@@ -108,13 +110,13 @@ impl Shared {
     }
 
     /// Halves down to the first record at or after `time`, then reads from there, which skips what was removed.
-    fn find_time(&self, order: Order, time: i64) -> Result<Option<Header>, Miss> {
+    fn find_time(&self, order: RecordOrder, time: i64) -> Result<Option<RecordHeader>, LookupError> {
         let Some((part, marks)) = self.part_at(order, time) else { return Ok(None) };
         let (mut low, mut high) = (0, self.count(&part, order));
         let mut first = None;
         while low < high {
             let middle = low.midpoint(high);
-            let Some(place) = self.nth(&part, order, middle)? else { return Err(Miss::Gone) };
+            let Some(place) = self.nth(&part, order, middle)? else { return Err(LookupError::Gone) };
             if self.header_at(part.head(), place.offset)?.time < time {
                 low = middle + 1;
             } else {
@@ -122,70 +124,82 @@ impl Shared {
                 first = Some(place.number);
             }
         }
-        let Some(number) = first else { return Err(Miss::Gone) };
+        let Some(number) = first else { return Err(LookupError::Gone) };
         let range = match order {
-            Order::Log => Range::All(Position(number - 1)),
-            Order::Topic(topic) => Range::Topic(topic, Sequence(number - 1).max(marks.removed_through(topic))),
+            RecordOrder::Log => ReadRange::All(Position(number - 1)),
+            RecordOrder::Topic(topic) => {
+                ReadRange::Topic(topic, Sequence(number - 1).max(marks.removed_through(topic)))
+            }
         };
         match self.read(range, ONE) {
             Ok(records) => Ok(records.first().map(|record| record.header)),
             // Removed meanwhile: start again.
-            Err(LogError::Trimmed(_)) => Err(Miss::Gone),
+            Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The segment in which time reaches `time`.
-    fn part_at(&self, order: Order, time: i64) -> Option<(Part, Arc<Marks>)> {
+    fn part_at(&self, order: RecordOrder, time: i64) -> Option<(SearchSegment, Arc<TrimMarks>)> {
         let state = self.state();
         let sealed = match order {
-            Order::Log => {
+            RecordOrder::Log => {
                 let at = state.sealed.partition_point(|segment| segment.summary.last_time < time);
                 state.sealed.get(at)
             }
-            Order::Topic(topic) => {
+            RecordOrder::Topic(topic) => {
                 let runs = state.runs(topic);
                 let at = runs.partition_point(|run| run.last_time < time);
                 runs.get(at).and_then(|run| state.sealed(run.base))
             }
         };
         let part = match sealed {
-            Some(segment) => Part::Sealed(Arc::clone(segment)),
+            Some(segment) => SearchSegment::Sealed(Arc::clone(segment)),
             None => {
                 let active = state.active.as_ref()?;
                 let (last_time, count) = match order {
-                    Order::Log => (active.index.last_time()?, active.index.count() as u32),
-                    Order::Topic(topic) => active.index.topic(topic).map(|topic| (topic.last_time, topic.count))?,
+                    RecordOrder::Log => (active.index.last_time()?, active.index.count() as u32),
+                    RecordOrder::Topic(topic) => {
+                        active.index.topic(topic).map(|topic| (topic.last_time, topic.count))?
+                    }
                 };
-                (last_time >= time).then_some(Part::Active(active.head, count))?
+                (last_time >= time).then_some(SearchSegment::Active(active.head, count))?
             }
         };
         Some((part, Arc::clone(&state.marks)))
     }
 
-    fn count(&self, part: &Part, order: Order) -> u32 {
+    fn count(&self, part: &SearchSegment, order: RecordOrder) -> u32 {
         match (part, order) {
-            (Part::Active(_, count), _) => *count,
-            (Part::Sealed(segment), Order::Log) => segment.summary.count,
-            (Part::Sealed(segment), Order::Topic(topic)) => segment.summary.topic(topic).map_or(0, |topic| topic.count),
+            (SearchSegment::Active(_, count), _) => *count,
+            (SearchSegment::Sealed(segment), RecordOrder::Log) => segment.summary.count,
+            (SearchSegment::Sealed(segment), RecordOrder::Topic(topic)) => {
+                segment.summary.topic(topic).map_or(0, |topic| topic.count)
+            }
         }
     }
 
-    fn nth(&self, part: &Part, order: Order, rank: u32) -> Result<Option<Place>, Miss> {
+    fn nth(&self, part: &SearchSegment, order: RecordOrder, rank: u32) -> Result<Option<FrameLocation>, LookupError> {
         match part {
-            Part::Sealed(segment) => self.healing(segment, segment.index.nth(&*self.disk, order, rank)),
-            Part::Active(head, _) => {
+            SearchSegment::Sealed(segment) => {
+                self.rebuild_on_bad_index(segment, segment.index.nth(&*self.disk, order, rank))
+            }
+            SearchSegment::Active(head, _) => {
                 let state = self.state();
                 let active = state.active.as_ref().filter(|active| active.head.name == head.name);
-                Ok(active.ok_or(Miss::Gone)?.index.nth(order, rank))
+                Ok(active.ok_or(LookupError::Gone)?.index.nth(order, rank))
             }
         }
     }
 
     /// Passes on what an index said; a bad one is rebuilt for the next try.
-    fn healing<T>(&self, segment: &Arc<Sealed>, said: Result<T, Miss>) -> Result<T, Miss> {
-        if matches!(said, Err(Miss::BadIndex)) {
-            self.heal(segment)?;
+    fn rebuild_on_bad_index<T>(
+        &self,
+        segment: &Arc<SealedSegment>,
+        said: Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
+        if matches!(said, Err(LookupError::BadIndex)) {
+            self.rebuild_index(segment)?;
         }
         said
     }
@@ -194,8 +208,8 @@ impl Shared {
         &self,
         head: &SegmentHead,
         offsets: &[u64],
-        is_it: impl Fn(&Header) -> bool,
-    ) -> Result<Option<Header>, Miss> {
+        is_it: impl Fn(&RecordHeader) -> bool,
+    ) -> Result<Option<RecordHeader>, LookupError> {
         for offset in offsets {
             let header = self.header_at(head, *offset)?;
             if is_it(&header) {
@@ -205,7 +219,7 @@ impl Shared {
         Ok(None)
     }
 
-    fn header_at(&self, head: &SegmentHead, offset: u64) -> Result<Header, Miss> {
+    fn header_at(&self, head: &SegmentHead, offset: u64) -> Result<RecordHeader, LookupError> {
         let file = head.name.file();
         let mut bytes = [0; HEADER_BYTES_MAX];
         let filled = self.disk.read(&file, offset, &mut bytes)?;
@@ -214,7 +228,7 @@ impl Shared {
     }
 }
 
-impl Part {
+impl SearchSegment {
     fn head(&self) -> &SegmentHead {
         match self {
             Self::Sealed(segment) => &segment.head,

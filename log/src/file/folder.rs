@@ -7,7 +7,7 @@
 
 use super::Disk;
 use super::disk::VolumeSpace;
-use super::open_files::{Handle, Handles, OPEN_FILES_DEFAULT, OpenFiles};
+use super::open_files::{FileHandle, FileHandles, OPEN_FILES_DEFAULT, OpenFiles};
 use crate::LogError;
 use rustix::fs::{StatVfs, fstatvfs, statvfs};
 #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ pub struct FolderDisk {
     folder: PathBuf,
     /// The folder itself, open: making names durable needs no further descriptor.
     opened: File,
-    handles: Arc<Handles>,
+    handles: Arc<FileHandles>,
     files: Arc<OpenFiles>,
 }
 
@@ -75,7 +75,7 @@ impl FolderDisk {
         &self.folder
     }
 
-    fn handle(&self, name: &str, create: bool) -> io::Result<Arc<Handle>> {
+    fn handle(&self, name: &str, create: bool) -> io::Result<Arc<FileHandle>> {
         if let Some(handle) = self.open_handle(name) {
             handle.touch();
             return Ok(handle);
@@ -97,7 +97,7 @@ impl FolderDisk {
         Ok(handle)
     }
 
-    fn open_handle(&self, name: &str) -> Option<Arc<Handle>> {
+    fn open_handle(&self, name: &str) -> Option<Arc<FileHandle>> {
         self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
     }
 
@@ -107,9 +107,9 @@ impl FolderDisk {
     }
 }
 
-impl Handle {
+impl FileHandle {
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.will_write();
+        self.mark_unsynced();
         let length = self.length.load(Ordering::Acquire);
         let end = offset + bytes.len() as u64;
         let appends = offset > 0 && offset <= length && end > length;
@@ -169,7 +169,7 @@ impl Disk for FolderDisk {
     }
 
     #[cfg(target_os = "linux")]
-    fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_cached(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let handle = self.open_handle(name).ok_or(io::ErrorKind::WouldBlock)?;
         handle.touch();
         fill(buffer, offset, |rest, offset| {

@@ -3,7 +3,7 @@
 //! - The header's checksum starts from the segment's salt, which no publisher knows: a body cannot imitate a frame.
 //! - Header and body have their own checksums, so that a header can be trusted without reading its body.
 
-use crate::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+use crate::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, TopicNumber};
 use bytes::{Buf, BufMut};
 use contract::{AggregateSequence, Position, Sequence};
 use std::fmt;
@@ -31,7 +31,7 @@ const IDEMPOTENCY: u8 = 8;
 
 /// A record's place in the append it came with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct BatchSlot {
     /// Its number in the batch, from 0.
     pub(crate) index: u32,
     /// Whether the batch ends with it.
@@ -40,11 +40,11 @@ pub(crate) struct Slot {
 
 /// A decoded frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct FrameHeader {
     /// The record's header.
-    pub(crate) header: Header,
+    pub(crate) header: RecordHeader,
     /// Its place in its batch.
-    pub(crate) slot: Slot,
+    pub(crate) slot: BatchSlot,
     /// Bytes of this header on disk; the body starts behind them.
     pub(crate) header_bytes: usize,
     /// Bytes of the body.
@@ -54,7 +54,7 @@ pub(crate) struct Frame {
 
 /// Why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum FrameFlaw {
     /// They end before the frame does.
     Short,
     /// They do not begin like one.
@@ -67,7 +67,7 @@ pub(crate) enum Flaw {
     Field,
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for FrameFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "the file ends inside a record",
@@ -85,7 +85,7 @@ pub(crate) fn frame_bytes(record: &Record) -> usize {
 }
 
 /// Appends the frame of `record` to `out`.
-pub(crate) fn encode(record: &Record, slot: Slot, salt: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode(record: &Record, slot: BatchSlot, salt: u32, out: &mut Vec<u8>) {
     let Record { header, body } = record;
     let start = out.len();
     let flags = flags(header) | if slot.last { LAST } else { 0 };
@@ -113,11 +113,11 @@ pub(crate) fn encode(record: &Record, slot: Slot, salt: u32, out: &mut Vec<u8>) 
 }
 
 /// Reads the header of the frame `bytes` begin with; its body may lie beyond them.
-pub(crate) fn decode(bytes: &[u8], salt: u32) -> Result<Frame, Flaw> {
-    let mut fields = bytes.get(..FIXED_BYTES).ok_or(Flaw::Short)?;
+pub(crate) fn decode(bytes: &[u8], salt: u32) -> Result<FrameHeader, FrameFlaw> {
+    let mut fields = bytes.get(..FIXED_BYTES).ok_or(FrameFlaw::Short)?;
     let marker = [take(fields.try_get_u8())?, take(fields.try_get_u8())?];
     if marker != MARKER {
-        return Err(Flaw::Marker);
+        return Err(FrameFlaw::Marker);
     }
     let version = take(fields.try_get_u8())?;
     let flags = take(fields.try_get_u8())?;
@@ -125,13 +125,13 @@ pub(crate) fn decode(bytes: &[u8], salt: u32) -> Result<Frame, Flaw> {
     let checksum = take(fields.try_get_u32_le())?;
     let body_checksum = take(fields.try_get_u32_le())?;
     let header_bytes = header_bytes(flags);
-    let whole = bytes.get(..header_bytes).ok_or(Flaw::Short)?;
+    let whole = bytes.get(..header_bytes).ok_or(FrameFlaw::Short)?;
     if header_checksum(whole, salt) != checksum {
-        return Err(Flaw::HeaderChecksum);
+        return Err(FrameFlaw::HeaderChecksum);
     }
     let known = flags & !(LAST | FACETS | AGGREGATE | IDEMPOTENCY) == 0;
     if version != VERSION || !known || body_bytes > BODY_BYTES_MAX {
-        return Err(Flaw::Field);
+        return Err(FrameFlaw::Field);
     }
     let position = Position(take(fields.try_get_u64_le())?);
     let sequence = Sequence(take(fields.try_get_u64_le())?);
@@ -139,23 +139,29 @@ pub(crate) fn decode(bytes: &[u8], salt: u32) -> Result<Frame, Flaw> {
     let index = take(fields.try_get_u32_le())?;
     let time = take(fields.try_get_i64_le())?;
     let id = take(fields.try_get_u128_le())?;
-    let facets = get_facets(flags, whole.get(FIXED_BYTES..).ok_or(Flaw::Short)?)?;
-    let header = Header { position, topic, sequence, time, id, facets };
-    Ok(Frame { header, slot: Slot { index, last: flags & LAST != 0 }, header_bytes, body_bytes, body_checksum })
+    let facets = get_facets(flags, whole.get(FIXED_BYTES..).ok_or(FrameFlaw::Short)?)?;
+    let header = RecordHeader { position, topic, sequence, time, id, facets };
+    Ok(FrameHeader {
+        header,
+        slot: BatchSlot { index, last: flags & LAST != 0 },
+        header_bytes,
+        body_bytes,
+        body_checksum,
+    })
 }
 
-impl Frame {
+impl FrameHeader {
     /// Bytes of the whole frame.
     pub(crate) fn bytes(&self) -> usize {
         self.header_bytes + self.body_bytes
     }
 
     /// Whether `body` is what was written.
-    pub(crate) fn check(&self, body: &[u8]) -> Result<(), Flaw> {
+    pub(crate) fn check(&self, body: &[u8]) -> Result<(), FrameFlaw> {
         if body.len() < self.body_bytes {
-            Err(Flaw::Short)
+            Err(FrameFlaw::Short)
         } else if crc32c::crc32c(body) != self.body_checksum {
-            Err(Flaw::BodyChecksum)
+            Err(FrameFlaw::BodyChecksum)
         } else {
             Ok(())
         }
@@ -167,7 +173,7 @@ impl Frame {
     }
 }
 
-fn flags(header: &Header) -> u8 {
+fn flags(header: &RecordHeader) -> u8 {
     let Some(facets) = &header.facets else { return 0 };
     let mut flags = FACETS;
     if facets.aggregate.is_some() {
@@ -189,7 +195,7 @@ fn header_checksum(header: &[u8], salt: u32) -> u32 {
     crc32c::crc32c_append(before, header.get(CHECKSUM_END..).unwrap_or_default())
 }
 
-fn put_facets(facets: &Facets, out: &mut Vec<u8>) {
+fn put_facets(facets: &EventFacets, out: &mut Vec<u8>) {
     out.put_u64_le(facets.type_tag);
     out.put_u64_le(facets.subject_type_tag);
     out.put_u128_le(facets.tenant);
@@ -203,9 +209,9 @@ fn put_facets(facets: &Facets, out: &mut Vec<u8>) {
     }
 }
 
-fn get_facets(flags: u8, mut fields: &[u8]) -> Result<Option<Facets>, Flaw> {
+fn get_facets(flags: u8, mut fields: &[u8]) -> Result<Option<EventFacets>, FrameFlaw> {
     if flags & FACETS == 0 {
-        return if flags & (AGGREGATE | IDEMPOTENCY) == 0 { Ok(None) } else { Err(Flaw::Field) };
+        return if flags & (AGGREGATE | IDEMPOTENCY) == 0 { Ok(None) } else { Err(FrameFlaw::Field) };
     }
     let type_tag = take(fields.try_get_u64_le())?;
     let subject_type_tag = take(fields.try_get_u64_le())?;
@@ -220,11 +226,11 @@ fn get_facets(flags: u8, mut fields: &[u8]) -> Result<Option<Facets>, Flaw> {
         let key = take(fields.try_get_u128_le())?;
         idempotency = Some(IdempotencyMark { key, digest: take(fields.try_get_u64_le())? });
     }
-    Ok(Some(Facets { type_tag, subject_type_tag, tenant, aggregate, idempotency }))
+    Ok(Some(EventFacets { type_tag, subject_type_tag, tenant, aggregate, idempotency }))
 }
 
-fn take<T>(field: Result<T, bytes::TryGetError>) -> Result<T, Flaw> {
-    field.map_err(|_| Flaw::Short)
+fn take<T>(field: Result<T, bytes::TryGetError>) -> Result<T, FrameFlaw> {
+    field.map_err(|_| FrameFlaw::Short)
 }
 
 #[cfg(test)]
@@ -233,11 +239,11 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    fn facets() -> impl Strategy<Value = Facets> {
+    fn facets() -> impl Strategy<Value = EventFacets> {
         let aggregate = proptest::option::of((any::<u128>(), any::<u64>()));
         let idempotency = proptest::option::of((any::<u128>(), any::<u64>()));
         (any::<u64>(), any::<u64>(), any::<u128>(), aggregate, idempotency).prop_map(
-            |(type_tag, subject_type_tag, tenant, aggregate, idempotency)| Facets {
+            |(type_tag, subject_type_tag, tenant, aggregate, idempotency)| EventFacets {
                 type_tag,
                 subject_type_tag,
                 tenant,
@@ -253,7 +259,7 @@ mod tests {
         let numbers = (any::<u64>(), any::<u64>(), any::<u32>(), any::<i64>(), any::<u128>());
         (numbers, proptest::option::of(facets()), body).prop_map(
             |((position, sequence, topic, time, id), facets, body)| Record {
-                header: Header {
+                header: RecordHeader {
                     position: Position(position),
                     topic: TopicNumber(topic),
                     sequence: Sequence(sequence),
@@ -269,7 +275,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_encoded_is_decoded(record in record(), index: u32, last: bool, salt: u32) {
-            let slot = Slot { index, last };
+            let slot = BatchSlot { index, last };
             let mut bytes = Vec::new();
             encode(&record, slot, salt, &mut bytes);
             prop_assert_eq!(bytes.len(), frame_bytes(&record));
@@ -284,7 +290,7 @@ mod tests {
         #[test]
         fn one_flipped_bit_anywhere_is_noticed(record in record(), salt: u32, place: prop::sample::Index, bit in 0u8..8) {
             let mut bytes = Vec::new();
-            encode(&record, Slot { index: 0, last: true }, salt, &mut bytes);
+            encode(&record, BatchSlot { index: 0, last: true }, salt, &mut bytes);
             let at = place.index(bytes.len());
             bytes[at] ^= 1 << bit;
             let noticed = match decode(&bytes, salt) {
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn another_salt_makes_it_no_frame() {
-        let header = Header {
+        let header = RecordHeader {
             position: Position(1),
             topic: TopicNumber(1),
             sequence: Sequence(1),
@@ -306,7 +312,7 @@ mod tests {
             facets: None,
         };
         let mut bytes = Vec::new();
-        encode(&Record { header, body: Bytes::new() }, Slot { index: 0, last: true }, 1, &mut bytes);
-        assert_eq!(decode(&bytes, 2), Err(Flaw::HeaderChecksum));
+        encode(&Record { header, body: Bytes::new() }, BatchSlot { index: 0, last: true }, 1, &mut bytes);
+        assert_eq!(decode(&bytes, 2), Err(FrameFlaw::HeaderChecksum));
     }
 }

@@ -6,14 +6,14 @@
 //!   free ([`super::space`]).
 
 use super::disk::discard;
-use super::erase::{IDLE_AFTER, Urgency, urgency};
-use super::index::{Index, LiveIndex, PagedIndex, encode_index};
-use super::retention::{Choice, choose};
+use super::erase::{EraseUrgency, IDLE_AFTER, urgency};
+use super::index::{LiveIndex, PagedIndex, SegmentIndex, encode_index};
+use super::retention::{SegmentAction, choose};
 use super::rewrite;
 use super::segment::SegmentHead;
-use super::state::{Sealed, Shared};
-use super::writer::Writer;
-use super::{Disk, index::Miss};
+use super::state::{SealedSegment, SharedLog};
+use super::writer::LogWriter;
+use super::{Disk, index::LookupError};
 use crate::{LogError, crash_point};
 use contract::Position;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// What the keeper is asked to do.
-pub(crate) enum Chore {
+pub(crate) enum BackgroundTask {
     /// Write missing indexes and give space back.
     Tidy,
     /// Look whether there is room again.
@@ -47,13 +47,13 @@ pub(crate) enum Chore {
 
 /// Does chores until told to stop. `data_folder` is where torn appends are kept, if not beside the log's files.
 pub(crate) fn run(
-    shared: Arc<Shared>,
-    writer: Arc<Mutex<Writer>>,
+    shared: Arc<SharedLog>,
+    writer: Arc<Mutex<LogWriter>>,
     data_folder: Option<PathBuf>,
-    chores: &Receiver<Chore>,
+    chores: &Receiver<BackgroundTask>,
 ) {
     let last_append = (shared.state().tail, (shared.options.now)());
-    let mut keeper = Keeper {
+    let mut keeper = BackgroundWorker {
         shared,
         writer,
         data_folder,
@@ -67,29 +67,29 @@ pub(crate) fn run(
         let chore = keeper.next_chore(chores);
         keeper.shared.space.look(&*keeper.shared.disk);
         match chore {
-            Chore::Look => keeper.look(),
-            Chore::Erase(done) => {
+            BackgroundTask::Look => keeper.erase_if_urgent(),
+            BackgroundTask::Erase(done) => {
                 keeper.waiting.push(done);
                 keeper.has_more = true;
             }
-            Chore::Tidy => {
+            BackgroundTask::Tidy => {
                 keeper.tidy();
                 // Chores that follow each other must not put erasing off.
-                keeper.look();
+                keeper.erase_if_urgent();
             }
-            Chore::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
-            Chore::Settle(done) => {
+            BackgroundTask::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
+            BackgroundTask::Settle(done) => {
                 // Who asked may have left.
                 let _ = done.send(());
             }
-            Chore::Stop => break,
+            BackgroundTask::Stop => break,
         }
     }
 }
 
 /// Writes the index of a sealed segment and opens it.
-pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex) -> Result<PagedIndex, Miss> {
-    let Some(index) = encode_index(live, head) else { return Err(Miss::BadIndex) };
+pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex) -> Result<PagedIndex, LookupError> {
+    let Some(index) = encode_index(live, head) else { return Err(LookupError::BadIndex) };
     let file = head.name.index_file();
     discard(disk, &file)?;
     crash_point("seal.before_index");
@@ -104,16 +104,16 @@ pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex)
 }
 
 /// A chore that failed is tried again, and told meanwhile: a full disk is somebody's business.
-fn told(outcome: Result<(), Miss>, what: &str, segment: &Sealed) {
-    if let Err(Miss::Failed(error)) = outcome {
+fn warn_on_failure(outcome: Result<(), LookupError>, what: &str, segment: &SealedSegment) {
+    if let Err(LookupError::Failed(error)) = outcome {
         tracing::warn!(segment = segment.name().base.get(), %error, "{what}; it is tried again");
     }
 }
 
-pub(super) struct Keeper {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct BackgroundWorker {
+    pub(super) shared: Arc<SharedLog>,
     /// Asked to seal the growing segment; its lock is held for no longer than a roll takes.
-    pub(super) writer: Arc<Mutex<Writer>>,
+    pub(super) writer: Arc<Mutex<LogWriter>>,
     /// Where torn appends are kept in `cut/`.
     pub(super) data_folder: Option<PathBuf>,
     /// Segments that cannot be rewritten because a record to keep is damaged.
@@ -128,34 +128,34 @@ pub(super) struct Keeper {
     has_more: bool,
 }
 
-impl Keeper {
+impl BackgroundWorker {
     /// What was asked for next, or to look where nothing was.
-    fn next_chore(&self, chores: &Receiver<Chore>) -> Chore {
+    fn next_chore(&self, chores: &Receiver<BackgroundTask>) -> BackgroundTask {
         let is_watching = self.shared.options.erase_within.is_some() || self.shared.space.is_on();
         if !is_watching && self.waiting.is_empty() {
-            return chores.recv().unwrap_or(Chore::Stop);
+            return chores.recv().unwrap_or(BackgroundTask::Stop);
         }
         let wait = if self.has_more { Duration::ZERO } else { LOOK_EVERY };
         chores.recv_timeout(wait).unwrap_or_else(|nothing| match nothing {
-            RecvTimeoutError::Timeout => Chore::Look,
-            RecvTimeoutError::Disconnected => Chore::Stop,
+            RecvTimeoutError::Timeout => BackgroundTask::Look,
+            RecvTimeoutError::Disconnected => BackgroundTask::Stop,
         })
     }
 
     /// Erases from one segment, if that is urgent.
-    fn look(&mut self) {
+    fn erase_if_urgent(&mut self) {
         let urgent = self.urgency();
         self.has_more = false;
-        if urgent == Urgency::Wait {
+        if urgent == EraseUrgency::Wait {
             return;
         }
-        let outcome = self.erase_next(urgent == Urgency::Due);
-        self.has_more = urgent == Urgency::Due && matches!(outcome, Ok(true));
+        let outcome = self.erase_next(urgent == EraseUrgency::Due);
+        self.has_more = urgent == EraseUrgency::Due && matches!(outcome, Ok(true));
         self.failed_at = outcome.is_err().then(self.shared.options.now);
         if let Err(error) = &outcome {
             tracing::warn!(%error, "removed events were not erased; it is tried again");
         }
-        if !self.has_more && urgent == Urgency::Due {
+        if !self.has_more && urgent == EraseUrgency::Due {
             for waiting in self.waiting.drain(..) {
                 // Who asked may have left.
                 let _ = waiting.send(outcome.as_ref().map(|_| ()).map_err(LogError::clone));
@@ -163,7 +163,7 @@ impl Keeper {
         }
     }
 
-    fn urgency(&mut self) -> Urgency {
+    fn urgency(&mut self) -> EraseUrgency {
         let (tail, since) = {
             let state = self.shared.state();
             (state.tail, state.marks.unerased_since())
@@ -174,12 +174,12 @@ impl Keeper {
             self.last_append = (tail, now);
         }
         if !self.waiting.is_empty() {
-            return Urgency::Due;
+            return EraseUrgency::Due;
         }
         // A clock that is set back or ahead costs one wait at most.
         let has_passed = |time: i64, wait: Duration| u128::from(now.abs_diff(time)) >= wait.as_millis();
         if self.failed_at.is_some_and(|failed| !has_passed(failed, RETRY_AFTER)) {
-            return Urgency::Wait;
+            return EraseUrgency::Wait;
         }
         let is_idle = has_passed(self.last_append.1, IDLE_AFTER);
         // A clock that was ahead when something was removed must not put its erasure off.
@@ -192,12 +192,12 @@ impl Keeper {
     }
 
     /// Writes a segment's index. On failure it stays in RAM, and the next chore tries again.
-    pub(super) fn seal_or_warn(&self, segment: &Arc<Sealed>) {
-        told(self.seal(segment), "the index of a segment was not written", segment);
+    pub(super) fn seal_or_warn(&self, segment: &Arc<SealedSegment>) {
+        warn_on_failure(self.seal(segment), "the index of a segment was not written", segment);
     }
 
     /// Notes that a segment cannot be rewritten.
-    pub(super) fn note_damaged(&mut self, segment: &Sealed) {
+    pub(super) fn note_damaged(&mut self, segment: &SealedSegment) {
         let base = segment.name().base;
         tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
         self.damaged.insert(base);
@@ -215,13 +215,14 @@ impl Keeper {
         self.shared.space.look(&*self.shared.disk);
     }
 
-    fn seal(&self, segment: &Arc<Sealed>) -> Result<(), Miss> {
-        let Index::Live(live) = &segment.index else { return Ok(()) };
+    fn seal(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
+        let SegmentIndex::Live(live) = &segment.index else { return Ok(()) };
         let disk = &*self.shared.disk;
         // Zeros that were written ahead of the next append are not needed any more.
         disk.truncate(&segment.name().file(), segment.summary.bytes)?;
         let paged = write_index(disk, &segment.head, live)?;
-        let sealed = Sealed { head: segment.head, summary: segment.summary.clone(), index: Index::Paged(paged) };
+        let sealed =
+            SealedSegment { head: segment.head, summary: segment.summary.clone(), index: SegmentIndex::Paged(paged) };
         self.shared.state_mut().replace(segment, Arc::new(sealed));
         Ok(())
     }
@@ -234,7 +235,7 @@ impl Keeper {
         let is_wanted = {
             let state = self.shared.state();
             let growing = state.active.as_ref().and_then(|active| active.index.summary());
-            growing.is_some_and(|growing| choose(&growing, &state.marks) != Choice::Keep)
+            growing.is_some_and(|growing| choose(&growing, &state.marks) != SegmentAction::Keep)
         };
         if is_wanted && let Err(error) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() {
             tracing::warn!(%error, "the growing segment was not sealed, and gives no space back; it is tried again");
@@ -250,23 +251,27 @@ impl Keeper {
         for segment in &segments {
             let base = segment.name().base;
             match choose(&segment.summary, &marks) {
-                Choice::Keep => {}
-                Choice::Drop => {
-                    told(self.drop_segment(segment).map_err(Miss::from), "a segment was not dropped", segment);
+                SegmentAction::Keep => {}
+                SegmentAction::Drop => {
+                    warn_on_failure(
+                        self.drop_segment(segment).map_err(LookupError::from),
+                        "a segment was not dropped",
+                        segment,
+                    );
                 }
-                Choice::Rewrite if self.damaged.contains(&base) => {}
-                Choice::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
+                SegmentAction::Rewrite if self.damaged.contains(&base) => {}
+                SegmentAction::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
                     Ok(Some(rewritten)) => self.seal_or_warn(&rewritten),
                     Ok(None) => self.note_damaged(segment),
-                    Err(Miss::BadIndex) => _ = self.shared.heal(segment),
-                    missed => told(missed.map(drop), "a segment was not rewritten", segment),
+                    Err(LookupError::BadIndex) => _ = self.shared.rebuild_index(segment),
+                    missed => warn_on_failure(missed.map(drop), "a segment was not rewritten", segment),
                 },
             }
         }
     }
 
     /// Notes durably that the segment is meant to be missing, then takes it away.
-    pub(super) fn drop_segment(&self, segment: &Sealed) -> io::Result<()> {
+    pub(super) fn drop_segment(&self, segment: &SealedSegment) -> io::Result<()> {
         let name = segment.name();
         {
             let mut file = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);

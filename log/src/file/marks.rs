@@ -11,7 +11,7 @@
 
 use super::names::marks_file;
 use super::{Disk, disk::discard};
-use crate::{Damage, Header, LogError, TopicNumber, crash_point};
+use crate::{FileDamage, LogError, RecordHeader, TopicNumber, crash_point};
 use bytes::{Buf, BufMut};
 use contract::{Position, Sequence};
 use std::collections::BTreeMap;
@@ -26,23 +26,23 @@ const VERSION_LOST: u32 = 2;
 const VERSION_UNERASED: u32 = 3;
 
 /// Sequences of one topic, first and last.
-pub type LostRun = (TopicNumber, Sequence, Sequence);
+pub type LostSequences = (TopicNumber, Sequence, Sequence);
 
 /// What was let go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct TrimMarks {
     /// The last sequence removed of each topic.
     trimmed: BTreeMap<TopicNumber, Sequence>,
     /// Positions of dropped segments: first and last, neither overlapping nor touching, ascending.
     dropped: Vec<(Position, Position)>,
     /// Runs of sequences that were lost to damage, ascending.
-    lost: Vec<LostRun>,
+    lost: Vec<LostSequences>,
     /// When the oldest removal was made that may not be erased yet, in milliseconds since 1970. `None`: all are erased, or
     /// it was not noted.
     unerased_since: Option<i64>,
 }
 
-impl Marks {
+impl TrimMarks {
     /// When the oldest removal was made that may not be erased yet.
     pub(crate) fn unerased_since(&self) -> Option<i64> {
         self.unerased_since
@@ -65,7 +65,7 @@ impl Marks {
     }
 
     /// Whether a record was removed.
-    pub(crate) fn hide(&self, header: &Header) -> bool {
+    pub(crate) fn hides(&self, header: &RecordHeader) -> bool {
         header.sequence <= self.removed_through(header.topic)
     }
 
@@ -104,7 +104,7 @@ impl Marks {
     }
 
     /// Notes sequences that were lost.
-    pub(crate) fn with_lost(&self, runs: &[LostRun]) -> Self {
+    pub(crate) fn with_lost(&self, runs: &[LostSequences]) -> Self {
         let mut marks = self.clone();
         marks.lost.extend_from_slice(runs);
         marks.lost.sort_unstable();
@@ -189,27 +189,27 @@ impl Marks {
 
 /// The marks and the number of their file: who holds it may write the next.
 #[derive(Debug, Default)]
-pub(crate) struct MarksFile {
+pub(crate) struct TrimMarksFile {
     number: u64,
     /// The file that holds what counts; 0 while there is none.
     current: u64,
 }
 
-impl MarksFile {
+impl TrimMarksFile {
     /// The marks that count among the numbered files, and the numbers of the others.
-    pub(crate) fn load(disk: &dyn Disk, folder: &Path, mut numbers: Vec<u64>) -> Result<(Self, Marks), LogError> {
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path, mut numbers: Vec<u64>) -> Result<(Self, TrimMarks), LogError> {
         numbers.sort_unstable();
         let mut file = Self { number: numbers.last().copied().unwrap_or(0), current: 0 };
         for number in numbers.iter().rev().copied() {
-            if let Some(marks) = Marks::decode(&read_all(disk, &marks_file(number))?) {
+            if let Some(marks) = TrimMarks::decode(&read_all(disk, &marks_file(number))?) {
                 file.current = number;
                 return Ok((file, marks));
             }
         }
         match numbers.last() {
             // Number 1 may be torn: nothing was removed before it, and its removal was never answered.
-            None | Some(1) => Ok((file, Marks::default())),
-            Some(number) => Err(LogError::Damaged(Damage {
+            None | Some(1) => Ok((file, TrimMarks::default())),
+            Some(number) => Err(LogError::Damaged(FileDamage {
                 file: folder.join(marks_file(*number)),
                 offset: 0,
                 reason: "the removal marks do not match their checksum".to_owned(),
@@ -229,7 +229,7 @@ impl MarksFile {
     }
 
     /// Makes `marks` the ones that count. On failure the ones before still do.
-    pub(crate) fn store(&mut self, disk: &dyn Disk, marks: &Marks) -> io::Result<()> {
+    pub(crate) fn store(&mut self, disk: &dyn Disk, marks: &TrimMarks) -> io::Result<()> {
         self.number += 1;
         let name = marks_file(self.number);
         if let Err(cause) = write_durably(disk, &name, &marks.encode()) {
@@ -274,25 +274,26 @@ mod tests {
     #[test]
     fn marks_survive_the_trip_to_disk_in_the_oldest_version_that_can_hold_them() {
         let topic = TopicNumber(3);
-        let removed = Marks::default().with_removed(topic, Sequence(5)).unwrap().with_dropped(Position(2), Position(9));
+        let removed =
+            TrimMarks::default().with_removed(topic, Sequence(5)).unwrap().with_dropped(Position(2), Position(9));
         let lost = removed.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(11), Sequence(11))]);
         let unerased = removed.clone().with_unerased(1_700_000_000_000);
         let both = lost.clone().with_unerased(-5);
         for (marks, version) in [(&removed, 1), (&lost, 2), (&unerased, 3), (&both, 3)] {
             let bytes = marks.encode();
             assert_eq!(bytes[8], version);
-            assert_eq!(Marks::decode(&bytes).as_ref(), Some(marks));
+            assert_eq!(TrimMarks::decode(&bytes).as_ref(), Some(marks));
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Marks::decode(&flipped), None, "bit {bit}");
+                assert_eq!(TrimMarks::decode(&flipped), None, "bit {bit}");
             }
         }
     }
 
     #[test]
     fn the_oldest_removal_that_is_not_erased_is_the_one_that_counts() {
-        let marks = Marks::default().with_unerased(20).with_unerased(30);
+        let marks = TrimMarks::default().with_unerased(20).with_unerased(30);
         assert_eq!(marks.unerased_since(), Some(20));
         assert_eq!(marks.with_all_erased().with_unerased(30).unerased_since(), Some(30));
         assert_eq!(marks.with_unerased(10).unerased_since(), Some(10), "a clock that was set back");
@@ -301,7 +302,7 @@ mod tests {
     #[test]
     fn only_what_was_removed_or_lost_may_be_missing() {
         let topic = TopicNumber(3);
-        let marks = Marks::default().with_removed(topic, Sequence(5)).unwrap();
+        let marks = TrimMarks::default().with_removed(topic, Sequence(5)).unwrap();
         let marks = marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
         for (after, next, unexplained) in [
             (0, 6, None),

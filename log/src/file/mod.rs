@@ -44,24 +44,26 @@ mod torn;
 mod verify;
 mod writer;
 
-pub use backup::{Copied, backup};
+pub use backup::{BackupProgress, backup};
 pub use cuts::CUT_FOLDER;
 pub use disk::{Disk, VolumeSpace};
 pub use folder::{FolderDisk, FolderLock, private_file, private_folder, volume_space};
-pub use marks::LostRun;
+pub use marks::LostSequences;
 pub use open_files::{OPEN_FILES_DEFAULT, OpenFiles, is_out_of_files};
-pub use repair::{Finding, Known, Repair, repair, repair_disk};
+pub use repair::{AcknowledgedState, RepairFinding, RepairReport, repair, repair_disk};
 pub use reserve::RESERVE_BYTES;
 pub use space::SpaceLimits;
-pub use verify::{Progress, Report, verify, verify_disk};
+pub use verify::{VerifyProgress, VerifyReport, verify, verify_disk};
 
-use crate::{Damage, Find, Header, Limit, Log, LogError, Range, Record, StorageRoom, TopicNumber};
+use crate::{
+    FileDamage, Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, StorageRoom, TopicNumber,
+};
 use contract::{BoxFuture, Position, Segment, Sequence};
-use cuts::Cuts;
-use keeper::Chore;
-use recover::{Recovered, recover};
+use cuts::CutFolder;
+use keeper::BackgroundTask;
+use recover::{RecoveredLog, recover};
 use retention::holds_removed;
-use state::Shared;
+use state::SharedLog;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -70,7 +72,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-use writer::Writer;
+use writer::LogWriter;
 
 /// The folder of the log inside a data folder.
 pub const LOG_FOLDER: &str = "log";
@@ -81,7 +83,7 @@ const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// How a log is kept.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct FileLogOptions {
     /// A segment that has grown to this many bytes is sealed and the next begun. At most 1 GiB.
     pub segment_bytes: u64,
     /// Bytes of the last records kept in RAM for readers at the tail.
@@ -103,7 +105,7 @@ pub struct Options {
     pub open_files: Arc<OpenFiles>,
 }
 
-impl Default for Options {
+impl Default for FileLogOptions {
     fn default() -> Self {
         Self {
             segment_bytes: 64 * 1024 * 1024,
@@ -119,7 +121,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl FileLogOptions {
     fn segment_bytes_clamped(&self) -> u64 {
         self.segment_bytes.min(SEGMENT_BYTES_MAX)
     }
@@ -127,12 +129,12 @@ impl Options {
 
 /// A log in files. Dropping it finishes what was begun and lets go of the folder.
 pub struct FileLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
     /// One append at a time. The keeper has it too, to seal the growing segment.
-    writer: Arc<Mutex<Writer>>,
+    writer: Arc<Mutex<LogWriter>>,
     /// The keeper's.
     thread: Option<JoinHandle<()>>,
-    cuts: Vec<Damage>,
+    cuts: Vec<FileDamage>,
     /// Let go last.
     _lock: Option<FolderLock>,
 }
@@ -141,29 +143,29 @@ impl FileLog {
     /// Opens the log of a data folder, which belongs to this process until the log is dropped.
     ///
     /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged: nothing was changed then.
-    pub fn open_folder(folder: &Path, options: Options) -> Result<Self, LogError> {
+    pub fn open_folder(folder: &Path, options: FileLogOptions) -> Result<Self, LogError> {
         let lock = FolderLock::acquire(folder)?;
         let disk = FolderDisk::open_with(&folder.join(LOG_FOLDER), Arc::clone(&options.open_files))?;
         let path = disk.folder().to_path_buf();
-        Self::start(Arc::new(disk), path, options, &Cuts::In(folder), Some(lock))
+        Self::start(Arc::new(disk), path, options, &CutFolder::In(folder), Some(lock))
     }
 
     /// Opens the log on any disk. Nobody else may use it meanwhile.
-    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, LogError> {
+    pub fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Self, LogError> {
         let beside = Arc::clone(&disk);
-        Self::start(disk, PathBuf::new(), options, &Cuts::On(&beside), None)
+        Self::start(disk, PathBuf::new(), options, &CutFolder::On(&beside), None)
     }
 
     /// What was cut off when it was opened: a torn append that nobody was told of.
     #[must_use]
-    pub fn cuts(&self) -> &[Damage] {
+    pub fn cuts(&self) -> &[FileDamage] {
         &self.cuts
     }
 
     /// Waits until the background work asked for so far is done.
     pub async fn settle(&self) {
         let (done, is_done) = mpsc::channel();
-        let _ = self.shared.chores.send(Chore::Settle(done));
+        let _ = self.shared.chores.send(BackgroundTask::Settle(done));
         // An error says that the keeper is gone, and with it its work.
         let _ = blocking(move || Ok(is_done.recv().is_ok())).await;
     }
@@ -171,20 +173,20 @@ impl FileLog {
     fn start(
         disk: Arc<dyn Disk>,
         folder: PathBuf,
-        options: Options,
-        cuts_in: &Cuts<'_>,
+        options: FileLogOptions,
+        cuts_in: &CutFolder<'_>,
         lock: Option<FolderLock>,
     ) -> Result<Self, LogError> {
-        let Recovered { state, marks_file, cuts, bad_bodies } = recover(&*disk, &folder, &options, cuts_in)?;
+        let RecoveredLog { state, marks_file, cuts, bad_bodies } = recover(&*disk, &folder, &options, cuts_in)?;
         for cut in &cuts {
             tracing::warn!(file = %cut.file.display(), offset = cut.offset, reason = cut.reason, "cut off a torn tail");
         }
-        for Damage { file, offset, reason } in &bad_bodies {
+        for FileDamage { file, offset, reason } in &bad_bodies {
             tracing::warn!(file = %file.display(), offset, reason, "a record cannot be read; everything else can");
         }
         let (chores, keepers) = mpsc::channel();
-        let shared = Arc::new(Shared::new(disk, folder, options, (state, marks_file), chores));
-        let writer = Arc::new(Mutex::new(Writer::new(Arc::clone(&shared))));
+        let shared = Arc::new(SharedLog::new(disk, folder, options, (state, marks_file), chores));
+        let writer = Arc::new(Mutex::new(LogWriter::new(Arc::clone(&shared))));
         let (keeping, sealing, data_folder) = (Arc::clone(&shared), Arc::clone(&writer), cuts_in.data_folder());
         let keeper = thread::Builder::new().name("log-keeper".to_owned());
         let thread = Some(keeper.spawn(move || keeper::run(keeping, sealing, data_folder, &keepers))?);
@@ -194,7 +196,7 @@ impl FileLog {
         }
         shared.space.look(&*shared.disk);
         // Indexes and removals that the last run did not get to.
-        let _ = shared.chores.send(Chore::Tidy);
+        let _ = shared.chores.send(BackgroundTask::Tidy);
         shared.note_unerased();
         Ok(Self { shared, writer, thread, cuts, _lock: lock })
     }
@@ -206,12 +208,12 @@ impl Log for FileLog {
         Box::pin(async move { self.writer.lock().unwrap_or_else(PoisonError::into_inner).append(after, batch) })
     }
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             if let Some(answer) = self.shared.read_hot(range, limit) {
                 return answer;
             }
-            if let Some(page) = self.shared.read_at_hand(range, limit) {
+            if let Some(page) = self.shared.read_cached(range, limit) {
                 return Ok(page);
             }
             let shared = Arc::clone(&self.shared);
@@ -219,7 +221,7 @@ impl Log for FileLog {
         })
     }
 
-    fn headers(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Header>, LogError>> {
+    fn headers(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<RecordHeader>, LogError>> {
         Box::pin(async move {
             if let Some(answer) = self.shared.read_hot(range, limit) {
                 return Ok(answer?.into_iter().map(|record| record.header).collect());
@@ -233,7 +235,7 @@ impl Log for FileLog {
         self.shared.tail.subscribe()
     }
 
-    fn find(&self, what: Find) -> BoxFuture<'_, Result<Option<Header>, LogError>> {
+    fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>> {
         Box::pin(async move {
             if let Some(answer) = self.shared.find_hot(what) {
                 return Ok(answer);
@@ -255,7 +257,7 @@ impl Log for FileLog {
 
     fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
         let (done, is_done) = oneshot::channel();
-        let _ = self.shared.chores.send(Chore::Erase(done));
+        let _ = self.shared.chores.send(BackgroundTask::Erase(done));
         let closing = || LogError::Unavailable(Arc::new(io::Error::other("the log is being closed")));
         Box::pin(async move { is_done.await.unwrap_or_else(|_| Err(closing())) })
     }
@@ -264,8 +266,8 @@ impl Log for FileLog {
         if !self.shared.reserve.is_missing() {
             return self.shared.space.room();
         }
-        if self.shared.reserve.is_worth_a_look() {
-            let _ = self.shared.chores.send(Chore::FillReserve);
+        if self.shared.reserve.should_check_space() {
+            let _ = self.shared.chores.send(BackgroundTask::FillReserve);
         }
         StorageRoom::Full
     }
@@ -282,7 +284,7 @@ impl Log for FileLog {
     }
 }
 
-impl Shared {
+impl SharedLog {
     /// Marks records as removed, durably, and leaves giving their space back to the keeper.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> Result<(), LogError> {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -297,12 +299,12 @@ impl Shared {
         }
         self.reserve.spend_if_full(&*self.disk, || file.store(&*self.disk, &marks))?;
         self.state_mut().marks = Arc::new(marks);
-        let _ = self.chores.send(Chore::Tidy);
+        let _ = self.chores.send(BackgroundTask::Tidy);
         Ok(())
     }
 }
 
-impl Shared {
+impl SharedLog {
     /// Notes since when something is to be erased, where the marks do not say so: they are of an older version.
     fn note_unerased(&self) {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -325,7 +327,7 @@ impl Shared {
 
 impl Drop for FileLog {
     fn drop(&mut self) {
-        let _ = self.shared.chores.send(Chore::Stop);
+        let _ = self.shared.chores.send(BackgroundTask::Stop);
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();

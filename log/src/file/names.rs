@@ -19,7 +19,7 @@ pub(crate) struct SegmentName {
 
 /// A file of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileName {
+pub(crate) enum LogFileName {
     /// Records.
     Segment(SegmentName),
     /// An index of records.
@@ -50,7 +50,7 @@ pub(crate) fn marks_file(number: u64) -> String {
     format!("trimmed.{number}")
 }
 
-impl FileName {
+impl LogFileName {
     /// `None` for a file that is not ours. Only the spelling we write is ours.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let name = if let Some(number) = text.strip_prefix("trimmed.") {
@@ -85,16 +85,16 @@ mod tests {
     fn only_the_spelling_we_write_is_ours() {
         let segment = SegmentName { base: Position(7), generation: 2 };
         for (text, name) in [
-            ("00000000000000000007.2.log", Some(FileName::Segment(segment))),
-            ("00000000000000000007.2.idx", Some(FileName::Index(segment))),
-            ("trimmed.12", Some(FileName::Marks(12))),
+            ("00000000000000000007.2.log", Some(LogFileName::Segment(segment))),
+            ("00000000000000000007.2.idx", Some(LogFileName::Index(segment))),
+            ("trimmed.12", Some(LogFileName::Marks(12))),
             ("trimmed.012", None),
             ("7.2.log", None),
             ("00000000000000000007.02.log", None),
             ("00000000000000000007.2.log.bak", None),
             ("LOCK", None),
         ] {
-            assert_eq!(FileName::parse(text), name, "{text}");
+            assert_eq!(LogFileName::parse(text), name, "{text}");
         }
     }
 }

@@ -29,7 +29,7 @@ const LAST_WAIT: Duration = Duration::from_millis(128);
 const MADE_ROOM_MAX: usize = 64;
 
 /// The open files of one disk, by name.
-pub(crate) type Handles = RwLock<HashMap<String, Arc<Handle>>>;
+pub(crate) type FileHandles = RwLock<HashMap<String, Arc<FileHandle>>>;
 
 /// A bound on open files, shared by any number of [`super::FolderDisk`]s.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ pub struct OpenFiles {
     count: AtomicUsize,
     /// Counts uses; what was used longest ago has the smallest number.
     uses: AtomicU64,
-    disks: Mutex<Vec<Weak<Handles>>>,
+    disks: Mutex<Vec<Weak<FileHandles>>>,
     spares: Mutex<Vec<File>>,
 }
 
 /// An open file.
 #[derive(Debug)]
-pub(crate) struct Handle {
+pub(crate) struct FileHandle {
     pub(crate) file: File,
     /// Length of the file, zeros ahead included.
     pub(crate) length: AtomicU64,
@@ -74,18 +74,18 @@ impl OpenFiles {
     }
 
     /// Counts a disk's files among those that may be closed.
-    pub(crate) fn register(&self, handles: &Arc<Handles>) {
+    pub(crate) fn register(&self, handles: &Arc<FileHandles>) {
         let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         disks.retain(|disk| disk.strong_count() > 0);
         disks.push(Arc::downgrade(handles));
     }
 
     /// A handle for a file that was just opened.
-    pub(crate) fn handle(self: &Arc<Self>, file: File) -> io::Result<Handle> {
+    pub(crate) fn handle(self: &Arc<Self>, file: File) -> io::Result<FileHandle> {
         let length = AtomicU64::new(file.metadata()?.len());
         self.count.fetch_add(1, Ordering::Relaxed);
         let (is_unsynced, used) = (AtomicBool::new(false), AtomicU64::new(self.next_use()));
-        Ok(Handle { file, length, is_unsynced, used, files: Arc::clone(self) })
+        Ok(FileHandle { file, length, is_unsynced, used, files: Arc::clone(self) })
     }
 
     /// Closes what was used longest ago until there is room for one more.
@@ -99,7 +99,7 @@ impl OpenFiles {
         loop {
             match open() {
                 Err(cause) if is_out_of_files(&cause) => {
-                    if made_room < MADE_ROOM_MAX && self.give_way() {
+                    if made_room < MADE_ROOM_MAX && self.free_one_descriptor() {
                         made_room += 1;
                     } else if wait > LAST_WAIT {
                         return Err(cause);
@@ -124,7 +124,7 @@ impl OpenFiles {
     }
 
     /// Frees one descriptor; whether there was one to free.
-    fn give_way(&self) -> bool {
+    fn free_one_descriptor(&self) -> bool {
         self.close_oldest() || self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop().is_some()
     }
 
@@ -135,13 +135,13 @@ impl OpenFiles {
         // A disk whose lock is taken is opening a file or removing one: it is passed over.
         let oldest = disks.iter().filter_map(|disk| {
             let handles = disk.try_read().ok()?;
-            let idle = handles.iter().filter(|(_, handle)| Handle::is_idle(handle));
+            let idle = handles.iter().filter(|(_, handle)| FileHandle::is_idle(handle));
             let (name, handle) = idle.min_by_key(|(_, handle)| handle.used.load(Ordering::Relaxed))?;
             Some((handle.used.load(Ordering::Relaxed), name.clone(), disk))
         });
         let Some((_, name, disk)) = oldest.min_by_key(|(used, ..)| *used) else { return false };
         let Ok(mut handles) = disk.try_write() else { return false };
-        match handles.get(&name).is_some_and(Handle::is_idle) {
+        match handles.get(&name).is_some_and(FileHandle::is_idle) {
             true => handles.remove(&name).is_some(),
             false => false,
         }
@@ -152,21 +152,21 @@ impl OpenFiles {
     }
 }
 
-impl Handle {
+impl FileHandle {
     /// Marks it as used now.
     pub(crate) fn touch(&self) {
         self.used.store(self.files.next_use(), Ordering::Relaxed);
     }
 
     /// Keeps it open until it is synced.
-    pub(crate) fn will_write(&self) {
+    pub(crate) fn mark_unsynced(&self) {
         self.is_unsynced.store(true, Ordering::Release);
     }
 
     /// Makes what was written durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.is_unsynced.store(false, Ordering::Release);
-        self.file.sync_data().inspect_err(|_| self.will_write())
+        self.file.sync_data().inspect_err(|_| self.mark_unsynced())
     }
 
     /// Whether it can be closed. Who uses it has cloned it under the lock of its disk, which the caller has.
@@ -175,7 +175,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for FileHandle {
     fn drop(&mut self) {
         self.files.count.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,18 +9,18 @@
 //!   record, which is for readers to be told.
 //! - What is cut is kept aside.
 
-use super::cuts::Cuts;
+use super::cuts::CutFolder;
 use super::disk::discard;
-use super::index::{Index, Miss, PagedIndex};
+use super::index::{LookupError, PagedIndex, SegmentIndex};
 use super::keeper::write_index;
-use super::marks::{Marks, MarksFile};
-use super::names::{FileName, SegmentName};
+use super::marks::{TrimMarks, TrimMarksFile};
+use super::names::{LogFileName, SegmentName};
 use super::scan;
 use super::segment::{HEAD_BYTES, SegmentHead};
-use super::state::{Active, Sealed, State};
-use super::torn::{self, LastSegment, Tail};
-use super::{Disk, Options};
-use crate::{Damage, LogError};
+use super::state::{ActiveSegment, LogState, SealedSegment};
+use super::torn::{self, LastSegment, SegmentTail};
+use super::{Disk, FileLogOptions};
+use crate::{FileDamage, LogError};
 use contract::Position;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,36 +30,36 @@ use std::sync::Arc;
 pub(super) const HEAD_FLAW: &str = "the segment's head does not match its checksum";
 
 /// A log as it was found, whole again.
-pub(crate) struct Recovered {
-    pub(crate) state: State,
-    pub(crate) marks_file: MarksFile,
+pub(crate) struct RecoveredLog {
+    pub(crate) state: LogState,
+    pub(crate) marks_file: TrimMarksFile,
     /// What was cut off: a torn tail that nobody was told of.
-    pub(crate) cuts: Vec<Damage>,
+    pub(crate) cuts: Vec<FileDamage>,
     /// Records of the growing segment whose bodies are damaged; everything else is served.
-    pub(crate) bad_bodies: Vec<Damage>,
+    pub(crate) bad_bodies: Vec<FileDamage>,
 }
 
 /// Reads a log and makes it whole. Nothing is changed before it is clear that it can be.
 pub(crate) fn recover(
     disk: &dyn Disk,
     folder: &Path,
-    options: &Options,
-    cuts: &Cuts<'_>,
-) -> Result<Recovered, LogError> {
-    let files = Files::list(disk)?;
-    let (marks_file, marks) = MarksFile::load(disk, folder, files.marks.clone())?;
-    let recovery = Recovery { disk, folder, acknowledged: options.acknowledged, marks };
-    let Chosen { mut segments, superseded } = recovery.choose_generations(&files);
+    options: &FileLogOptions,
+    cuts: &CutFolder<'_>,
+) -> Result<RecoveredLog, LogError> {
+    let files = LogFiles::list(disk)?;
+    let (marks_file, marks) = TrimMarksFile::load(disk, folder, files.marks.clone())?;
+    let recovery = LogRecovery { disk, folder, acknowledged: options.acknowledged, marks };
+    let ChosenSegments { mut segments, superseded } = recovery.choose_generations(&files);
     let (last, unused) = recovery.read_last(&mut segments)?;
     let (active, tail) = last.map(|last| (last.active, last.tail)).unzip();
     let sealed = recovery.open_sealed(&segments)?;
     recovery.chain(&sealed, active.as_ref())?;
-    let state = State::new(sealed, active, recovery.marks.clone(), options);
+    let state = LogState::new(sealed, active, recovery.marks.clone(), options);
     recovery.check_acknowledged(&state)?;
 
     let named = |offset, reason: &dyn ToString| {
         let file = tail.as_ref().map(|tail| tail.head.name.file()).unwrap_or_default();
-        Damage { file: folder.join(file), offset, reason: reason.to_string() }
+        FileDamage { file: folder.join(file), offset, reason: reason.to_string() }
     };
     let flaws = tail.iter().flat_map(|tail| &tail.bad_bodies);
     let bad_bodies = flaws.map(|(offset, flaw)| named(*offset, flaw)).collect();
@@ -74,11 +74,11 @@ pub(crate) fn recover(
     }
     marks_file.tidy(disk, &files.marks)?;
     sweep(disk, &files, &state)?;
-    Ok(Recovered { state, marks_file, cuts: cut_off, bad_bodies })
+    Ok(RecoveredLog { state, marks_file, cuts: cut_off, bad_bodies })
 }
 
 /// Cuts what does not belong to a whole batch, keeping it aside, and makes the rest durable.
-fn cut_tail(disk: &dyn Disk, tail: &Tail, cuts: &Cuts<'_>) -> Result<(), LogError> {
+fn cut_tail(disk: &dyn Disk, tail: &SegmentTail, cuts: &CutFolder<'_>) -> Result<(), LogError> {
     let name = tail.head.name;
     if tail.flaw.is_some() {
         match cuts.keep_torn(disk, name, tail.end) {
@@ -91,11 +91,11 @@ fn cut_tail(disk: &dyn Disk, tail: &Tail, cuts: &Cuts<'_>) -> Result<(), LogErro
         disk.truncate(&name.file(), tail.end)?;
     }
     discard(disk, &name.index_file())?;
-    Ok(torn::store_again(disk, tail)?)
+    Ok(torn::rewrite_last_batch(disk, tail)?)
 }
 
 /// Takes away what belongs to no segment, and makes the folder durable as it is now.
-fn sweep(disk: &dyn Disk, files: &Files, state: &State) -> Result<(), LogError> {
+fn sweep(disk: &dyn Disk, files: &LogFiles, state: &LogState) -> Result<(), LogError> {
     for name in &files.indexes {
         if !state.sealed.iter().any(|segment| segment.name() == *name) {
             discard(disk, &name.index_file())?;
@@ -105,21 +105,21 @@ fn sweep(disk: &dyn Disk, files: &Files, state: &State) -> Result<(), LogError> 
 }
 
 /// The files of a log.
-struct Files {
+struct LogFiles {
     /// Generations of each base.
     segments: BTreeMap<Position, Vec<u32>>,
     indexes: Vec<SegmentName>,
     marks: Vec<u64>,
 }
 
-impl Files {
+impl LogFiles {
     fn list(disk: &dyn Disk) -> Result<Self, LogError> {
         let mut files = Self { segments: BTreeMap::new(), indexes: Vec::new(), marks: Vec::new() };
         for (name, _) in disk.list()? {
-            match FileName::parse(&name) {
-                Some(FileName::Segment(name)) => files.segments.entry(name.base).or_default().push(name.generation),
-                Some(FileName::Index(name)) => files.indexes.push(name),
-                Some(FileName::Marks(number)) => files.marks.push(number),
+            match LogFileName::parse(&name) {
+                Some(LogFileName::Segment(name)) => files.segments.entry(name.base).or_default().push(name.generation),
+                Some(LogFileName::Index(name)) => files.indexes.push(name),
+                Some(LogFileName::Marks(number)) => files.marks.push(number),
                 None => {}
             }
         }
@@ -128,25 +128,25 @@ impl Files {
 }
 
 /// The segment files that count.
-struct Chosen {
+struct ChosenSegments {
     /// Oldest first.
     segments: Vec<SegmentName>,
     /// Rewrites that were not finished, and what was dropped.
     superseded: Vec<SegmentName>,
 }
 
-struct Recovery<'a> {
+struct LogRecovery<'a> {
     disk: &'a dyn Disk,
     folder: &'a Path,
     /// Everything through here was once whole.
     acknowledged: Position,
-    marks: Marks,
+    marks: TrimMarks,
 }
 
-impl Recovery<'_> {
+impl LogRecovery<'_> {
     /// The segments that count; rewrites and drops that were cut short are finished or undone.
-    fn choose_generations(&self, files: &Files) -> Chosen {
-        let mut chosen = Chosen { segments: Vec::new(), superseded: Vec::new() };
+    fn choose_generations(&self, files: &LogFiles) -> ChosenSegments {
+        let mut chosen = ChosenSegments { segments: Vec::new(), superseded: Vec::new() };
         for (base, generations) in &files.segments {
             let counts = generations.iter().min().filter(|_| self.marks.dropped_through(*base).is_none());
             let named = |generation: &u32| SegmentName { base: *base, generation: *generation };
@@ -178,7 +178,7 @@ impl Recovery<'_> {
     }
 
     /// Opens the sealed segments, rebuilding indexes where they are missing or bad.
-    fn open_sealed(&self, segments: &[SegmentName]) -> Result<Vec<Arc<Sealed>>, LogError> {
+    fn open_sealed(&self, segments: &[SegmentName]) -> Result<Vec<Arc<SealedSegment>>, LogError> {
         let mut sealed = Vec::with_capacity(segments.len());
         for name in segments {
             let head = scan::read_head(self.disk, *name)?.ok_or_else(|| self.damaged(*name, 0, HEAD_FLAW))?;
@@ -188,24 +188,28 @@ impl Recovery<'_> {
     }
 
     /// A sealed segment with its index; `None` if it has no record.
-    fn open_segment(&self, head: SegmentHead) -> Result<Option<Sealed>, LogError> {
+    fn open_segment(&self, head: SegmentHead) -> Result<Option<SealedSegment>, LogError> {
         match PagedIndex::open(self.disk, &head) {
             Ok(index) => {
-                return Ok(Some(Sealed { head, summary: index.summary().clone(), index: Index::Paged(index) }));
+                return Ok(Some(SealedSegment {
+                    head,
+                    summary: index.summary().clone(),
+                    index: SegmentIndex::Paged(index),
+                }));
             }
-            Err(Miss::Failed(error)) => return Err(error),
-            Err(Miss::Gone | Miss::BadIndex) => {}
+            Err(LookupError::Failed(error)) => return Err(error),
+            Err(LookupError::Gone | LookupError::BadIndex) => {}
         }
         let live = scan::index(self.disk, &head)?
             .map_err(|(offset, flaw)| self.damaged(head.name, offset, flaw.to_string()))?;
         let Some(summary) = live.summary() else { return Ok(None) };
         // An index that cannot be written stays in RAM.
-        let index = write_index(self.disk, &head, &live).map_or_else(|_| Index::Live(live), Index::Paged);
-        Ok(Some(Sealed { head, summary, index }))
+        let index = write_index(self.disk, &head, &live).map_or_else(|_| SegmentIndex::Live(live), SegmentIndex::Paged);
+        Ok(Some(SealedSegment { head, summary, index }))
     }
 
     /// Checks that no position is missing but those that were dropped.
-    fn chain(&self, sealed: &[Arc<Sealed>], active: Option<&Active>) -> Result<(), LogError> {
+    fn chain(&self, sealed: &[Arc<SealedSegment>], active: Option<&ActiveSegment>) -> Result<(), LogError> {
         let mut next = Position(1);
         let parts = sealed.iter().map(|segment| (segment.name(), Some(segment)));
         for (name, segment) in parts.chain(active.map(|active| (active.head.name, None))) {
@@ -223,7 +227,7 @@ impl Recovery<'_> {
     }
 
     /// A sealed segment's file must hold all of its records, and a rewritten one as many as it was written with.
-    fn check_length(&self, segment: &Sealed) -> Result<(), LogError> {
+    fn check_length(&self, segment: &SealedSegment) -> Result<(), LogError> {
         let (file, end) = (segment.name().file(), segment.summary.bytes);
         let mut last = [0];
         let promised = segment.head.rewritten.is_none_or(|rewritten| rewritten.bytes == end);
@@ -234,7 +238,7 @@ impl Recovery<'_> {
     }
 
     /// What was acknowledged must be there.
-    fn check_acknowledged(&self, state: &State) -> Result<(), LogError> {
+    fn check_acknowledged(&self, state: &LogState) -> Result<(), LogError> {
         if state.tail >= self.acknowledged {
             return Ok(());
         }
@@ -245,10 +249,10 @@ impl Recovery<'_> {
             "the checkpoint was taken at position {}, but the log ends at {}: acknowledged records are missing",
             self.acknowledged, state.tail
         );
-        Err(LogError::Damaged(Damage { file, offset, reason }))
+        Err(LogError::Damaged(FileDamage { file, offset, reason }))
     }
 
     fn damaged(&self, name: SegmentName, offset: u64, reason: impl Into<String>) -> LogError {
-        LogError::Damaged(Damage { file: self.folder.join(name.file()), offset, reason: reason.into() })
+        LogError::Damaged(FileDamage { file: self.folder.join(name.file()), offset, reason: reason.into() })
     }
 }

@@ -9,18 +9,18 @@
 mod apply;
 mod survey;
 
-use super::cuts::Cuts;
-use super::marks::LostRun;
+use super::cuts::CutFolder;
+use super::marks::LostSequences;
 use super::{Disk, FolderDisk, FolderLock, LOG_FOLDER};
-use crate::{Damage, Header, LogError, TopicNumber};
+use crate::{FileDamage, LogError, RecordHeader, TopicNumber};
 use contract::{Position, Sequence};
 use std::path::Path;
 use std::sync::Arc;
-use survey::Survey;
+use survey::LogSurvey;
 
 /// What is known about a log from elsewhere.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct AcknowledgedState {
     /// The last position known to have been acknowledged; 0 where nobody knows.
     pub acknowledged: Position,
     /// Topics' last sequences as of then.
@@ -29,26 +29,26 @@ pub struct Known {
 
 /// What is wrong, and what is done about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct RepairFinding {
     /// What is wrong, and where.
-    pub damage: Damage,
+    pub damage: FileDamage,
     /// What is done about it.
     pub remedy: String,
 }
 
 /// What a repair found, did, or would do.
 #[derive(Debug, Clone, Default)]
-pub struct Repair {
+pub struct RepairReport {
     /// What is wrong. Empty: the log opens as it is.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<RepairFinding>,
     /// Files kept aside, by their names in `cut/`.
     pub kept: Vec<String>,
     /// Records that are lost and whose headers are known.
-    pub lost: Vec<Header>,
+    pub lost: Vec<RecordHeader>,
     /// All positions that are lost, as far as can be told: first and last of each run.
     pub lost_positions: Vec<(Position, Position)>,
     /// Sequences of topics that are lost: first and last of each run.
-    pub lost_sequences: Vec<LostRun>,
+    pub lost_sequences: Vec<LostSequences>,
     /// The last position of the log.
     pub tail: Position,
     /// The highest number of a topic in it.
@@ -56,22 +56,28 @@ pub struct Repair {
 }
 
 /// Repairs the log of a data folder that no broker has open; a dry run only says what it would do.
-pub fn repair(folder: &Path, known: &Known, dry_run: bool) -> Result<Repair, LogError> {
+pub fn repair(folder: &Path, known: &AcknowledgedState, dry_run: bool) -> Result<RepairReport, LogError> {
     let log_folder = folder.join(LOG_FOLDER);
     // Before taking the lock, which would create the folder.
     log_folder.metadata()?;
     let _lock = FolderLock::acquire(folder)?;
     let disk: Arc<dyn Disk> = Arc::new(FolderDisk::open(&log_folder)?);
-    run(&disk, &log_folder, known, dry_run, &Cuts::In(folder))
+    run(&disk, &log_folder, known, dry_run, &CutFolder::In(folder))
 }
 
 /// The same on any disk that nobody uses meanwhile.
-pub fn repair_disk(disk: &Arc<dyn Disk>, known: &Known, dry_run: bool) -> Result<Repair, LogError> {
-    run(disk, Path::new(""), known, dry_run, &Cuts::On(disk))
+pub fn repair_disk(disk: &Arc<dyn Disk>, known: &AcknowledgedState, dry_run: bool) -> Result<RepairReport, LogError> {
+    run(disk, Path::new(""), known, dry_run, &CutFolder::On(disk))
 }
 
-fn run(disk: &Arc<dyn Disk>, folder: &Path, known: &Known, dry_run: bool, cuts: &Cuts<'_>) -> Result<Repair, LogError> {
-    let plan = Survey::new(&**disk, folder, known)?.plan()?;
+fn run(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    known: &AcknowledgedState,
+    dry_run: bool,
+    cuts: &CutFolder<'_>,
+) -> Result<RepairReport, LogError> {
+    let plan = LogSurvey::new(&**disk, folder, known)?.plan()?;
     let mut repair = plan.repair.clone();
     if !dry_run && !repair.findings.is_empty() {
         repair.kept = plan.carry_out(&**disk, cuts)?;

@@ -22,14 +22,14 @@ const LOOK_EVERY: u64 = 64;
 
 /// The reserve of one log.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct DiskReserve {
     bytes: u64,
     is_there: AtomicBool,
     /// How often somebody found no room since it was given up.
     refusals: AtomicU64,
 }
 
-impl Reserve {
+impl DiskReserve {
     /// A reserve of this size, not there yet; none at all if it is 0.
     pub(crate) fn new(bytes: u64) -> Self {
         Self { bytes, is_there: AtomicBool::new(false), refusals: AtomicU64::new(0) }
@@ -41,7 +41,7 @@ impl Reserve {
     }
 
     /// Whether room is to be looked for, at this one of the times somebody found none: often at first, then now and then.
-    pub(crate) fn is_worth_a_look(&self) -> bool {
+    pub(crate) fn should_check_space(&self) -> bool {
         let refusals = self.refusals.fetch_add(1, Ordering::Relaxed) + 1;
         refusals.is_power_of_two() || refusals.is_multiple_of(LOOK_EVERY)
     }

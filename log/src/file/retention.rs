@@ -1,11 +1,11 @@
 //! What to do with a sealed segment once some of its records were removed. Choosing only; the keeper does it.
 
-use super::index::{Summary, TopicSummary};
-use super::marks::Marks;
+use super::index::{SegmentSummary, TopicSummary};
+use super::marks::TrimMarks;
 
 /// What to do with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum SegmentAction {
     /// Leave it.
     Keep,
     /// Copy what is left to a new file: at least half of the bytes come back.
@@ -15,25 +15,25 @@ pub(crate) enum Choice {
 }
 
 /// What to do with a segment of which `marks` hide some records.
-pub(crate) fn choose(summary: &Summary, marks: &Marks) -> Choice {
+pub(crate) fn choose(summary: &SegmentSummary, marks: &TrimMarks) -> SegmentAction {
     let all: u64 = summary.topics.iter().map(|topic| topic.bytes).sum();
     let removed: u64 = summary.topics.iter().map(|topic| removed_bytes(topic, marks)).sum();
     if summary.topics.iter().all(|topic| topic.last <= marks.removed_through(topic.topic)) {
-        Choice::Drop
+        SegmentAction::Drop
     } else if removed > 0 && removed >= all.div_ceil(2) {
-        Choice::Rewrite
+        SegmentAction::Rewrite
     } else {
-        Choice::Keep
+        SegmentAction::Keep
     }
 }
 
 /// Whether any record of a segment was removed: its bytes are still in the file.
-pub(crate) fn holds_removed(topics: &[TopicSummary], marks: &Marks) -> bool {
+pub(crate) fn holds_removed(topics: &[TopicSummary], marks: &TrimMarks) -> bool {
     topics.iter().any(|topic| topic.first <= marks.removed_through(topic.topic))
 }
 
 /// Bytes of a topic's removed records, taking them to be of equal size.
-fn removed_bytes(topic: &TopicSummary, marks: &Marks) -> u64 {
+fn removed_bytes(topic: &TopicSummary, marks: &TrimMarks) -> u64 {
     let through = marks.removed_through(topic.topic).min(topic.last);
     let span = topic.last.get() - topic.first.get() + 1;
     let removed = (through.get() + 1).saturating_sub(topic.first.get());
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn drops_what_is_empty_and_rewrites_what_is_half_empty() {
-        let summary = Summary {
+        let summary = SegmentSummary {
             first: Position(100),
             last: Position(119),
             first_time: 0,
@@ -70,18 +70,18 @@ mod tests {
             topics: vec![topic(1, 11, 20, 1000), topic(2, 1, 10, 1000)],
         };
         for (removed, choice) in [
-            (&[][..], Choice::Keep),
-            (&[(1, 10)], Choice::Keep),
-            (&[(1, 19)], Choice::Keep),
-            (&[(1, 20)], Choice::Rewrite),
-            (&[(1, 15), (2, 5)], Choice::Rewrite),
-            (&[(1, 15), (2, 4)], Choice::Keep),
-            (&[(1, 99), (2, 9)], Choice::Rewrite),
-            (&[(1, 20), (2, 10)], Choice::Drop),
-            (&[(1, 99), (2, 99), (3, 5)], Choice::Drop),
-            (&[(3, 99)], Choice::Keep),
+            (&[][..], SegmentAction::Keep),
+            (&[(1, 10)], SegmentAction::Keep),
+            (&[(1, 19)], SegmentAction::Keep),
+            (&[(1, 20)], SegmentAction::Rewrite),
+            (&[(1, 15), (2, 5)], SegmentAction::Rewrite),
+            (&[(1, 15), (2, 4)], SegmentAction::Keep),
+            (&[(1, 99), (2, 9)], SegmentAction::Rewrite),
+            (&[(1, 20), (2, 10)], SegmentAction::Drop),
+            (&[(1, 99), (2, 99), (3, 5)], SegmentAction::Drop),
+            (&[(3, 99)], SegmentAction::Keep),
         ] {
-            let mut marks = Marks::default();
+            let mut marks = TrimMarks::default();
             for (topic, through) in removed {
                 marks = marks.with_removed(TopicNumber(*topic), Sequence(*through)).unwrap();
             }

@@ -6,22 +6,26 @@
 use super::disk::discard;
 use super::fetch::fetch;
 use super::frame;
-use super::index::{Index, LiveIndex, Miss, Place};
-use super::marks::Marks;
-use super::segment::{HEAD_BYTES, Rewritten, SegmentHead};
-use super::state::{Sealed, Shared};
-use crate::{Limit, Range, crash_point};
+use super::index::{FrameLocation, LiveIndex, LookupError, SegmentIndex};
+use super::marks::TrimMarks;
+use super::segment::{HEAD_BYTES, RewrittenExtent, SegmentHead};
+use super::state::{SealedSegment, SharedLog};
+use crate::{ReadLimit, ReadRange, crash_point};
 use contract::Sequence;
 use std::sync::Arc;
 
-const NO_LIMIT: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
+const NO_LIMIT: ReadLimit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
 /// Bytes copied at once, unless one record is longer.
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// Rewrites a segment without what `marks` hide. `None` if a record to keep is damaged: then the old file stays, so that
 /// what can still be read of it can be. A new file that does not come to count is taken away: a disk that is full needs
 /// the room.
-pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> Result<Option<Arc<Sealed>>, Miss> {
+pub(crate) fn rewrite(
+    shared: &SharedLog,
+    segment: &Arc<SealedSegment>,
+    marks: &TrimMarks,
+) -> Result<Option<Arc<SealedSegment>>, LookupError> {
     let kept = kept_places(shared, segment, marks)?;
     let head = SegmentHead { name: segment.name().next_generation(), ..segment.head };
     let written = write(shared, segment, head, &kept);
@@ -31,7 +35,7 @@ pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> 
     };
     if !shared.state_mut().replace(segment, Arc::clone(&rewritten)) {
         discard(&*shared.disk, &head.name.file())?;
-        return Err(Miss::Gone);
+        return Err(LookupError::Gone);
     }
     discard(&*shared.disk, &segment.name().file())?;
     discard(&*shared.disk, &segment.name().index_file())?;
@@ -42,32 +46,36 @@ pub(crate) fn rewrite(shared: &Shared, segment: &Arc<Sealed>, marks: &Marks) -> 
 
 /// Writes the new file, durably.
 fn write(
-    shared: &Shared,
-    segment: &Arc<Sealed>,
+    shared: &SharedLog,
+    segment: &Arc<SealedSegment>,
     mut head: SegmentHead,
-    kept: &[Place],
-) -> Result<Option<Arc<Sealed>>, Miss> {
+    kept: &[FrameLocation],
+) -> Result<Option<Arc<SealedSegment>>, LookupError> {
     let file = head.name.file();
     discard(&*shared.disk, &file)?;
     crash_point("rewrite.before_write");
     let Some(live) = copy(shared, segment, &head, kept)? else { return Ok(None) };
-    head.rewritten = Some(Rewritten { through: segment.through(), bytes: live.bytes() });
+    head.rewritten = Some(RewrittenExtent { through: segment.through(), bytes: live.bytes() });
     shared.disk.write(&file, 0, &head.encode())?;
     shared.disk.sync(Some(&file))?;
     crash_point("rewrite.after_sync");
     shared.disk.sync(None)?;
     crash_point("rewrite.after_folder_sync");
     let Some(summary) = live.summary() else { return Ok(None) };
-    Ok(Some(Arc::new(Sealed { head, summary, index: Index::Live(live) })))
+    Ok(Some(Arc::new(SealedSegment { head, summary, index: SegmentIndex::Live(live) })))
 }
 
 /// Where the records to keep lie, in order. Taken from the index, so that damage in what goes does not matter.
-fn kept_places(shared: &Shared, segment: &Sealed, marks: &Marks) -> Result<Vec<Place>, Miss> {
+fn kept_places(
+    shared: &SharedLog,
+    segment: &SealedSegment,
+    marks: &TrimMarks,
+) -> Result<Vec<FrameLocation>, LookupError> {
     let mut kept = Vec::new();
     for topic in &segment.summary.topics {
         let mut after = marks.removed_through(topic.topic);
         loop {
-            let places = segment.index.places(&*shared.disk, Range::Topic(topic.topic, after), NO_LIMIT)?;
+            let places = segment.index.places(&*shared.disk, ReadRange::Topic(topic.topic, after), NO_LIMIT)?;
             let Some(last) = places.last() else { break };
             after = Sequence(last.number);
             kept.extend(places);
@@ -78,7 +86,12 @@ fn kept_places(shared: &Shared, segment: &Sealed, marks: &Marks) -> Result<Vec<P
 }
 
 /// Copies frames as they are: the salt stays the same. `None` where one is not what was written.
-fn copy(shared: &Shared, segment: &Sealed, head: &SegmentHead, mut kept: &[Place]) -> Result<Option<LiveIndex>, Miss> {
+fn copy(
+    shared: &SharedLog,
+    segment: &SealedSegment,
+    head: &SegmentHead,
+    mut kept: &[FrameLocation],
+) -> Result<Option<LiveIndex>, LookupError> {
     let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
     while let Some((places, rest)) = step(kept) {
         kept = rest;
@@ -101,7 +114,7 @@ fn copy(shared: &Shared, segment: &Sealed, head: &SegmentHead, mut kept: &[Place
 }
 
 /// The first places, as many as are copied at once, and the rest.
-fn step(places: &[Place]) -> Option<(&[Place], &[Place])> {
+fn step(places: &[FrameLocation]) -> Option<(&[FrameLocation], &[FrameLocation])> {
     let mut bytes = 0;
     let fitting = places.iter().take_while(|place| {
         bytes += place.bytes;

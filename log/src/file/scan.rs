@@ -3,7 +3,7 @@
 //! - Frames stand one behind the other from the head on; where the rest of the file is zeros, there are no more.
 //! - Nothing is decided here: a flaw is named with its offset, what it means depends on who walks.
 
-use super::frame::{self, Flaw, Frame, HEADER_BYTES_MAX, MARKER};
+use super::frame::{self, FrameFlaw, FrameHeader, HEADER_BYTES_MAX, MARKER};
 use super::index::LiveIndex;
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::{Disk, names::SegmentName};
@@ -14,29 +14,29 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 
 /// A frame met on the way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct ScannedFrame {
     /// Where it begins.
     pub(crate) offset: u64,
     /// Its header, which matches its checksum.
-    pub(crate) frame: Frame,
+    pub(crate) frame: FrameHeader,
     /// Whether its body matches too.
-    pub(crate) body: Result<(), Flaw>,
+    pub(crate) body: Result<(), FrameFlaw>,
 }
 
 /// What a walk comes to next.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "looked at where it is made, one at a time")]
-pub(crate) enum Step {
+pub(crate) enum ScanStep {
     /// A frame.
-    Frame(Found),
+    Frame(ScannedFrame),
     /// Nothing but zeros, or the end of the file.
     End,
     /// Bytes that are no frame.
-    Flaw(Flaw),
+    Flaw(FrameFlaw),
 }
 
 /// A walk along one file.
-pub(crate) struct Walk<'a> {
+pub(crate) struct FrameScanner<'a> {
     disk: &'a dyn Disk,
     file: String,
     salt: u32,
@@ -71,19 +71,19 @@ pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Re
 
 /// Indexes a sealed segment by its headers; the place of what is no frame, if there is such. Bodies are left for their
 /// readers to check: a bad one spoils only itself.
-pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, Flaw)>> {
+pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, FrameFlaw)>> {
     let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
-    let mut walk = Walk::headers(disk, head);
+    let mut walk = FrameScanner::headers(disk, head);
     loop {
         match walk.step()? {
-            Step::Frame(found) => live.push(&found.frame.header, found.frame.bytes()),
-            Step::End => return Ok(Ok(live)),
-            Step::Flaw(flaw) => return Ok(Err((walk.offset(), flaw))),
+            ScanStep::Frame(found) => live.push(&found.frame.header, found.frame.bytes()),
+            ScanStep::End => return Ok(Ok(live)),
+            ScanStep::Flaw(flaw) => return Ok(Err((walk.offset(), flaw))),
         }
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> FrameScanner<'a> {
     /// A walk that checks headers and bodies.
     pub(crate) fn whole(disk: &'a dyn Disk, head: &SegmentHead) -> Self {
         Self::new(disk, head, true)
@@ -106,23 +106,23 @@ impl<'a> Walk<'a> {
     }
 
     /// The next frame. After a flaw it stays where it is.
-    pub(crate) fn step(&mut self) -> io::Result<Step> {
+    pub(crate) fn step(&mut self) -> io::Result<ScanStep> {
         let (salt, check_bodies) = (self.salt, self.check_bodies);
         let decoded = frame::decode(self.view(HEADER_BYTES_MAX)?, salt);
         let frame = match decoded {
             Ok(frame) => frame,
-            Err(_) if zeros_from(self.disk, &self.file, self.offset)? => return Ok(Step::End),
-            Err(flaw) => return Ok(Step::Flaw(flaw)),
+            Err(_) if zeros_from(self.disk, &self.file, self.offset)? => return Ok(ScanStep::End),
+            Err(flaw) => return Ok(ScanStep::Flaw(flaw)),
         };
         let view = self.view(frame.bytes())?;
         if view.len() < frame.bytes() {
-            return Ok(Step::Flaw(Flaw::Short));
+            return Ok(ScanStep::Flaw(FrameFlaw::Short));
         }
         let body = view.get(frame.header_bytes..).unwrap_or_default();
         let body = if check_bodies { frame.check(body) } else { Ok(()) };
         let offset = self.offset;
         self.offset += frame.bytes() as u64;
-        Ok(Step::Frame(Found { offset, frame, body }))
+        Ok(ScanStep::Frame(ScannedFrame { offset, frame, body }))
     }
 
     /// Goes on at another place.
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
 
     /// The first frame header anywhere from `offset` on for which `wanted` holds. The salt makes sure that it is one,
     /// and not a body that looks like one.
-    pub(crate) fn search(mut self, offset: u64, wanted: impl Fn(&Frame) -> bool) -> io::Result<Option<u64>> {
+    pub(crate) fn search(mut self, offset: u64, wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<Option<u64>> {
         self.offset = offset;
         self.window.clear();
         loop {

@@ -26,12 +26,12 @@ pub(crate) struct SegmentHead {
     /// Where its frames' checksums start; random, so that nobody can write a body that looks like a frame.
     pub(crate) salt: u32,
     /// Set once rewritten.
-    pub(crate) rewritten: Option<Rewritten>,
+    pub(crate) rewritten: Option<RewrittenExtent>,
 }
 
 /// How far a rewritten segment goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rewritten {
+pub(crate) struct RewrittenExtent {
     /// The last position the segment stood for before records were removed from it.
     pub(crate) through: Position,
     /// Bytes of the file.
@@ -67,7 +67,7 @@ impl SegmentHead {
         let through = Position(fields.try_get_u64_le().ok()?);
         let bytes = fields.try_get_u64_le().ok()?;
         let salt = fields.try_get_u32_le().ok()?;
-        let rewritten = (generation > 1).then_some(Rewritten { through, bytes });
+        let rewritten = (generation > 1).then_some(RewrittenExtent { through, bytes });
         let intact = checksum.try_get_u32_le().ok()? == crc32c::crc32c(content);
         let head = Self { name: SegmentName { base, generation }, created, time_floor, salt, rewritten };
         (intact && version == VERSION && head.name == name).then_some(head)
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_head_is_read_back_and_any_flipped_bit_is_noticed() {
-        for (generation, rewritten) in [(1, None), (2, Some(Rewritten { through: Position(9), bytes: 500 }))] {
+        for (generation, rewritten) in [(1, None), (2, Some(RewrittenExtent { through: Position(9), bytes: 500 }))] {
             let name = SegmentName { base: Position(4), generation };
             let head = SegmentHead { name, created: -5, time_floor: -7, salt: 99, rewritten };
             let bytes = head.encode();

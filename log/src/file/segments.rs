@@ -1,28 +1,28 @@
 //! Which segments hold a topic's records, as people and tools see them.
 
 use super::LOG_FOLDER;
-use super::index::{Miss, TopicSummary};
+use super::index::{LookupError, TopicSummary};
 use super::segment::SegmentHead;
-use super::state::Shared;
-use crate::{Header, Limit, LogError, Range, TopicNumber};
+use super::state::SharedLog;
+use crate::{LogError, ReadLimit, ReadRange, RecordHeader, TopicNumber};
 use contract::{Segment, Sequence, Timestamp};
 
 /// How often the list may start again because records were removed under it.
 const RETRIES_MAX: usize = 100;
 
-impl Shared {
+impl SharedLog {
     /// The runs of a topic's records, oldest first, without what was removed.
     pub(crate) fn segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, LogError> {
         let mut retries = 0;
         loop {
             match self.list_segments(topic) {
-                Err(Miss::Gone | Miss::BadIndex) if retries < RETRIES_MAX => retries += 1,
-                other => return other.map_err(|miss| self.give_up(miss)),
+                Err(LookupError::Gone | LookupError::BadIndex) if retries < RETRIES_MAX => retries += 1,
+                other => return other.map_err(|miss| self.lookup_failed(miss)),
             }
         }
     }
 
-    fn list_segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, Miss> {
+    fn list_segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, LookupError> {
         let (parts, removed) = {
             let state = self.state();
             let sealed = state.runs(topic).iter().filter_map(|run| state.sealed(run.base));
@@ -42,11 +42,11 @@ impl Shared {
         Ok(segments)
     }
 
-    fn first_behind(&self, topic: TopicNumber, removed: Sequence) -> Result<Header, Miss> {
-        match self.read(Range::Topic(topic, removed), Limit { records: 1, bytes: 0 }) {
-            Ok(records) => records.first().map(|record| record.header).ok_or(Miss::Gone),
+    fn first_behind(&self, topic: TopicNumber, removed: Sequence) -> Result<RecordHeader, LookupError> {
+        match self.read(ReadRange::Topic(topic, removed), ReadLimit { records: 1, bytes: 0 }) {
+            Ok(records) => records.first().map(|record| record.header).ok_or(LookupError::Gone),
             // Removed meanwhile: start again.
-            Err(LogError::Trimmed(_)) => Err(Miss::Gone),
+            Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),
         }
     }

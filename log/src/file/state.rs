@@ -4,17 +4,17 @@
 //! - Only the log's thread changes `active`, `hot` and `tail`; only the keeper replaces or drops sealed segments.
 //! - Everything in it is durable. The tail's watch is moved after the state, so whoever is woken finds the records.
 
-use super::Options;
-use super::frame::Flaw;
-use super::index::{Index, LiveIndex, Summary};
-use super::keeper::Chore;
-use super::marks::{Marks, MarksFile};
-use super::reserve::Reserve;
+use super::FileLogOptions;
+use super::frame::FrameFlaw;
+use super::index::{LiveIndex, SegmentIndex, SegmentSummary};
+use super::keeper::BackgroundTask;
+use super::marks::{TrimMarks, TrimMarksFile};
+use super::reserve::DiskReserve;
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::space::SpaceWatch;
 use super::tail::HotTail;
 use super::{Disk, names::SegmentName};
-use crate::{Damage, Record, TopicNumber};
+use crate::{FileDamage, Record, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,30 +23,30 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use tokio::sync::watch;
 
 /// What the threads and readers of one log share.
-pub(crate) struct Shared {
+pub(crate) struct SharedLog {
     pub(crate) disk: Arc<dyn Disk>,
     /// Where the files are, for people; empty on a disk that is no folder.
     pub(crate) folder: PathBuf,
-    pub(crate) options: Options,
-    state: RwLock<State>,
+    pub(crate) options: FileLogOptions,
+    state: RwLock<LogState>,
     /// Held while marks are written. Taken before the state's lock, never inside it.
-    pub(crate) marks_file: Mutex<MarksFile>,
+    pub(crate) marks_file: Mutex<TrimMarksFile>,
     pub(crate) tail: watch::Sender<Position>,
-    pub(crate) chores: Sender<Chore>,
-    pub(crate) reserve: Reserve,
+    pub(crate) chores: Sender<BackgroundTask>,
+    pub(crate) reserve: DiskReserve,
     pub(crate) space: SpaceWatch,
 }
 
 /// Everything behind the lock.
-pub(crate) struct State {
+pub(crate) struct LogState {
     /// Sealed segments, by base.
-    pub(crate) sealed: Vec<Arc<Sealed>>,
+    pub(crate) sealed: Vec<Arc<SealedSegment>>,
     /// The growing segment; absent until the first append, and behind a rewritten last segment.
-    pub(crate) active: Option<Active>,
+    pub(crate) active: Option<ActiveSegment>,
     /// The sealed segments of each topic.
-    runs: HashMap<TopicNumber, Vec<Run>>,
+    runs: HashMap<TopicNumber, Vec<TopicRun>>,
     pub(crate) hot: HotTail,
-    pub(crate) marks: Arc<Marks>,
+    pub(crate) marks: Arc<TrimMarks>,
     /// The last durable position, and its time.
     pub(crate) tail: Position,
     pub(crate) tail_time: i64,
@@ -54,28 +54,28 @@ pub(crate) struct State {
 
 /// A segment that no longer grows.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedSegment {
     pub(crate) head: SegmentHead,
-    pub(crate) summary: Summary,
-    pub(crate) index: Index,
+    pub(crate) summary: SegmentSummary,
+    pub(crate) index: SegmentIndex,
 }
 
 /// The segment that grows.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveSegment {
     pub(crate) head: SegmentHead,
     pub(crate) index: LiveIndex,
 }
 
 /// Where a topic's records of one sealed segment end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
+pub(crate) struct TopicRun {
     pub(crate) base: Position,
     pub(crate) last: Sequence,
     pub(crate) last_time: i64,
 }
 
-impl Sealed {
+impl SealedSegment {
     /// Its file.
     pub(crate) fn name(&self) -> SegmentName {
         self.head.name
@@ -87,7 +87,7 @@ impl Sealed {
     }
 }
 
-impl Active {
+impl ActiveSegment {
     /// A segment without records.
     pub(crate) fn empty(head: SegmentHead) -> Self {
         Self { head, index: LiveIndex::new(head.name.base, HEAD_BYTES as u64) }
@@ -99,9 +99,14 @@ impl Active {
     }
 }
 
-impl State {
+impl LogState {
     /// The state behind what was found on disk.
-    pub(crate) fn new(sealed: Vec<Arc<Sealed>>, active: Option<Active>, marks: Marks, options: &Options) -> Self {
+    pub(crate) fn new(
+        sealed: Vec<Arc<SealedSegment>>,
+        active: Option<ActiveSegment>,
+        marks: TrimMarks,
+        options: &FileLogOptions,
+    ) -> Self {
         let (tail, tail_time) = match (&active, sealed.last()) {
             (Some(active), _) => (active.last(), active.index.last_time().unwrap_or(active.head.time_floor)),
             (None, Some(last)) => (last.through(), last.summary.last_time),
@@ -116,16 +121,16 @@ impl State {
     }
 
     /// Adds the newest sealed segment.
-    pub(crate) fn push_sealed(&mut self, segment: Arc<Sealed>) {
+    pub(crate) fn push_sealed(&mut self, segment: Arc<SealedSegment>) {
         for topic in &segment.summary.topics {
-            let run = Run { base: segment.name().base, last: topic.last, last_time: topic.last_time };
+            let run = TopicRun { base: segment.name().base, last: topic.last, last_time: topic.last_time };
             self.runs.entry(topic.topic).or_default().push(run);
         }
         self.sealed.push(segment);
     }
 
     /// Puts `segment` in the place of the one with its base, if that is still `expected`.
-    pub(crate) fn replace(&mut self, expected: &Arc<Sealed>, segment: Arc<Sealed>) -> bool {
+    pub(crate) fn replace(&mut self, expected: &Arc<SealedSegment>, segment: Arc<SealedSegment>) -> bool {
         let Some(at) = self.position_of(expected.name().base) else { return false };
         let Some(place) = self.sealed.get_mut(at).filter(|place| Arc::ptr_eq(place, expected)) else { return false };
         let gone = expected.summary.topics.iter().filter(|topic| segment.summary.topic(topic.topic).is_none());
@@ -142,12 +147,12 @@ impl State {
     }
 
     /// The sealed segment with this base.
-    pub(crate) fn sealed(&self, base: Position) -> Option<&Arc<Sealed>> {
+    pub(crate) fn sealed(&self, base: Position) -> Option<&Arc<SealedSegment>> {
         self.position_of(base).and_then(|at| self.sealed.get(at))
     }
 
     /// A topic's sealed segments, oldest first.
-    pub(crate) fn runs(&self, topic: TopicNumber) -> &[Run] {
+    pub(crate) fn runs(&self, topic: TopicNumber) -> &[TopicRun] {
         self.runs.get(&topic).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -174,7 +179,7 @@ impl State {
 }
 
 /// A rewritten segment may have lost a topic; a dropped one has lost them all.
-fn forget_run(runs: &mut HashMap<TopicNumber, Vec<Run>>, topic: TopicNumber, base: Position) {
+fn forget_run(runs: &mut HashMap<TopicNumber, Vec<TopicRun>>, topic: TopicNumber, base: Position) {
     if let Some(list) = runs.get_mut(&topic) {
         list.retain(|run| run.base != base);
         if list.is_empty() {
@@ -183,32 +188,32 @@ fn forget_run(runs: &mut HashMap<TopicNumber, Vec<Run>>, topic: TopicNumber, bas
     }
 }
 
-impl Shared {
+impl SharedLog {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         folder: PathBuf,
-        options: Options,
-        (state, marks_file): (State, MarksFile),
-        chores: Sender<Chore>,
+        options: FileLogOptions,
+        (state, marks_file): (LogState, TrimMarksFile),
+        chores: Sender<BackgroundTask>,
     ) -> Self {
-        let (tail, reserve) = (watch::Sender::new(state.tail), Reserve::new(options.reserve_bytes));
+        let (tail, reserve) = (watch::Sender::new(state.tail), DiskReserve::new(options.reserve_bytes));
         let space = SpaceWatch::new(options.space_limits, options.watched_folders.clone());
         let (state, marks_file) = (RwLock::new(state), Mutex::new(marks_file));
         Self { disk, folder, options, state, marks_file, tail, chores, reserve, space }
     }
 
     /// The state, to look at. A state is never left half changed, so a panic elsewhere does not spoil it.
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, LogState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, to change.
-    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, LogState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Damage in one of the log's files.
-    pub(crate) fn damage(&self, file: &str, offset: u64, reason: Flaw) -> Damage {
-        Damage { file: self.folder.join(file), offset, reason: reason.to_string() }
+    pub(crate) fn damage(&self, file: &str, offset: u64, reason: FrameFlaw) -> FileDamage {
+        FileDamage { file: self.folder.join(file), offset, reason: reason.to_string() }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A reader woken by an append finds them here without touching the disk. Positions in it are dense up to the tail.
 
-use crate::{Range, Record, TopicNumber};
+use crate::{ReadRange, Record, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::{HashMap, VecDeque};
 
@@ -53,13 +53,13 @@ impl HotTail {
     }
 
     /// The records of `range`, if all of them are here. Of topics that can be told only where the next sequence is.
-    pub(crate) fn range(&self, range: Range) -> Option<Box<dyn Iterator<Item = &Record> + '_>> {
+    pub(crate) fn range(&self, range: ReadRange) -> Option<Box<dyn Iterator<Item = &Record> + '_>> {
         match range {
-            Range::All(after) => {
+            ReadRange::All(after) => {
                 let start = usize::try_from(after.next().get().checked_sub(self.first.get())?).ok()?;
                 Some(Box::new(self.records.iter().skip(start)))
             }
-            Range::Topic(topic, after) => {
+            ReadRange::Topic(topic, after) => {
                 let positions = self.topics.get(&topic)?;
                 let sequence =
                     |position: &Position| self.get(*position).map_or(Sequence::ZERO, |record| record.header.sequence);
@@ -68,7 +68,7 @@ impl HotTail {
                 complete
                     .then(|| Box::new(positions.range(start..).filter_map(|position| self.get(*position))) as Box<_>)
             }
-            Range::Aggregate(..) => None,
+            ReadRange::Aggregate(..) => None,
         }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::testing::{positions, record};
 
-    fn read(tail: &HotTail, range: Range) -> Option<Vec<u64>> {
+    fn read(tail: &HotTail, range: ReadRange) -> Option<Vec<u64>> {
         Some(positions(&tail.range(range)?.cloned().collect::<Vec<_>>()))
     }
 
@@ -92,11 +92,11 @@ mod tests {
         for (position, topic, sequence) in [(11, 1, 5), (12, 2, 9), (13, 1, 6), (14, 1, 7)] {
             tail.push(record(position, topic, sequence));
         }
-        let topic = |number, after| Range::Topic(TopicNumber(number), Sequence(after));
+        let topic = |number, after| ReadRange::Topic(TopicNumber(number), Sequence(after));
         for (range, expected) in [
-            (Range::All(Position(10)), None),
-            (Range::All(Position(11)), Some(vec![12, 13, 14])),
-            (Range::All(Position(14)), Some(vec![])),
+            (ReadRange::All(Position(10)), None),
+            (ReadRange::All(Position(11)), Some(vec![12, 13, 14])),
+            (ReadRange::All(Position(14)), Some(vec![])),
             (topic(1, 4), None),
             (topic(1, 5), Some(vec![13, 14])),
             (topic(1, 6), Some(vec![14])),

@@ -7,25 +7,25 @@
 //!   position known to be acknowledged.
 
 use super::Disk;
-use super::frame::Flaw;
-use super::scan::{Found, Step, Walk};
+use super::frame::FrameFlaw;
+use super::scan::{FrameScanner, ScanStep, ScannedFrame};
 use super::segment::{HEAD_BYTES, SegmentHead};
-use super::state::Active;
-use crate::Header;
+use super::state::ActiveSegment;
+use crate::RecordHeader;
 use contract::{Position, Sequence};
 use std::io;
 
 /// What the last segment holds.
 pub(crate) struct LastSegment {
     /// Its whole batches, indexed.
-    pub(crate) active: Active,
+    pub(crate) active: ActiveSegment,
     /// Where they end, and what comes behind them.
-    pub(crate) tail: Tail,
+    pub(crate) tail: SegmentTail,
 }
 
 /// The end of the last segment.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct SegmentTail {
     pub(crate) head: SegmentHead,
     /// Where the whole batches end.
     pub(crate) end: u64,
@@ -36,20 +36,20 @@ pub(crate) struct Tail {
     /// Whether those were once whole and acknowledged, so that they are damaged and not torn.
     pub(crate) is_damage: bool,
     /// Records of whole batches whose bodies are not what was written.
-    pub(crate) bad_bodies: Vec<(u64, Flaw)>,
+    pub(crate) bad_bodies: Vec<(u64, FrameFlaw)>,
 }
 
 impl LastSegment {
     /// Walks the segment, body checksums and all. Everything through `acknowledged` was once whole.
     pub(crate) fn read(disk: &dyn Disk, head: SegmentHead, acknowledged: Position) -> io::Result<Self> {
-        let mut reading = Reading { head, active: Active::empty(head), ..Reading::new(head) };
-        let mut walk = Walk::whole(disk, &head);
+        let mut reading = TailScan { head, active: ActiveSegment::empty(head), ..TailScan::new(head) };
+        let mut walk = FrameScanner::whole(disk, &head);
         while reading.flaw.is_none() {
             match walk.step()? {
-                Step::Frame(found) => reading.take(found),
-                Step::Flaw(flaw) => reading.flaw = Some((walk.offset(), flaw.to_string())),
-                Step::End if reading.batch.is_empty() => break,
-                Step::End => reading.flaw = Some((walk.offset(), "the last batch is not complete".to_owned())),
+                ScanStep::Frame(found) => reading.take(found),
+                ScanStep::Flaw(flaw) => reading.flaw = Some((walk.offset(), flaw.to_string())),
+                ScanStep::End if reading.batch.is_empty() => break,
+                ScanStep::End => reading.flaw = Some((walk.offset(), "the last batch is not complete".to_owned())),
             }
         }
         reading.settle_suspect(disk, acknowledged)?;
@@ -58,39 +58,39 @@ impl LastSegment {
             let next = reading.next_position();
             is_damage = acknowledged.get() >= next || later_batch(disk, &head, *offset, next)?;
         }
-        let Reading { head, active, last_batch_at, flaw, bad_bodies, .. } = reading;
+        let TailScan { head, active, last_batch_at, flaw, bad_bodies, .. } = reading;
         let end = active.index.bytes();
-        Ok(Self { active, tail: Tail { head, end, last_batch_at, flaw, is_damage, bad_bodies } })
+        Ok(Self { active, tail: SegmentTail { head, end, last_batch_at, flaw, is_damage, bad_bodies } })
     }
 }
 
 /// Whether a frame of another batch than the one that begins with position `batch` stands behind `offset`.
 fn later_batch(disk: &dyn Disk, head: &SegmentHead, offset: u64, batch: u64) -> io::Result<bool> {
-    Ok(Walk::whole(disk, head).search(offset, |frame| frame.batch_start() != batch)?.is_some())
+    Ok(FrameScanner::whole(disk, head).search(offset, |frame| frame.batch_start() != batch)?.is_some())
 }
 
 /// The walk so far.
-struct Reading {
+struct TailScan {
     head: SegmentHead,
-    active: Active,
+    active: ActiveSegment,
     last_batch_at: u64,
     /// A batch that has all its headers, but a bad body, and is the last one so far: torn, unless something follows.
-    suspect: Vec<Found>,
+    suspect: Vec<ScannedFrame>,
     /// The batch that is not complete yet.
-    batch: Vec<Found>,
+    batch: Vec<ScannedFrame>,
     flaw: Option<(u64, String)>,
-    bad_bodies: Vec<(u64, Flaw)>,
+    bad_bodies: Vec<(u64, FrameFlaw)>,
 }
 
-impl Reading {
+impl TailScan {
     fn new(head: SegmentHead) -> Self {
         let (suspect, batch, bad_bodies) = (Vec::new(), Vec::new(), Vec::new());
         let last_batch_at = HEAD_BYTES as u64;
-        Self { head, active: Active::empty(head), last_batch_at, suspect, batch, flaw: None, bad_bodies }
+        Self { head, active: ActiveSegment::empty(head), last_batch_at, suspect, batch, flaw: None, bad_bodies }
     }
 
     /// Takes one more frame; the batch it ends becomes part of the segment, or is suspected.
-    fn take(&mut self, found: Found) {
+    fn take(&mut self, found: ScannedFrame) {
         if let Some(reason) = self.unexpected(&found) {
             self.flaw = Some((found.offset, reason.to_owned()));
             return;
@@ -108,9 +108,9 @@ impl Reading {
         }
     }
 
-    fn admit(&mut self, batch: Vec<Found>) {
+    fn admit(&mut self, batch: Vec<ScannedFrame>) {
         self.last_batch_at = self.active.index.bytes();
-        for Found { offset, frame, body } in batch {
+        for ScannedFrame { offset, frame, body } in batch {
             self.active.index.push(&frame.header, frame.bytes());
             self.bad_bodies.extend(body.err().map(|flaw| (offset, flaw)));
         }
@@ -140,7 +140,7 @@ impl Reading {
     }
 
     /// What is wrong with the numbers of a frame behind those so far.
-    fn unexpected(&self, found: &Found) -> Option<&'static str> {
+    fn unexpected(&self, found: &ScannedFrame) -> Option<&'static str> {
         let header = found.frame.header;
         let before = self.pending().next();
         let time = before.map(|before| before.time).or(self.active.index.last_time()).unwrap_or(self.head.time_floor);
@@ -158,13 +158,13 @@ impl Reading {
     }
 
     /// The last sequence so far in the topic of `header`.
-    fn last_sequence(&self, header: &Header) -> Option<Sequence> {
+    fn last_sequence(&self, header: &RecordHeader) -> Option<Sequence> {
         let pending = self.pending().find(|earlier| earlier.topic == header.topic).map(|earlier| earlier.sequence);
         pending.or(self.active.index.topic(header.topic).map(|topic| topic.last))
     }
 
     /// What is not indexed yet, newest first.
-    fn pending(&self) -> impl Iterator<Item = &Header> {
+    fn pending(&self) -> impl Iterator<Item = &RecordHeader> {
         self.batch.iter().rev().chain(self.suspect.iter().rev()).map(|found| &found.frame.header)
     }
 
@@ -177,7 +177,7 @@ impl Reading {
 /// Writes the last batch over itself and syncs. A process that was killed may have left it unsynced; one whose sync
 /// failed may have left it in memory, marked clean, and never on the disk. Readers see it from now on, so it must be.
 /// Of a first batch, or none, the same is true of the segment's head.
-pub(crate) fn store_again(disk: &dyn Disk, tail: &Tail) -> io::Result<()> {
+pub(crate) fn rewrite_last_batch(disk: &dyn Disk, tail: &SegmentTail) -> io::Result<()> {
     let file = tail.head.name.file();
     let start = if tail.last_batch_at == HEAD_BYTES as u64 { 0 } else { tail.last_batch_at };
     let mut bytes = vec![0; (tail.end - start) as usize];

@@ -5,16 +5,16 @@
 //! - Damage does not end the walk: it goes on at the next record that can be recognised.
 
 use super::folder::{FolderDisk, FolderLock};
-use super::frame::Frame;
-use super::index::{LiveIndex, Miss, encode_index, index_is_finished};
-use super::marks::{Marks, MarksFile};
-use super::names::{FileName, SegmentName};
+use super::frame::FrameHeader;
+use super::index::{LiveIndex, LookupError, encode_index, index_is_finished};
+use super::marks::{TrimMarks, TrimMarksFile};
+use super::names::{LogFileName, SegmentName};
 use super::recover::HEAD_FLAW;
-use super::scan::{self, Found, Step, Walk};
+use super::scan::{self, FrameScanner, ScanStep, ScannedFrame};
 use super::segment::{HEAD_BYTES, SegmentHead};
 use super::torn::LastSegment;
 use super::{Disk, LOG_FOLDER};
-use crate::{Damage, LogError, TopicNumber};
+use crate::{FileDamage, LogError, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct VerifyReport {
     /// Segments checked.
     pub segments: u64,
     /// Records checked.
@@ -30,14 +30,14 @@ pub struct Report {
     /// Bytes of segments checked.
     pub bytes: u64,
     /// What is wrong. Empty: nothing.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<FileDamage>,
     /// An append at the end that is not complete. Nobody was told of it; opening cuts it off and keeps it aside.
-    pub torn: Option<Damage>,
+    pub torn: Option<FileDamage>,
 }
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct VerifyProgress {
     /// Segments checked so far.
     pub segments: u64,
     /// Segments there are.
@@ -46,7 +46,11 @@ pub struct Progress {
 
 /// Checks the log of a data folder that no broker has open. Everything through `acknowledged` must be in it, unless it was
 /// removed.
-pub fn verify(folder: &Path, acknowledged: Position, progress: impl FnMut(Progress)) -> Result<Report, LogError> {
+pub fn verify(
+    folder: &Path,
+    acknowledged: Position,
+    progress: impl FnMut(VerifyProgress),
+) -> Result<VerifyReport, LogError> {
     let log_folder = folder.join(LOG_FOLDER);
     // Before taking the lock, which would create the folder.
     log_folder.metadata()?;
@@ -59,8 +63,8 @@ pub fn verify(folder: &Path, acknowledged: Position, progress: impl FnMut(Progre
 pub fn verify_disk(
     disk: &dyn Disk,
     acknowledged: Position,
-    progress: impl FnMut(Progress),
-) -> Result<Report, LogError> {
+    progress: impl FnMut(VerifyProgress),
+) -> Result<VerifyReport, LogError> {
     verify_files(disk, Path::new(""), acknowledged, progress)
 }
 
@@ -68,21 +72,21 @@ pub(super) fn verify_files(
     disk: &dyn Disk,
     folder: &Path,
     acknowledged: Position,
-    mut progress: impl FnMut(Progress),
-) -> Result<Report, LogError> {
+    mut progress: impl FnMut(VerifyProgress),
+) -> Result<VerifyReport, LogError> {
     let mut segments: BTreeMap<Position, SegmentName> = BTreeMap::new();
     let mut marks = Vec::new();
     for (name, _) in disk.list()? {
-        match FileName::parse(&name) {
-            Some(FileName::Segment(name)) => {
+        match LogFileName::parse(&name) {
+            Some(LogFileName::Segment(name)) => {
                 segments.entry(name.base).and_modify(|lower| *lower = name.min(*lower)).or_insert(name);
             }
-            Some(FileName::Marks(number)) => marks.push(number),
-            Some(FileName::Index(_)) | None => {}
+            Some(LogFileName::Marks(number)) => marks.push(number),
+            Some(LogFileName::Index(_)) | None => {}
         }
     }
-    let mut check = Check::new(disk, folder.to_owned(), acknowledged);
-    match MarksFile::load(disk, &check.folder, marks) {
+    let mut check = LogVerifier::new(disk, folder.to_owned(), acknowledged);
+    match TrimMarksFile::load(disk, &check.folder, marks) {
         Ok((_, marks)) => check.marks = marks,
         Err(LogError::Damaged(damage)) => check.report.damages.push(damage),
         Err(error) => return Err(error),
@@ -91,18 +95,18 @@ pub(super) fn verify_files(
     let segments_total = segments.len() as u64;
     for (name, number) in segments.into_values().zip(1..) {
         check.segment(name, number == segments_total)?;
-        progress(Progress { segments: number, segments_total });
+        progress(VerifyProgress { segments: number, segments_total });
     }
     check.end();
     Ok(check.report)
 }
 
-struct Check<'a> {
+struct LogVerifier<'a> {
     disk: &'a dyn Disk,
     folder: PathBuf,
     acknowledged: Position,
-    marks: Marks,
-    report: Report,
+    marks: TrimMarks,
+    report: VerifyReport,
     /// The position the next segment should begin with, if that can be told.
     next: Option<Position>,
     time: i64,
@@ -112,9 +116,9 @@ struct Check<'a> {
     lost_records: bool,
 }
 
-impl<'a> Check<'a> {
+impl<'a> LogVerifier<'a> {
     fn new(disk: &'a dyn Disk, folder: PathBuf, acknowledged: Position) -> Self {
-        let (marks, report, sequences) = (Marks::default(), Report::default(), HashMap::new());
+        let (marks, report, sequences) = (TrimMarks::default(), VerifyReport::default(), HashMap::new());
         let (next, time, lost_records) = (Some(Position(1)), i64::MIN, false);
         Self { disk, folder, acknowledged, marks, report, next, time, sequences, lost_records }
     }
@@ -133,7 +137,7 @@ impl<'a> Check<'a> {
         };
         self.base(name);
         let end = if is_last && head.rewritten.is_none() { self.end_of_last(head)? } else { u64::MAX };
-        let mut walk = SegmentWalk::new(head);
+        let mut walk = SegmentScan::new(head);
         self.walk(&mut walk, end)?;
         self.finish(&walk, is_last);
         if walk.is_whole && !is_last {
@@ -157,7 +161,7 @@ impl<'a> Check<'a> {
     fn end_of_last(&mut self, head: SegmentHead) -> io::Result<u64> {
         let tail = LastSegment::read(self.disk, head, self.acknowledged)?.tail;
         let Some((offset, reason)) = tail.flaw.filter(|_| !tail.is_damage) else { return Ok(u64::MAX) };
-        self.report.torn = Some(Damage { file: self.folder.join(head.name.file()), offset, reason });
+        self.report.torn = Some(FileDamage { file: self.folder.join(head.name.file()), offset, reason });
         Ok(tail.end)
     }
 
@@ -175,18 +179,20 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn walk(&mut self, segment: &mut SegmentWalk, end: u64) -> io::Result<()> {
-        let mut walk = Walk::whole(self.disk, &segment.head);
+    fn walk(&mut self, segment: &mut SegmentScan, end: u64) -> io::Result<()> {
+        let mut walk = FrameScanner::whole(self.disk, &segment.head);
         while walk.offset() < end {
             match walk.step()? {
-                Step::End => break,
-                Step::Frame(found) => self.record(segment, &found),
-                Step::Flaw(flaw) => {
+                ScanStep::End => break,
+                ScanStep::Frame(found) => self.record(segment, &found),
+                ScanStep::Flaw(flaw) => {
                     segment.lose_track();
                     self.lost_records = true;
                     self.damage(&segment.head.name.file(), walk.offset(), &flaw.to_string());
                     let from = walk.offset() + 1;
-                    let Some(next) = Walk::whole(self.disk, &segment.head).search(from, |_| true)? else { break };
+                    let Some(next) = FrameScanner::whole(self.disk, &segment.head).search(from, |_| true)? else {
+                        break;
+                    };
                     walk.resume(next);
                 }
             }
@@ -195,7 +201,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn record(&mut self, segment: &mut SegmentWalk, found: &Found) {
+    fn record(&mut self, segment: &mut SegmentScan, found: &ScannedFrame) {
         let header = found.frame.header;
         self.report.records += 1;
         let sequence = self.sequences.insert(header.topic, header.sequence).unwrap_or_default();
@@ -219,7 +225,7 @@ impl<'a> Check<'a> {
     }
 
     /// What can be said only at the end of a segment.
-    fn finish(&mut self, segment: &SegmentWalk, is_last: bool) {
+    fn finish(&mut self, segment: &SegmentScan, is_last: bool) {
         let (file, end) = (segment.head.name.file(), segment.index.bytes());
         self.next = (!segment.lost_track).then_some(segment.next);
         match segment.head.rewritten {
@@ -243,7 +249,7 @@ impl<'a> Check<'a> {
     fn index(&mut self, head: &SegmentHead, live: &LiveIndex) -> Result<(), LogError> {
         match index_is_finished(self.disk, head) {
             Ok(true) => {}
-            Err(Miss::Failed(error)) => return Err(error),
+            Err(LookupError::Failed(error)) => return Err(error),
             _ => return Ok(()),
         }
         let file = head.name.index_file();
@@ -260,12 +266,12 @@ impl<'a> Check<'a> {
     }
 
     fn damage(&mut self, file: &str, offset: u64, reason: &str) {
-        self.report.damages.push(Damage { file: self.folder.join(file), offset, reason: reason.to_owned() });
+        self.report.damages.push(FileDamage { file: self.folder.join(file), offset, reason: reason.to_owned() });
     }
 }
 
 /// One segment, as far as it was walked.
-struct SegmentWalk {
+struct SegmentScan {
     head: SegmentHead,
     index: LiveIndex,
     /// The position that should come next.
@@ -278,14 +284,14 @@ struct SegmentWalk {
     lost_track: bool,
 }
 
-impl SegmentWalk {
+impl SegmentScan {
     fn new(head: SegmentHead) -> Self {
         let index = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
         Self { head, index, next: head.name.base, in_batch: 0, is_whole: true, lost_track: false }
     }
 
     /// What is wrong with a frame's place.
-    fn misplaced(&self, frame: &Frame) -> Option<&'static str> {
+    fn misplaced(&self, frame: &FrameHeader) -> Option<&'static str> {
         let position = frame.header.position;
         if self.head.rewritten.is_some() || self.lost_track {
             return (position < self.next).then_some("the record's position does not follow the one before it");
@@ -299,7 +305,7 @@ impl SegmentWalk {
         }
     }
 
-    fn pass(&mut self, frame: &Frame) {
+    fn pass(&mut self, frame: &FrameHeader) {
         self.next = frame.header.position.next();
         self.in_batch = if frame.slot.last || self.head.rewritten.is_some() { 0 } else { frame.slot.index + 1 };
         self.index.push(&frame.header, frame.bytes());

@@ -8,14 +8,14 @@
 //! - Work per record is kept small: encode, checksum, push.
 
 use super::disk::discard;
-use super::frame::{self, BODY_BYTES_MAX, Slot};
-use super::index::Index;
-use super::keeper::Chore;
+use super::frame::{self, BODY_BYTES_MAX, BatchSlot};
+use super::index::SegmentIndex;
+use super::keeper::BackgroundTask;
 use super::names::SegmentName;
 use super::open_files::is_out_of_files;
 use super::segment::SegmentHead;
-use super::state::{Active, Sealed, Shared, State};
-use crate::{Header, LogError, Record, TopicNumber, crash_point};
+use super::state::{ActiveSegment, LogState, SealedSegment, SharedLog};
+use crate::{LogError, Record, RecordHeader, TopicNumber, crash_point};
 use contract::{Position, Sequence};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -30,8 +30,8 @@ const BUFFER_BYTES_KEPT: usize = 8 * 1024 * 1024;
 const WATCH_BYTES: u64 = 1024 * 1024;
 
 /// The one who appends.
-pub(crate) struct Writer {
-    shared: Arc<Shared>,
+pub(crate) struct LogWriter {
+    shared: Arc<SharedLog>,
     /// The batch as it goes to disk; reused.
     buffer: Vec<u8>,
     /// Bytes of each frame in it.
@@ -63,8 +63,8 @@ impl From<io::Error> for StoreError {
     }
 }
 
-impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+impl LogWriter {
+    pub(crate) fn new(shared: Arc<SharedLog>) -> Self {
         Self { shared, buffer: Vec::new(), frames: Vec::new(), unwatched_bytes: 0, poison: None }
     }
 
@@ -146,7 +146,7 @@ impl Writer {
         }
         if sealed {
             // Not before the batch is safe: an index can wait.
-            let _ = self.shared.chores.send(Chore::Tidy);
+            let _ = self.shared.chores.send(BackgroundTask::Tidy);
         }
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
             self.buffer = Vec::new();
@@ -172,7 +172,7 @@ impl Writer {
         for (record, index) in batch.iter().zip(0..) {
             let start = self.buffer.len();
             let last = index as usize + 1 == batch.len();
-            frame::encode(record, Slot { index, last }, salt, &mut self.buffer);
+            frame::encode(record, BatchSlot { index, last }, salt, &mut self.buffer);
             self.frames.push(self.buffer.len() - start);
         }
     }
@@ -181,7 +181,7 @@ impl Writer {
     fn segment_for(&self, batch: &[Record]) -> Result<(SegmentHead, bool), StoreError> {
         let (tail, time_floor) = {
             let state = self.shared.state();
-            let has_room = |active: &&Active| {
+            let has_room = |active: &&ActiveSegment| {
                 let is_small = active.index.bytes() < self.shared.options.segment_bytes_clamped();
                 // Where records behind it were lost, it ends before them: a segment has no holes until it is rewritten.
                 active.last() == state.tail && (active.index.count() == 0 || is_small)
@@ -217,14 +217,14 @@ impl Writer {
 
     /// Makes the segment the growing one; whether the one before was sealed.
     fn install(&self, head: SegmentHead) -> bool {
-        let mut next = Active::empty(head);
+        let mut next = ActiveSegment::empty(head);
         let mut state = self.shared.state_mut();
         if let Some(full) = &state.active {
             next.index = next.index.with_room_of(&full.index);
         }
         let Some(full) = state.active.replace(next) else { return false };
         let Some(summary) = full.index.summary() else { return false };
-        state.push_sealed(Arc::new(Sealed { head: full.head, summary, index: Index::Live(full.index) }));
+        state.push_sealed(Arc::new(SealedSegment { head: full.head, summary, index: SegmentIndex::Live(full.index) }));
         true
     }
 }
@@ -251,10 +251,10 @@ fn check_numbers(after: Position, mut time: i64, batch: &[Record]) -> Result<(),
 
 /// Sequences are the caller's business, but an index of falling ones would lead readers astray for ever, and it counts
 /// them in 32 bits from the first of the segment.
-fn check_sequences(batch: &[Record], state: &State) -> Result<(), LogError> {
+fn check_sequences(batch: &[Record], state: &LogState) -> Result<(), LogError> {
     let mut known: HashMap<TopicNumber, (Sequence, Sequence)> = HashMap::new();
     for run in batch.chunk_by(|one, next| one.header.topic == next.header.topic) {
-        let Some(Header { topic, sequence, .. }) = run.first().map(|record| record.header) else { continue };
+        let Some(RecordHeader { topic, sequence, .. }) = run.first().map(|record| record.header) else { continue };
         let (first, mut last) = known.get(&topic).copied().unwrap_or_else(|| {
             let active = state.active.as_ref().and_then(|active| active.index.topic(topic));
             (active.map_or(sequence, |topic| topic.first), state.last_sequence(topic))

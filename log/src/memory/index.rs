@@ -6,15 +6,15 @@ use hashbrown::hash_map::Entry;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Where the numbers of one topic or aggregate lie, both rising.
-pub(super) struct Index<N>(pub(super) VecDeque<(N, Position)>);
+pub(super) struct NumberIndex<N>(pub(super) VecDeque<(N, Position)>);
 
-impl<N> Default for Index<N> {
+impl<N> Default for NumberIndex<N> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<N: Ord + Copy> Index<N> {
+impl<N: Ord + Copy> NumberIndex<N> {
     pub(super) fn push(&mut self, number: N, position: Position) {
         self.0.push_back((number, position));
     }
@@ -53,13 +53,13 @@ impl<N: Ord + Copy> Index<N> {
 
 /// Where each id was stored first. 0 is no id.
 #[derive(Default)]
-pub(super) struct Ids {
+pub(super) struct IdIndex {
     pub(super) first: HashMap<u128, Position>,
     /// Where it was stored again: rare, and needed only once the first is removed.
     pub(super) again: BTreeSet<(u128, Position)>,
 }
 
-impl Ids {
+impl IdIndex {
     pub(super) fn first(&self, id: u128) -> Option<Position> {
         self.first.get(&id).copied()
     }

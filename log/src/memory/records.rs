@@ -9,23 +9,23 @@ const CHUNK_RECORDS: usize = 256;
 
 /// The records left, in order of position.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct RecordChunks {
     /// None is empty.
-    pub(super) chunks: VecDeque<Chunk>,
+    pub(super) chunks: VecDeque<RecordChunk>,
 }
 
 /// Neighbouring records, in order of position.
-pub(super) struct Chunk {
+pub(super) struct RecordChunk {
     /// The position it was begun with; that record may be gone.
     first: Position,
     pub(super) records: Vec<Record>,
 }
 
-impl Records {
+impl RecordChunks {
     pub(super) fn push(&mut self, record: Record) {
         match self.chunks.back_mut() {
             Some(chunk) if chunk.records.len() < CHUNK_RECORDS => chunk.records.push(record),
-            _ => self.chunks.push_back(Chunk::begin(record)),
+            _ => self.chunks.push_back(RecordChunk::begin(record)),
         }
     }
 
@@ -71,7 +71,7 @@ impl Records {
     }
 }
 
-impl Chunk {
+impl RecordChunk {
     fn begin(record: Record) -> Self {
         let first = record.header.position;
         let mut records = Vec::with_capacity(CHUNK_RECORDS);

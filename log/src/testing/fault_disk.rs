@@ -5,7 +5,7 @@
 //! - A failed sync behaves as on Linux: some of the data may have arrived, and a second sync says nothing of the rest.
 //! - Everything follows from the seed; clones are the same disk.
 
-use super::Random;
+use super::SeededRandom;
 use crate::file::{Disk, VolumeSpace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,7 +16,7 @@ const SECTOR_BYTES: usize = 512;
 
 /// A call of [`Disk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum DiskOperation {
     /// [`Disk::list`].
     List,
     /// [`Disk::read`].
@@ -33,7 +33,7 @@ pub enum Operation {
 
 /// How a call goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// It fails with this, and does nothing (a failed sync may have done part of its work).
     Error(io::ErrorKind),
     /// It fails because the disk is full, and does nothing.
@@ -47,20 +47,20 @@ pub enum Fault {
 /// A disk in RAM that fails on command.
 #[derive(Debug, Clone, Default)]
 pub struct FaultDisk {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<FaultDiskState>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    files: Vec<File>,
+struct FaultDiskState {
+    files: Vec<FaultFile>,
     /// Which names the folder holds, and which it held when it was last synced.
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     /// Files that had a name at some time since the folder was last synced, and may have it again after a power cut.
     passing_names: BTreeMap<String, Vec<usize>>,
-    faults: BTreeMap<(Operation, u64), Fault>,
+    faults: BTreeMap<(DiskOperation, u64), DiskFault>,
     /// How often each call was made.
-    calls: BTreeMap<Operation, u64>,
+    calls: BTreeMap<DiskOperation, u64>,
     /// Calls that change something, so far, and after how many the power is off.
     changes: u64,
     power_off_after: Option<u64>,
@@ -68,15 +68,15 @@ struct Inner {
 }
 
 #[derive(Debug, Clone, Default)]
-struct File {
+struct FaultFile {
     current: Vec<u8>,
     durable: Vec<u8>,
     /// Since the last sync.
-    pending: Vec<Change>,
+    pending: Vec<PendingChange>,
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+enum PendingChange {
     Write(usize, Vec<u8>),
     Truncate(usize),
 }
@@ -89,7 +89,7 @@ impl FaultDisk {
     }
 
     /// Makes the `nth` call of this kind from now on (the next is 1) go wrong.
-    pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
+    pub fn fail(&self, operation: DiskOperation, nth: u64, fault: DiskFault) {
         let mut inner = self.lock();
         let made = inner.calls.get(&operation).copied().unwrap_or(0);
         inner.faults.insert((operation, made + nth), fault);
@@ -123,7 +123,7 @@ impl FaultDisk {
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
         let mut inner = self.lock();
         let file = inner.open(name);
-        inner.files[file] = File { durable: bytes.clone(), current: bytes, pending: Vec::new() };
+        inner.files[file] = FaultFile { durable: bytes.clone(), current: bytes, pending: Vec::new() };
         inner.durable_names.insert(name.to_owned(), file);
         inner.passing_names.remove(name);
     }
@@ -147,7 +147,7 @@ impl FaultDisk {
     /// What a power cut now would leave: one of many possibilities, chosen by `seed`.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SeededRandom::new(seed);
         let inner = self.lock();
         let names: BTreeSet<_> =
             inner.names.keys().chain(inner.durable_names.keys()).chain(inner.passing_names.keys()).collect();
@@ -164,27 +164,27 @@ impl FaultDisk {
         after
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, FaultDiskState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl FaultDiskState {
     /// Counts a call; the fault it meets, if any.
-    fn begin(&mut self, operation: Operation) -> io::Result<Option<Fault>> {
+    fn begin(&mut self, operation: DiskOperation) -> io::Result<Option<DiskFault>> {
         let calls = self.calls.entry(operation).or_default();
         *calls += 1;
         let fault = self.faults.remove(&(operation, *calls));
         if self.power_off_after.is_some_and(|last| self.changes >= last) {
             return Err(io::Error::other("the power is off"));
         }
-        if !matches!(operation, Operation::List | Operation::Read) {
+        if !matches!(operation, DiskOperation::List | DiskOperation::Read) {
             self.changes += 1;
         }
         match fault {
-            Some(Fault::Error(kind)) if operation != Operation::Sync => Err(kind.into()),
-            Some(Fault::Full) if operation != Operation::Sync => Err(io::ErrorKind::StorageFull.into()),
-            Some(Fault::OutOfFiles) if operation != Operation::Sync => Err(rustix::io::Errno::MFILE.into()),
+            Some(DiskFault::Error(kind)) if operation != DiskOperation::Sync => Err(kind.into()),
+            Some(DiskFault::Full) if operation != DiskOperation::Sync => Err(io::ErrorKind::StorageFull.into()),
+            Some(DiskFault::OutOfFiles) if operation != DiskOperation::Sync => Err(rustix::io::Errno::MFILE.into()),
             other => Ok(other),
         }
     }
@@ -193,7 +193,7 @@ impl Inner {
         if let Some(file) = self.names.get(name) {
             return *file;
         }
-        self.files.push(File::default());
+        self.files.push(FaultFile::default());
         let file = self.files.len() - 1;
         self.names.insert(name.to_owned(), file);
         self.passing_names.entry(name.to_owned()).or_default().push(file);
@@ -205,40 +205,40 @@ impl Inner {
     }
 }
 
-impl File {
+impl FaultFile {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         put(&mut self.current, offset, bytes);
-        self.pending.push(Change::Write(offset, bytes.to_vec()));
+        self.pending.push(PendingChange::Write(offset, bytes.to_vec()));
     }
 
     /// Only what is pending arrives: what a failed sync lost stays lost until it is written again.
     fn sync(&mut self) {
         for change in self.pending.drain(..) {
             match change {
-                Change::Write(offset, bytes) => put(&mut self.durable, offset, &bytes),
-                Change::Truncate(length) => self.durable.resize(length, 0),
+                PendingChange::Write(offset, bytes) => put(&mut self.durable, offset, &bytes),
+                PendingChange::Truncate(length) => self.durable.resize(length, 0),
             }
         }
     }
 
     /// Some of what was pending arrives, and all of it is believed to have.
-    fn fail_sync(&mut self, random: &mut Random) {
+    fn fail_sync(&mut self, random: &mut SeededRandom) {
         self.durable = self.after_power_cut(random);
         self.pending.clear();
     }
 
-    fn after_power_cut(&self, random: &mut Random) -> Vec<u8> {
+    fn after_power_cut(&self, random: &mut SeededRandom) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         for change in &self.pending {
             match (random.through(3), change) {
                 (0, _) => {}
-                (1, Change::Write(offset, written)) => put(&mut bytes, *offset, written),
-                (2, Change::Write(offset, written)) => {
+                (1, PendingChange::Write(offset, written)) => put(&mut bytes, *offset, written),
+                (2, PendingChange::Write(offset, written)) => {
                     let kept = random.through(written.len() as u64);
                     put(&mut bytes, *offset, &written[..usize::try_from(kept).unwrap()]);
                 }
-                (_, Change::Write(offset, written)) => put_some_sectors(&mut bytes, *offset, written, random),
-                (_, Change::Truncate(length)) => bytes.resize(*length, 0),
+                (_, PendingChange::Write(offset, written)) => put_some_sectors(&mut bytes, *offset, written, random),
+                (_, PendingChange::Truncate(length)) => bytes.resize(*length, 0),
             }
         }
         bytes
@@ -254,7 +254,7 @@ fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 }
 
 /// Any subset of the sectors a write touches; the file may have grown to its length all the same.
-fn put_some_sectors(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut Random) {
+fn put_some_sectors(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut SeededRandom) {
     if random.once_in(2) {
         file.resize(file.len().max(offset + bytes.len()), 0);
     }
@@ -271,14 +271,14 @@ fn put_some_sectors(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mu
 impl Disk for FaultDisk {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let mut inner = self.lock();
-        inner.begin(Operation::List)?;
+        inner.begin(DiskOperation::List)?;
         let lengths = inner.names.iter().map(|(name, file)| (name.clone(), inner.files[*file].current.len() as u64));
         Ok(lengths.collect())
     }
 
     fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut inner = self.lock();
-        inner.begin(Operation::Read)?;
+        inner.begin(DiskOperation::Read)?;
         let file = inner.file(name)?;
         let bytes = &inner.files[file].current;
         let bytes = &bytes[usize::try_from(offset).unwrap().min(bytes.len())..];
@@ -289,10 +289,10 @@ impl Disk for FaultDisk {
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.lock();
-        let fault = inner.begin(Operation::Write)?;
+        let fault = inner.begin(DiskOperation::Write)?;
         let offset = usize::try_from(offset).unwrap();
         let file = inner.open(name);
-        if let Some(Fault::Short(count)) = fault {
+        if let Some(DiskFault::Short(count)) = fault {
             inner.files[file].write(offset, &bytes[..count.min(bytes.len())]);
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -302,18 +302,18 @@ impl Disk for FaultDisk {
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
         let mut inner = self.lock();
-        inner.begin(Operation::Truncate)?;
+        inner.begin(DiskOperation::Truncate)?;
         let file = inner.file(name)?;
         let length = usize::try_from(length).unwrap();
         inner.files[file].current.resize(length, 0);
-        inner.files[file].pending.push(Change::Truncate(length));
+        inner.files[file].pending.push(PendingChange::Truncate(length));
         Ok(())
     }
 
     fn sync(&self, name: Option<&str>) -> io::Result<()> {
         let mut inner = self.lock();
-        let fault = inner.begin(Operation::Sync)?;
-        let mut random = Random::new(inner.changes);
+        let fault = inner.begin(DiskOperation::Sync)?;
+        let mut random = SeededRandom::new(inner.changes);
         match (name, fault) {
             (Some(name), None) => {
                 let file = inner.file(name)?;
@@ -335,7 +335,7 @@ impl Disk for FaultDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut inner = self.lock();
-        inner.begin(Operation::Remove)?;
+        inner.begin(DiskOperation::Remove)?;
         inner.file(name)?;
         inner.names.remove(name);
         Ok(())
@@ -402,7 +402,7 @@ mod tests {
             (0..padding).for_each(|_| disk.write("other", 0, b"x").unwrap());
             disk.write("a", 0, &[1; 4000]).unwrap();
             disk.sync(None).unwrap();
-            disk.fail(Operation::Sync, 1, Fault::Error(io::ErrorKind::Other));
+            disk.fail(DiskOperation::Sync, 1, DiskFault::Error(io::ErrorKind::Other));
             assert!(disk.sync(Some("a")).is_err());
             assert!(disk.sync(Some("a")).is_ok());
             disk.power_cut(1).bytes("a").unwrap() != [1; 4000]
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn faults_strike_once_and_power_stays_off() {
         let disk = FaultDisk::new();
-        disk.fail(Operation::Write, 2, Fault::Short(3));
+        disk.fail(DiskOperation::Write, 2, DiskFault::Short(3));
         disk.write("a", 0, b"12345").unwrap();
         assert_eq!(disk.write("a", 5, b"67890").unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(disk.bytes("a").unwrap(), b"12345678");

@@ -24,9 +24,9 @@ mod probe;
 mod random;
 mod records;
 
-pub use probe::{NO_LIMIT, Probe, Refusal, assert_covers};
-pub use random::Random;
-pub use records::{Numbering, RecordSetters, assert_dense, positions, record, sequences};
+pub use probe::{LogProbe, LogRefusal, NO_LIMIT, assert_covers};
+pub use random::SeededRandom;
+pub use records::{RecordNumbering, RecordSetters, assert_dense, positions, record, sequences};
 
 use crate::{Log, MemoryLog};
 use contract::BoxFuture;

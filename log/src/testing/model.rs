@@ -6,23 +6,23 @@
 
 mod script;
 
-pub use script::{Command, Script};
+pub use script::{LogCommand, LogScript};
 
-use super::{Engine, NO_LIMIT, Probe, Refusal, assert_covers};
-use crate::{Find, Header, Limit, Range, Record, TopicNumber};
+use super::{Engine, LogProbe, LogRefusal, NO_LIMIT, assert_covers};
+use crate::{ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use contract::{AggregateSequence, Position, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A log as the contract describes it.
 #[derive(Debug, Clone, Default)]
-pub struct Model {
+pub struct ModelLog {
     /// Everything ever appended, removed or not.
     records: Vec<Record>,
     /// The last sequence removed of each topic.
     removed: BTreeMap<TopicNumber, Sequence>,
 }
 
-impl Model {
+impl ModelLog {
     /// Everything ever appended, removed or not.
     #[must_use]
     pub fn records(&self) -> &[Record] {
@@ -54,25 +54,25 @@ impl Model {
     }
 
     /// What [`Log::append`](crate::Log::append) answers; where a batch is wrong in two ways, the compare comes first.
-    pub fn append(&mut self, after: Position, batch: &[Record]) -> Result<(), Refusal> {
+    pub fn append(&mut self, after: Position, batch: &[Record]) -> Result<(), LogRefusal> {
         if after != self.tail() {
-            return Err(Refusal::TailMoved(self.tail()));
+            return Err(LogRefusal::TailMoved(self.tail()));
         }
         let last_time = self.records.last().map(|last| last.header.time);
         let dense = batch.iter().zip(after.get() + 1..).all(|(record, at)| record.header.position == Position(at));
         if !dense || !last_time.into_iter().chain(batch.iter().map(|record| record.header.time)).is_sorted() {
-            return Err(Refusal::Misnumbered);
+            return Err(LogRefusal::Misnumbered);
         }
         self.records.extend_from_slice(batch);
         Ok(())
     }
 
     /// What [`Log::read`](crate::Log::read) answers.
-    pub fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, Refusal> {
-        if let Range::Topic(topic, after) = range
+    pub fn read(&self, range: ReadRange, limit: ReadLimit) -> Result<Vec<Record>, LogRefusal> {
+        if let ReadRange::Topic(topic, after) = range
             && after < self.removed_through(topic)
         {
-            return Err(Refusal::Trimmed(self.removed_through(topic).next()));
+            return Err(LogRefusal::Trimmed(self.removed_through(topic).next()));
         }
         let mut read: Vec<Record> = Vec::new();
         for record in self.left().filter(|record| is_in(range, record)) {
@@ -87,14 +87,16 @@ impl Model {
 
     /// What [`Log::find`](crate::Log::find) answers.
     #[must_use]
-    pub fn find(&self, what: Find) -> Option<Header> {
+    pub fn find(&self, what: RecordQuery) -> Option<RecordHeader> {
         let found = match what {
-            Find::Id(id) => self.left().find(|record| id != 0 && record.header.id == id),
-            Find::Time(topic, time) => {
+            RecordQuery::Id(id) => self.left().find(|record| id != 0 && record.header.id == id),
+            RecordQuery::Time(topic, time) => {
                 let is_ours = |record: &Record| topic.is_none_or(|topic| record.header.topic == topic);
                 self.left().find(|record| is_ours(record) && record.header.time >= time)
             }
-            Find::Aggregate(key) => self.left().rfind(|record| aggregate_of(record).is_some_and(|mark| mark.0 == key)),
+            RecordQuery::Aggregate(key) => {
+                self.left().rfind(|record| aggregate_of(record).is_some_and(|mark| mark.0 == key))
+            }
         };
         Some(found?.header)
     }
@@ -110,11 +112,11 @@ impl Model {
     }
 }
 
-fn is_in(range: Range, Record { header, .. }: &Record) -> bool {
+fn is_in(range: ReadRange, Record { header, .. }: &Record) -> bool {
     match range {
-        Range::All(after) => header.position > after,
-        Range::Topic(topic, after) => header.topic == topic && header.sequence > after,
-        Range::Aggregate(key, after) => {
+        ReadRange::All(after) => header.position > after,
+        ReadRange::Topic(topic, after) => header.topic == topic && header.sequence > after,
+        ReadRange::Aggregate(key, after) => {
             let mark = header.facets.and_then(|facets| facets.aggregate);
             mark.is_some_and(|mark| mark.key == key && mark.sequence > after)
         }
@@ -129,16 +131,16 @@ fn aggregate_of(record: &Record) -> Option<(u128, AggregateSequence)> {
 /// Runs `steps` random commands of `seed` on an empty engine; fails where an answer is not the model's. At the end
 /// everything is asked once more, before and after reopening.
 pub async fn agree(engine: &dyn Engine, seed: u64, steps: usize) {
-    let mut script = Script::new(seed);
-    let mut probe = Probe::open(engine).await;
+    let mut script = LogScript::new(seed);
+    let mut probe = LogProbe::open(engine).await;
     for step in 0..steps {
         let command = script.command();
-        let context = Context { seed, step, command: &command };
-        probe = answer_alike(probe, script.model_mut(), &context).await;
+        let context = ScriptContext { seed, step, command: &command };
+        probe = assert_same_answer(probe, script.model_mut(), &context).await;
         assert_eq!(probe.tail(), script.model().tail(), "the tail after {context:?}");
     }
     for context in ["at the end", "at the end, reopened"] {
-        agree_on_everything(&probe, script.model(), &format!("seed {seed}, {context}")).await;
+        assert_same_contents(&probe, script.model(), &format!("seed {seed}, {context}")).await;
         probe = probe.reopen().await;
     }
 }
@@ -146,49 +148,53 @@ pub async fn agree(engine: &dyn Engine, seed: u64, steps: usize) {
 /// Where a script stands; printed only where an engine disagrees, since a command can be long.
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug")]
-struct Context<'a> {
+struct ScriptContext<'a> {
     seed: u64,
     step: usize,
-    command: &'a Command,
+    command: &'a LogCommand,
 }
 
-async fn answer_alike<'a>(probe: Probe<'a>, model: &mut Model, context: &Context<'_>) -> Probe<'a> {
+async fn assert_same_answer<'a>(
+    probe: LogProbe<'a>,
+    model: &mut ModelLog,
+    context: &ScriptContext<'_>,
+) -> LogProbe<'a> {
     match *context.command {
-        Command::Append(after, ref batch) => {
+        LogCommand::Append(after, ref batch) => {
             assert_eq!(probe.append(after, batch.clone()).await, model.append(after, batch), "{context:?}");
         }
-        Command::Read(range, limit) => {
+        LogCommand::Read(range, limit) => {
             assert_eq!(probe.read(range, limit).await, model.read(range, limit), "{context:?}");
         }
-        Command::Find(what) => assert_eq!(probe.find(what).await, model.find(what), "{context:?}"),
-        Command::Segments(topic) => assert_covers(&probe.segments(topic.0).await, &model.left_of(topic)),
-        Command::Remove(topic, through) => {
+        LogCommand::Find(what) => assert_eq!(probe.find(what).await, model.find(what), "{context:?}"),
+        LogCommand::Segments(topic) => assert_covers(&probe.segments(topic.0).await, &model.left_of(topic)),
+        LogCommand::Remove(topic, through) => {
             model.remove(topic, through);
             probe.remove(topic.0, through.get()).await;
         }
-        Command::Reopen => return probe.reopen().await,
+        LogCommand::Reopen => return probe.reopen().await,
     }
     probe
 }
 
-async fn agree_on_everything(probe: &Probe<'_>, model: &Model, context: &str) {
+async fn assert_same_contents(probe: &LogProbe<'_>, model: &ModelLog, context: &str) {
     let topics: BTreeSet<_> = model.records().iter().map(|record| record.header.topic).collect();
     let aggregates: BTreeSet<_> = model.records().iter().filter_map(aggregate_of).map(|(key, _)| key).collect();
     assert_eq!(probe.tail(), model.tail(), "{context}");
-    let mut ranges = vec![Range::All(Position::ZERO)];
+    let mut ranges = vec![ReadRange::All(Position::ZERO)];
     for topic in topics {
-        ranges.extend([Sequence::ZERO, model.removed_through(topic)].map(|after| Range::Topic(topic, after)));
+        ranges.extend([Sequence::ZERO, model.removed_through(topic)].map(|after| ReadRange::Topic(topic, after)));
         assert_covers(&probe.segments(topic.0).await, &model.left_of(topic));
     }
-    ranges.extend(aggregates.iter().map(|key| Range::Aggregate(*key, AggregateSequence::ZERO)));
+    ranges.extend(aggregates.iter().map(|key| ReadRange::Aggregate(*key, AggregateSequence::ZERO)));
     for range in ranges {
         assert_eq!(probe.read(range, NO_LIMIT).await, model.read(range, NO_LIMIT), "{range:?}, {context}");
     }
     // Each answer of the model is a walk along the log: some fifty records are asked for, wherever they lie.
     let some = || model.records().iter().step_by(1 + model.records().len() / 50).map(|record| record.header);
-    let ids = some().map(|header| Find::Id(header.id));
-    let times = some().map(|header| Find::Time(Some(header.topic), header.time));
-    for what in ids.chain(times).chain(aggregates.iter().map(|key| Find::Aggregate(*key))) {
+    let ids = some().map(|header| RecordQuery::Id(header.id));
+    let times = some().map(|header| RecordQuery::Time(Some(header.topic), header.time));
+    for what in ids.chain(times).chain(aggregates.iter().map(|key| RecordQuery::Aggregate(*key))) {
         assert_eq!(probe.find(what).await, model.find(what), "{what:?}, {context}");
     }
 }
@@ -200,13 +206,13 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_commands_twice() {
         let run = |seed| {
-            let mut script = Script::new(seed);
+            let mut script = LogScript::new(seed);
             let mut trace = Vec::new();
             for _ in 0..200 {
                 let command = script.command();
                 match &command {
-                    Command::Append(after, batch) => _ = script.model_mut().append(*after, batch),
-                    Command::Remove(topic, through) => script.model_mut().remove(*topic, *through),
+                    LogCommand::Append(after, batch) => _ = script.model_mut().append(*after, batch),
+                    LogCommand::Remove(topic, through) => script.model_mut().remove(*topic, *through),
                     _ => {}
                 }
                 trace.push(command);

@@ -1,16 +1,16 @@
 //! An opened engine, to be questioned.
 
-use super::{Engine, Numbering, RecordSetters};
-use crate::{Find, Header, Limit, Log, LogError, Range, Record, TopicNumber};
+use super::{Engine, RecordNumbering, RecordSetters};
+use crate::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use contract::{AggregateSequence, Position, Segment, Sequence, Timestamp};
 use std::sync::Arc;
 
 /// As much as there is.
-pub const NO_LIMIT: Limit = Limit { records: usize::MAX, bytes: usize::MAX };
+pub const NO_LIMIT: ReadLimit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
 
 /// An answer an engine may give instead of doing what it was asked. Any other error fails the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LogRefusal {
     /// [`LogError::TailMoved`].
     TailMoved(Position),
     /// [`LogError::Trimmed`].
@@ -19,7 +19,7 @@ pub enum Refusal {
     Misnumbered,
 }
 
-impl From<LogError> for Refusal {
+impl From<LogError> for LogRefusal {
     fn from(error: LogError) -> Self {
         match error {
             LogError::TailMoved(tail) => Self::TailMoved(tail),
@@ -31,17 +31,17 @@ impl From<LogError> for Refusal {
 }
 
 /// An opened log of an engine, with the numbers its caller keeps.
-pub struct Probe<'a> {
+pub struct LogProbe<'a> {
     engine: &'a dyn Engine,
     log: Arc<dyn Log>,
     /// The numbers behind everything [`Probe::put`] appended.
-    pub numbering: Numbering,
+    pub numbering: RecordNumbering,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> LogProbe<'a> {
     /// Opens the engine, which must hold nothing yet.
     pub async fn open(engine: &'a dyn Engine) -> Self {
-        let probe = Self { engine, log: engine.open().await, numbering: Numbering::default() };
+        let probe = Self { engine, log: engine.open().await, numbering: RecordNumbering::default() };
         assert_eq!(probe.tail(), Position::ZERO, "a test begins with an empty log");
         probe
     }
@@ -85,28 +85,28 @@ impl<'a> Probe<'a> {
     }
 
     /// [`Log::append`].
-    pub async fn append(&self, after: Position, batch: Vec<Record>) -> Result<(), Refusal> {
+    pub async fn append(&self, after: Position, batch: Vec<Record>) -> Result<(), LogRefusal> {
         Ok(self.log.append(after, batch).await?)
     }
 
     /// [`Log::read`].
-    pub async fn read(&self, range: Range, limit: Limit) -> Result<Vec<Record>, Refusal> {
+    pub async fn read(&self, range: ReadRange, limit: ReadLimit) -> Result<Vec<Record>, LogRefusal> {
         Ok(self.log.read(range, limit).await?)
     }
 
     /// Every record behind `after`.
     pub async fn all(&self, after: u64) -> Vec<Record> {
-        self.read(Range::All(Position(after)), NO_LIMIT).await.unwrap()
+        self.read(ReadRange::All(Position(after)), NO_LIMIT).await.unwrap()
     }
 
     /// Every record of `topic` behind `after`.
-    pub async fn topic(&self, topic: u32, after: u64) -> Result<Vec<Record>, Refusal> {
-        self.read(Range::Topic(TopicNumber(topic), Sequence(after)), NO_LIMIT).await
+    pub async fn topic(&self, topic: u32, after: u64) -> Result<Vec<Record>, LogRefusal> {
+        self.read(ReadRange::Topic(TopicNumber(topic), Sequence(after)), NO_LIMIT).await
     }
 
     /// Every record of the aggregate `key` behind `after`.
     pub async fn aggregate(&self, key: u128, after: u64) -> Vec<Record> {
-        self.read(Range::Aggregate(key, AggregateSequence(after)), NO_LIMIT).await.unwrap()
+        self.read(ReadRange::Aggregate(key, AggregateSequence(after)), NO_LIMIT).await.unwrap()
     }
 
     /// The last position, as the watch shows it.
@@ -116,12 +116,12 @@ impl<'a> Probe<'a> {
     }
 
     /// [`Log::find`].
-    pub async fn find(&self, what: Find) -> Option<Header> {
+    pub async fn find(&self, what: RecordQuery) -> Option<RecordHeader> {
         self.log.find(what).await.unwrap_or_else(|error| panic!("{what:?}: {error}"))
     }
 
     /// The position of what [`Log::find`] finds.
-    pub async fn position_of(&self, what: Find) -> Option<u64> {
+    pub async fn position_of(&self, what: RecordQuery) -> Option<u64> {
         Some(self.find(what).await?.position.get())
     }
 

@@ -2,9 +2,9 @@
 
 /// A small generator (splitmix64): the same seed gives the same numbers, on every machine.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     /// The numbers of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {

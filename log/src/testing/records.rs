@@ -1,6 +1,6 @@
 //! Records for tests: numbered by hand, or by a [`Numbering`] that keeps all three numberings dense.
 
-use crate::{AggregateMark, Facets, Header, IdempotencyMark, Record, TopicNumber};
+use crate::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, TopicNumber};
 use bytes::Bytes;
 use contract::{AggregateSequence, Position, Sequence};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ const EPOCH: i64 = 1_764_763_200_000;
 /// An entry with these numbers, a time that rises with its position, and a body that names it.
 #[must_use]
 pub fn record(position: u64, topic: u32, sequence: u64) -> Record {
-    let header = Header {
+    let header = RecordHeader {
         position: Position(position),
         topic: TopicNumber(topic),
         sequence: Sequence(sequence),
@@ -35,10 +35,10 @@ pub trait RecordSetters: Sized {
     fn body(self, body: impl Into<Bytes>) -> Self;
     /// With these facets, or none.
     #[must_use]
-    fn facets(self, facets: Option<Facets>) -> Self;
+    fn facets(self, facets: Option<EventFacets>) -> Self;
     /// With the facets it has (all empty where it has none), changed.
     #[must_use]
-    fn facet(self, change: impl FnOnce(&mut Facets)) -> Self;
+    fn facet(self, change: impl FnOnce(&mut EventFacets)) -> Self;
     /// In this aggregate, under this number.
     #[must_use]
     fn aggregate(self, key: u128, sequence: u64) -> Self {
@@ -68,13 +68,13 @@ impl RecordSetters for Record {
         self
     }
 
-    fn facets(mut self, facets: Option<Facets>) -> Self {
+    fn facets(mut self, facets: Option<EventFacets>) -> Self {
         self.header.facets = facets;
         self
     }
 
-    fn facet(mut self, change: impl FnOnce(&mut Facets)) -> Self {
-        let none = Facets { type_tag: 0, subject_type_tag: 0, tenant: 0, aggregate: None, idempotency: None };
+    fn facet(mut self, change: impl FnOnce(&mut EventFacets)) -> Self {
+        let none = EventFacets { type_tag: 0, subject_type_tag: 0, tenant: 0, aggregate: None, idempotency: None };
         change(self.header.facets.get_or_insert(none));
         self
     }
@@ -82,13 +82,13 @@ impl RecordSetters for Record {
 
 /// The three numberings of a log, as its caller keeps them. Clone it to number what will be refused.
 #[derive(Debug, Clone, Default)]
-pub struct Numbering {
+pub struct RecordNumbering {
     tail: Position,
     sequences: BTreeMap<TopicNumber, Sequence>,
     aggregates: BTreeMap<u128, AggregateSequence>,
 }
 
-impl Numbering {
+impl RecordNumbering {
     /// The numbers behind `records`, which must be all there ever were.
     #[must_use]
     pub fn behind(records: &[Record]) -> Self {
@@ -170,7 +170,7 @@ pub fn sequences(records: &[Record]) -> Vec<u64> {
 /// Fails unless `records`, a whole log from which nothing was removed, is dense in all three numberings and its times
 /// never fall.
 pub fn assert_dense(records: &[Record]) {
-    let mut numbering = Numbering::default();
+    let mut numbering = RecordNumbering::default();
     let mut time = i64::MIN;
     for record in records {
         let numbered = numbering.number(record.clone());

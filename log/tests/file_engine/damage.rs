@@ -4,7 +4,7 @@ use crate::support::*;
 use contract::Position;
 use log::testing::NO_LIMIT;
 use log::testing::fault_disk::FaultDisk;
-use log::{Find, Log, LogError, Record};
+use log::{Log, LogError, Record, RecordQuery};
 
 /// A log of several sealed segments, with all of its records.
 async fn sealed() -> (FaultDisk, Vec<Record>) {
@@ -252,14 +252,14 @@ async fn the_header_of_a_record_with_a_bad_body_can_still_be_had() {
     flip(&disk, &file, (starts[long + 1] - 1) * 8);
     let log = open(&disk, TINY);
     assert!(all(&log).await.len() < records.len(), "readers of bodies stop there");
-    let headers = log.headers(log::Range::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
+    let headers = log.headers(log::ReadRange::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
     assert_eq!(headers, records.iter().map(|record| record.header).collect::<Vec<_>>());
     // A bad header cannot be had.
     flip(&disk, &file, (starts[long] + 20) * 8);
-    let headers = log.headers(log::Range::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
+    let headers = log.headers(log::ReadRange::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
     assert!(headers.len() < records.len());
     let before = contract::Position(inside[long].header.position.get() - 1);
-    assert_eq!(damage(log.headers(log::Range::All(before), NO_LIMIT).await), (file, starts[long] as u64));
+    assert_eq!(damage(log.headers(log::ReadRange::All(before), NO_LIMIT).await), (file, starts[long] as u64));
 }
 
 #[tokio::test]
@@ -292,14 +292,15 @@ async fn damaged_indexes_are_rebuilt_and_never_believed() {
             for record in &records {
                 let header = record.header;
                 if let Some(mark) = header.facets.and_then(|facets| facets.aggregate) {
-                    let range = log::Range::Aggregate(mark.key, contract::AggregateSequence(mark.sequence.get() - 1));
+                    let range =
+                        log::ReadRange::Aggregate(mark.key, contract::AggregateSequence(mark.sequence.get() - 1));
                     assert!(log.read(range, NO_LIMIT).await.unwrap()[0] == *record, "bit {bit}");
                 }
                 assert_eq!(at(&log, header.position.get()).await.unwrap(), std::slice::from_ref(record));
-                let range = log::Range::Topic(header.topic, contract::Sequence(header.sequence.get() - 1));
+                let range = log::ReadRange::Topic(header.topic, contract::Sequence(header.sequence.get() - 1));
                 assert_eq!(log.read(range, NO_LIMIT).await.unwrap()[0], *record, "bit {bit}");
                 if header.id != 0 {
-                    assert_eq!(log.find(Find::Id(header.id)).await.unwrap(), Some(header), "bit {bit}");
+                    assert_eq!(log.find(RecordQuery::Id(header.id)).await.unwrap(), Some(header), "bit {bit}");
                 }
             }
             log.settle().await;

@@ -1,7 +1,7 @@
 //! A log in a process without a file descriptor to spare.
 
 use crate::support::*;
-use log::file::{FileLog, OpenFiles, Options};
+use log::file::{FileLog, FileLogOptions, OpenFiles};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs::File;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn take_all(taken: &mut Vec<File>) {
 
 fn roll_without_descriptors() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { open_files: OpenFiles::new(64), ..options(TINY) };
+    let options = FileLogOptions { open_files: OpenFiles::new(64), ..options(TINY) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let batches = batches(14, 120);
     let log = FileLog::open_folder(folder.path(), options).unwrap();

@@ -1,9 +1,9 @@
 //! Erasing: removed records' bytes are gone from every file, whatever else lies in their segments.
 
 use crate::support::*;
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::testing::{Numbering, RecordSetters, in_time};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
+use log::testing::{RecordNumbering, RecordSetters, in_time};
 use log::{Log, Record};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const EVENTS: u64 = 12;
 
 /// Records of topic 1, whose removed ones carry the marker, between longer ones of topic 2, as entries lie between events.
 fn mixed() -> Vec<Record> {
-    let mut numbering = Numbering::default();
+    let mut numbering = RecordNumbering::default();
     let mut records = Vec::new();
     for number in 1..=EVENTS {
         let body = if number <= EVENTS - 2 { MARKER.to_vec() } else { b"kept".to_vec() };
@@ -63,7 +63,7 @@ async fn what_was_removed_is_erased_on_demand_from_sealed_segments_and_the_growi
         let names = disk.names();
         log.erase().await.unwrap();
         assert_eq!(disk.names(), names);
-        let next = Numbering::behind(&mixed()).event(1, 7);
+        let next = RecordNumbering::behind(&mixed()).event(1, 7);
         append(&log, std::slice::from_ref(&next)).await.unwrap();
         drop(log);
         assert_eq!(check(&disk).damages, []);
@@ -102,12 +102,12 @@ async fn an_erasure_that_a_power_cut_ends_is_done_again() {
 
 #[tokio::test]
 async fn a_failed_erasure_is_answered_and_neither_stops_appends_nor_leaves_anything_the_next_time() {
-    for operation in [Operation::Write, Operation::Sync, Operation::Remove] {
+    for operation in [DiskOperation::Write, DiskOperation::Sync, DiskOperation::Remove] {
         for nth in 1..=3 {
             let (disk, log) = filled(HUGE).await;
-            disk.fail(operation, nth, Fault::Error(std::io::ErrorKind::Other));
+            disk.fail(operation, nth, DiskFault::Error(std::io::ErrorKind::Other));
             let _ = log.erase().await;
-            let next = Numbering::behind(&mixed()).event(1, 7);
+            let next = RecordNumbering::behind(&mixed()).event(1, 7);
             append(&log, std::slice::from_ref(&next)).await.unwrap();
             log.erase().await.unwrap();
             assert!(!is_marked(&disk), "{operation:?} {nth}");
@@ -124,7 +124,8 @@ async fn what_an_older_version_removed_is_erased_in_time_and_the_time_survives_a
     let (disk, log) = filled(HUGE).await;
     drop(log);
     assert_eq!(disk.bytes("trimmed.1").unwrap()[8], 1);
-    let within = |millis| Options { erase_within: Some(Duration::from_millis(millis)), now: wall, ..options(HUGE) };
+    let within =
+        |millis| FileLogOptions { erase_within: Some(Duration::from_millis(millis)), now: wall, ..options(HUGE) };
     drop(FileLog::open(Arc::new(disk.clone()), within(u64::MAX >> 12)).unwrap());
     let noted = disk.bytes("trimmed.2").unwrap();
     assert_eq!(noted[8], 3);

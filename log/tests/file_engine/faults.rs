@@ -1,9 +1,9 @@
 //! Failing writes and syncs: nothing more is promised, everything promised is kept.
 
 use crate::support::*;
-use log::file::{FileLog, FolderLock, Options, SpaceLimits};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::testing::{Numbering, Random};
+use log::file::{FileLog, FileLogOptions, FolderLock, SpaceLimits};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
+use log::testing::{RecordNumbering, SeededRandom};
 use log::{Log, LogError, Record, StorageRoom};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 #[test]
 fn a_second_opener_is_locked_out() {
     let folder = tempfile::tempdir().unwrap();
-    let first = FileLog::open_folder(folder.path(), Options::default()).unwrap();
+    let first = FileLog::open_folder(folder.path(), FileLogOptions::default()).unwrap();
     assert!(matches!(
-        FileLog::open_folder(folder.path(), Options::default()),
+        FileLog::open_folder(folder.path(), FileLogOptions::default()),
         Err(LogError::Locked(path)) if path == folder.path()
     ));
     assert!(matches!(log::file::verify(folder.path(), contract::Position::ZERO, |_| {}), Err(LogError::Locked(_))));
     drop(first);
-    drop(FileLog::open_folder(folder.path(), Options::default()).unwrap());
+    drop(FileLog::open_folder(folder.path(), FileLogOptions::default()).unwrap());
     drop(FolderLock::acquire(folder.path()).unwrap());
 }
 
@@ -46,15 +46,15 @@ async fn a_folder_is_made_with_those_above_it_and_keeps_what_is_put_into_it() {
 }
 
 /// Faults that strike an append: its write, its sync, and the steps of beginning a segment before it.
-fn faults() -> Vec<(Operation, u64, Fault)> {
+fn faults() -> Vec<(DiskOperation, u64, DiskFault)> {
     let mut faults = Vec::new();
     for nth in 1..=3 {
-        faults.push((Operation::Write, nth, Fault::Full));
-        faults.push((Operation::Write, nth, Fault::Error(ErrorKind::Other)));
+        faults.push((DiskOperation::Write, nth, DiskFault::Full));
+        faults.push((DiskOperation::Write, nth, DiskFault::Error(ErrorKind::Other)));
         for bytes in [0, 1, 63, 64, 100, 511, 512, 700] {
-            faults.push((Operation::Write, nth, Fault::Short(bytes)));
+            faults.push((DiskOperation::Write, nth, DiskFault::Short(bytes)));
         }
-        faults.push((Operation::Sync, nth, Fault::Error(ErrorKind::Other)));
+        faults.push((DiskOperation::Sync, nth, DiskFault::Error(ErrorKind::Other)));
     }
     faults
 }
@@ -100,7 +100,7 @@ async fn after_a_failed_append_reading_goes_on_and_reopening_shows_whole_batches
             assert!(whole, "{context}: {acked} answered, {} records shown", shown.len());
             // What was shown once is durable, whatever the failed sync left behind; so is what is built upon it.
             assert_survives_power_cuts(&disk, segment_bytes, &shown, &context).await;
-            let next = batch(&mut Numbering::behind(&shown), &mut Random::new(1), 2);
+            let next = batch(&mut RecordNumbering::behind(&shown), &mut SeededRandom::new(1), 2);
             append(&log, &next).await.unwrap();
             assert_survives_power_cuts(&disk, segment_bytes, &[shown, next].concat(), &context).await;
         }
@@ -119,9 +119,9 @@ async fn assert_survives_power_cuts(disk: &FaultDisk, segment_bytes: u64, shown:
 #[tokio::test]
 async fn a_failed_removal_changes_nothing_and_can_be_tried_again() {
     for (operation, fault) in [
-        (Operation::Write, Fault::Full),
-        (Operation::Write, Fault::Short(10)),
-        (Operation::Sync, Fault::Error(ErrorKind::Other)),
+        (DiskOperation::Write, DiskFault::Full),
+        (DiskOperation::Write, DiskFault::Short(10)),
+        (DiskOperation::Sync, DiskFault::Error(ErrorKind::Other)),
     ] {
         let disk = FaultDisk::new();
         let log = open(&disk, TINY);
@@ -156,7 +156,7 @@ async fn an_index_that_cannot_be_written_is_written_later() {
         filled += 1;
     }
     // The next append begins a segment: head, batch, and then the index of the full one.
-    disk.fail(Operation::Write, 3, Fault::Full);
+    disk.fail(DiskOperation::Write, 3, DiskFault::Full);
     append(&log, &batches[filled]).await.unwrap();
     log.settle().await;
     filled += 1;
@@ -172,7 +172,7 @@ async fn an_index_that_cannot_be_written_is_written_later() {
 #[tokio::test]
 async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     let disk = FaultDisk::new();
-    let options = |segment_bytes| Options { reserve_bytes: 4096, ..options(segment_bytes) };
+    let options = |segment_bytes| FileLogOptions { reserve_bytes: 4096, ..options(segment_bytes) };
     let log = FileLog::open(Arc::new(disk.clone()), options(HUGE)).unwrap();
     log.settle().await;
     let batches = batches(9, 12);
@@ -180,10 +180,10 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     assert_eq!(disk.bytes("reserve").map(|bytes| bytes.len()), Some(4096));
     assert!(!log.is_full());
     // Whatever is written next: it finds no room, and then the room that the reserve had.
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     append(&log, &batches[10]).await.unwrap();
     assert!(disk.bytes("reserve").is_none(), "the reserve is given up");
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     assert!(matches!(append(&log, &batches[11]).await, Err(LogError::Poisoned(_))), "it can be given up once");
     assert!(log.is_full(), "and the log says so");
     drop(log);
@@ -192,7 +192,7 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     assert_eq!(all(&log).await, batches[..11].concat());
     // Removing: the marks find no room either.
     log.settle().await;
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     remove(&log, 1, 5).await.unwrap();
     log.settle().await;
     assert!(!log.is_full() && disk.bytes("reserve").is_some(), "what was freed makes room for it");
@@ -204,14 +204,14 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
 #[tokio::test]
 async fn an_erasure_that_finds_the_disk_full_leaves_the_reserve_alone() {
     let disk = FaultDisk::new();
-    let options = Options { reserve_bytes: 4096, ..options(HUGE) };
+    let options = FileLogOptions { reserve_bytes: 4096, ..options(HUGE) };
     let log = FileLog::open(Arc::new(disk.clone()), options).unwrap();
     let batches = batches(9, 12);
     fill(&log, &batches[..10]).await;
     remove(&log, 1, 3).await.unwrap();
     log.settle().await;
     // The head of the segment behind the one that is sealed.
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     assert!(matches!(log.erase().await, Err(LogError::Io(cause)) if cause.kind() == ErrorKind::StorageFull));
     assert!(!log.is_full() && disk.bytes("reserve").is_some(), "events are stored as before");
     fill(&log, &batches[10..]).await;
@@ -226,7 +226,7 @@ async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there
     let disk = FaultDisk::new();
     disk.set_space(900 * MIB, 1000 * MIB);
     let space_limits = SpaceLimits { warn_bytes: 80 * MIB, refuse_bytes: 40 * MIB };
-    let options = Options { space_limits, ..options(TINY) };
+    let options = FileLogOptions { space_limits, ..options(TINY) };
     let log = FileLog::open(Arc::new(disk.clone()), options).unwrap();
     assert_eq!((log.room(), log.room_warning()), (StorageRoom::Ample, None));
     let mut batches = batches(9, 80).into_iter();
@@ -256,7 +256,7 @@ async fn a_growing_segment_gives_its_space_back_too_while_room_is_short() {
         let disk = FaultDisk::new();
         disk.set_space(free, 1000);
         let space_limits = SpaceLimits { warn_bytes: 1000, refuse_bytes: 1000 };
-        let log = FileLog::open(Arc::new(disk.clone()), Options { space_limits, ..options(HUGE) }).unwrap();
+        let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions { space_limits, ..options(HUGE) }).unwrap();
         let batches = batches(9, 12);
         fill(&log, &batches).await;
         let first = files(&disk, ".log");
@@ -275,7 +275,7 @@ async fn a_volume_that_runs_low_is_noticed_without_an_append_too() {
     let disk = FaultDisk::new();
     disk.set_space(500, 1000);
     let space_limits = SpaceLimits { warn_bytes: 1000, refuse_bytes: 1000 };
-    let log = FileLog::open(Arc::new(disk.clone()), Options { space_limits, ..options(HUGE) }).unwrap();
+    let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions { space_limits, ..options(HUGE) }).unwrap();
     assert_eq!(log.room(), StorageRoom::Ample);
     disk.set_space(49, 1000);
     log.settle().await;
@@ -288,8 +288,8 @@ async fn a_volume_that_runs_low_is_noticed_without_an_append_too() {
 #[tokio::test]
 async fn a_reserve_that_finds_no_room_is_no_reason_not_to_open() {
     let disk = FaultDisk::new();
-    disk.fail(Operation::Write, 1, Fault::Short(100));
-    let log = FileLog::open(Arc::new(disk.clone()), Options { reserve_bytes: 4096, ..options(TINY) }).unwrap();
+    disk.fail(DiskOperation::Write, 1, DiskFault::Short(100));
+    let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions { reserve_bytes: 4096, ..options(TINY) }).unwrap();
     log.settle().await;
     fill(&log, &batches(9, 2)).await;
     assert_eq!(all(&log).await, batches(9, 2).concat());
@@ -303,7 +303,7 @@ async fn an_append_that_finds_no_descriptor_has_written_nothing_and_is_made_agai
         let log = open(&disk, TINY);
         let batches = batches(6, 9);
         fill(&log, &batches[..3]).await;
-        disk.fail(Operation::Write, nth, Fault::OutOfFiles);
+        disk.fail(DiskOperation::Write, nth, DiskFault::OutOfFiles);
         for batch in &batches[3..] {
             match append(&log, batch).await {
                 Ok(()) => {}

@@ -3,8 +3,8 @@
 use crate::support::*;
 use log::file::Disk;
 use log::testing::fault_disk::FaultDisk;
-use log::testing::{NO_LIMIT, Numbering, Random, RecordSetters};
-use log::{Find, Limit, Log, Range};
+use log::testing::{NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom};
+use log::{Log, ReadLimit, ReadRange, RecordQuery};
 use proptest::prelude::*;
 
 /// The bytes of a page are used up, and the next segment begins with a record that needs none.
@@ -12,13 +12,13 @@ use proptest::prelude::*;
 async fn an_empty_body_still_fits_a_page_without_room() {
     let disk = FaultDisk::new();
     let log = open(&disk, 1);
-    let mut numbering = Numbering::default();
+    let mut numbering = RecordNumbering::default();
     let records: Vec<_> = ["ten bytes.", "", "", "x"].map(|body| numbering.entry(1).body(body)).to_vec();
     for record in &records {
         append(&log, std::slice::from_ref(record)).await.unwrap();
     }
     assert_eq!(files(&disk, ".log").len(), 4);
-    let page = log.read(Range::All(contract::Position::ZERO), Limit { records: 9, bytes: 10 }).await.unwrap();
+    let page = log.read(ReadRange::All(contract::Position::ZERO), ReadLimit { records: 9, bytes: 10 }).await.unwrap();
     assert_eq!(page, records[..3]);
 }
 
@@ -59,21 +59,21 @@ proptest! {
             for log in &logs {
                 fill(log, &batches).await;
             }
-            let mut random = Random::new(seed);
+            let mut random = SeededRandom::new(seed);
             for record in batches.concat() {
-                let limit = Limit { records: usize::try_from(random.through(8)).unwrap(), bytes: usize::try_from(random.through(900)).unwrap() };
+                let limit = ReadLimit { records: usize::try_from(random.through(8)).unwrap(), bytes: usize::try_from(random.through(900)).unwrap() };
                 let mut ranges = vec![
-                    (Range::All(record.header.position), limit),
-                    (Range::Topic(record.header.topic, record.header.sequence), limit),
+                    (ReadRange::All(record.header.position), limit),
+                    (ReadRange::Topic(record.header.topic, record.header.sequence), limit),
                 ];
                 if let Some(mark) = record.header.facets.and_then(|facets| facets.aggregate) {
-                    ranges.push((Range::Aggregate(mark.key, mark.sequence), limit));
-                    ranges.push((Range::Aggregate(mark.key, contract::AggregateSequence::ZERO), NO_LIMIT));
+                    ranges.push((ReadRange::Aggregate(mark.key, mark.sequence), limit));
+                    ranges.push((ReadRange::Aggregate(mark.key, contract::AggregateSequence::ZERO), NO_LIMIT));
                 }
                 for (range, limit) in ranges {
                     assert_eq!(logs[0].read(range, limit).await.unwrap(), logs[1].read(range, limit).await.unwrap());
                 }
-                for what in [Find::Id(record.header.id), Find::Time(None, record.header.time), Find::Time(Some(record.header.topic), record.header.time)] {
+                for what in [RecordQuery::Id(record.header.id), RecordQuery::Time(None, record.header.time), RecordQuery::Time(Some(record.header.topic), record.header.time)] {
                     assert_eq!(logs[0].find(what).await.unwrap(), logs[1].find(what).await.unwrap());
                 }
             }

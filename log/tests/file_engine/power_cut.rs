@@ -1,8 +1,8 @@
 //! Power cuts after every single change to the disk, with every kind of loss a disk may show.
 
 use crate::support::*;
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::testing::{Numbering, Random};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
+use log::testing::{RecordNumbering, SeededRandom};
 use log::{Log, Record};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -124,7 +124,7 @@ async fn a_segment_that_could_not_be_begun_for_an_erasure_is_not_in_the_way_afte
             remove(&log, 1, 3).await.unwrap();
             log.settle().await;
             for nth in failing {
-                disk.fail(Operation::Sync, *nth, Fault::Error(ErrorKind::Other));
+                disk.fail(DiskOperation::Sync, *nth, DiskFault::Error(ErrorKind::Other));
             }
             let context = format!("syncs {failing:?} of sealing fail, seed {seed}");
             log.erase().await.expect_err(&context);
@@ -170,7 +170,7 @@ async fn recovery_may_be_interrupted_too() {
 #[tokio::test]
 async fn a_log_lives_through_many_power_cuts() {
     for seed in 0..20 {
-        let (mut random, mut numbering) = (Random::new(seed), Numbering::default());
+        let (mut random, mut numbering) = (SeededRandom::new(seed), RecordNumbering::default());
         let mut disk = FaultDisk::new();
         let mut records: Vec<Record> = Vec::new();
         for generation in 0..15 {

@@ -3,7 +3,7 @@
 use crate::support::*;
 use log::Record;
 use log::testing::fault_disk::FaultDisk;
-use log::testing::{Numbering, Random};
+use log::testing::{RecordNumbering, SeededRandom};
 
 struct Cut {
     disk: FaultDisk,
@@ -39,7 +39,7 @@ impl Cut {
         let expected: Vec<_> = self.batches[..whole].concat();
         let log = open(&disk, HUGE);
         assert_eq!(all(&log).await, expected, "cut at {end}");
-        let next = batch(&mut Numbering::behind(&expected), &mut Random::new(9), 2);
+        let next = batch(&mut RecordNumbering::behind(&expected), &mut SeededRandom::new(9), 2);
         let next: Vec<_> = next.into_iter().map(|record| log::testing::RecordSetters::time(record, i64::MAX)).collect();
         append(&log, &next).await.unwrap();
         drop(log);

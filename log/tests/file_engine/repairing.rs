@@ -2,10 +2,10 @@
 
 use crate::support::*;
 use contract::Sequence;
-use log::file::{Disk, Known, repair_disk};
+use log::file::{AcknowledgedState, Disk, repair_disk};
 use log::testing::fault_disk::FaultDisk;
-use log::testing::{NO_LIMIT, Random};
-use log::{Log, LogError, Range, Record, TopicNumber};
+use log::testing::{NO_LIMIT, SeededRandom};
+use log::{Log, LogError, ReadRange, Record, TopicNumber};
 use std::sync::Arc;
 
 /// A log with sealed segments, rewritten ones, dropped ones and a growing one, and what it shows.
@@ -64,7 +64,7 @@ async fn is_repaired(disk: &FaultDisk, shown: &[Record], acknowledged: u64, cont
         let taken = kept.max(known).unwrap_or_default();
         assert!(taken <= last, "{context}: sequences are not made up");
         // Reading on from anywhere passes the holes.
-        let read = log.read(Range::Topic(topic, Sequence(last.get() - 1)), NO_LIMIT).await;
+        let read = log.read(ReadRange::Topic(topic, Sequence(last.get() - 1)), NO_LIMIT).await;
         assert!(matches!(read, Ok(_) | Err(LogError::Trimmed(_))), "{context}");
     }
     let mut record = shown.last().unwrap().clone();
@@ -99,7 +99,7 @@ async fn one_flipped_bit_anywhere_costs_one_record_at_most() {
 async fn missing_shortened_zeroed_and_strange_files_are_survived() {
     let (disk, shown) = lived().await;
     let acknowledged = shown.last().unwrap().header.position.get();
-    let mut random = Random::new(5);
+    let mut random = SeededRandom::new(5);
     for file in disk.names() {
         let whole = disk.bytes(&file).unwrap();
         let missing = disk.copy();
@@ -144,7 +144,7 @@ async fn missing_shortened_zeroed_and_strange_files_are_survived() {
 async fn random_damage_in_many_places_is_survived() {
     let (disk, shown) = lived().await;
     for seed in 0..60 {
-        let (disk, mut random) = (disk.copy(), Random::new(seed));
+        let (disk, mut random) = (disk.copy(), SeededRandom::new(seed));
         let names = disk.names();
         for _ in 0..=random.through(4) {
             let file = &names[usize::try_from(random.through(names.len() as u64 - 1)).unwrap()];
@@ -166,7 +166,7 @@ async fn what_is_cut_is_kept_aside_first_and_a_repair_cut_short_is_done_again() 
     let file = files(&disk, ".1.log")[1].clone();
     flip(&disk, &file, (64 + 21) * 8);
     let damaged = disk.bytes(&file).unwrap();
-    let known = Known { acknowledged: shown.last().unwrap().header.position, tails: Vec::new() };
+    let known = AcknowledgedState { acknowledged: shown.last().unwrap().header.position, tails: Vec::new() };
     let run = |disk: &FaultDisk| {
         let any: Arc<dyn Disk> = Arc::new(disk.clone());
         repair_disk(&any, &known, false)
@@ -205,7 +205,7 @@ async fn a_newer_version_is_not_repaired_away() {
     bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
     disk.put(&file, bytes);
     let (any, before): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), disk.changes());
-    let refusal = repair_disk(&any, &Known::default(), false).unwrap_err();
+    let refusal = repair_disk(&any, &AcknowledgedState::default(), false).unwrap_err();
     assert!(refusal.to_string().contains("newer version"), "{refusal}");
     assert_eq!(disk.changes(), before);
 }

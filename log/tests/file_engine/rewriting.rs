@@ -1,15 +1,15 @@
 //! Giving space back: dropping, rewriting, generations and marks.
 
 use crate::support::*;
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
-use log::testing::{Numbering, Random, RecordSetters};
-use log::{Find, Log, Record};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
+use log::testing::{RecordNumbering, RecordSetters, SeededRandom};
+use log::{Log, Record, RecordQuery};
 
 /// Twelve segments; topic 1 in all of them, topic 2 in the even ones.
 async fn two_topics() -> (FaultDisk, Vec<Record>) {
     let disk = FaultDisk::new();
     let log = open(&disk, TINY);
-    let (mut numbering, mut random) = (Numbering::default(), Random::new(1));
+    let (mut numbering, mut random) = (RecordNumbering::default(), SeededRandom::new(1));
     let mut records = Vec::new();
     for segment in 0..12 {
         let topics: &[u32] = if segment % 2 == 0 { &[1, 2, 1, 1] } else { &[1, 1] };
@@ -50,7 +50,7 @@ async fn removed_segments_are_dropped_and_half_empty_ones_rewritten() {
     assert_eq!(files(&disk, ".idx").len(), 6);
     assert!(bytes(&disk) < before / 2);
     for record in &records {
-        let found = log.find(Find::Id(record.header.id)).await.unwrap();
+        let found = log.find(RecordQuery::Id(record.header.id)).await.unwrap();
         assert_eq!(found, left.contains(record).then_some(record.header));
     }
     drop(log);
@@ -58,7 +58,7 @@ async fn removed_segments_are_dropped_and_half_empty_ones_rewritten() {
     let log = open(&disk, TINY);
     assert_eq!(all(&log).await, left);
     assert_eq!(tail(&log), records.len() as u64);
-    let mut numbering = Numbering::behind(&records);
+    let mut numbering = RecordNumbering::behind(&records);
     let next = vec![numbering.event(1, 8), numbering.event(2, 9)];
     append(&log, &next).await.unwrap();
     assert_eq!(all(&log).await, [left, next].concat());
@@ -167,13 +167,15 @@ async fn damage_stops_a_rewrite_only_in_what_is_kept() {
 /// On a full disk it would keep the last bytes until the next chore.
 #[tokio::test]
 async fn a_rewrite_that_fails_leaves_no_half_file() {
-    for (operation, nth) in [(Operation::Write, 1), (Operation::Write, 2), (Operation::Sync, 1), (Operation::Sync, 2)] {
+    for (operation, nth) in
+        [(DiskOperation::Write, 1), (DiskOperation::Write, 2), (DiskOperation::Sync, 1), (DiskOperation::Sync, 2)]
+    {
         let (disk, records) = two_topics().await;
         let log = open(&disk, TINY);
         log.settle().await;
         // The first write and its two syncs are the marks'.
-        let before = if operation == Operation::Write { 1 } else { 2 };
-        disk.fail(operation, before + nth, Fault::Full);
+        let before = if operation == DiskOperation::Write { 1 } else { 2 };
+        disk.fail(operation, before + nth, DiskFault::Full);
         remove(&log, 1, 3).await.unwrap();
         log.settle().await;
         let context = format!("{operation:?} {nth}");

@@ -1,10 +1,10 @@
 //! Logs on disks that fail, and what is in them.
 
 use contract::{Position, Sequence};
-use log::file::{FileLog, Known, Options, Repair, Report, repair_disk, verify_disk};
+use log::file::{AcknowledgedState, FileLog, FileLogOptions, RepairReport, VerifyReport, repair_disk, verify_disk};
 use log::testing::fault_disk::FaultDisk;
-use log::testing::{NO_LIMIT, Numbering, Random, RecordSetters, record};
-use log::{Limit, Log, LogError, Range, Record, TopicNumber};
+use log::testing::{NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom, record};
+use log::{Log, LogError, ReadLimit, ReadRange, Record, TopicNumber};
 use std::sync::Arc;
 
 /// Segments of about three records.
@@ -12,8 +12,8 @@ pub(crate) const TINY: u64 = 700;
 /// One segment is enough.
 pub(crate) const HUGE: u64 = 1 << 26;
 
-pub(crate) fn options(segment_bytes: u64) -> Options {
-    Options { segment_bytes, tail_cache_bytes: 0, ..Options::default() }
+pub(crate) fn options(segment_bytes: u64) -> FileLogOptions {
+    FileLogOptions { segment_bytes, tail_cache_bytes: 0, ..FileLogOptions::default() }
 }
 
 pub(crate) fn try_open(disk: &FaultDisk, segment_bytes: u64) -> Result<FileLog, LogError> {
@@ -26,14 +26,14 @@ pub(crate) fn open(disk: &FaultDisk, segment_bytes: u64) -> FileLog {
 
 /// Opens a log of which everything through `acknowledged` is known to have been acknowledged.
 pub(crate) fn try_open_knowing(disk: &FaultDisk, segment_bytes: u64, acknowledged: u64) -> Result<FileLog, LogError> {
-    let options = Options { acknowledged: Position(acknowledged), ..options(segment_bytes) };
+    let options = FileLogOptions { acknowledged: Position(acknowledged), ..options(segment_bytes) };
     FileLog::open(Arc::new(disk.clone()), options)
 }
 
 /// Repairs a log; a dry run first, which must foretell it and change nothing.
-pub(crate) fn repair_knowing(disk: &FaultDisk, acknowledged: u64) -> Repair {
+pub(crate) fn repair_knowing(disk: &FaultDisk, acknowledged: u64) -> RepairReport {
     let any: Arc<dyn log::file::Disk> = Arc::new(disk.clone());
-    let known = Known { acknowledged: Position(acknowledged), tails: Vec::new() };
+    let known = AcknowledgedState { acknowledged: Position(acknowledged), tails: Vec::new() };
     let before = disk.changes();
     let foretold = repair_disk(&any, &known, true).unwrap();
     assert_eq!(disk.changes(), before, "a dry run changes nothing");
@@ -50,13 +50,13 @@ pub(crate) fn repair_knowing(disk: &FaultDisk, acknowledged: u64) -> Repair {
     repair
 }
 
-pub(crate) fn repair(disk: &FaultDisk) -> Repair {
+pub(crate) fn repair(disk: &FaultDisk) -> RepairReport {
     repair_knowing(disk, 0)
 }
 
 /// A batch of this many records of three topics, with ids, aggregates and bodies of 0 to 400 bytes.
-pub(crate) fn batch(numbering: &mut Numbering, random: &mut Random, size: usize) -> Vec<Record> {
-    let draft = |random: &mut Random| {
+pub(crate) fn batch(numbering: &mut RecordNumbering, random: &mut SeededRandom, size: usize) -> Vec<Record> {
+    let draft = |random: &mut SeededRandom| {
         let topic = u32::try_from(random.through(2)).unwrap();
         let length = usize::try_from(random.through(400)).unwrap();
         let draft = record(0, topic, 0).body(random.bytes(length));
@@ -75,7 +75,7 @@ pub(crate) fn batch(numbering: &mut Numbering, random: &mut Random, size: usize)
 
 /// Batches of 1 to 5 records.
 pub(crate) fn batches(seed: u64, count: usize) -> Vec<Vec<Record>> {
-    let (mut numbering, mut random) = (Numbering::default(), Random::new(seed));
+    let (mut numbering, mut random) = (RecordNumbering::default(), SeededRandom::new(seed));
     (0..count)
         .map(|_| {
             let size = usize::try_from(random.through(4)).unwrap() + 1;
@@ -97,12 +97,12 @@ pub(crate) async fn fill(log: &FileLog, batches: &[Vec<Record>]) {
 }
 
 pub(crate) async fn all(log: &FileLog) -> Vec<Record> {
-    log.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap()
+    log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap()
 }
 
 /// The one record at a position.
 pub(crate) async fn at(log: &FileLog, position: u64) -> Result<Vec<Record>, LogError> {
-    log.read(Range::All(Position(position - 1)), Limit { records: 1, bytes: 0 }).await
+    log.read(ReadRange::All(Position(position - 1)), ReadLimit { records: 1, bytes: 0 }).await
 }
 
 pub(crate) async fn remove(log: &FileLog, topic: u32, through: u64) -> Result<(), LogError> {
@@ -113,11 +113,11 @@ pub(crate) fn tail(log: &FileLog) -> u64 {
     log.tail().borrow().get()
 }
 
-pub(crate) fn check(disk: &FaultDisk) -> Report {
+pub(crate) fn check(disk: &FaultDisk) -> VerifyReport {
     verify_disk(disk, Position::ZERO, |_| {}).unwrap()
 }
 
-pub(crate) fn verify_knowing(disk: &FaultDisk, acknowledged: u64) -> Report {
+pub(crate) fn verify_knowing(disk: &FaultDisk, acknowledged: u64) -> VerifyReport {
     verify_disk(disk, Position(acknowledged), |_| {}).unwrap()
 }
 

@@ -1,17 +1,17 @@
 //! A damaged event under dispatch: its own lanes wait for a repair, nobody else notices.
 
-use super::{TYPE, World};
+use super::{DispatchFixture, TYPE};
 use crate::clock::Clock;
-use crate::dispatch::worker::Turn;
+use crate::dispatch::worker::WorkerStep;
 use contract::{BoxFuture, EventBroker, NewEvent, NewEventType, NewTopic, Position};
-use log::{Damage, Limit, Log, LogError, MemoryLog, Range, Record};
+use log::{FileDamage, Log, LogError, MemoryLog, ReadLimit, ReadRange, Record};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Memory in which one event of a topic cannot be read; number 0: all can.
 #[derive(Default)]
-struct Spoilt {
+struct DamagedLog {
     log: MemoryLog,
     topic: AtomicU32,
     sequence: AtomicU64,
@@ -19,7 +19,7 @@ struct Spoilt {
     is_full: AtomicBool,
 }
 
-impl Log for Spoilt {
+impl Log for DamagedLog {
     log::forward_rest!();
 
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
@@ -30,15 +30,15 @@ impl Log for Spoilt {
         self.log.append(after, batch)
     }
 
-    fn read(&self, range: Range, mut limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, mut limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         let damaged = self.sequence.load(Ordering::Relaxed);
-        if let Range::Topic(topic, after) = range
+        if let ReadRange::Topic(topic, after) = range
             && topic.0 == self.topic.load(Ordering::Relaxed)
             && damaged > after.get()
         {
             limit.records = limit.records.min((damaged - after.get() - 1) as usize);
             if limit.records == 0 {
-                let damage = Damage { file: "segment".into(), offset: 64, reason: "spoilt".to_owned() };
+                let damage = FileDamage { file: "segment".into(), offset: 64, reason: "spoilt".to_owned() };
                 return Box::pin(async { Err(LogError::Damaged(damage)) });
             }
         }
@@ -49,8 +49,8 @@ impl Log for Spoilt {
 const SPOILT: &str = "gts.hx.core.events.topic.v1~vendor.spoilt.v1";
 
 /// A world with subscription `first` to a topic that can be damaged, and events 1 to 3 in it; and `mail` to another.
-async fn world(log: &Arc<Spoilt>, options: &str) -> World {
-    let mut world = World::new(Arc::clone(log) as Arc<dyn Log>).await;
+async fn world(log: &Arc<DamagedLog>, options: &str) -> DispatchFixture {
+    let mut world = DispatchFixture::new(Arc::clone(log) as Arc<dyn Log>).await;
     let spoilt = SPOILT;
     log.topic.store(world.broker.default_ledger().registry().next_topic_number(), Ordering::Relaxed);
     world.broker.register_topic(NewTopic::new(spoilt.parse().unwrap())).await.unwrap();
@@ -70,7 +70,7 @@ async fn world(log: &Arc<Spoilt>, options: &str) -> World {
 
 #[tokio::test]
 async fn a_damaged_event_holds_up_its_own_topic_alone() {
-    let log = Arc::new(Spoilt::default());
+    let log = Arc::new(DamagedLog::default());
     let mut world = world(&log, "").await;
     world.ask("publish a b").await.unwrap();
     log.sequence.store(2, Ordering::Relaxed);
@@ -85,31 +85,31 @@ async fn a_damaged_event_holds_up_its_own_topic_alone() {
 
 #[tokio::test]
 async fn what_cannot_be_written_is_tried_again_after_a_while_and_nothing_is_sent_meanwhile() {
-    let log = Arc::new(Spoilt::default());
-    let mut world = World::new(Arc::clone(&log) as Arc<dyn Log>).await;
+    let log = Arc::new(DamagedLog::default());
+    let mut world = DispatchFixture::new(Arc::clone(&log) as Arc<dyn Log>).await;
     world.run_line(1, "subscribe mail").await;
     world.run_line(2, "publish a").await;
     assert_eq!(world.land().await, "mail/1:200");
     world.run_line(3, "publish b").await;
     log.is_full.store(true, Ordering::Relaxed);
-    world.worker.turn().await;
-    let written = world.worker.writing.join_next().await.unwrap();
-    world.worker.wrote(written);
+    world.worker.step().await;
+    let written = world.worker.recording.join_next().await.unwrap();
+    world.worker.report_recorded(written);
     for _ in 0..3 {
-        let Turn::Wait(Some(until)) = world.worker.turn().await else { panic!("it waits") };
+        let WorkerStep::Wait(Some(until)) = world.worker.step().await else { panic!("it waits") };
         assert_eq!(until - world.clock.now(), 1000);
-        assert!(world.worker.writing.is_empty());
+        assert!(world.worker.recording.is_empty());
     }
-    let sent = world.worker.flights.len();
+    let sent = world.worker.deliveries.len();
     world.clock.advance(1000);
-    world.worker.turn().await;
-    assert_eq!((world.worker.writing.len(), world.worker.flights.len()), (1, sent));
+    world.worker.step().await;
+    assert_eq!((world.worker.recording.len(), world.worker.deliveries.len()), (1, sent));
 }
 
 /// Whoever builds a lane reads the events of its open jobs. One that could not be read stopped every lane of the log.
 #[tokio::test]
 async fn a_damaged_event_of_a_failed_job_holds_up_its_own_lane_alone() {
-    let log = Arc::new(Spoilt::default());
+    let log = Arc::new(DamagedLog::default());
     let mut world = world(&log, "mode=BLOCK_ON_ERROR").await;
     world.ask("answer first/1 500").await.unwrap();
     assert_eq!(world.ask("run-sorted").await.unwrap(), "first/1:500 first/2:200 first/3:200");
@@ -128,7 +128,7 @@ async fn a_damaged_event_of_a_failed_job_holds_up_its_own_lane_alone() {
 /// Each try to learn which event it is about was written and made again at once.
 #[tokio::test]
 async fn a_job_that_expires_and_whose_event_cannot_be_read_fills_no_log() {
-    let log = Arc::new(Spoilt::default());
+    let log = Arc::new(DamagedLog::default());
     let mut world = world(&log, "age=10").await;
     world.ask("pause first").await.unwrap();
     world.run().await;
@@ -137,8 +137,8 @@ async fn a_job_that_expires_and_whose_event_cannot_be_read_fills_no_log() {
     let before = world.broker.default_ledger().position().borrow().get();
     for _ in 0..200 {
         world.ask("land").await.unwrap();
-        while let Some(written) = world.worker.writing.join_next().await {
-            world.worker.wrote(written);
+        while let Some(written) = world.worker.recording.join_next().await {
+            world.worker.report_recorded(written);
         }
     }
     let written = world.broker.default_ledger().position().borrow().get() - before;

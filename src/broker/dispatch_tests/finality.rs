@@ -1,11 +1,11 @@
 //! A dead letter that was resolved with a corrected event is final for its subscription.
 
 use super::check;
-use contract::{Redrive, RedriveOverride};
+use contract::{RedriveOverride, RedriveRequest};
 
 /// The order to publish an event anew, instead of trying the old one again.
-pub(super) fn corrected() -> Redrive {
-    Redrive { changes: Some(RedriveOverride { data: None, new_event_id: true }), ..Redrive::default() }
+pub(super) fn corrected() -> RedriveRequest {
+    RedriveRequest { changes: Some(RedriveOverride { data: None, new_event_id: true }), ..RedriveRequest::default() }
 }
 
 /// The corrected event is delivered; a replay or a republish then delivered the wrong one, too.

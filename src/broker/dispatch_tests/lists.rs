@@ -1,35 +1,35 @@
 //! Lists cost what a page holds, however long the history is.
 
-use super::{TOPIC, TYPE, World};
-use crate::ledger::Keep;
+use super::{DispatchFixture, TOPIC, TYPE};
+use crate::ledger::ReplyRecorder;
 use contract::{
-    BoxFuture, Cursor, EventBroker, JobFilter, JobStatus, LetterFilter, LetterOrder, NewEvent, NewReplay, Read,
-    ReplayEdge, Sequence,
+    BoxFuture, BulkResolveRequest, Cursor, DeadLetterFilter, EventBroker, JobFilter, JobStatus, NewEvent, NewReplay,
+    ReplayBound, Sequence, TopicRead,
 };
-use log::{Limit, Log, LogError, MemoryLog, Range, Record};
+use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Memory that counts the records read from it.
 #[derive(Default)]
-struct Counting {
+struct CountingLog {
     log: MemoryLog,
     read: AtomicUsize,
 }
 
-impl Counting {
+impl CountingLog {
     /// The records read since this was last asked.
     fn take(&self) -> usize {
         self.read.swap(0, Ordering::SeqCst)
     }
 }
 
-impl Log for Counting {
+impl Log for CountingLog {
     log::forward_append!();
     log::forward_rest!();
 
-    fn read(&self, range: Range, limit: Limit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
             let page = self.log.read(range, limit).await?;
             self.read.fetch_add(page.len(), Ordering::SeqCst);
@@ -38,14 +38,14 @@ impl Log for Counting {
     }
 }
 
-async fn world() -> (Arc<Counting>, World) {
-    let log = Arc::new(Counting { log: MemoryLog::new(), read: AtomicUsize::new(0) });
-    let world = World::new(Arc::clone(&log) as Arc<dyn Log>).await;
+async fn world() -> (Arc<CountingLog>, DispatchFixture) {
+    let log = Arc::new(CountingLog { log: MemoryLog::new(), read: AtomicUsize::new(0) });
+    let world = DispatchFixture::new(Arc::clone(&log) as Arc<dyn Log>).await;
     (log, world)
 }
 
 /// Publishes so many events of a type, each of its own subject.
-async fn publish(world: &World, kind: &str, count: usize) {
+async fn publish(world: &DispatchFixture, kind: &str, count: usize) {
     let event = |number: usize| {
         let data = RawValue::from_string("{}".to_owned()).unwrap();
         let event = NewEvent::new(format!("{TYPE}.{kind}.v1").parse().unwrap(), "test", data);
@@ -58,7 +58,7 @@ async fn publish(world: &World, kind: &str, count: usize) {
 }
 
 /// Every job of `count` fails for good.
-async fn all_fail(world: &mut World, count: usize) {
+async fn all_fail(world: &mut DispatchFixture, count: usize) {
     for number in 1..=count {
         world.ask(&format!("answer mail/{number} 400")).await.unwrap();
     }
@@ -75,7 +75,7 @@ async fn the_last_page_of_failed_jobs_reads_no_more_than_the_first() {
     all_fail(&mut world, JOBS).await;
     for status in [JobStatus::Error, JobStatus::Cancelled] {
         if status == JobStatus::Cancelled {
-            let order = LetterOrder { reason: Some("old".to_owned()), ..LetterOrder::default() };
+            let order = BulkResolveRequest { reason: Some("old".to_owned()), ..BulkResolveRequest::default() };
             assert_eq!(world.broker.discard_all(order, None).await.unwrap().count, JOBS as u64);
         }
         let filter = JobFilter { status: Some(status), ..JobFilter::default() };
@@ -115,8 +115,8 @@ async fn letters_are_paged_forth_and_back_in_one_order() {
     let (_, mut world) = world().await;
     world.ask("subscribe mail attempts=1").await.unwrap();
     all_fail(&mut world, 25).await;
-    let filter = LetterFilter { name: Some("mail".to_owned()), ..LetterFilter::default() };
-    for filter in [LetterFilter::default(), filter] {
+    let filter = DeadLetterFilter { name: Some("mail".to_owned()), ..DeadLetterFilter::default() };
+    for filter in [DeadLetterFilter::default(), filter] {
         let all = world.broker.dead_letters(&filter, None, 100).await.unwrap();
         let (mut forth, mut cursor, mut last) = (Vec::new(), None, None);
         loop {
@@ -161,7 +161,7 @@ async fn blocked_groups_come_in_pages_and_say_when_a_count_is_only_a_lower_bound
     let page = world.broker.jobs(None).groups(lane, None, 1).await.unwrap();
     let shown = (page.items[0].waiting, page.items[0].waiting_is_lower_bound);
     assert!(shown.0 >= 2 && shown.1, "{shown:?}");
-    let tail = world.broker.read(Read::all(TOPIC.parse().unwrap())).await.unwrap().tail;
+    let tail = world.broker.read(TopicRead::all(TOPIC.parse().unwrap())).await.unwrap().tail;
     assert!(tail.get() > 20_000);
 }
 
@@ -172,15 +172,16 @@ async fn a_replay_of_more_than_is_counted_is_ordered_all_the_same_and_says_so() 
     publish(&world, "unwanted", 3000).await;
     publish(&world, "placed", 2).await;
     world.run().await;
-    let order = |dry_run| NewReplay { from: ReplayEdge::Sequence(Sequence(1)), to: None, dry_run };
+    let order = |dry_run| NewReplay { from: ReplayBound::Sequence(Sequence(1)), to: None, dry_run };
     let mut subscriptions = world.broker.subscriptions(None);
     subscriptions.counted_max = 10;
-    let counted = subscriptions.replay("mail", order(true), Keep::nothing()).await.unwrap();
+    let counted = subscriptions.replay("mail", order(true), ReplyRecorder::disabled()).await.unwrap();
     assert_eq!((counted.count, counted.count_is_lower_bound, counted.replay), (0, true, None));
-    let ordered = subscriptions.replay("mail", order(false), Keep::nothing()).await.unwrap();
+    let ordered = subscriptions.replay("mail", order(false), ReplyRecorder::disabled()).await.unwrap();
     assert!(ordered.count_is_lower_bound && ordered.replay.is_some(), "{ordered:?}");
     assert_eq!(world.run().await, "mail/3001:200 mail/3002:200");
-    let counted = world.broker.subscriptions(None).replay("mail", order(true), Keep::nothing()).await.unwrap();
+    let counted =
+        world.broker.subscriptions(None).replay("mail", order(true), ReplyRecorder::disabled()).await.unwrap();
     assert_eq!((counted.count, counted.count_is_lower_bound), (2, false));
 }
 

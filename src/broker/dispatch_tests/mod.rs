@@ -46,17 +46,17 @@ mod words;
 
 use super::Broker;
 use crate::clock::{Clock, ManualClock};
-use crate::config::{Config, Unregistered};
-use crate::dispatch::worker::Turn;
-use crate::dispatch::{Context, Deliver, JobVerb, Worker};
-use crate::ledger::Keep;
-use crate::subscriptions::Vault;
+use crate::config::{Config, UnregisteredPolicy};
+use crate::dispatch::worker::WorkerStep;
+use crate::dispatch::{Deliver, DispatchContext, DispatchWorker, JobAction};
+use crate::ledger::ReplyRecorder;
+use crate::subscriptions::SecretVault;
 use contract::{
-    DispatchJob, Error, EventBroker, JobFilter, LetterFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange, Read,
-    Redrive, ReplayEdge, Republish, Result, Sequence, TopicId, limits,
+    DeadLetterFilter, DispatchJob, Error, EventBroker, JobFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange,
+    RedriveRequest, ReplayBound, RepublishRequest, Result, Sequence, TopicId, TopicRead, limits,
 };
 use log::{Log, MemoryLog};
-use receiver::Receiver;
+use receiver::ScriptedReceiver;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -71,26 +71,26 @@ const TYPE: &str = "gts.hyperspot.core.events.type.v1~vendor.app";
 pub(super) fn check(text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut world = World::new(Arc::new(MemoryLog::new())).await;
+        let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
         for (number, line) in text.lines().enumerate() {
             world.run_line(number + 1, line).await;
         }
     });
 }
 
-pub(super) struct World {
+pub(super) struct DispatchFixture {
     pub(super) log: Arc<dyn Log>,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) receiver: Arc<Receiver>,
+    pub(super) receiver: Arc<ScriptedReceiver>,
     pub(super) broker: Arc<Broker>,
-    pub(super) worker: Worker,
+    pub(super) worker: DispatchWorker,
     max_open_jobs: u32,
 }
 
 fn config(max_open_jobs: u32) -> Config {
     let mut config = Config::default();
     config.dispatch.max_open_jobs = max_open_jobs;
-    config.types.unregistered = Unregistered::Accept;
+    config.types.unregistered = UnregisteredPolicy::Accept;
     config.tenant.required = false;
     config.dispatch.enabled = false;
     config.dispatch.allow_private_targets = true;
@@ -99,38 +99,43 @@ fn config(max_open_jobs: u32) -> Config {
 }
 
 /// A worker of `broker`, with a receiver of ours.
-fn worker(broker: &Broker, receiver: &Arc<Receiver>, clock: &Arc<ManualClock>) -> Worker {
-    Worker::new(broker.default_ledger(), Arc::new(context(broker, receiver, clock)))
+fn worker(broker: &Broker, receiver: &Arc<ScriptedReceiver>, clock: &Arc<ManualClock>) -> DispatchWorker {
+    DispatchWorker::new(broker.default_ledger(), Arc::new(context(broker, receiver, clock)))
 }
 
-fn context(broker: &Broker, receiver: &Arc<Receiver>, clock: &Arc<ManualClock>) -> Context {
+fn context(broker: &Broker, receiver: &Arc<ScriptedReceiver>, clock: &Arc<ManualClock>) -> DispatchContext {
     let ledger = broker.default_ledger();
-    let (clock, vault) = (Arc::clone(clock) as Arc<dyn Clock>, Arc::new(Vault::of(broker.config())));
+    let (clock, vault) = (Arc::clone(clock) as Arc<dyn Clock>, Arc::new(SecretVault::of(broker.config())));
     let deliver = Arc::clone(receiver) as Arc<dyn Deliver>;
-    let mut context = Context::new(deliver, clock, vault, broker.config().dispatch.clone(), ledger);
+    let mut context = DispatchContext::new(deliver, clock, vault, broker.config().dispatch.clone(), ledger);
     context.jitters = false;
     context
 }
 
-impl World {
+impl DispatchFixture {
     pub(super) async fn new(log: Arc<dyn Log>) -> Self {
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         Self::beside(log, clock, Arc::default()).await
     }
 
     /// Another broker on the same log.
-    pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>) -> Self {
+    pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<ScriptedReceiver>) -> Self {
         Self::limited(log, clock, receiver, limits::OPEN_JOBS_MAX).await
     }
 
-    async fn limited(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<Receiver>, max_open_jobs: u32) -> Self {
+    async fn limited(
+        log: Arc<dyn Log>,
+        clock: Arc<ManualClock>,
+        receiver: Arc<ScriptedReceiver>,
+        max_open_jobs: u32,
+    ) -> Self {
         let config = config(max_open_jobs);
         let opened = Broker::on_log(config, Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
         let broker = Arc::new(opened.await.unwrap());
         let mut context = context(&broker, &receiver, &clock);
         // What the broker shows of its own deliveries are this worker's.
         (context.owner, context.breakers) = (broker.dispatch.owner, broker.dispatch.breakers.clone());
-        let worker = Worker::new(broker.default_ledger(), Arc::new(context));
+        let worker = DispatchWorker::new(broker.default_ledger(), Arc::new(context));
         Self { log, clock, receiver, broker, worker, max_open_jobs }
     }
 
@@ -160,8 +165,8 @@ impl World {
             "run" => return Ok(self.run().await),
             "run-sorted" => return Ok(sorted(&self.run().await)),
             "run-turns" => return Ok(turns(self.run().await)),
-            "remembered" => return Ok(self.worker.written.len().to_string()),
-            "flying" => return Ok(self.worker.flights.len().to_string()),
+            "remembered" => return Ok(self.worker.recorded.len().to_string()),
+            "flying" => return Ok(self.worker.deliveries.len().to_string()),
             "run-until" => {
                 let heard = self.run().await;
                 let place = heard.split(' ').position(|word| word.starts_with(rest[0]));
@@ -179,7 +184,7 @@ impl World {
                 *self = Self::limited(log, clock, Arc::clone(&self.receiver), self.max_open_jobs).await;
             }
             "land" => return Ok(self.land().await),
-            "turn" => drop(self.worker.turn().await),
+            "turn" => drop(self.worker.step().await),
             "trim" => drop(self.broker.trim(&TOPIC.parse()?, Sequence(rest[0].parse().unwrap())).await?),
             "news" => return self.news().await,
             "advance" => self.clock.advance(rest[0].parse().unwrap()),
@@ -210,7 +215,7 @@ impl World {
                     task[*name] = json!(value);
                 }
                 let task: NewTask = serde_json::from_str(&task.to_string()).unwrap();
-                self.broker.jobs(None).create_task(task, Keep::nothing()).await?;
+                self.broker.jobs(None).create_task(task, ReplyRecorder::disabled()).await?;
             }
             _ => return self.ask_about_subscriptions(verb, rest, &named).await,
         }
@@ -226,20 +231,20 @@ impl World {
         match verb {
             "subscribe" => {
                 let new = subscription(rest[0], named);
-                self.broker.subscriptions(None).create_keeping(new, Keep::nothing()).await?;
+                self.broker.subscriptions(None).create_keeping(new, ReplyRecorder::disabled()).await?;
             }
             "change" => {
                 let change = changed(named);
-                self.broker.subscriptions(None).change(rest[0], change, Keep::nothing()).await?;
+                self.broker.subscriptions(None).change(rest[0], change, ReplyRecorder::disabled()).await?;
             }
-            "unsubscribe" => self.broker.subscriptions(None).delete(rest[0], Keep::nothing()).await?,
-            "pause" => drop(self.broker.subscriptions(None).pause(rest[0], None, Keep::nothing()).await?),
-            "resume" => drop(self.broker.subscriptions(None).resume(rest[0], Keep::nothing()).await?),
+            "unsubscribe" => self.broker.subscriptions(None).delete(rest[0], ReplyRecorder::disabled()).await?,
+            "pause" => drop(self.broker.subscriptions(None).pause(rest[0], None, ReplyRecorder::disabled()).await?),
+            "resume" => drop(self.broker.subscriptions(None).resume(rest[0], ReplyRecorder::disabled()).await?),
             "status" => {
                 let it = self.broker.subscriptions(None).get(rest[0])?;
                 let by = it.pause.map(|pause| format!(" by {}", pause.by)).unwrap_or_default();
                 let held = if it.held.is_some() { " held" } else { "" };
-                return Ok(format!("{:?}{by} through {} open {}{held}", it.status, it.settled_through, it.open_jobs));
+                return Ok(format!("{:?}{by} through {} open {}{held}", it.status, it.settled, it.open_jobs));
             }
             "pool" => {
                 let number = |name: &str| named.get(name).map(|text| text.parse().unwrap());
@@ -250,24 +255,26 @@ impl World {
                             concurrency: number("concurrency"),
                             rate_per_minute: number("rate").map(Some),
                         };
-                        subscriptions.change_pool(rest[0], change, Keep::nothing()).await?;
+                        subscriptions.change_pool(rest[0], change, ReplyRecorder::disabled()).await?;
                     }
                     false => {
                         let (code, concurrency) = (rest[0].to_owned(), number("concurrency").unwrap_or(10));
                         let pool = Pool { code, concurrency, rate_per_minute: number("rate") };
-                        subscriptions.create_pool(pool, Keep::nothing()).await?;
+                        subscriptions.create_pool(pool, ReplyRecorder::disabled()).await?;
                     }
                 }
             }
             "replay" => {
-                let edge = |text: &str| ReplayEdge::Sequence(Sequence(text.parse().unwrap()));
+                let edge = |text: &str| ReplayBound::Sequence(Sequence(text.parse().unwrap()));
                 let order = NewReplay { from: edge(rest[1]), to: Some(edge(rest[2])), dry_run: rest.contains(&"dry") };
-                let replayed = self.broker.subscriptions(None).replay(rest[0], order, Keep::nothing()).await?;
+                let replayed =
+                    self.broker.subscriptions(None).replay(rest[0], order, ReplyRecorder::disabled()).await?;
                 return Ok(replayed.count.to_string());
             }
             "republish" | "repeat" => {
                 let edge = |text: &str| Sequence(text.parse().unwrap());
-                let target = if verb == "repeat" { Republish::to_topic } else { Republish::to_subscriptions };
+                let target =
+                    if verb == "repeat" { RepublishRequest::to_topic } else { RepublishRequest::to_subscriptions };
                 let mut order = target(edge(rest[0]), edge(rest[1]));
                 order.dry_run = rest.contains(&"dry");
                 order.name = named.get("to").map(|name| (*name).to_owned());
@@ -288,12 +295,12 @@ impl World {
             }
             "retry" | "cancel" | "complete" => {
                 let verb = match verb {
-                    "retry" => JobVerb::Retry,
-                    "cancel" => JobVerb::Cancel,
-                    _ => JobVerb::Complete,
+                    "retry" => JobAction::Retry,
+                    "cancel" => JobAction::Cancel,
+                    _ => JobAction::Complete,
                 };
                 let id = self.job(rest[0]).await?.id;
-                let job = self.broker.jobs(None).act(&id, verb, Keep::nothing()).await?;
+                let job = self.broker.jobs(None).act(&id, verb, ReplyRecorder::disabled()).await?;
                 job.status.as_str().to_owned()
             }
             "jobs" => {
@@ -345,11 +352,11 @@ impl World {
         Ok(match verb {
             "letters" => self.letters(rest.contains(&"all")).await?,
             "redrive" | "discard" | "correct" => {
-                let page = self.broker.dead_letters(&LetterFilter::default(), None, 100).await?;
+                let page = self.broker.dead_letters(&DeadLetterFilter::default(), None, 100).await?;
                 let letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
                 let id = letter.ok_or_else(|| Error::not_found("letter"))?.id;
                 match verb {
-                    "redrive" => self.broker.redrive(id, Redrive::default(), None).await?,
+                    "redrive" => self.broker.redrive(id, RedriveRequest::default(), None).await?,
                     "correct" => self.broker.redrive(id, finality::corrected(), None).await?,
                     _ => self.broker.discard(id, "old".to_owned(), None).await?,
                 };
@@ -369,7 +376,7 @@ impl World {
     }
 
     async fn letters(&self, resolved_too: bool) -> Result<String> {
-        let filter = LetterFilter { resolved_too, ..LetterFilter::default() };
+        let filter = DeadLetterFilter { resolved_too, ..DeadLetterFilter::default() };
         let page = self.broker.dead_letters(&filter, None, 100).await?;
         let shown = page.items.iter();
         let shown = shown.map(|it| format!("{}/{} {} tried {}", it.name, it.sequence, it.exc_class, it.attempts.len()));
@@ -386,9 +393,9 @@ impl World {
 
     /// Sends what can be sent now, and writes nothing of it down.
     async fn land(&mut self) -> String {
-        self.worker.turn().await;
-        while let Some(landed) = self.worker.flights.join_next().await {
-            self.worker.landed(landed);
+        self.worker.step().await;
+        while let Some(landed) = self.worker.deliveries.join_next().await {
+            self.worker.delivery_ended(landed);
         }
         std::mem::take(&mut *self.receiver.heard.lock().unwrap()).join(" ")
     }
@@ -398,7 +405,7 @@ impl World {
         for _ in 0..64 {
             tokio::task::yield_now().await;
         }
-        let page = self.broker.read(Read::all(NEWS.parse()?)).await?;
+        let page = self.broker.read(TopicRead::all(NEWS.parse()?)).await?;
         let kinds = page.items.iter().map(|event| {
             let event_type = event.event().unwrap().event_type.to_string();
             event_type.rsplit('.').nth(1).unwrap().to_owned()
@@ -409,22 +416,22 @@ impl World {
     /// Sends everything that can be sent now; what hangs, hangs. Answers what was delivered, in the order it was.
     pub(super) async fn run(&mut self) -> String {
         loop {
-            let turn = self.worker.turn().await;
-            let mut moved = turn == Turn::More;
+            let turn = self.worker.step().await;
+            let mut moved = turn == WorkerStep::More;
             loop {
                 for _ in 0..8 {
                     tokio::task::yield_now().await;
                 }
-                while let Some(landed) = self.worker.flights.try_join_next() {
-                    self.worker.landed(landed);
+                while let Some(landed) = self.worker.deliveries.try_join_next() {
+                    self.worker.delivery_ended(landed);
                     moved = true;
                 }
-                if self.worker.flights.len() <= self.receiver.hanging.lock().unwrap().len() {
+                if self.worker.deliveries.len() <= self.receiver.hanging.lock().unwrap().len() {
                     break;
                 }
             }
-            if let Some(written) = self.worker.writing.join_next().await {
-                self.worker.wrote(written);
+            if let Some(written) = self.worker.recording.join_next().await {
+                self.worker.report_recorded(written);
                 moved = true;
             }
             if !moved {

@@ -13,16 +13,16 @@
 //! pause-dispatch    resume-dispatch                   of the whole log
 //! ```
 
-use super::World;
+use super::DispatchFixture;
 use crate::clock::Clock;
-use crate::ledger::{Command, Decision, DispatchFact, Entry, Keep};
-use contract::{DeadLetter, Error, EventBroker, LetterFilter, LetterOrder, Redrive, Result};
+use crate::ledger::{Command, Decision, DispatchFact, Entry, ReplyRecorder};
+use contract::{BulkResolveRequest, DeadLetter, DeadLetterFilter, Error, EventBroker, RedriveRequest, Result};
 use std::collections::BTreeMap;
 
 /// A fact, whatever the state says about it.
-struct Say(DispatchFact);
+struct AppendFact(DispatchFact);
 
-impl Command for Say {
+impl Command for AppendFact {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -34,15 +34,15 @@ impl Command for Say {
     }
 }
 
-impl World {
+impl DispatchFixture {
     pub(super) async fn ask_more(&self, verb: &str, rest: &[&str], _: &BTreeMap<&str, &str>) -> Result<String> {
         let subscriptions = self.broker.subscriptions(None);
         Ok(match verb {
             "redrive-all" => {
-                let order = LetterOrder {
+                let order = BulkResolveRequest {
                     name: rest.first().map(|it| (*it).to_owned()),
                     dry_run: rest.contains(&"dry"),
-                    ..LetterOrder::default()
+                    ..BulkResolveRequest::default()
                 };
                 let resolved = self.broker.redrive_all(order, None).await?;
                 format!("{} skipped {}", resolved.count, resolved.skipped)
@@ -67,7 +67,7 @@ impl World {
             }
             "redrive-closed" => {
                 let id = self.letter(rest[0]).await?.id;
-                self.broker.redrive(id, Redrive::default(), None).await?;
+                self.broker.redrive(id, RedriveRequest::default(), None).await?;
                 String::new()
             }
             "deferred" => {
@@ -88,12 +88,12 @@ impl World {
                 )
             }
             "close-breaker" => {
-                let closed = subscriptions.close_breaker(rest[0], Keep::nothing()).await?;
+                let closed = subscriptions.close_breaker(rest[0], ReplyRecorder::disabled()).await?;
                 assert!(closed.breaker.is_none_or(|it| it.failures == 0));
                 String::new()
             }
             "drop-pool" => {
-                subscriptions.delete_pool(rest[0], Keep::nothing()).await?;
+                subscriptions.delete_pool(rest[0], ReplyRecorder::disabled()).await?;
                 String::new()
             }
             "old-drop-pool" => self.say(DispatchFact::PoolDeleted { code: rest[0].to_owned() }).await?,
@@ -106,12 +106,12 @@ impl World {
     }
 
     async fn say(&self, fact: DispatchFact) -> Result<String> {
-        self.broker.default_ledger().submit(Say(fact)).await?;
+        self.broker.default_ledger().submit(AppendFact(fact)).await?;
         Ok(String::new())
     }
 
     async fn all_letters(&self) -> Result<Vec<DeadLetter>> {
-        let filter = LetterFilter { resolved_too: true, ..LetterFilter::default() };
+        let filter = DeadLetterFilter { resolved_too: true, ..DeadLetterFilter::default() };
         Ok(self.broker.dead_letters(&filter, None, 100).await?.items)
     }
 

@@ -1,8 +1,8 @@
 //! Panics under dispatch: no job is left under way for ever.
 
-use super::{World, context};
+use super::{DispatchFixture, context};
 use crate::clock::{Clock, ClockReading};
-use crate::dispatch::Worker;
+use crate::dispatch::DispatchWorker;
 use log::MemoryLog;
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ impl Clock for BrokenClock {
 
 #[tokio::test]
 async fn a_job_whose_task_panics_before_its_delivery_is_a_dead_letter_and_not_under_way_for_ever() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     world.run_line(1, "subscribe mail").await;
     world.run_line(2, "publish a b").await;
     let mut context = context(&world.broker, &world.receiver, &world.clock);
     // Deliveries carry its time.
     context.clock = Arc::new(BrokenClock);
-    world.worker = Worker::new(world.broker.default_ledger(), Arc::new(context));
+    world.worker = DispatchWorker::new(world.broker.default_ledger(), Arc::new(context));
     assert_eq!(world.run().await, "", "nothing is delivered");
     for (number, line) in [
         "flying            -> 0",
@@ -40,8 +40,8 @@ async fn a_job_whose_task_panics_before_its_delivery_is_a_dead_letter_and_not_un
 #[tokio::test]
 #[should_panic(expected = "as the test wants it")]
 async fn a_report_whose_task_panics_ends_the_worker_which_is_an_incident() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
-    world.worker.writing.spawn(async { panic!("as the test wants it") });
-    let written = world.worker.writing.join_next().await.unwrap();
-    world.worker.wrote(written);
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
+    world.worker.recording.spawn(async { panic!("as the test wants it") });
+    let written = world.worker.recording.join_next().await.unwrap();
+    world.worker.report_recorded(written);
 }

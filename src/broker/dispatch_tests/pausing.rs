@@ -1,7 +1,7 @@
 //! Dispatch as a whole, paused and resumed: as a restored log is until somebody says otherwise.
 
-use super::{World, check};
-use crate::dispatch::worker::Turn;
+use super::{DispatchFixture, check};
+use crate::dispatch::worker::WorkerStep;
 use log::MemoryLog;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn a_paused_log_delivers_no_events_tasks_or_replays_until_it_is_resumed() {
 
 #[tokio::test]
 async fn pausing_and_resuming_twice_changes_nothing_and_a_pause_says_how_to_resume() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     world.ask("subscribe mail").await.unwrap();
     world.ask("resume-dispatch").await.unwrap();
     let position = || *world.broker.default_ledger().position().borrow();
@@ -39,7 +39,7 @@ async fn pausing_and_resuming_twice_changes_nothing_and_a_pause_says_how_to_resu
     world.broker.resume_dispatch("ops").await.unwrap();
     assert_eq!(position(), before);
     world.ask("pause-dispatch").await.unwrap();
-    assert_eq!(world.worker.turn().await, Turn::Paused);
+    assert_eq!(world.worker.step().await, WorkerStep::Paused);
     let paused = *world.broker.default_ledger().position().borrow();
     world.ask("pause-dispatch").await.unwrap();
     assert_eq!(*world.broker.default_ledger().position().borrow(), paused);

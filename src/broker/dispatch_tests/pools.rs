@@ -1,7 +1,7 @@
 //! Pools and codes: what exists is decided in the log's order, and nothing waits for a pool that is gone.
 
-use super::{TOPIC, World, check, subscription};
-use crate::ledger::Keep;
+use super::{DispatchFixture, TOPIC, check, subscription};
+use crate::ledger::ReplyRecorder;
 use contract::{EventBroker, NewSubscription, NewTopic};
 use log::MemoryLog;
 use std::collections::BTreeMap;
@@ -56,14 +56,14 @@ fn named(code: &str, member: &str, value: &str) -> NewSubscription {
 
 #[tokio::test]
 async fn a_pool_is_not_deleted_while_a_subscription_is_made_for_it() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     for round in 0..30 {
         world.ask(&format!("pool p{round} concurrency=1")).await.unwrap();
         let (code, pool) = (format!("s{round}"), format!("p{round}"));
         let subscriptions = world.broker.subscriptions(None);
         let (made, deleted) = tokio::join!(
-            subscriptions.create_keeping(named(&code, "pool", &pool), Keep::nothing()),
-            subscriptions.delete_pool(&pool, Keep::nothing())
+            subscriptions.create_keeping(named(&code, "pool", &pool), ReplyRecorder::disabled()),
+            subscriptions.delete_pool(&pool, ReplyRecorder::disabled())
         );
         assert!(made.is_ok() != deleted.is_ok(), "round {round}: {:?} {deleted:?}", made.map(|it| it.0.id));
     }
@@ -71,7 +71,7 @@ async fn a_pool_is_not_deleted_while_a_subscription_is_made_for_it() {
 
 #[tokio::test]
 async fn no_two_subscriptions_of_different_logs_have_one_code() {
-    let world = World::new(Arc::new(MemoryLog::new())).await;
+    let world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     let side = "gts.hx.core.events.topic.v1~vendor.side.v1";
     let topic = serde_json::json!({"id": side, "streaming": {"type": "memory", "location": "memory://side"}});
     let topic: NewTopic = serde_json::from_value(topic).unwrap();
@@ -80,8 +80,8 @@ async fn no_two_subscriptions_of_different_logs_have_one_code() {
         let code = format!("s{round}");
         let subscriptions = world.broker.subscriptions(None);
         let (one, other) = tokio::join!(
-            subscriptions.create_keeping(named(&code, "topic", TOPIC), Keep::nothing()),
-            subscriptions.create_keeping(named(&code, "topic", side), Keep::nothing())
+            subscriptions.create_keeping(named(&code, "topic", TOPIC), ReplyRecorder::disabled()),
+            subscriptions.create_keeping(named(&code, "topic", side), ReplyRecorder::disabled())
         );
         assert!(one.is_ok() != other.is_ok(), "round {round}: {} {}", one.is_ok(), other.is_ok());
     }
@@ -89,13 +89,13 @@ async fn no_two_subscriptions_of_different_logs_have_one_code() {
 
 #[tokio::test]
 async fn a_pool_used_only_by_a_subscription_of_another_log_is_not_deleted() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     let side = "gts.hx.core.events.topic.v1~vendor.side.v1";
     let topic = serde_json::json!({"id": side, "streaming": {"type": "memory", "location": "memory://side"}});
     let topic: NewTopic = serde_json::from_value(topic).unwrap();
     world.broker.register_topic(topic).await.unwrap();
     world.ask("pool p concurrency=1").await.unwrap();
     world.ask(&format!("subscribe mail pool=p topic={side}")).await.unwrap();
-    let refused = world.broker.subscriptions(None).delete_pool("p", Keep::nothing()).await.unwrap_err();
+    let refused = world.broker.subscriptions(None).delete_pool("p", ReplyRecorder::disabled()).await.unwrap_err();
     assert!(refused.detail().contains("1 subscription(s) (mail)"), "{refused}");
 }

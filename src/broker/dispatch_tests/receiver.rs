@@ -1,6 +1,6 @@
 //! The receiver of the tables.
 
-use crate::delivery::{Attempt, Consent, Delivery, ErrorClass, Outcome, Question};
+use crate::delivery::{AttemptOutcome, AttemptReport, ConsentAnswer, ConsentRequest, DeliveryRequest, ErrorClass};
 use crate::dispatch::Deliver;
 use contract::BoxFuture;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// A receiver that says what it is told to say.
 #[derive(Default)]
-pub(in crate::broker) struct Receiver {
+pub(in crate::broker) struct ScriptedReceiver {
     pub(super) answers: Mutex<HashMap<String, VecDeque<String>>>,
     pub(super) heard: Mutex<Vec<String>>,
     pub(super) tokens: Mutex<BTreeMap<String, Vec<u64>>>,
@@ -19,8 +19,8 @@ pub(in crate::broker) struct Receiver {
     pub(super) hanging: Mutex<HashMap<String, Arc<Notify>>>,
 }
 
-impl Deliver for Receiver {
-    fn deliver<'a>(&'a self, delivery: Delivery<'a>) -> BoxFuture<'a, Attempt> {
+impl Deliver for ScriptedReceiver {
+    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport> {
         let name = match (delivery.subscription, delivery.sequence) {
             (Some(code), Some(sequence)) => format!("{code}/{sequence}"),
             _ => format!("task:{}", delivery.target.as_str().rsplit('/').next().unwrap()),
@@ -52,23 +52,25 @@ impl Deliver for Receiver {
         })
     }
 
-    fn ask<'a>(&'a self, _: Question<'a>) -> BoxFuture<'a, Consent> {
-        Box::pin(async { Consent::Granted { rate_per_minute: None } })
+    fn request_consent<'a>(&'a self, _: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer> {
+        Box::pin(async { ConsentAnswer::Granted { rate_per_minute: None } })
     }
 }
 
-fn attempt(answer: &str) -> Attempt {
+fn attempt(answer: &str) -> AttemptReport {
     let (outcome, status) = match answer {
-        "200" => (Outcome::Done, Some(200)),
-        "410" => (Outcome::Gone, Some(410)),
-        "refused" => (Outcome::Failed { retryable: false }, None),
-        "down" => (Outcome::Failed { retryable: true }, None),
+        "200" => (AttemptOutcome::Done, Some(200)),
+        "410" => (AttemptOutcome::Gone, Some(410)),
+        "refused" => (AttemptOutcome::Failed { retryable: false }, None),
+        "down" => (AttemptOutcome::Failed { retryable: true }, None),
         text => match text.strip_prefix("defer") {
-            Some(seconds) => (Outcome::Deferred { after: Duration::from_secs(seconds.parse().unwrap()) }, Some(503)),
-            None => (Outcome::Failed { retryable: true }, Some(text.parse().unwrap())),
+            Some(seconds) => {
+                (AttemptOutcome::Deferred { after: Duration::from_secs(seconds.parse().unwrap()) }, Some(503))
+            }
+            None => (AttemptOutcome::Failed { retryable: true }, Some(text.parse().unwrap())),
         },
     };
-    let failed = matches!(outcome, Outcome::Failed { .. });
+    let failed = matches!(outcome, AttemptOutcome::Failed { .. });
     let error = failed.then(|| (ErrorClass::Timeout, "it failed".to_owned()));
-    Attempt { outcome, status, duration: Duration::from_millis(3), error, response: "body".to_owned() }
+    AttemptReport { outcome, status, duration: Duration::from_millis(3), error, response: "body".to_owned() }
 }

@@ -1,15 +1,15 @@
 //! Several brokers on one log: each job is worked by one at a time, and another takes over when that one falls silent.
 
-use super::World;
+use super::DispatchFixture;
 use log::{Log, MemoryLog};
 use std::sync::Arc;
 
 /// Memory that several brokers append to.
-struct Shared {
+struct SharedMemoryLog {
     log: MemoryLog,
 }
 
-impl Log for Shared {
+impl Log for SharedMemoryLog {
     log::forward_append!();
     log::forward_read!();
     log::forward_rest!();
@@ -21,9 +21,9 @@ impl Log for Shared {
 
 #[tokio::test]
 async fn one_broker_delivers_and_another_takes_over_when_it_falls_silent() {
-    let log: Arc<dyn Log> = Arc::new(Shared { log: MemoryLog::new() });
-    let mut one = World::new(Arc::clone(&log)).await;
-    let mut two = World::beside(log, Arc::clone(&one.clock), Arc::clone(&one.receiver)).await;
+    let log: Arc<dyn Log> = Arc::new(SharedMemoryLog { log: MemoryLog::new() });
+    let mut one = DispatchFixture::new(Arc::clone(&log)).await;
+    let mut two = DispatchFixture::beside(log, Arc::clone(&one.clock), Arc::clone(&one.receiver)).await;
     one.ask("subscribe mail mode=BLOCK_ON_ERROR").await.unwrap();
     two.broker.default_ledger().refresh().await.unwrap();
     one.ask("publish a a b").await.unwrap();

@@ -1,7 +1,7 @@
 //! Several topics in one log: none waits for another.
 
-use super::{TYPE, World};
-use crate::dispatch::worker::Turn;
+use super::{DispatchFixture, TYPE};
+use crate::dispatch::worker::WorkerStep;
 use contract::{EventBroker, NewEvent, NewTopic};
 use log::MemoryLog;
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ const MANY: usize = 5000;
 
 #[tokio::test]
 async fn a_topic_with_more_to_read_is_read_on_though_the_last_one_has_nothing() {
-    let mut world = World::new(Arc::new(MemoryLog::new())).await;
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
     let quiet = "gts.hx.core.events.topic.v1~vendor.quiet.v1";
     world.broker.register_topic(NewTopic::new(quiet.parse().unwrap())).await.unwrap();
     world.ask("subscribe mail types=wanted").await.unwrap();
@@ -26,6 +26,6 @@ async fn a_topic_with_more_to_read_is_read_on_though_the_last_one_has_nothing() 
         publishing.await.unwrap();
     }
     world.ask("publish a type=wanted").await.unwrap();
-    assert_eq!(world.worker.turn().await, Turn::More);
+    assert_eq!(world.worker.step().await, WorkerStep::More);
     assert_eq!(world.run().await, format!("mail/{}:200", MANY + 1));
 }

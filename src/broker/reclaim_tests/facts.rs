@@ -1,12 +1,12 @@
 //! Random facts about few things, so that they meet. A fold takes any of them, sensible or not.
 
-use crate::ledger::{ClaimKey, DispatchFact, DoneJob, Entry, JobKey, Letter, StoredTask, TASKS};
+use crate::ledger::{ClaimKey, DeliveredJob, DispatchFact, Entry, JobKey, StoredDeadLetter, StoredTask, TASKS};
 use contract::{
-    Attempt, ClaimError, Cleanup, Consumer, DispatchMode, Distribution, EventType, Generation, JobAttempt,
-    LetterSource, NewEventType, NewHandler, NewProjection, NewSubscription, NewTopic, Offset, Pool, Sequence,
-    Timestamp, Token, Topic, TopicId,
+    ClaimAttempt, ClaimError, CleanupPolicy, Consumer, DeadLetterSource, DispatchMode, Distribution, EventType,
+    FencingToken, Generation, JobAttempt, NewEventType, NewHandler, NewProjection, NewSubscription, NewTopic, Offset,
+    Pool, Sequence, Timestamp, Topic, TopicId,
 };
-use log::testing::Random;
+use log::testing::SeededRandom;
 use uuid::Uuid;
 
 /// How many topics there are.
@@ -19,7 +19,7 @@ fn topic_id(number: u32) -> TopicId {
 fn topic(number: u32) -> Topic {
     let mut definition = NewTopic::new(topic_id(number));
     definition.idempotent_retention = Some("PT1H".parse().unwrap());
-    definition.cleanup = (number == 1).then_some(Cleanup::Compact);
+    definition.cleanup = (number == 1).then_some(CleanupPolicy::Compact);
     Topic { definition, created_at: Timestamp::from_millis(5) }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn registered(number: u32) -> Entry {
 }
 
 /// Any fact. No two dead letters have one id.
-pub(super) fn any(random: &mut Random, letter_count: &mut u64) -> Entry {
+pub(super) fn any(random: &mut SeededRandom, letter_count: &mut u64) -> Entry {
     match random.through(7) {
         0 => registry(random),
         1 | 2 => claims(random),
@@ -41,27 +41,27 @@ pub(super) fn any(random: &mut Random, letter_count: &mut u64) -> Entry {
     }
 }
 
-fn small(random: &mut Random) -> u32 {
+fn small(random: &mut SeededRandom) -> u32 {
     u32::try_from(random.through(2)).unwrap() + 1
 }
 
-fn sequence(random: &mut Random) -> Sequence {
+fn sequence(random: &mut SeededRandom) -> Sequence {
     Sequence(random.through(11) + 1)
 }
 
-fn id(random: &mut Random, kind: u128) -> Uuid {
+fn id(random: &mut SeededRandom, kind: u128) -> Uuid {
     Uuid::from_u128(kind * 100 + u128::from(random.through(3)))
 }
 
-fn name(random: &mut Random) -> String {
+fn name(random: &mut SeededRandom) -> String {
     format!("h{}", random.through(2))
 }
 
-fn claim(random: &mut Random) -> ClaimKey {
+fn claim(random: &mut SeededRandom) -> ClaimKey {
     ClaimKey { handler: name(random), topic: small(random), sequence: sequence(random) }
 }
 
-fn registry(random: &mut Random) -> Entry {
+fn registry(random: &mut SeededRandom) -> Entry {
     let number = small(random);
     let type_id: contract::EventTypeId =
         format!("gts.hyperspot.core.events.type.v1~vendor.made{number}.v1").parse().unwrap();
@@ -81,7 +81,7 @@ fn registry(random: &mut Random) -> Entry {
     }
 }
 
-fn claims(random: &mut Random) -> Entry {
+fn claims(random: &mut SeededRandom) -> Entry {
     let claim = claim(random);
     match random.through(7) {
         0..=2 => Entry::ClaimTaken {
@@ -92,7 +92,7 @@ fn claims(random: &mut Random) -> Entry {
             claim,
         },
         3 => Entry::ClaimExtended { claim },
-        4 | 5 => Entry::ClaimDone { claim, token: Token(random.through(200)) },
+        4 | 5 => Entry::ClaimDone { claim, token: FencingToken(random.through(200)) },
         6 => Entry::ClaimFailed {
             claim,
             error: ClaimError::new("Timeout", "too slow"),
@@ -107,7 +107,7 @@ fn claims(random: &mut Random) -> Entry {
     }
 }
 
-fn groups(random: &mut Random) -> Entry {
+fn groups(random: &mut SeededRandom) -> Entry {
     let (group, topic) = (name(random), small(random));
     let (from, to) = (sequence(random), sequence(random));
     let (from, to) = (from.min(to), from.max(to));
@@ -121,7 +121,7 @@ fn groups(random: &mut Random) -> Entry {
     }
 }
 
-fn readers(random: &mut Random) -> Entry {
+fn readers(random: &mut SeededRandom) -> Entry {
     // A consumer is of one group and one topic for as long as it lives.
     let number = u32::try_from(random.through(3)).unwrap();
     let (who, topic) = (Uuid::from_u128(200 + u128::from(number)), topic_id(number % TOPICS + 1));
@@ -152,7 +152,7 @@ fn readers(random: &mut Random) -> Entry {
     }
 }
 
-fn projections(random: &mut Random) -> Entry {
+fn projections(random: &mut SeededRandom) -> Entry {
     let (name, offset) = (name(random), Offset(random.through(9)));
     match random.through(5) {
         0 => Entry::ProjectionPut { name, definition: NewProjection::of_log() },
@@ -163,25 +163,25 @@ fn projections(random: &mut Random) -> Entry {
     }
 }
 
-fn letters(random: &mut Random, count: &mut u64) -> Entry {
+fn letters(random: &mut SeededRandom, count: &mut u64) -> Entry {
     let known = *count - random.through((*count).min(4));
     let (letter, claim) = (Uuid::from_u128(300 + u128::from(known)), claim(random));
     let (job, by) = (random.once_in(2).then(|| job(random)), "ops".to_owned());
     match random.through(3) {
         0 | 1 => {
             let (error, at) = (ClaimError::new("Timeout", "too slow"), Timestamp::from_millis(3));
-            let attempt = Attempt {
+            let attempt = ClaimAttempt {
                 number: 1,
-                token: Token(7),
+                token: FencingToken(7),
                 owner: name(random),
                 started_at: at,
                 failed_at: at,
                 error: error.clone(),
             };
             *count += 1;
-            let letter = Letter {
+            let letter = StoredDeadLetter {
                 id: Uuid::from_u128(300 + u128::from(*count)),
-                source: if job.is_some() { LetterSource::Subscription } else { LetterSource::Handler },
+                source: if job.is_some() { DeadLetterSource::Subscription } else { DeadLetterSource::Handler },
                 name: claim.handler,
                 topic: topic_id(claim.topic),
                 number: claim.topic,
@@ -206,7 +206,7 @@ fn letters(random: &mut Random, count: &mut u64) -> Entry {
     }
 }
 
-fn job(random: &mut Random) -> JobKey {
+fn job(random: &mut SeededRandom) -> JobKey {
     let lane = match random.through(4) {
         0 => TASKS,
         1 => id(random, 5),
@@ -215,7 +215,7 @@ fn job(random: &mut Random) -> JobKey {
     JobKey { lane, sequence: sequence(random) }
 }
 
-fn dispatch(random: &mut Random) -> DispatchFact {
+fn dispatch(random: &mut SeededRandom) -> DispatchFact {
     let (subscription, job, event, by) = (id(random, 4), job(random), id(random, 1), "ops".to_owned());
     match random.through(15) {
         0..=2 => {
@@ -247,7 +247,7 @@ fn dispatch(random: &mut Random) -> DispatchFact {
         10 | 11 => DispatchFact::JobsEnded {
             lane: job.lane,
             through: job.sequence,
-            done: vec![DoneJob(job.sequence, 1, 5, 6, 200)],
+            done: vec![DeliveredJob(job.sequence, 1, 5, 6, 200)],
             expired: Vec::new(),
         },
         12 => {
@@ -259,7 +259,7 @@ fn dispatch(random: &mut Random) -> DispatchFact {
                 status: Some(500),
                 error: None,
                 response: None,
-                token: Token(3),
+                token: FencingToken(3),
             };
             DispatchFact::JobAttempted { job, event, attempt, retry_at: random.once_in(2).then_some(9), counts: true }
         }

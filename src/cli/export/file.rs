@@ -3,23 +3,23 @@
 //! - A file that is there is not written over.
 //! - Going on, a last line that was cut short is taken away first, so that every line is whole.
 
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CliError, CliResult};
 use log::file::private_file;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// A file, or standard output.
-pub(super) struct Sink {
+pub(super) struct ExportSink {
     name: String,
     writer: BufWriter<Box<dyn Write>>,
     /// To be made durable at the end.
     file: Option<File>,
 }
 
-impl Sink {
+impl ExportSink {
     /// Opens the file, to go on with it or to begin it.
-    pub(super) fn open(path: Option<&Path>, goes_on: bool) -> Outcome<Self> {
+    pub(super) fn open(path: Option<&Path>, goes_on: bool) -> CliResult<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             let writer = BufWriter::new(Box::new(io::stdout()) as Box<dyn Write>);
             return Ok(Self { name: "standard output".to_owned(), writer, file: None });
@@ -28,33 +28,33 @@ impl Sink {
         let opened = if goes_on { open_at_end(path) } else { private_file().write(true).create_new(true).open(path) };
         let file = opened.map_err(|cause| match cause.kind() {
             io::ErrorKind::AlreadyExists => {
-                Failure::Misused(format!("{name} is there already; name another, or go on with it by --after"))
+                CliError::Misused(format!("{name} is there already; name another, or go on with it by --after"))
             }
-            _ => Failure::because(&name, cause),
+            _ => CliError::caused_by(&name, cause),
         })?;
-        let failed = |cause| Failure::because(&name, cause);
+        let failed = |cause| CliError::caused_by(&name, cause);
         let writer =
             BufWriter::with_capacity(256 * 1024, Box::new(file.try_clone().map_err(failed)?) as Box<dyn Write>);
         Ok(Self { name, writer, file: Some(file) })
     }
 
     /// Writes a line.
-    pub(super) fn line(&mut self, text: &str) -> Outcome<()> {
+    pub(super) fn line(&mut self, text: &str) -> CliResult<()> {
         let written = self.writer.write_all(text.as_bytes()).and_then(|()| self.writer.write_all(b"\n"));
         written.map_err(|cause| self.failure(&cause))
     }
 
     /// Makes everything durable.
-    pub(super) fn finish(&mut self) -> Outcome<()> {
+    pub(super) fn finish(&mut self) -> CliResult<()> {
         let flushed = self.writer.flush();
         let synced = flushed.and_then(|()| self.file.as_ref().map_or(Ok(()), File::sync_all));
         synced.map_err(|cause| self.failure(&cause))
     }
 
-    fn failure(&self, cause: &io::Error) -> Failure {
+    fn failure(&self, cause: &io::Error) -> CliError {
         match &self.file {
-            None => Failure::printing(cause),
-            Some(_) => Failure::because(&self.name, cause),
+            None => CliError::printing(cause),
+            Some(_) => CliError::caused_by(&self.name, cause),
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         {
             let path = folder.path().join("file");
             std::fs::write(&path, before).unwrap();
-            let mut sink = Sink::open(Some(&path), true).unwrap();
+            let mut sink = ExportSink::open(Some(&path), true).unwrap();
             sink.line("c").unwrap();
             sink.finish().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
@@ -105,7 +105,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(Sink::open(Some(&path), false), Err(Failure::Misused(_))));
+        assert!(matches!(ExportSink::open(Some(&path), false), Err(CliError::Misused(_))));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
     }
 }

@@ -1,6 +1,6 @@
 //! An event put together from flags.
 
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CliError, CliResult};
 use crate::cli::input::pair;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The members of an event, each a flag.
 #[derive(clap::Args)]
 #[command(next_help_heading = "An event from flags")]
-pub(super) struct Built {
+pub(super) struct EventFlags {
     /// Its type; with this flag the event is put together from flags.
     #[arg(long = "type", value_name = "ID", conflicts_with_all = ["event", "file"])]
     event_type: Option<String>,
@@ -56,13 +56,13 @@ pub(super) struct Built {
     context: Vec<(String, String)>,
 }
 
-impl Built {
+impl EventFlags {
     /// The event the flags describe; `None` where they describe none.
-    pub(super) fn event(&self) -> Outcome<Option<Box<RawValue>>> {
+    pub(super) fn event(&self) -> CliResult<Option<Box<RawValue>>> {
         let Some(event_type) = &self.event_type else { return Ok(None) };
         // Held as text from here on: numbers in it are not printed anew.
         serde_json::from_str::<&RawValue>(&self.data)
-            .map_err(|error| Failure::Misused(format!("--data is not JSON: {error}")))?;
+            .map_err(|error| CliError::Misused(format!("--data is not JSON: {error}")))?;
         let mut members = vec![format!("\"type\":{}", json!(event_type)), format!("\"source\":{}", json!(self.source))];
         let texts = [
             ("subject", &self.subject),
@@ -84,7 +84,7 @@ impl Built {
         }
         members.push(format!("\"data\":{}", self.data));
         let text = format!("{{{}}}", members.join(","));
-        let event = RawValue::from_string(text).map_err(|error| Failure::because("the event", error))?;
+        let event = RawValue::from_string(text).map_err(|error| CliError::caused_by("the event", error))?;
         Ok(Some(event))
     }
 }

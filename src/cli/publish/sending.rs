@@ -4,9 +4,9 @@
 //! - Every event has an id before it is sent, so a request may be repeated.
 //! - A broker that takes smaller batches than usual gets them: a batch it calls too large is sent in halves.
 
-use crate::cli::client::{Client, Repeat};
-use crate::cli::failure::{Failure, Outcome, Refusal};
-use crate::cli::input::Values;
+use crate::cli::client::{BrokerClient, RequestRetry};
+use crate::cli::failure::{BrokerRefusal, CliError, CliResult};
+use crate::cli::input::JsonValues;
 use crate::cli::output::on_one_line;
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use reqwest::Method;
@@ -26,7 +26,7 @@ const FRAME_BYTES: usize = 32;
 /// What became of one event.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answered {
+pub(super) struct EventAnswer {
     /// Its place among all, from 0.
     pub(super) index: u64,
     status: u16,
@@ -38,12 +38,12 @@ pub(super) struct Answered {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
     #[serde(skip)]
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<BrokerRefusal>,
 }
 
 /// Events on their way.
-pub(super) struct Sending {
-    client: Client,
+pub(super) struct BatchSender {
+    client: BrokerClient,
     producer_id: Option<String>,
     atomic: bool,
     /// Events answered so far.
@@ -51,21 +51,21 @@ pub(super) struct Sending {
 }
 
 /// Events on their way in, read on a thread of their own.
-pub(super) struct Arriving {
-    events: mpsc::Receiver<Outcome<Box<RawValue>>>,
+pub(super) struct InputReader {
+    events: mpsc::Receiver<CliResult<Box<RawValue>>>,
     /// They come at a pace of their own: what is there is not held back for what is not.
-    paced: bool,
+    is_live: bool,
 }
 
-enum Next {
+enum NextInput {
     Event(Box<RawValue>),
     NotYet,
     End,
-    Failed(Failure),
+    Failed(CliError),
 }
 
-impl Arriving {
-    pub(super) fn start(values: Values, paced: bool) -> Self {
+impl InputReader {
+    pub(super) fn start(values: JsonValues, paced: bool) -> Self {
         let (sender, events) = mpsc::channel(BATCH_EVENTS_MAX);
         std::thread::spawn(move || {
             for value in values {
@@ -75,41 +75,41 @@ impl Arriving {
                 }
             }
         });
-        Self { events, paced }
+        Self { events, is_live: paced }
     }
 
     /// The next event; `NotYet` only where that is of use.
-    async fn next(&mut self, may_send: bool) -> Next {
-        let next = match self.paced && may_send {
+    async fn next(&mut self, may_send: bool) -> NextInput {
+        let next = match self.is_live && may_send {
             false => self.events.recv().await,
             true => match self.events.try_recv() {
                 Ok(event) => Some(event),
-                Err(mpsc::error::TryRecvError::Empty) => return Next::NotYet,
+                Err(mpsc::error::TryRecvError::Empty) => return NextInput::NotYet,
                 Err(mpsc::error::TryRecvError::Disconnected) => None,
             },
         };
         match next {
-            Some(Ok(event)) => Next::Event(event),
-            Some(Err(failure)) => Next::Failed(failure),
-            None => Next::End,
+            Some(Ok(event)) => NextInput::Event(event),
+            Some(Err(failure)) => NextInput::Failed(failure),
+            None => NextInput::End,
         }
     }
 }
 
 /// The answer to a batch.
 #[derive(Deserialize)]
-struct BatchAnswer {
-    data: Results,
+struct BatchResponse {
+    data: BatchResults,
 }
 
 #[derive(Deserialize)]
-struct Results {
-    results: Vec<ItemAnswer>,
+struct BatchResults {
+    results: Vec<ItemResponse>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ItemAnswer {
+struct ItemResponse {
     status: u16,
     event: Option<Box<RawValue>>,
     error: Option<Value>,
@@ -117,31 +117,31 @@ struct ItemAnswer {
     payload_mismatch: bool,
 }
 
-impl Sending {
-    pub(super) fn new(client: Client, producer_id: Option<String>, atomic: bool) -> Self {
+impl BatchSender {
+    pub(super) fn new(client: BrokerClient, producer_id: Option<String>, atomic: bool) -> Self {
         Self { client, producer_id, atomic, answered: 0 }
     }
 
     /// Sends all events and reports each.
-    pub(super) async fn all(
+    pub(super) async fn send_all(
         &mut self,
-        events: &mut Arriving,
-        mut report: impl FnMut(&Answered) -> Outcome<()>,
-    ) -> Outcome<()> {
+        events: &mut InputReader,
+        mut report: impl FnMut(&EventAnswer) -> CliResult<()>,
+    ) -> CliResult<()> {
         let mut batch = Vec::new();
         let mut bytes = FRAME_BYTES;
         loop {
             let may_send = !self.atomic && !batch.is_empty();
             let event = match events.next(may_send).await {
-                Next::Event(event) => identified(event.get()),
-                Next::NotYet => {
+                NextInput::Event(event) => with_id(event.get()),
+                NextInput::NotYet => {
                     self.send(std::mem::take(&mut batch), &mut report).await?;
                     bytes = FRAME_BYTES;
                     continue;
                 }
-                Next::End => return self.send(batch, &mut report).await,
+                NextInput::End => return self.send(batch, &mut report).await,
                 // What came before it was good, and goes first; of all or nothing, nothing goes.
-                Next::Failed(failure) => {
+                NextInput::Failed(failure) => {
                     batch.retain(|_| !self.atomic);
                     self.send(batch, &mut report).await?;
                     return Err(failure);
@@ -158,7 +158,11 @@ impl Sending {
     }
 
     /// Sends a batch, in smaller ones if the broker wants it so.
-    async fn send(&mut self, batch: Vec<String>, report: &mut impl FnMut(&Answered) -> Outcome<()>) -> Outcome<()> {
+    async fn send(
+        &mut self,
+        batch: Vec<String>,
+        report: &mut impl FnMut(&EventAnswer) -> CliResult<()>,
+    ) -> CliResult<()> {
         let mut waiting = VecDeque::from([batch]);
         while let Some(mut batch) = waiting.pop_front() {
             let answers = match batch.len() {
@@ -167,7 +171,7 @@ impl Sending {
                 _ => self.send_batch(&batch).await,
             };
             let answers = match answers {
-                Err(Failure::Refused(refusal))
+                Err(CliError::Refused(refusal))
                     if refusal.code() == "EVENT_BROKER_BATCH_TOO_LARGE" && batch.len() > 1 && !self.atomic =>
                 {
                     let second = batch.split_off(batch.len() / 2);
@@ -186,30 +190,30 @@ impl Sending {
         Ok(())
     }
 
-    async fn send_one(&self, batch: &[String]) -> Outcome<Vec<ItemAnswer>> {
+    async fn send_one(&self, batch: &[String]) -> CliResult<Vec<ItemResponse>> {
         let request = self.client.request(Method::POST, &["events"], &[]).body(batch.concat());
-        let response = match self.client.send(self.with_headers(request), Repeat::Freely).await {
+        let response = match self.client.send(self.with_headers(request), RequestRetry::Freely).await {
             Ok(response) => response,
-            Err(Failure::Refused(refusal)) if refusal.is_the_requests() => {
-                return Ok(vec![ItemAnswer::refused(&refusal)]);
+            Err(CliError::Refused(refusal)) if refusal.is_client_error() => {
+                return Ok(vec![ItemResponse::refused(&refusal)]);
             }
             Err(failure) => return Err(failure),
         };
         let status = response.status().as_u16();
         let payload_mismatch = response.headers().contains_key("payload-mismatch");
-        let event = read(&self.client.whole(response).await?)?;
-        Ok(vec![ItemAnswer { status, event: Some(event), error: None, payload_mismatch }])
+        let event = read(&self.client.read_body(response).await?)?;
+        Ok(vec![ItemResponse { status, event: Some(event), error: None, payload_mismatch }])
     }
 
-    async fn send_batch(&self, batch: &[String]) -> Outcome<Vec<ItemAnswer>> {
+    async fn send_batch(&self, batch: &[String]) -> CliResult<Vec<ItemResponse>> {
         let query: &[_] = if self.atomic { &[("atomic".to_owned(), "all".to_owned())] } else { &[] };
         let body = format!("{{\"events\":[{}]}}", batch.join(","));
         let request = self.client.request(Method::POST, &["events:batch"], query).body(body);
-        let response = self.client.send(self.with_headers(request), Repeat::Freely).await?;
-        let answer: BatchAnswer = read(&self.client.whole(response).await?)?;
+        let response = self.client.send(self.with_headers(request), RequestRetry::Freely).await?;
+        let answer: BatchResponse = read(&self.client.read_body(response).await?)?;
         match answer.data.results.len() == batch.len() {
             true => Ok(answer.data.results),
-            false => Err(Failure::Failed("the broker did not answer for every event of a batch".to_owned())),
+            false => Err(CliError::Failed("the broker did not answer for every event of a batch".to_owned())),
         }
     }
 
@@ -222,20 +226,20 @@ impl Sending {
     }
 }
 
-impl ItemAnswer {
-    fn refused(refusal: &Refusal) -> Self {
+impl ItemResponse {
+    fn refused(refusal: &BrokerRefusal) -> Self {
         let status = refusal.status();
         Self { status, event: None, error: Some(refusal.document.clone()), payload_mismatch: false }
     }
 
-    fn at(self, index: u64) -> Answered {
+    fn at(self, index: u64) -> EventAnswer {
         let Self { status, event, error, payload_mismatch } = self;
-        let refusal = error.as_ref().map(|error| Refusal::read(status, error.to_string().as_bytes(), None));
-        Answered { index, status, event, payload_mismatch, error, refusal }
+        let refusal = error.as_ref().map(|error| BrokerRefusal::read(status, error.to_string().as_bytes(), None));
+        EventAnswer { index, status, event, payload_mismatch, error, refusal }
     }
 }
 
-impl Answered {
+impl EventAnswer {
     /// Whether it was not there before.
     pub(super) const fn is_new(&self) -> bool {
         self.status == 201
@@ -248,12 +252,12 @@ impl Answered {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Outcome<T> {
-    serde_json::from_slice(body).map_err(|error| Failure::because("the broker's answer cannot be read", error))
+fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> CliResult<T> {
+    serde_json::from_slice(body).map_err(|error| CliError::caused_by("the broker's answer cannot be read", error))
 }
 
 /// The event with an id. What is no object stays as it is, for the broker to refuse.
-fn identified(event: &str) -> String {
+fn with_id(event: &str) -> String {
     let members = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(event);
     let needs_one = members.is_ok_and(|members| !members.contains_key("id"));
     let Some(members) = event.strip_prefix('{').filter(|_| needs_one) else { return event.to_owned() };
@@ -267,12 +271,12 @@ mod tests {
 
     #[test]
     fn an_event_without_an_id_gets_one_and_keeps_its_spelling() {
-        let text = identified("{ \"data\": {\"n\": 1.00} }");
+        let text = with_id("{ \"data\": {\"n\": 1.00} }");
         let id = text.strip_prefix("{\"id\":\"").and_then(|rest| rest.strip_suffix("\", \"data\": {\"n\": 1.00} }"));
         assert!(id.is_some_and(|id| Uuid::try_parse(id).is_ok()), "{text}");
-        assert!(serde_json::from_str::<Value>(&identified("{ }")).unwrap()["id"].is_string());
+        assert!(serde_json::from_str::<Value>(&with_id("{ }")).unwrap()["id"].is_string());
         for untouched in ["{\"id\":\"x\"}", "[]", "7", "\"{\""] {
-            assert_eq!(identified(untouched), untouched);
+            assert_eq!(with_id(untouched), untouched);
         }
     }
 }

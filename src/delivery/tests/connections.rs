@@ -1,7 +1,7 @@
 //! Connections are used again, shared over HTTP/2, and there are never too many.
 
-use super::receiver::{Answered, Receiver, answer};
-use super::trust::Authority;
+use super::receiver::{HttpReceiver, ResponderBody, answer};
+use super::trust::CertificateAuthority;
 use super::*;
 use futures_util::future::join_all;
 use http::{Response, Version};
@@ -9,10 +9,13 @@ use std::sync::atomic::AtomicU64;
 
 #[tokio::test]
 async fn one_connection_serves_many_attempts() {
-    let receiver = Receiver::answering(200, "ok").await;
-    let deliverer = Deliverer::new(local());
+    let receiver = HttpReceiver::answering(200, "ok").await;
+    let deliverer = WebhookDeliverer::new(local());
     for path in ["/a", "/b"].into_iter().cycle().take(20) {
-        assert_eq!(Case::to(&receiver.url(path)).deliver(&deliverer.clone()).await.outcome, Outcome::Done);
+        assert_eq!(
+            DeliveryCase::to(&receiver.url(path)).deliver(&deliverer.clone()).await.outcome,
+            AttemptOutcome::Done
+        );
     }
     assert_eq!((receiver.connections(), receiver.seen().len()), (1, 20));
     assert_eq!(receiver.seen()[0].version, Version::HTTP_11);
@@ -21,23 +24,24 @@ async fn one_connection_serves_many_attempts() {
 #[tokio::test]
 async fn a_receiver_that_closes_gets_a_new_connection_each_time() {
     let closing = |_: &_| answer(200, &[("connection", "close")], "");
-    let receiver = Receiver::start(Box::new(closing), None).await;
-    let deliverer = Deliverer::new(local());
+    let receiver = HttpReceiver::start(Box::new(closing), None).await;
+    let deliverer = WebhookDeliverer::new(local());
     for _ in 0..5 {
-        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     }
     assert_eq!(receiver.connections(), 5);
 }
 
 #[tokio::test]
 async fn attempts_at_the_same_time_share_one_connection_over_http_2() {
-    let authority = Authority::new();
-    let receiver = Receiver::start(Box::new(|_| answer(200, &[], "ok")), Some(authority.server(&["hooks.test"]))).await;
+    let authority = CertificateAuthority::new();
+    let receiver =
+        HttpReceiver::start(Box::new(|_| answer(200, &[], "ok")), Some(authority.server(&["hooks.test"]))).await;
     let deliverer = authority.deliverer(local());
-    let case = Case::to(&format!("https://hooks.test:{}/", receiver.address.port()));
-    assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+    let case = DeliveryCase::to(&format!("https://hooks.test:{}/", receiver.address.port()));
+    assert_eq!(case.deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     let attempts = join_all((0..30).map(|_| case.deliver(&deliverer))).await;
-    assert!(attempts.iter().all(|attempt| attempt.outcome == Outcome::Done), "{attempts:?}");
+    assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Done), "{attempts:?}");
     assert_eq!((receiver.connections(), receiver.seen().len()), (1, 31));
     assert!(receiver.seen().iter().all(|seen| seen.version == Version::HTTP_2));
 }
@@ -46,14 +50,14 @@ async fn attempts_at_the_same_time_share_one_connection_over_http_2() {
 async fn over_http_2_a_gigabyte_is_cut_off_by_its_window_and_the_connection_lives_on() {
     let given = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&given);
-    let answering = move |_: &_| Response::new(Answered::Endless { left: 1 << 30, given: Arc::clone(&counted) });
-    let authority = Authority::new();
-    let receiver = Receiver::start(Box::new(answering), Some(authority.server(&["hooks.test"]))).await;
+    let answering = move |_: &_| Response::new(ResponderBody::Endless { left: 1 << 30, given: Arc::clone(&counted) });
+    let authority = CertificateAuthority::new();
+    let receiver = HttpReceiver::start(Box::new(answering), Some(authority.server(&["hooks.test"]))).await;
     let deliverer = authority.deliverer(local());
-    let case = Case::to(&format!("https://hooks.test:{}/", receiver.address.port()));
+    let case = DeliveryCase::to(&format!("https://hooks.test:{}/", receiver.address.port()));
     for _ in 0..3 {
         let attempt = case.deliver(&deliverer).await;
-        assert_eq!((attempt.outcome, class(&attempt)), (Outcome::Done, Some(ErrorClass::TooLarge)));
+        assert_eq!((attempt.outcome, class(&attempt)), (AttemptOutcome::Done, Some(ErrorClass::TooLarge)));
     }
     assert_eq!(receiver.connections(), 1);
     assert!(given.load(Ordering::Relaxed) < 1 << 24, "{given:?}");
@@ -61,27 +65,30 @@ async fn over_http_2_a_gigabyte_is_cut_off_by_its_window_and_the_connection_live
 
 #[tokio::test]
 async fn targets_longest_unused_are_forgotten() {
-    let deliverer = Deliverer::new(DeliveryPolicy { targets_max: 2, ..local() });
-    let receivers =
-        [Receiver::answering(200, "").await, Receiver::answering(200, "").await, Receiver::answering(200, "").await];
+    let deliverer = WebhookDeliverer::new(DeliveryPolicy { targets_max: 2, ..local() });
+    let receivers = [
+        HttpReceiver::answering(200, "").await,
+        HttpReceiver::answering(200, "").await,
+        HttpReceiver::answering(200, "").await,
+    ];
     for receiver in &receivers {
-        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     }
     assert_eq!(deliverer.0.pool.targets(), 2);
     // The first was forgotten with its connection, the last was not.
     for (receiver, connections) in [(&receivers[2], 1), (&receivers[0], 2)] {
-        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await.outcome, AttemptOutcome::Done);
         assert_eq!(receiver.connections(), connections);
     }
 }
 
 #[tokio::test]
 async fn past_the_number_of_connections_idle_ones_give_way() {
-    let deliverer = Deliverer::new(DeliveryPolicy { connections_max: 2, ..local() });
+    let deliverer = WebhookDeliverer::new(DeliveryPolicy { connections_max: 2, ..local() });
     let mut receivers = Vec::new();
     for _ in 0..8 {
-        let receiver = Receiver::answering(200, "").await;
-        assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+        let receiver = HttpReceiver::answering(200, "").await;
+        assert_eq!(DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await.outcome, AttemptOutcome::Done);
         receivers.push(receiver);
     }
     assert!(deliverer.0.pool.targets() <= 3, "{}", deliverer.0.pool.targets());
@@ -90,9 +97,9 @@ async fn past_the_number_of_connections_idle_ones_give_way() {
 
 #[tokio::test]
 async fn nothing_stays_open_behind_a_deliverer_that_is_gone() {
-    let receiver = Receiver::answering(200, "").await;
-    let deliverer = Deliverer::new(local());
-    assert_eq!(Case::to(&receiver.url("/")).deliver(&deliverer).await.outcome, Outcome::Done);
+    let receiver = HttpReceiver::answering(200, "").await;
+    let deliverer = WebhookDeliverer::new(local());
+    assert_eq!(DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     let open = deliverer.0.pool.open();
     assert_eq!(open.load(Ordering::Relaxed), 1);
     drop(deliverer);

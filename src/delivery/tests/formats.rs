@@ -1,16 +1,16 @@
 //! What a receiver gets.
 
-use super::receiver::{Receiver, Seen};
+use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;
 use crate::delivery::secret::signature;
 use serde_json::Value;
 
-async fn sent(change: impl FnOnce(&mut Case)) -> Seen {
-    let receiver = Receiver::answering(204, "").await;
-    let mut case = Case::to(&receiver.url("/hooks/a?b=c%20d"));
+async fn sent(change: impl FnOnce(&mut DeliveryCase)) -> ReceivedRequest {
+    let receiver = HttpReceiver::answering(204, "").await;
+    let mut case = DeliveryCase::to(&receiver.url("/hooks/a?b=c%20d"));
     change(&mut case);
-    let attempt = case.deliver(&Deliverer::new(local())).await;
-    assert_eq!((attempt.outcome, attempt.status, attempt.error), (Outcome::Done, Some(204), None));
+    let attempt = case.deliver(&WebhookDeliverer::new(local())).await;
+    assert_eq!((attempt.outcome, attempt.status, attempt.error), (AttemptOutcome::Done, Some(204), None));
     receiver.seen().remove(0)
 }
 
@@ -48,13 +48,13 @@ async fn without_secrets_there_is_no_signature() {
 
 #[tokio::test]
 async fn data_only_is_data_as_it_was_spelt() {
-    let seen = sent(|case| case.shape = Shape::DataOnly).await;
+    let seen = sent(|case| case.shape = EventFormat::DataOnly).await;
     assert_eq!((seen.body.as_ref(), seen.header("content-type")), (DATA.as_bytes(), "application/json"));
 }
 
 #[tokio::test]
 async fn a_structured_cloud_event_has_everything_in_the_body() {
-    let seen = sent(|case| case.shape = Shape::CloudEventsStructured).await;
+    let seen = sent(|case| case.shape = EventFormat::CloudEventsStructured).await;
     assert_eq!(seen.header("content-type"), "application/cloudevents+json; charset=utf-8");
     assert!(str::from_utf8(&seen.body).unwrap().ends_with(&format!(r#""data":{DATA}}}"#)));
     let event: Value = serde_json::from_slice(&seen.body).unwrap();
@@ -76,7 +76,7 @@ async fn a_structured_cloud_event_has_everything_in_the_body() {
 
 #[tokio::test]
 async fn a_binary_cloud_event_has_its_attributes_in_headers() {
-    let seen = sent(|case| case.shape = Shape::CloudEventsBinary).await;
+    let seen = sent(|case| case.shape = EventFormat::CloudEventsBinary).await;
     assert_eq!((seen.body.as_ref(), seen.header("content-type")), (DATA.as_bytes(), "application/json"));
     for (name, value) in [
         ("ce-specversion", "1.0"),
@@ -95,21 +95,21 @@ async fn a_binary_cloud_event_has_its_attributes_in_headers() {
 async fn own_headers_and_credentials_are_sent_along() {
     let seen = sent(|case| {
         case.headers = check_headers("", [("X-Api-Key", "k 1"), ("Accept", "text/plain")]).unwrap();
-        case.auth = Auth::basic("", "me", "secret").unwrap();
+        case.auth = AuthMethod::basic("", "me", "secret").unwrap();
     })
     .await;
     assert_eq!((seen.header("x-api-key"), seen.header("accept")), ("k 1", "text/plain"));
     assert_eq!(seen.header("authorization"), "Basic bWU6c2VjcmV0");
-    let seen = sent(|case| case.auth = Auth::bearer("", "t0ken").unwrap()).await;
+    let seen = sent(|case| case.auth = AuthMethod::bearer("", "t0ken").unwrap()).await;
     assert_eq!(seen.header("authorization"), "Bearer t0ken");
 }
 
 #[tokio::test]
 async fn a_task_is_posted_as_it_was_given_and_has_no_event_headers() {
-    let receiver = Receiver::answering(200, "").await;
-    let case = Case::to(&receiver.url("/"));
-    let delivery = Delivery {
-        payload: Payload::Task(Bytes::from_static(b"[1, 2]")),
+    let receiver = HttpReceiver::answering(200, "").await;
+    let case = DeliveryCase::to(&receiver.url("/"));
+    let delivery = DeliveryRequest {
+        payload: DeliveryPayload::Task(Bytes::from_static(b"[1, 2]")),
         subscription: None,
         topic: None,
         sequence: None,
@@ -117,7 +117,7 @@ async fn a_task_is_posted_as_it_was_given_and_has_no_event_headers() {
         trace_parent: None,
         ..delivery_of(&case)
     };
-    assert_eq!(Deliverer::new(local()).deliver(delivery).await.outcome, Outcome::Done);
+    assert_eq!(WebhookDeliverer::new(local()).deliver(delivery).await.outcome, AttemptOutcome::Done);
     let seen = receiver.seen().remove(0);
     assert_eq!((seen.body.as_ref(), seen.header("content-type")), (b"[1, 2]".as_slice(), "application/json"));
     for name in ["subscription", "topic", "sequence", "replay", "token"] {
@@ -127,20 +127,20 @@ async fn a_task_is_posted_as_it_was_given_and_has_no_event_headers() {
 
 #[tokio::test]
 async fn an_event_that_cannot_be_put_into_the_format_fails_for_good_and_nothing_is_sent() {
-    let receiver = Receiver::answering(200, "").await;
-    let case = Case::to(&receiver.url("/"));
-    for shape in [Shape::DataOnly, Shape::CloudEventsStructured, Shape::CloudEventsBinary] {
-        let payload = Payload::Event { text: Bytes::from_static(b"{\"id\":"), shape };
-        let attempt = Deliverer::new(local()).deliver(Delivery { payload, ..delivery_of(&case) }).await;
+    let receiver = HttpReceiver::answering(200, "").await;
+    let case = DeliveryCase::to(&receiver.url("/"));
+    for shape in [EventFormat::DataOnly, EventFormat::CloudEventsStructured, EventFormat::CloudEventsBinary] {
+        let payload = DeliveryPayload::Event { text: Bytes::from_static(b"{\"id\":"), format };
+        let attempt = WebhookDeliverer::new(local()).deliver(DeliveryRequest { payload, ..delivery_of(&case) }).await;
         expect_failure(&attempt, ErrorClass::Payload, false);
     }
     assert_eq!(receiver.seen().len(), 0);
 }
 
-fn delivery_of(case: &Case) -> Delivery<'_> {
-    Delivery {
+fn delivery_of(case: &DeliveryCase) -> DeliveryRequest<'_> {
+    DeliveryRequest {
         target: &case.target,
-        payload: Payload::Task(Bytes::new()),
+        payload: DeliveryPayload::Task(Bytes::new()),
         signing: &case.signing,
         auth: &case.auth,
         identity: None,

@@ -1,6 +1,6 @@
 //! What a receiver can do to us, and does not get away with: each is contained, and the attempt says what it was.
 
-use super::receiver::{Answered, Receiver, raw};
+use super::receiver::{HttpReceiver, ResponderBody, raw};
 use super::*;
 use http::Response;
 use std::sync::atomic::AtomicU64;
@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-async fn attempt(url: &str) -> Attempt {
-    Case { timeout: SHORT, ..Case::to(url) }.deliver(&Deliverer::new(local())).await
+async fn attempt(url: &str) -> AttemptReport {
+    DeliveryCase { timeout: SHORT, ..DeliveryCase::to(url) }.deliver(&WebhookDeliverer::new(local())).await
 }
 
 /// Takes in the head of a request, and whatever of the body came with it.
@@ -74,8 +74,8 @@ async fn a_gigabyte_is_cut_off_and_the_status_counts() {
         }
     })
     .await;
-    let attempt = Case::to(&url).deliver(&Deliverer::new(local())).await;
-    assert_eq!((attempt.outcome, attempt.status), (Outcome::Done, Some(200)));
+    let attempt = DeliveryCase::to(&url).deliver(&WebhookDeliverer::new(local())).await;
+    assert_eq!((attempt.outcome, attempt.status), (AttemptOutcome::Done, Some(200)));
     assert_eq!(class(&attempt), Some(ErrorClass::TooLarge));
     assert_eq!(attempt.response.len(), 4096);
     // No more than what sockets hold on the way.
@@ -88,13 +88,13 @@ async fn a_gigabyte_without_a_length_is_cut_off_too_and_the_connection_is_not_us
     let given = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&given);
     let answering = move |_: &_| {
-        let body = Answered::Endless { left: 1 << 30, given: Arc::clone(&counted) };
+        let body = ResponderBody::Endless { left: 1 << 30, given: Arc::clone(&counted) };
         Response::builder().status(500).body(body).unwrap()
     };
-    let receiver = Receiver::start(Box::new(answering), None).await;
-    let deliverer = Deliverer::new(local());
+    let receiver = HttpReceiver::start(Box::new(answering), None).await;
+    let deliverer = WebhookDeliverer::new(local());
     for connections in 1..=2 {
-        let attempt = Case::to(&receiver.url("/")).deliver(&deliverer).await;
+        let attempt = DeliveryCase::to(&receiver.url("/")).deliver(&deliverer).await;
         expect_failure(&attempt, ErrorClass::Http5xx, true);
         assert_eq!(receiver.connections(), connections);
     }
@@ -136,7 +136,7 @@ async fn a_head_without_end_is_too_large() {
         }
     })
     .await;
-    let attempt = Case::to(&url).deliver(&Deliverer::new(local())).await;
+    let attempt = DeliveryCase::to(&url).deliver(&WebhookDeliverer::new(local())).await;
     expect_failure(&attempt, ErrorClass::TooLarge, true);
 }
 
@@ -152,20 +152,20 @@ async fn nobody_there_is_a_failure_to_connect() {
 
 #[tokio::test]
 async fn a_name_nobody_knows_is_a_failure_of_dns() {
-    let deliverer = Deliverer::with_resolver(local(), Names::of(&[("empty.test", &[&[]])]));
+    let deliverer = WebhookDeliverer::with_resolver(local(), ResolverTable::of(&[("empty.test", &[&[]])]));
     for host in ["nowhere.test", "empty.test"] {
-        let attempt = Case::to(&format!("http://{host}/")).deliver(&deliverer).await;
+        let attempt = DeliveryCase::to(&format!("http://{host}/")).deliver(&deliverer).await;
         expect_failure(&attempt, ErrorClass::Dns, true);
     }
 }
 
 #[tokio::test]
 async fn where_inner_networks_are_not_called_nobody_learns_which_names_they_have() {
-    let names = Names::of(&[("inner.test", &[&["10.0.0.1"]]), ("empty.test", &[&[]])]);
-    let deliverer = Deliverer::with_resolver(DeliveryPolicy::default(), names);
+    let names = ResolverTable::of(&[("inner.test", &[&["10.0.0.1"]]), ("empty.test", &[&[]])]);
+    let deliverer = WebhookDeliverer::with_resolver(DeliveryPolicy::default(), names);
     let mut told = Vec::new();
     for host in ["nowhere.test", "empty.test", "inner.test"] {
-        let attempt = Case::to(&format!("http://{host}/")).deliver(&deliverer).await;
+        let attempt = DeliveryCase::to(&format!("http://{host}/")).deliver(&deliverer).await;
         expect_failure(&attempt, ErrorClass::TargetRefused, true);
         told.push(attempt.error);
     }
@@ -174,7 +174,7 @@ async fn where_inner_networks_are_not_called_nobody_learns_which_names_they_have
 
 #[tokio::test]
 async fn only_hosts_of_the_list_are_called() {
-    let receiver = Receiver::answering(200, "").await;
+    let receiver = HttpReceiver::answering(200, "").await;
     let port = receiver.address.port();
     let policy = |hosts: &[&str]| DeliveryPolicy {
         allowed_hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
@@ -187,54 +187,56 @@ async fn only_hosts_of_the_list_are_called() {
         (vec!["hooks.test"], "127.0.0.1", false),
         (vec!["*.localhost"], "localhost", false),
     ] {
-        let attempt = Case::to(&format!("http://{host}:{port}/")).deliver(&Deliverer::new(policy(&hosts))).await;
-        assert_eq!(attempt.outcome == Outcome::Done, is_called, "{hosts:?} {host}: {attempt:?}");
+        let attempt =
+            DeliveryCase::to(&format!("http://{host}:{port}/")).deliver(&WebhookDeliverer::new(policy(&hosts))).await;
+        assert_eq!(attempt.outcome == AttemptOutcome::Done, is_called, "{hosts:?} {host}: {attempt:?}");
     }
-    let target = Target::parse("", "https://a.hooks.test/").unwrap();
+    let target = DeliveryTarget::parse("", "https://a.hooks.test/").unwrap();
     assert!(target.is_among(&["*.hooks.test".to_owned()]) && !target.is_among(&["*.ooks.test".to_owned()]));
 }
 
 #[tokio::test]
 async fn the_machines_resolver_is_asked_for_names() {
-    let receiver = Receiver::answering(200, "").await;
+    let receiver = HttpReceiver::answering(200, "").await;
     let url = format!("http://localhost:{}/", receiver.address.port());
-    assert_eq!(Case::to(&url).deliver(&Deliverer::new(local())).await.outcome, Outcome::Done);
-    let attempt = Case::to(&url).deliver(&Deliverer::new(DeliveryPolicy::default())).await;
+    assert_eq!(DeliveryCase::to(&url).deliver(&WebhookDeliverer::new(local())).await.outcome, AttemptOutcome::Done);
+    let attempt = DeliveryCase::to(&url).deliver(&WebhookDeliverer::new(DeliveryPolicy::default())).await;
     expect_failure(&attempt, ErrorClass::TargetRefused, true);
     assert_eq!(receiver.connections(), 1);
 }
 
 #[tokio::test]
 async fn a_name_that_resolves_inside_is_refused_and_nothing_is_connected_to() {
-    let receiver = Receiver::answering(200, "").await;
-    let names = Names::of(&[
+    let receiver = HttpReceiver::answering(200, "").await;
+    let names = ResolverTable::of(&[
         ("loopback.test", &[&["127.0.0.1"]]),
         ("mapped.test", &[&["::ffff:127.0.0.1"]]),
         ("metadata.test", &[&["169.254.169.254"]]),
         ("several.test", &[&["10.0.0.1", "127.0.0.1", "::1", "fd00::1"]]),
     ]);
-    let public_only = Deliverer::with_resolver(DeliveryPolicy::default(), names);
+    let public_only = WebhookDeliverer::with_resolver(DeliveryPolicy::default(), names);
     for host in ["loopback.test", "mapped.test", "metadata.test", "several.test"] {
-        let attempt = Case::to(&format!("http://{host}:{}/", receiver.address.port())).deliver(&public_only).await;
+        let attempt =
+            DeliveryCase::to(&format!("http://{host}:{}/", receiver.address.port())).deliver(&public_only).await;
         expect_failure(&attempt, ErrorClass::TargetRefused, true);
         let message = attempt.error.unwrap().1;
         assert!(!message.contains("127.") && !message.contains("169."), "{message}");
     }
     // An address in the URL is refused without asking anybody, and stays so.
-    let attempt = Case::to(&receiver.url("/")).deliver(&public_only).await;
+    let attempt = DeliveryCase::to(&receiver.url("/")).deliver(&public_only).await;
     expect_failure(&attempt, ErrorClass::TargetRefused, false);
     assert_eq!(receiver.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_name_is_resolved_once_per_connection_so_it_cannot_change_its_meaning_in_between() {
-    let receiver = Receiver::answering(200, "").await;
+    let receiver = HttpReceiver::answering(200, "").await;
     // The second answer leads nowhere: whoever asks twice fails.
-    let names = Names::of(&[("rebinding.test", &[&["127.0.0.1"], &[]])]);
-    let deliverer = Deliverer::with_resolver(local(), Arc::<Names>::clone(&names));
-    let case = Case::to(&format!("http://rebinding.test:{}/", receiver.address.port()));
+    let names = ResolverTable::of(&[("rebinding.test", &[&["127.0.0.1"], &[]])]);
+    let deliverer = WebhookDeliverer::with_resolver(local(), Arc::<ResolverTable>::clone(&names));
+    let case = DeliveryCase::to(&format!("http://rebinding.test:{}/", receiver.address.port()));
     for _ in 0..3 {
-        assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(case.deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     }
     assert_eq!((names.asked(), receiver.connections()), (1, 1));
     assert_eq!(receiver.seen()[0].header("host"), format!("rebinding.test:{}", receiver.address.port()));
@@ -247,8 +249,8 @@ async fn a_receiver_that_never_shakes_hands_ends_at_the_time_for_connecting() {
         std::future::pending::<()>().await;
     })
     .await;
-    let deliverer = Deliverer::new(DeliveryPolicy { connect_timeout: SHORT, ..local() });
-    let attempt = Case::to(&url.replace("http:", "https:")).deliver(&deliverer).await;
+    let deliverer = WebhookDeliverer::new(DeliveryPolicy { connect_timeout: SHORT, ..local() });
+    let attempt = DeliveryCase::to(&url.replace("http:", "https:")).deliver(&deliverer).await;
     expect_failure(&attempt, ErrorClass::Timeout, true);
     assert!((SHORT..SHORT * 10).contains(&attempt.duration), "{attempt:?}");
 }
@@ -260,7 +262,8 @@ async fn no_attempt_takes_longer_than_the_operator_allows() {
         std::future::pending::<()>().await;
     })
     .await;
-    let deliverer = Deliverer::new(DeliveryPolicy { timeout_max: SHORT, ..local() });
-    let attempt = Case { timeout: Duration::from_secs(3600), ..Case::to(&url) }.deliver(&deliverer).await;
+    let deliverer = WebhookDeliverer::new(DeliveryPolicy { timeout_max: SHORT, ..local() });
+    let attempt =
+        DeliveryCase { timeout: Duration::from_secs(3600), ..DeliveryCase::to(&url) }.deliver(&deliverer).await;
     expect_failure(&attempt, ErrorClass::Timeout, true);
 }

@@ -28,37 +28,37 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
 
 /// What a test varies of a delivery.
-struct Case {
-    target: Target,
-    shape: Shape,
-    signing: Vec<Secret>,
-    auth: Auth,
-    identity: Option<Identity>,
-    headers: OwnHeaders,
+struct DeliveryCase {
+    target: DeliveryTarget,
+    shape: EventFormat,
+    signing: Vec<WebhookSecret>,
+    auth: AuthMethod,
+    identity: Option<ClientIdentity>,
+    headers: CustomHeaders,
     timeout: Duration,
 }
 
-impl Case {
+impl DeliveryCase {
     fn to(url: &str) -> Self {
         Self {
-            target: Target::parse("/target", url).unwrap(),
-            shape: Shape::Envelope,
+            target: DeliveryTarget::parse("/target", url).unwrap(),
+            shape: EventFormat::Envelope,
             signing: Vec::new(),
-            auth: Auth::None,
+            auth: AuthMethod::None,
             identity: None,
-            headers: OwnHeaders::default(),
+            headers: CustomHeaders::default(),
             timeout: Duration::from_secs(20),
         }
     }
 
-    async fn deliver(&self, deliverer: &Deliverer) -> Attempt {
+    async fn deliver(&self, deliverer: &WebhookDeliverer) -> AttemptReport {
         self.deliver_at(deliverer, Timestamp::from_millis(1_764_763_200_100)).await
     }
 
-    async fn deliver_at(&self, deliverer: &Deliverer, at: Timestamp) -> Attempt {
-        let delivery = Delivery {
+    async fn deliver_at(&self, deliverer: &WebhookDeliverer, at: Timestamp) -> AttemptReport {
+        let delivery = DeliveryRequest {
             target: &self.target,
-            payload: Payload::Event { text: Bytes::from_static(EVENT.as_bytes()), shape: self.shape },
+            payload: DeliveryPayload::Event { text: Bytes::from_static(EVENT.as_bytes()), format: self.shape },
             signing: &self.signing,
             auth: &self.auth,
             identity: self.identity.as_ref(),
@@ -86,12 +86,12 @@ fn local() -> DeliveryPolicy {
 /// A table of names, which counts how often it is asked. Asked again for a name, it gives the next answer, as a
 /// rebinding attacker's would.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct ResolverTable {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
     asked: AtomicUsize,
 }
 
-impl Names {
+impl ResolverTable {
     pub(super) fn of(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         let answers = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
@@ -103,7 +103,7 @@ impl Names {
     }
 }
 
-impl Resolve for Names {
+impl Resolve for ResolverTable {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let answers = self.answers.get(name);
@@ -113,13 +113,13 @@ impl Resolve for Names {
 }
 
 /// The class of what an attempt has to say.
-fn class(attempt: &Attempt) -> Option<ErrorClass> {
+fn class(attempt: &AttemptReport) -> Option<ErrorClass> {
     attempt.error.as_ref().map(|(class, _)| *class)
 }
 
 /// Asserts a failure of this class, worth a repetition or not.
 #[track_caller]
-fn expect_failure(attempt: &Attempt, expected: ErrorClass, retryable: bool) {
-    assert_eq!(attempt.outcome, Outcome::Failed { retryable }, "{attempt:?}");
+fn expect_failure(attempt: &AttemptReport, expected: ErrorClass, retryable: bool) {
+    assert_eq!(attempt.outcome, AttemptOutcome::Failed { retryable }, "{attempt:?}");
     assert_eq!(class(attempt), Some(expected), "{attempt:?}");
 }

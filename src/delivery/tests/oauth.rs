@@ -1,22 +1,22 @@
 //! Access tokens: fetched once, kept, renewed when refused, and never from where nothing may be called.
 
-use super::receiver::{Receiver, Seen, answer};
+use super::receiver::{HttpReceiver, ReceivedRequest, answer};
 use super::*;
 use futures_util::future::join_all;
 use http::Response;
 
 /// A token endpoint that gives `t1`, `t2` and so on.
-async fn endpoint(expires_in: u32) -> Receiver {
+async fn endpoint(expires_in: u32) -> HttpReceiver {
     let issued = AtomicUsize::new(0);
-    let issuing = move |_: &Seen| {
+    let issuing = move |_: &ReceivedRequest| {
         let number = issued.fetch_add(1, Ordering::Relaxed) + 1;
         let body = format!(r#"{{"access_token":"t{number}","token_type":"Bearer","expires_in":{expires_in}}}"#);
         answer(200, &[], body)
     };
-    Receiver::start(Box::new(issuing), None).await
+    HttpReceiver::start(Box::new(issuing), None).await
 }
 
-fn client(endpoint: &Receiver) -> Auth {
+fn client(endpoint: &HttpReceiver) -> AuthMethod {
     let grant = OAuthGrant {
         token_url: &endpoint.url("/token"),
         client_id: "me",
@@ -25,29 +25,29 @@ fn client(endpoint: &Receiver) -> Auth {
         audience: None,
         secret_in_form: false,
     };
-    Auth::oauth2("/auth", grant, true).unwrap()
+    AuthMethod::oauth2("/auth", grant, true).unwrap()
 }
 
 /// A receiver that wants exactly these tokens.
-async fn wanting(tokens: &'static [&'static str]) -> Receiver {
-    let answering = |seen: &Seen| -> Response<_> {
+async fn wanting(tokens: &'static [&'static str]) -> HttpReceiver {
+    let answering = |seen: &ReceivedRequest| -> Response<_> {
         let known = tokens.iter().any(|token| seen.header("authorization") == format!("Bearer {token}"));
         answer(if known { 200 } else { 401 }, &[], "")
     };
-    Receiver::start(Box::new(answering), None).await
+    HttpReceiver::start(Box::new(answering), None).await
 }
 
-fn tokens(receiver: &Receiver) -> Vec<String> {
+fn tokens(receiver: &HttpReceiver) -> Vec<String> {
     receiver.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_token_is_fetched_once_and_used_until_it_expires() {
     let (endpoint, receiver) = (endpoint(3600).await, wanting(&["t1"]).await);
-    let case = Case { auth: client(&endpoint), ..Case::to(&receiver.url("/")) };
-    let deliverer = Deliverer::new(local());
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&receiver.url("/")) };
+    let deliverer = WebhookDeliverer::new(local());
     let attempts = join_all((0..8).map(|_| case.deliver(&deliverer))).await;
-    assert!(attempts.iter().all(|attempt| attempt.outcome == Outcome::Done), "{attempts:?}");
+    assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Done), "{attempts:?}");
     let asked = endpoint.seen();
     assert_eq!(asked.len(), 1);
     assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("POST", "/token"));
@@ -59,10 +59,10 @@ async fn a_token_is_fetched_once_and_used_until_it_expires() {
 #[tokio::test]
 async fn a_token_that_has_expired_is_fetched_anew() {
     let (endpoint, receiver) = (endpoint(0).await, wanting(&["t1", "t2", "t3"]).await);
-    let case = Case { auth: client(&endpoint), ..Case::to(&receiver.url("/")) };
-    let deliverer = Deliverer::new(local());
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&receiver.url("/")) };
+    let deliverer = WebhookDeliverer::new(local());
     for _ in 0..3 {
-        assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+        assert_eq!(case.deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     }
     assert_eq!(tokens(&receiver), ["Bearer t1", "Bearer t2", "Bearer t3"]);
 }
@@ -70,18 +70,18 @@ async fn a_token_that_has_expired_is_fetched_anew() {
 #[tokio::test]
 async fn a_kept_token_that_is_refused_is_renewed_once() {
     let endpoint = endpoint(3600).await;
-    let deliverer = Deliverer::new(local());
+    let deliverer = WebhookDeliverer::new(local());
     let first = wanting(&["t1"]).await;
-    let case = Case { auth: client(&endpoint), ..Case::to(&first.url("/")) };
-    assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&first.url("/")) };
+    assert_eq!(case.deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     // Revoked: the next receiver knows only the next token.
     let second = wanting(&["t2"]).await;
-    let case = Case { auth: client(&endpoint), ..Case::to(&second.url("/")) };
-    assert_eq!(case.deliver(&deliverer).await.outcome, Outcome::Done);
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&second.url("/")) };
+    assert_eq!(case.deliver(&deliverer).await.outcome, AttemptOutcome::Done);
     assert_eq!(tokens(&second), ["Bearer t1", "Bearer t2"]);
     // One that knows none is asked twice and not a third time.
     let third = wanting(&[]).await;
-    let case = Case { auth: client(&endpoint), ..Case::to(&third.url("/")) };
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&third.url("/")) };
     let attempt = case.deliver(&deliverer).await;
     expect_failure(&attempt, ErrorClass::Http4xx, true);
     assert_eq!((attempt.status, tokens(&third)), (Some(401), vec!["Bearer t2".to_owned(), "Bearer t3".to_owned()]));
@@ -90,8 +90,8 @@ async fn a_kept_token_that_is_refused_is_renewed_once() {
 #[tokio::test]
 async fn a_new_token_that_is_refused_is_not_renewed() {
     let (endpoint, receiver) = (endpoint(3600).await, wanting(&[]).await);
-    let case = Case { auth: client(&endpoint), ..Case::to(&receiver.url("/")) };
-    expect_failure(&case.deliver(&Deliverer::new(local())).await, ErrorClass::Http4xx, true);
+    let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&receiver.url("/")) };
+    expect_failure(&case.deliver(&WebhookDeliverer::new(local())).await, ErrorClass::Http4xx, true);
     assert_eq!((endpoint.seen().len(), receiver.seen().len()), (1, 1));
 }
 
@@ -109,9 +109,9 @@ async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
         (200, r#"{"access_token":"a\r\nb","token_type":"bearer"}"#, "cannot be sent in a header"),
         (200, long.as_str(), "cannot be sent in a header"),
     ] {
-        let (endpoint, receiver) = (Receiver::answering(status, body).await, wanting(&["t"]).await);
-        let case = Case { auth: client(&endpoint), ..Case::to(&receiver.url("/")) };
-        let attempt = case.deliver(&Deliverer::new(local())).await;
+        let (endpoint, receiver) = (HttpReceiver::answering(status, body).await, wanting(&["t"]).await);
+        let case = DeliveryCase { auth: client(&endpoint), ..DeliveryCase::to(&receiver.url("/")) };
+        let attempt = case.deliver(&WebhookDeliverer::new(local())).await;
         expect_failure(&attempt, ErrorClass::Auth, true);
         let message = &attempt.error.as_ref().unwrap().1;
         assert!(message.contains(told) && !message.contains("s3cret"), "{message}");
@@ -122,8 +122,8 @@ async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
 #[tokio::test]
 async fn a_token_endpoint_inside_is_refused_as_a_target_would_be() {
     let endpoint = endpoint(3600).await;
-    let names = Names::of(&[("id.test", &[&["127.0.0.1"]])]);
-    let deliverer = Deliverer::with_resolver(DeliveryPolicy::default(), names);
+    let names = ResolverTable::of(&[("id.test", &[&["127.0.0.1"]])]);
+    let deliverer = WebhookDeliverer::with_resolver(DeliveryPolicy::default(), names);
     let grant = OAuthGrant {
         token_url: &format!("https://id.test:{}/token", endpoint.address.port()),
         client_id: "me",
@@ -133,9 +133,12 @@ async fn a_token_endpoint_inside_is_refused_as_a_target_would_be() {
         secret_in_form: true,
     };
     let in_the_clear = OAuthGrant { token_url: "http://id.example.com/token", ..grant };
-    let refused = Auth::oauth2("/auth", in_the_clear, false).unwrap_err();
+    let refused = AuthMethod::oauth2("/auth", in_the_clear, false).unwrap_err();
     assert_eq!(refused.violations()[0].detail, "must be https: the client's secret is sent there");
-    let case = Case { auth: Auth::oauth2("/auth", grant, false).unwrap(), ..Case::to("https://hooks.example.com/") };
+    let case = DeliveryCase {
+        auth: AuthMethod::oauth2("/auth", grant, false).unwrap(),
+        ..DeliveryCase::to("https://hooks.example.com/")
+    };
     let attempt = case.deliver(&deliverer).await;
     expect_failure(&attempt, ErrorClass::Auth, true);
     assert!(attempt.error.unwrap().1.contains("target_refused"));

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// A request as it came in.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) version: Version,
@@ -29,17 +29,17 @@ pub(super) struct Seen {
     pub(super) body: Bytes,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// A header's value; empty where there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
-pub(super) type Answering = Box<dyn Fn(&Seen) -> Response<Answered> + Send + Sync>;
+pub(super) type Responder = Box<dyn Fn(&ReceivedRequest) -> Response<ResponderBody> + Send + Sync>;
 
 /// The body of an answer.
-pub(super) enum Answered {
+pub(super) enum ResponderBody {
     Text(Full<Bytes>),
     /// So many bytes more, and how many of them were asked for.
     Endless {
@@ -49,21 +49,21 @@ pub(super) enum Answered {
 }
 
 /// A receiver over HTTP/1.1 and, when it speaks TLS, HTTP/2.
-pub(super) struct Receiver {
+pub(super) struct HttpReceiver {
     pub(super) address: SocketAddr,
     pub(super) connections: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     accepting: JoinHandle<()>,
 }
 
-impl Receiver {
+impl HttpReceiver {
     /// Answers everything so.
     pub(super) async fn answering(status: u16, body: &str) -> Self {
         let body = Bytes::from(body.to_owned());
         Self::start(Box::new(move |_| answer(status, &[], body.clone())), None).await
     }
 
-    pub(super) async fn start(answering: Answering, encryption: Option<ServerConfig>) -> Self {
+    pub(super) async fn start(answering: Responder, encryption: Option<ServerConfig>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, seen) = (Arc::new(AtomicUsize::new(0)), Arc::default());
@@ -87,12 +87,12 @@ impl Receiver {
         self.connections.load(Ordering::Relaxed)
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-impl Drop for Receiver {
+impl Drop for HttpReceiver {
     fn drop(&mut self) {
         self.accepting.abort();
     }
@@ -101,8 +101,8 @@ impl Drop for Receiver {
 async fn serve(
     socket: TcpStream,
     encryption: Option<TlsAcceptor>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    answering: Arc<Answering>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    answering: Arc<Responder>,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let (seen, answering) = (Arc::clone(&seen), Arc::clone(&answering));
@@ -110,7 +110,8 @@ async fn serve(
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let path = parts.uri.path_and_query().map_or(String::new(), ToString::to_string);
-            let request = Seen { method: parts.method, path, version: parts.version, headers: parts.headers, body };
+            let request =
+                ReceivedRequest { method: parts.method, path, version: parts.version, headers: parts.headers, body };
             let response = answering(&request);
             seen.lock().unwrap().push(request);
             Ok::<_, hyper::Error>(response)
@@ -128,15 +129,15 @@ async fn serve(
 }
 
 /// An answer with text for a body.
-pub(super) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<Answered> {
+pub(super) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<ResponderBody> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(*name, *value);
     }
-    response.body(Answered::Text(Full::new(body.into()))).unwrap()
+    response.body(ResponderBody::Text(Full::new(body.into()))).unwrap()
 }
 
-impl Body for Answered {
+impl Body for ResponderBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,7 +1,7 @@
 //! Deliveries for other people's libraries to read: `scripts/verify-webhooks` sets `EVENT_BROKER_DELIVERIES` to a folder,
 //! and what was received is written there as well.
 
-use super::receiver::{Receiver, Seen};
+use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,22 +10,22 @@ use std::path::Path;
 
 #[tokio::test]
 async fn deliveries_in_every_format_and_with_every_kind_of_secret() {
-    let receiver = Receiver::answering(200, "").await;
-    let deliverer = Deliverer::new(local());
+    let receiver = HttpReceiver::answering(200, "").await;
+    let deliverer = WebhookDeliverer::new(local());
     let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
-    let shared = Secret::generate(SecretKind::Symmetric).unwrap();
-    let paired = Secret::generate(SecretKind::Asymmetric).unwrap();
-    let known = Secret::parse("", SECRET).unwrap();
+    let shared = WebhookSecret::generate(SecretKind::Symmetric).unwrap();
+    let paired = WebhookSecret::generate(SecretKind::Asymmetric).unwrap();
+    let known = WebhookSecret::parse("", SECRET).unwrap();
     let shapes = [
-        ("event", Shape::Envelope),
-        ("data-only", Shape::DataOnly),
-        ("cloudevents-structured", Shape::CloudEventsStructured),
-        ("cloudevents-binary", Shape::CloudEventsBinary),
+        ("event", EventFormat::Envelope),
+        ("data-only", EventFormat::DataOnly),
+        ("cloudevents-structured", EventFormat::CloudEventsStructured),
+        ("cloudevents-binary", EventFormat::CloudEventsBinary),
     ];
     for (number, (format, shape)) in shapes.into_iter().enumerate() {
         let signing = vec![known.clone(), paired.clone(), shared.clone()];
-        let case = Case { shape, signing, ..Case::to(&receiver.url("/")) };
-        assert_eq!(case.deliver_at(&deliverer, now).await.outcome, Outcome::Done);
+        let case = DeliveryCase { shape, signing, ..DeliveryCase::to(&receiver.url("/")) };
+        assert_eq!(case.deliver_at(&deliverer, now).await.outcome, AttemptOutcome::Done);
         let seen = receiver.seen().remove(number);
         let versions: Vec<_> = seen.header("webhook-signature").split(' ').map(|part| &part[..3]).collect();
         assert_eq!(versions, ["v1,", "v1a", "v1,"]);
@@ -35,7 +35,7 @@ async fn deliveries_in_every_format_and_with_every_kind_of_secret() {
     }
 }
 
-fn write(folder: &Path, format: &str, seen: &Seen, shared: &[&Secret], paired: &Secret) {
+fn write(folder: &Path, format: &str, seen: &ReceivedRequest, shared: &[&WebhookSecret], paired: &WebhookSecret) {
     let headers: HashMap<_, _> =
         seen.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
     let delivery = json!({

@@ -1,6 +1,6 @@
 //! Encryption: who is believed, and what is shown.
 
-use super::receiver::{Answering, Receiver, answer};
+use super::receiver::{HttpReceiver, Responder, answer};
 use super::*;
 use crate::delivery::credentials::certificates;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
@@ -11,12 +11,12 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 /// A root of the test's own.
-pub(super) struct Authority {
+pub(super) struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     root: CertificateDer<'static>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(super) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         // A name of its own: two roots of one name would be taken for one another before their keys are looked at.
@@ -51,15 +51,15 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    fn identity(&self, name: &str) -> Identity {
+    fn identity(&self, name: &str) -> ClientIdentity {
         let (certificate, key) = self.issue(&params(&[name]));
-        Identity::parse("/auth", &certificate.pem(), &key.serialize_pem()).unwrap()
+        ClientIdentity::parse("/auth", &certificate.pem(), &key.serialize_pem()).unwrap()
     }
 
     /// A deliverer that trusts this root, and knows where `hooks.test` is.
-    pub(super) fn deliverer(&self, policy: DeliveryPolicy) -> Deliverer {
+    pub(super) fn deliverer(&self, policy: DeliveryPolicy) -> WebhookDeliverer {
         let policy = DeliveryPolicy { extra_roots: vec![self.root.clone()], ..policy };
-        Deliverer::with_resolver(policy, Names::of(&[("hooks.test", &[&["127.0.0.1"]])]))
+        WebhookDeliverer::with_resolver(policy, ResolverTable::of(&[("hooks.test", &[&["127.0.0.1"]])]))
     }
 }
 
@@ -67,18 +67,22 @@ fn params(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-fn ok() -> Answering {
+fn ok() -> Responder {
     Box::new(|_| answer(200, &[], "ok"))
 }
 
-async fn attempt(deliverer: &Deliverer, receiver: &Receiver, identity: Option<Identity>) -> Attempt {
+async fn attempt(
+    deliverer: &WebhookDeliverer,
+    receiver: &HttpReceiver,
+    identity: Option<ClientIdentity>,
+) -> AttemptReport {
     let url = format!("https://hooks.test:{}/", receiver.address.port());
-    Case { identity, ..Case::to(&url) }.deliver(deliverer).await
+    DeliveryCase { identity, ..DeliveryCase::to(&url) }.deliver(deliverer).await
 }
 
 #[tokio::test]
 async fn a_certificate_is_believed_only_if_it_is_trusted_in_date_and_for_the_host() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, stranger) = (CertificateAuthority::new(), CertificateAuthority::new());
     let mut expired = params(&["hooks.test"]);
     (expired.not_before, expired.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
     for (config, complaint) in [
@@ -87,10 +91,10 @@ async fn a_certificate_is_believed_only_if_it_is_trusted_in_date_and_for_the_hos
         (authority.server(&["other.test"]), Some("not valid for name")),
         (authority.server_with(&expired, None), Some("expired")),
     ] {
-        let receiver = Receiver::start(ok(), Some(config)).await;
+        let receiver = HttpReceiver::start(ok(), Some(config)).await;
         let attempt = attempt(&authority.deliverer(local()), &receiver, None).await;
         match complaint {
-            None => assert_eq!(attempt.outcome, Outcome::Done, "{attempt:?}"),
+            None => assert_eq!(attempt.outcome, AttemptOutcome::Done, "{attempt:?}"),
             Some(complaint) => {
                 expect_failure(&attempt, ErrorClass::Tls, true);
                 assert!(attempt.error.as_ref().unwrap().1.contains(complaint), "{attempt:?}");
@@ -102,36 +106,37 @@ async fn a_certificate_is_believed_only_if_it_is_trusted_in_date_and_for_the_hos
 
 #[tokio::test]
 async fn a_certificate_can_be_for_an_address() {
-    let authority = Authority::new();
-    let receiver = Receiver::start(ok(), Some(authority.server(&["127.0.0.1"]))).await;
+    let authority = CertificateAuthority::new();
+    let receiver = HttpReceiver::start(ok(), Some(authority.server(&["127.0.0.1"]))).await;
     let url = format!("https://127.0.0.1:{}/", receiver.address.port());
-    assert_eq!(Case::to(&url).deliver(&authority.deliverer(local())).await.outcome, Outcome::Done);
+    assert_eq!(DeliveryCase::to(&url).deliver(&authority.deliverer(local())).await.outcome, AttemptOutcome::Done);
 }
 
 #[tokio::test]
 async fn a_receiver_in_the_clear_is_no_encrypted_one() {
-    let receiver = Receiver::start(ok(), None).await;
-    let attempt = attempt(&Authority::new().deliverer(local()), &receiver, None).await;
+    let receiver = HttpReceiver::start(ok(), None).await;
+    let attempt = attempt(&CertificateAuthority::new().deliverer(local()), &receiver, None).await;
     expect_failure(&attempt, ErrorClass::Tls, true);
 }
 
 #[tokio::test]
 async fn a_receiver_that_wants_a_certificate_sees_the_right_one() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let mut roots = RootCertStore::empty();
     roots.add(authority.root.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-    let receiver = Receiver::start(ok(), Some(authority.server_with(&params(&["hooks.test"]), Some(clients)))).await;
+    let receiver =
+        HttpReceiver::start(ok(), Some(authority.server_with(&params(&["hooks.test"]), Some(clients)))).await;
     let deliverer = authority.deliverer(local());
     let (first, second) = (authority.identity("first"), authority.identity("second"));
     for _ in 0..2 {
-        assert_eq!(attempt(&deliverer, &receiver, Some(first.clone())).await.outcome, Outcome::Done);
-        assert_eq!(attempt(&deliverer, &receiver, Some(second.clone())).await.outcome, Outcome::Done);
+        assert_eq!(attempt(&deliverer, &receiver, Some(first.clone())).await.outcome, AttemptOutcome::Done);
+        assert_eq!(attempt(&deliverer, &receiver, Some(second.clone())).await.outcome, AttemptOutcome::Done);
     }
     // Each has a connection of its own.
     assert_eq!(receiver.connections(), 2);
-    for identity in [None, Some(Authority::new().identity("first"))] {
+    for identity in [None, Some(CertificateAuthority::new().identity("first"))] {
         expect_failure(&attempt(&deliverer, &receiver, identity).await, ErrorClass::Tls, true);
     }
     assert_eq!(receiver.seen().len(), 4);
@@ -139,7 +144,7 @@ async fn a_receiver_that_wants_a_certificate_sees_the_right_one() {
 
 #[test]
 fn a_certificate_and_a_key_that_do_not_belong_together_are_refused() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let (certificate, key) = authority.issue(&params(&["a"]));
     let (pem, key) = (certificate.pem(), key.serialize_pem());
     let other = KeyPair::generate().unwrap().serialize_pem();
@@ -158,7 +163,7 @@ fn a_certificate_and_a_key_that_do_not_belong_together_are_refused() {
         ),
         (&pem, &"x".repeat(65_537), "key", "is longer than 65536 bytes"),
     ] {
-        let error = Identity::parse("/auth", certificate, private).unwrap_err();
+        let error = ClientIdentity::parse("/auth", certificate, private).unwrap_err();
         let violation = &error.violations()[0];
         assert_eq!(
             (violation.pointer.as_str(), violation.detail.as_str()),

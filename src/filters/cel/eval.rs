@@ -7,10 +7,10 @@
 //!   when another operand decides, as CEL has it.
 //! - Integers do not wrap; a number that leaves its range is a failure.
 
-use super::expr::{Expr, Loop, LoopKind, Operator};
+use super::expr::{BinaryOperator, CelExpr, CelLoop, LoopKind};
 use super::functions;
-use super::json::Members;
-use super::value::{List, Map, Value};
+use super::json::JsonMembers;
+use super::value::{CelList, CelMap, CelValue};
 use contract::Timestamp;
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) const MADE: usize = 5;
 
 /// Why an expression has no value for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum EvalFailure {
     /// A member is absent, or operands do not fit.
     Failed,
     /// The steps are used up.
@@ -29,172 +29,173 @@ pub(super) enum Failure {
 }
 
 /// A value, or why there is none.
-pub(super) type Outcome<'t, T = Value<'t>> = Result<T, Failure>;
+pub(super) type EvalResult<'t, T = CelValue<'t>> = Result<T, EvalFailure>;
 
 /// Whether `expr` is true for the event with these members; adds the steps it took to `spent`.
-pub(super) fn is_true<'t>(expr: &'t Expr, members: &'t Members<'t>, spent: &mut u64) -> Outcome<'t, bool> {
-    let mut walk = Walk { members, variables: Vec::new(), steps: Steps(STEPS_MAX) };
+pub(super) fn is_true<'t>(expr: &'t CelExpr, members: &'t JsonMembers<'t>, spent: &mut u64) -> EvalResult<'t, bool> {
+    let mut walk = CelEvaluator { members, variables: Vec::new(), steps: StepBudget(STEPS_MAX) };
     let truth = walk.truth(expr);
     *spent += (STEPS_MAX - walk.steps.0) as u64;
     truth
 }
 
 /// The steps that are left.
-pub(super) struct Steps(usize);
+pub(super) struct StepBudget(usize);
 
-impl Steps {
+impl StepBudget {
     /// Takes as many steps, if there are so many.
-    pub(super) fn take(&mut self, steps: usize) -> Outcome<'static, ()> {
+    pub(super) fn take(&mut self, steps: usize) -> EvalResult<'static, ()> {
         let left = self.0.checked_sub(steps);
         self.0 = left.unwrap_or(0);
-        left.map(|_| ()).ok_or(Failure::TooCostly)
+        left.map(|_| ()).ok_or(EvalFailure::TooCostly)
     }
 
     /// Takes the steps of going through so much text.
-    pub(super) fn text(&mut self, bytes: usize) -> Outcome<'static, ()> {
+    pub(super) fn text(&mut self, bytes: usize) -> EvalResult<'static, ()> {
         self.take(bytes / 32)
     }
 }
 
 /// One expression over one event.
-struct Walk<'t> {
-    members: &'t Members<'t>,
+struct CelEvaluator<'t> {
+    members: &'t JsonMembers<'t>,
     /// The values of the open loops' variables, outermost first.
-    variables: Vec<Value<'t>>,
-    steps: Steps,
+    variables: Vec<CelValue<'t>>,
+    steps: StepBudget,
 }
 
-impl<'t> Walk<'t> {
-    fn value(&mut self, expr: &'t Expr) -> Outcome<'t> {
+impl<'t> CelEvaluator<'t> {
+    fn value(&mut self, expr: &'t CelExpr) -> EvalResult<'t> {
         self.steps.take(1)?;
         match expr {
-            Expr::Literal(literal) => Ok(literal.value()),
-            Expr::Event => Ok(Value::Map(Map::Event(self.members))),
-            Expr::Member(name) => self.member(name),
-            Expr::Moment(name) => self.moment(name),
-            Expr::Variable(place) => self.variables.get(*place).cloned().ok_or(Failure::Failed),
-            Expr::Field(of, name) => self.find(of, name)?.ok_or(Failure::Failed),
-            Expr::Has(of, name) => Ok(Value::Bool(self.find(of, name)?.is_some())),
-            Expr::Index(of, key) => self.index(of, key),
-            Expr::Not(of) => Ok(Value::Bool(!self.truth(of)?)),
-            Expr::Negate(of) => functions::negate(&self.value(of)?),
-            Expr::And(operands) => self.decide(operands, false),
-            Expr::Or(operands) => self.decide(operands, true),
-            Expr::Choice(parts) => {
+            CelExpr::Literal(literal) => Ok(literal.value()),
+            CelExpr::Event => Ok(CelValue::Map(CelMap::Event(self.members))),
+            CelExpr::Member(name) => self.member(name),
+            CelExpr::Moment(name) => self.moment(name),
+            CelExpr::Variable(place) => self.variables.get(*place).cloned().ok_or(EvalFailure::Failed),
+            CelExpr::Field(of, name) => self.find(of, name)?.ok_or(EvalFailure::Failed),
+            CelExpr::Has(of, name) => Ok(CelValue::Bool(self.find(of, name)?.is_some())),
+            CelExpr::Index(of, key) => self.index(of, key),
+            CelExpr::Not(of) => Ok(CelValue::Bool(!self.truth(of)?)),
+            CelExpr::Negate(of) => functions::negate(&self.value(of)?),
+            CelExpr::And(operands) => self.decide(operands, false),
+            CelExpr::Or(operands) => self.decide(operands, true),
+            CelExpr::Choice(parts) => {
                 let [condition, then, otherwise] = &**parts;
                 if self.truth(condition)? { self.value(then) } else { self.value(otherwise) }
             }
-            Expr::Binary(operator, operands) => self.binary(*operator, operands),
-            Expr::Call(function, operands) => {
-                let operands = operands.iter().map(|operand| self.value(operand)).collect::<Outcome<'t, Vec<_>>>()?;
+            CelExpr::Binary(operator, operands) => self.binary(*operator, operands),
+            CelExpr::Call(function, operands) => {
+                let operands =
+                    operands.iter().map(|operand| self.value(operand)).collect::<EvalResult<'t, Vec<_>>>()?;
                 functions::call(*function, &operands, &mut self.steps)
             }
-            Expr::Matches(of, pattern) => {
-                let Value::Text(text) = self.value(of)? else { return Err(Failure::Failed) };
+            CelExpr::Matches(of, pattern) => {
+                let CelValue::Text(text) = self.value(of)? else { return Err(EvalFailure::Failed) };
                 self.steps.take(text.len())?;
-                Ok(Value::Bool(pattern.is_match(&text)))
+                Ok(CelValue::Bool(pattern.is_match(&text)))
             }
-            Expr::List(items) => {
+            CelExpr::List(items) => {
                 self.steps.take(MADE)?;
-                let items = items.iter().map(|item| self.value(item)).collect::<Outcome<'t, Vec<_>>>()?;
-                Ok(Value::List(List::Made(items.into())))
+                let items = items.iter().map(|item| self.value(item)).collect::<EvalResult<'t, Vec<_>>>()?;
+                Ok(CelValue::List(CelList::Made(items.into())))
             }
-            Expr::Map(entries) => self.map(entries),
-            Expr::Loop(repeat) => self.repeat(repeat),
+            CelExpr::Map(entries) => self.map(entries),
+            CelExpr::Loop(repeat) => self.repeat(repeat),
         }
     }
 
-    fn truth(&mut self, expr: &'t Expr) -> Outcome<'t, bool> {
+    fn truth(&mut self, expr: &'t CelExpr) -> EvalResult<'t, bool> {
         match self.value(expr)? {
-            Value::Bool(truth) => Ok(truth),
-            _ => Err(Failure::Failed),
+            CelValue::Bool(truth) => Ok(truth),
+            _ => Err(EvalFailure::Failed),
         }
     }
 
-    fn member(&self, name: &str) -> Outcome<'t> {
-        Map::Event(self.members).member(name).ok_or(Failure::Failed)
+    fn member(&self, name: &str) -> EvalResult<'t> {
+        CelMap::Event(self.members).member(name).ok_or(EvalFailure::Failed)
     }
 
-    fn moment(&self, name: &str) -> Outcome<'t> {
-        let Value::Text(text) = self.member(name)? else { return Err(Failure::Failed) };
-        text.parse::<Timestamp>().map(Value::Time).map_err(|_| Failure::Failed)
+    fn moment(&self, name: &str) -> EvalResult<'t> {
+        let CelValue::Text(text) = self.member(name)? else { return Err(EvalFailure::Failed) };
+        text.parse::<Timestamp>().map(CelValue::Time).map_err(|_| EvalFailure::Failed)
     }
 
     /// The member `name` of a map, if it has it.
-    fn find(&mut self, of: &'t Expr, name: &str) -> Outcome<'t, Option<Value<'t>>> {
-        let Value::Map(map) = self.value(of)? else { return Err(Failure::Failed) };
+    fn find(&mut self, of: &'t CelExpr, name: &str) -> EvalResult<'t, Option<CelValue<'t>>> {
+        let CelValue::Map(map) = self.value(of)? else { return Err(EvalFailure::Failed) };
         self.steps.take(map.len() / 4)?;
         Ok(map.member(name))
     }
 
-    fn index(&mut self, of: &'t Expr, key: &'t Expr) -> Outcome<'t> {
+    fn index(&mut self, of: &'t CelExpr, key: &'t CelExpr) -> EvalResult<'t> {
         let (of, key) = (self.value(of)?, self.value(key)?);
         let found = match of {
-            Value::List(list) => functions::place(&key).and_then(|place| list.get(place)),
-            Value::Map(map) => {
+            CelValue::List(list) => functions::to_index(&key).and_then(|place| list.get(place)),
+            CelValue::Map(map) => {
                 self.steps.take(map.len() / 4)?;
                 map.get(&key)
             }
             _ => None,
         };
-        found.ok_or(Failure::Failed)
+        found.ok_or(EvalFailure::Failed)
     }
 
     /// `&&` and `||`: the operand that decides wins, even over one that failed.
-    fn decide(&mut self, operands: &'t [Expr], deciding: bool) -> Outcome<'t> {
-        let mut verdict = Verdict::new(deciding);
+    fn decide(&mut self, operands: &'t [CelExpr], deciding: bool) -> EvalResult<'t> {
+        let mut verdict = LogicVerdict::new(deciding);
         for operand in operands {
             let truth = self.truth(operand);
-            if verdict.hear(truth)? {
+            if verdict.add(truth)? {
                 break;
             }
         }
-        verdict.give()
+        verdict.result()
     }
 
-    fn binary(&mut self, operator: Operator, operands: &'t [Expr; 2]) -> Outcome<'t> {
+    fn binary(&mut self, operator: BinaryOperator, operands: &'t [CelExpr; 2]) -> EvalResult<'t> {
         let [left, right] = operands;
         let (left, right) = (self.value(left)?, self.value(right)?);
-        let order = |steps: &mut Steps| {
+        let order = |steps: &mut StepBudget| {
             steps.text(text_bytes(&left).min(text_bytes(&right)))?;
-            left.order(&right).ok_or(Failure::Failed)
+            left.order(&right).ok_or(EvalFailure::Failed)
         };
         let truth = match operator {
-            Operator::Equal => equal(&left, &right, &mut self.steps)?,
-            Operator::Unequal => !equal(&left, &right, &mut self.steps)?,
-            Operator::Less => order(&mut self.steps)?.is_lt(),
-            Operator::LessOrEqual => order(&mut self.steps)?.is_le(),
-            Operator::Greater => order(&mut self.steps)?.is_gt(),
-            Operator::GreaterOrEqual => order(&mut self.steps)?.is_ge(),
-            Operator::In => contains(&right, &left, &mut self.steps)?,
+            BinaryOperator::Equal => equal(&left, &right, &mut self.steps)?,
+            BinaryOperator::Unequal => !equal(&left, &right, &mut self.steps)?,
+            BinaryOperator::Less => order(&mut self.steps)?.is_lt(),
+            BinaryOperator::LessOrEqual => order(&mut self.steps)?.is_le(),
+            BinaryOperator::Greater => order(&mut self.steps)?.is_gt(),
+            BinaryOperator::GreaterOrEqual => order(&mut self.steps)?.is_ge(),
+            BinaryOperator::In => contains(&right, &left, &mut self.steps)?,
             _ => return functions::arithmetic(operator, &left, &right, &mut self.steps),
         };
-        Ok(Value::Bool(truth))
+        Ok(CelValue::Bool(truth))
     }
 
-    fn map(&mut self, entries: &'t [(Expr, Expr)]) -> Outcome<'t> {
+    fn map(&mut self, entries: &'t [(CelExpr, CelExpr)]) -> EvalResult<'t> {
         self.steps.take(MADE)?;
-        let mut made: Vec<(Value<'t>, Value<'t>)> = Vec::with_capacity(entries.len());
+        let mut made: Vec<(CelValue<'t>, CelValue<'t>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let key = self.value(key)?;
             self.steps.take(made.len())?;
-            let is_key = key.is_key() && !matches!(key, Value::Double(_));
+            let is_key = key.is_key() && !matches!(key, CelValue::Double(_));
             if !is_key || made.iter().any(|(own, _)| own.order(&key).is_some_and(Ordering::is_eq)) {
-                return Err(Failure::Failed);
+                return Err(EvalFailure::Failed);
             }
             made.push((key, self.value(value)?));
         }
-        Ok(Value::Map(Map::Made(made.into())))
+        Ok(CelValue::Map(CelMap::Made(made.into())))
     }
 
-    fn repeat(&mut self, repeat: &'t Loop) -> Outcome<'t> {
+    fn repeat(&mut self, repeat: &'t CelLoop) -> EvalResult<'t> {
         let items = match self.value(&repeat.range)? {
-            Value::List(list) => list,
-            Value::Map(map) => {
+            CelValue::List(list) => list,
+            CelValue::Map(map) => {
                 self.steps.take(map.len())?;
-                List::Made((0..map.len()).filter_map(|index| map.entry(index)).map(|(key, _)| key).collect())
+                CelList::Made((0..map.len()).filter_map(|index| map.entry(index)).map(|(key, _)| key).collect())
             }
-            _ => return Err(Failure::Failed),
+            _ => return Err(EvalFailure::Failed),
         };
         match repeat.kind {
             LoopKind::All => self.quantify(repeat, &items, false),
@@ -204,26 +205,26 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn quantify(&mut self, repeat: &'t Loop, items: &List<'t>, deciding: bool) -> Outcome<'t> {
-        let mut verdict = Verdict::new(deciding);
+    fn quantify(&mut self, repeat: &'t CelLoop, items: &CelList<'t>, deciding: bool) -> EvalResult<'t> {
+        let mut verdict = LogicVerdict::new(deciding);
         for item in items.iter() {
             let truth = self.with(item, |walk| walk.truth(&repeat.body));
-            if verdict.hear(truth)? {
+            if verdict.add(truth)? {
                 break;
             }
         }
-        verdict.give()
+        verdict.result()
     }
 
-    fn exists_one(&mut self, repeat: &'t Loop, items: &List<'t>) -> Outcome<'t> {
+    fn exists_one(&mut self, repeat: &'t CelLoop, items: &CelList<'t>) -> EvalResult<'t> {
         let mut found = 0_usize;
         for item in items.iter() {
             found += usize::from(self.with(item, |walk| walk.truth(&repeat.body))?);
         }
-        Ok(Value::Bool(found == 1))
+        Ok(CelValue::Bool(found == 1))
     }
 
-    fn collect(&mut self, repeat: &'t Loop, items: &List<'t>) -> Outcome<'t> {
+    fn collect(&mut self, repeat: &'t CelLoop, items: &CelList<'t>) -> EvalResult<'t> {
         self.steps.take(MADE)?;
         let mut made = Vec::new();
         for item in items.iter() {
@@ -238,11 +239,11 @@ impl<'t> Walk<'t> {
             };
             made.extend(kept);
         }
-        Ok(Value::List(List::Made(made.into())))
+        Ok(CelValue::List(CelList::Made(made.into())))
     }
 
     /// Does something while the innermost loop's variable is `item`.
-    fn with<T>(&mut self, item: Value<'t>, then: impl FnOnce(&mut Self) -> Outcome<'t, T>) -> Outcome<'t, T> {
+    fn with<T>(&mut self, item: CelValue<'t>, then: impl FnOnce(&mut Self) -> EvalResult<'t, T>) -> EvalResult<'t, T> {
         self.variables.push(item);
         let outcome = then(self);
         self.variables.pop();
@@ -251,42 +252,42 @@ impl<'t> Walk<'t> {
 }
 
 /// The answer of many operands, where one kind of answer decides.
-struct Verdict {
+struct LogicVerdict {
     deciding: bool,
     decided: bool,
     failed: bool,
 }
 
-impl Verdict {
+impl LogicVerdict {
     fn new(deciding: bool) -> Self {
         Self { deciding, decided: false, failed: false }
     }
 
     /// Takes one operand's answer and says whether the rest need not be asked.
-    fn hear(&mut self, truth: Outcome<'_, bool>) -> Outcome<'static, bool> {
+    fn add(&mut self, truth: EvalResult<'_, bool>) -> EvalResult<'static, bool> {
         match truth {
             Ok(truth) => self.decided = truth == self.deciding,
-            Err(Failure::Failed) => self.failed = true,
-            Err(Failure::TooCostly) => return Err(Failure::TooCostly),
+            Err(EvalFailure::Failed) => self.failed = true,
+            Err(EvalFailure::TooCostly) => return Err(EvalFailure::TooCostly),
         }
         Ok(self.decided)
     }
 
-    fn give<'t>(self) -> Outcome<'t> {
+    fn result<'t>(self) -> EvalResult<'t> {
         if self.failed && !self.decided {
-            return Err(Failure::Failed);
+            return Err(EvalFailure::Failed);
         }
-        Ok(Value::Bool(self.deciding == self.decided))
+        Ok(CelValue::Bool(self.deciding == self.decided))
     }
 }
 
 /// Equality never fails: values of different kinds are unequal.
-pub(super) fn equal(left: &Value<'_>, right: &Value<'_>, steps: &mut Steps) -> Outcome<'static, bool> {
+pub(super) fn equal(left: &CelValue<'_>, right: &CelValue<'_>, steps: &mut StepBudget) -> EvalResult<'static, bool> {
     steps.take(1)?;
     match (left, right) {
-        (Value::Null, Value::Null) => Ok(true),
-        (Value::Type(a), Value::Type(b)) => Ok(a == b),
-        (Value::List(a), Value::List(b)) => {
+        (CelValue::Null, CelValue::Null) => Ok(true),
+        (CelValue::Type(a), CelValue::Type(b)) => Ok(a == b),
+        (CelValue::List(a), CelValue::List(b)) => {
             if a.len() != b.len() {
                 return Ok(false);
             }
@@ -297,8 +298,8 @@ pub(super) fn equal(left: &Value<'_>, right: &Value<'_>, steps: &mut Steps) -> O
             }
             Ok(true)
         }
-        (Value::Map(a), Value::Map(b)) => equal_maps(a, b, steps),
-        (Value::Text(a), Value::Text(b)) if a.len() != b.len() => Ok(false),
+        (CelValue::Map(a), CelValue::Map(b)) => equal_maps(a, b, steps),
+        (CelValue::Text(a), CelValue::Text(b)) if a.len() != b.len() => Ok(false),
         _ => {
             steps.text(text_bytes(left).min(text_bytes(right)))?;
             Ok(left.order(right).is_some_and(Ordering::is_eq))
@@ -306,7 +307,7 @@ pub(super) fn equal(left: &Value<'_>, right: &Value<'_>, steps: &mut Steps) -> O
     }
 }
 
-fn equal_maps(left: &Map<'_>, right: &Map<'_>, steps: &mut Steps) -> Outcome<'static, bool> {
+fn equal_maps(left: &CelMap<'_>, right: &CelMap<'_>, steps: &mut StepBudget) -> EvalResult<'static, bool> {
     if left.len() != right.len() {
         return Ok(false);
     }
@@ -321,9 +322,9 @@ fn equal_maps(left: &Map<'_>, right: &Map<'_>, steps: &mut Steps) -> Outcome<'st
 }
 
 /// Whether `item` is an item of a list or a key of a map.
-fn contains(within: &Value<'_>, item: &Value<'_>, steps: &mut Steps) -> Outcome<'static, bool> {
+fn contains(within: &CelValue<'_>, item: &CelValue<'_>, steps: &mut StepBudget) -> EvalResult<'static, bool> {
     match within {
-        Value::List(list) => {
+        CelValue::List(list) => {
             for own in list.iter() {
                 if equal(&own, item, steps)? {
                     return Ok(true);
@@ -331,15 +332,15 @@ fn contains(within: &Value<'_>, item: &Value<'_>, steps: &mut Steps) -> Outcome<
             }
             Ok(false)
         }
-        Value::Map(map) => {
+        CelValue::Map(map) => {
             steps.take(map.len() / 4)?;
             // What cannot be a key is not one.
             Ok(item.is_key() && map.get(item).is_some())
         }
-        _ => Err(Failure::Failed),
+        _ => Err(EvalFailure::Failed),
     }
 }
 
-fn text_bytes(value: &Value<'_>) -> usize {
-    if let Value::Text(text) = value { text.len() } else { 0 }
+fn text_bytes(value: &CelValue<'_>) -> usize {
+    if let CelValue::Text(text) = value { text.len() } else { 0 }
 }

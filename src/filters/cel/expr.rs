@@ -1,6 +1,6 @@
 //! A checked expression: every name is resolved, every pattern compiled, every size within its limit.
 
-use super::value::{Text, Value};
+use super::value::{CelText, CelValue};
 use contract::Timestamp;
 use regex::Regex;
 
@@ -37,9 +37,9 @@ pub(super) const MOMENTS: [&str; 2] = ["occurredAt", "createdAt"];
 
 /// One node of an expression.
 #[derive(Debug)]
-pub(super) enum Expr {
+pub(super) enum CelExpr {
     /// A constant.
-    Literal(Literal),
+    Literal(CelLiteral),
     /// The whole event.
     Event,
     /// A member of the event.
@@ -49,38 +49,38 @@ pub(super) enum Expr {
     /// A loop's variable: its place among the open loops, outermost first.
     Variable(usize),
     /// `of.name`.
-    Field(Box<Expr>, Box<str>),
+    Field(Box<CelExpr>, Box<str>),
     /// `has(of.name)`.
-    Has(Box<Expr>, Box<str>),
+    Has(Box<CelExpr>, Box<str>),
     /// `of[key]`.
-    Index(Box<Expr>, Box<Expr>),
+    Index(Box<CelExpr>, Box<CelExpr>),
     /// `!of`.
-    Not(Box<Expr>),
+    Not(Box<CelExpr>),
     /// `-of`.
-    Negate(Box<Expr>),
+    Negate(Box<CelExpr>),
     /// `a && b && …`; flat, so that a long one is not a deep one.
-    And(Vec<Expr>),
+    And(Vec<CelExpr>),
     /// `a || b || …`.
-    Or(Vec<Expr>),
+    Or(Vec<CelExpr>),
     /// `condition ? then : otherwise`.
-    Choice(Box<[Expr; 3]>),
+    Choice(Box<[CelExpr; 3]>),
     /// Two operands and what is done with them.
-    Binary(Operator, Box<[Expr; 2]>),
+    Binary(BinaryOperator, Box<[CelExpr; 2]>),
     /// A function and its operands, the target of a method first.
-    Call(Function, Vec<Expr>),
+    Call(CelFunction, Vec<CelExpr>),
     /// `of.matches('literal')`.
-    Matches(Box<Expr>, Regex),
+    Matches(Box<CelExpr>, Regex),
     /// `[…]`.
-    List(Vec<Expr>),
+    List(Vec<CelExpr>),
     /// `{…}`.
-    Map(Vec<(Expr, Expr)>),
+    Map(Vec<(CelExpr, CelExpr)>),
     /// `range.all(x, …)` and its kin.
-    Loop(Box<Loop>),
+    Loop(Box<CelLoop>),
 }
 
 /// A constant; unlike a [`Value`] it can be shared between threads.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Literal {
+pub(super) enum CelLiteral {
     Null,
     Bool(bool),
     Int(i64),
@@ -91,25 +91,25 @@ pub(super) enum Literal {
     Type(&'static str),
 }
 
-impl Literal {
+impl CelLiteral {
     /// The constant as a value that borrows from it.
-    pub(super) fn value(&self) -> Value<'_> {
+    pub(super) fn value(&self) -> CelValue<'_> {
         match self {
-            Literal::Null => Value::Null,
-            Literal::Bool(bool) => Value::Bool(*bool),
-            Literal::Int(int) => Value::Int(*int),
-            Literal::UInt(uint) => Value::UInt(*uint),
-            Literal::Double(double) => Value::Double(*double),
-            Literal::Text(text) => Value::Text(Text::Event(text)),
-            Literal::Time(time) => Value::Time(*time),
-            Literal::Type(name) => Value::Type(name),
+            CelLiteral::Null => CelValue::Null,
+            CelLiteral::Bool(bool) => CelValue::Bool(*bool),
+            CelLiteral::Int(int) => CelValue::Int(*int),
+            CelLiteral::UInt(uint) => CelValue::UInt(*uint),
+            CelLiteral::Double(double) => CelValue::Double(*double),
+            CelLiteral::Text(text) => CelValue::Text(CelText::Event(text)),
+            CelLiteral::Time(time) => CelValue::Time(*time),
+            CelLiteral::Type(name) => CelValue::Type(name),
         }
     }
 }
 
 /// What is done with two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum BinaryOperator {
     Equal,
     Unequal,
     Less,
@@ -126,7 +126,7 @@ pub(super) enum Operator {
 
 /// Every function there is, apart from the loops, `has` and `matches`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Function {
+pub(super) enum CelFunction {
     Size,
     Contains,
     StartsWith,
@@ -141,7 +141,7 @@ pub(super) enum Function {
     Timestamp,
 }
 
-impl Function {
+impl CelFunction {
     /// The function called `name` as a method or alone, with so many operands (a method's target among them).
     pub(super) fn find(name: &str, is_method: bool, operands: usize) -> Option<Self> {
         Some(match (name, is_method, operands) {
@@ -164,15 +164,15 @@ impl Function {
 
 /// A loop over a list's items or a map's keys.
 #[derive(Debug)]
-pub(super) struct Loop {
+pub(super) struct CelLoop {
     /// What becomes of the items.
     pub(super) kind: LoopKind,
     /// What is gone through.
-    pub(super) range: Expr,
+    pub(super) range: CelExpr,
     /// `map(x, guard, body)`: only items this is true for.
-    pub(super) guard: Option<Expr>,
+    pub(super) guard: Option<CelExpr>,
     /// Evaluated once per item.
-    pub(super) body: Expr,
+    pub(super) body: CelExpr,
 }
 
 /// What becomes of a loop's items.

@@ -3,130 +3,136 @@
 //! - JSON knows one kind of number. So `3` and `3.5` may be mixed: an integer meets a double as a double.
 //! - Conversions fail rather than guess; none of them loses an integer's digits silently.
 
-use super::eval::{Failure, MADE, Outcome, Steps};
-use super::expr::{Function, Operator};
-use super::value::{List, Value};
+use super::eval::{EvalFailure, EvalResult, MADE, StepBudget};
+use super::expr::{BinaryOperator, CelFunction};
+use super::value::{CelList, CelValue};
 use contract::Timestamp;
 
 /// Calls a function; how many operands it has was checked when the expression was read.
-pub(super) fn call<'t>(function: Function, operands: &[Value<'t>], steps: &mut Steps) -> Outcome<'t> {
+pub(super) fn call<'t>(function: CelFunction, operands: &[CelValue<'t>], steps: &mut StepBudget) -> EvalResult<'t> {
     let value = match (function, operands) {
-        (Function::Size, [of]) => Value::Int(size(of, steps)?),
-        (Function::Contains, [Value::Text(text), Value::Text(part)]) => {
+        (CelFunction::Size, [of]) => CelValue::Int(size(of, steps)?),
+        (CelFunction::Contains, [CelValue::Text(text), CelValue::Text(part)]) => {
             steps.text(2 * text.len())?;
-            Value::Bool(text.contains(&**part))
+            CelValue::Bool(text.contains(&**part))
         }
-        (Function::StartsWith, [Value::Text(text), Value::Text(part)]) => Value::Bool(text.starts_with(&**part)),
-        (Function::EndsWith, [Value::Text(text), Value::Text(part)]) => Value::Bool(text.ends_with(&**part)),
-        (Function::Type, [of]) => Value::Type(of.type_name()),
-        (Function::Dyn, [of]) => of.clone(),
-        (Function::Timestamp, [of]) => {
+        (CelFunction::StartsWith, [CelValue::Text(text), CelValue::Text(part)]) => {
+            CelValue::Bool(text.starts_with(&**part))
+        }
+        (CelFunction::EndsWith, [CelValue::Text(text), CelValue::Text(part)]) => {
+            CelValue::Bool(text.ends_with(&**part))
+        }
+        (CelFunction::Type, [of]) => CelValue::Type(of.type_name()),
+        (CelFunction::Dyn, [of]) => of.clone(),
+        (CelFunction::Timestamp, [of]) => {
             steps.take(MADE)?;
-            Value::Time(time(of)?)
+            CelValue::Time(to_time(of)?)
         }
-        (Function::Int, [of]) => Value::Int(int(of).ok_or(Failure::Failed)?),
-        (Function::UInt, [of]) => Value::UInt(uint(of).ok_or(Failure::Failed)?),
-        (Function::Double, [of]) => Value::Double(double(of, steps)?),
-        (Function::String, [of]) => string(of, steps)?,
-        (Function::Bool, [of]) => Value::Bool(bool(of).ok_or(Failure::Failed)?),
-        _ => return Err(Failure::Failed),
+        (CelFunction::Int, [of]) => CelValue::Int(to_int(of).ok_or(EvalFailure::Failed)?),
+        (CelFunction::UInt, [of]) => CelValue::UInt(to_uint(of).ok_or(EvalFailure::Failed)?),
+        (CelFunction::Double, [of]) => CelValue::Double(to_double(of, steps)?),
+        (CelFunction::String, [of]) => to_text(of, steps)?,
+        (CelFunction::Bool, [of]) => CelValue::Bool(to_bool(of).ok_or(EvalFailure::Failed)?),
+        _ => return Err(EvalFailure::Failed),
     };
     Ok(value)
 }
 
 /// `left operator right` for the operators that compute.
 pub(super) fn arithmetic<'t>(
-    operator: Operator,
-    left: &Value<'t>,
-    right: &Value<'t>,
-    steps: &mut Steps,
-) -> Outcome<'t> {
+    operator: BinaryOperator,
+    left: &CelValue<'t>,
+    right: &CelValue<'t>,
+    steps: &mut StepBudget,
+) -> EvalResult<'t> {
     let value = match (left, right) {
-        (Value::Int(a), Value::Int(b)) => int_arithmetic(operator, *a, *b).map(Value::Int),
-        (Value::UInt(a), Value::UInt(b)) => uint_arithmetic(operator, *a, *b).map(Value::UInt),
-        (Value::Text(a), Value::Text(b)) if operator == Operator::Add => {
+        (CelValue::Int(a), CelValue::Int(b)) => int_arithmetic(operator, *a, *b).map(CelValue::Int),
+        (CelValue::UInt(a), CelValue::UInt(b)) => uint_arithmetic(operator, *a, *b).map(CelValue::UInt),
+        (CelValue::Text(a), CelValue::Text(b)) if operator == BinaryOperator::Add => {
             steps.take(MADE + (a.len() + b.len()) / 4)?;
             Some([&**a, &**b].concat().into())
         }
-        (Value::List(a), Value::List(b)) if operator == Operator::Add => {
+        (CelValue::List(a), CelValue::List(b)) if operator == BinaryOperator::Add => {
             steps.take(MADE + a.len() + b.len())?;
-            Some(Value::List(List::Made(a.iter().chain(b.iter()).collect())))
+            Some(CelValue::List(CelList::Made(a.iter().chain(b.iter()).collect())))
         }
-        _ => left.number().zip(right.number()).and_then(|(a, b)| double_arithmetic(operator, a, b)).map(Value::Double),
+        _ => {
+            left.number().zip(right.number()).and_then(|(a, b)| double_arithmetic(operator, a, b)).map(CelValue::Double)
+        }
     };
-    value.ok_or(Failure::Failed)
+    value.ok_or(EvalFailure::Failed)
 }
 
 /// `-of`.
-pub(super) fn negate<'t>(of: &Value<'t>) -> Outcome<'t> {
+pub(super) fn negate<'t>(of: &CelValue<'t>) -> EvalResult<'t> {
     match of {
-        Value::Int(int) => int.checked_neg().map(Value::Int).ok_or(Failure::Failed),
-        Value::Double(double) => Ok(Value::Double(-double)),
-        _ => Err(Failure::Failed),
+        CelValue::Int(int) => int.checked_neg().map(CelValue::Int).ok_or(EvalFailure::Failed),
+        CelValue::Double(double) => Ok(CelValue::Double(-double)),
+        _ => Err(EvalFailure::Failed),
     }
 }
 
 /// The place in a list an index means: an integer, or a double without a fraction.
-pub(super) fn place(index: &Value<'_>) -> Option<usize> {
+pub(super) fn to_index(index: &CelValue<'_>) -> Option<usize> {
     match index {
-        Value::Int(int) => usize::try_from(*int).ok(),
-        Value::UInt(uint) => usize::try_from(*uint).ok(),
-        Value::Double(double) if double.fract() == 0.0 => usize::try_from(whole(*double)?).ok(),
+        CelValue::Int(int) => usize::try_from(*int).ok(),
+        CelValue::UInt(uint) => usize::try_from(*uint).ok(),
+        CelValue::Double(double) if double.fract() == 0.0 => usize::try_from(whole(*double)?).ok(),
         _ => None,
     }
 }
 
-fn int_arithmetic(operator: Operator, a: i64, b: i64) -> Option<i64> {
+fn int_arithmetic(operator: BinaryOperator, a: i64, b: i64) -> Option<i64> {
     match operator {
-        Operator::Add => a.checked_add(b),
-        Operator::Subtract => a.checked_sub(b),
-        Operator::Multiply => a.checked_mul(b),
-        Operator::Divide => a.checked_div(b),
-        Operator::Remainder => a.checked_rem(b),
+        BinaryOperator::Add => a.checked_add(b),
+        BinaryOperator::Subtract => a.checked_sub(b),
+        BinaryOperator::Multiply => a.checked_mul(b),
+        BinaryOperator::Divide => a.checked_div(b),
+        BinaryOperator::Remainder => a.checked_rem(b),
         _ => None,
     }
 }
 
-fn uint_arithmetic(operator: Operator, a: u64, b: u64) -> Option<u64> {
+fn uint_arithmetic(operator: BinaryOperator, a: u64, b: u64) -> Option<u64> {
     match operator {
-        Operator::Add => a.checked_add(b),
-        Operator::Subtract => a.checked_sub(b),
-        Operator::Multiply => a.checked_mul(b),
-        Operator::Divide => a.checked_div(b),
-        Operator::Remainder => a.checked_rem(b),
+        BinaryOperator::Add => a.checked_add(b),
+        BinaryOperator::Subtract => a.checked_sub(b),
+        BinaryOperator::Multiply => a.checked_mul(b),
+        BinaryOperator::Divide => a.checked_div(b),
+        BinaryOperator::Remainder => a.checked_rem(b),
         _ => None,
     }
 }
 
-fn double_arithmetic(operator: Operator, a: f64, b: f64) -> Option<f64> {
+fn double_arithmetic(operator: BinaryOperator, a: f64, b: f64) -> Option<f64> {
     match operator {
-        Operator::Add => Some(a + b),
-        Operator::Subtract => Some(a - b),
-        Operator::Multiply => Some(a * b),
-        Operator::Divide => Some(a / b),
+        BinaryOperator::Add => Some(a + b),
+        BinaryOperator::Subtract => Some(a - b),
+        BinaryOperator::Multiply => Some(a * b),
+        BinaryOperator::Divide => Some(a / b),
         _ => None,
     }
 }
 
-fn size(of: &Value<'_>, steps: &mut Steps) -> Outcome<'static, i64> {
+fn size(of: &CelValue<'_>, steps: &mut StepBudget) -> EvalResult<'static, i64> {
     let size = match of {
-        Value::Text(text) => {
+        CelValue::Text(text) => {
             steps.text(text.len())?;
             text.chars().count()
         }
-        Value::List(list) => list.len(),
-        Value::Map(map) => map.len(),
-        _ => return Err(Failure::Failed),
+        CelValue::List(list) => list.len(),
+        CelValue::Map(map) => map.len(),
+        _ => return Err(EvalFailure::Failed),
     };
-    i64::try_from(size).map_err(|_| Failure::Failed)
+    i64::try_from(size).map_err(|_| EvalFailure::Failed)
 }
 
-fn time(of: &Value<'_>) -> Outcome<'static, Timestamp> {
+fn to_time(of: &CelValue<'_>) -> EvalResult<'static, Timestamp> {
     match of {
-        Value::Time(time) => Ok(*time),
-        Value::Text(text) => text.parse().ok().filter(is_in_range).ok_or(Failure::Failed),
-        Value::Int(seconds) => seconds_after_1970(*seconds).ok_or(Failure::Failed),
-        _ => Err(Failure::Failed),
+        CelValue::Time(time) => Ok(*time),
+        CelValue::Text(text) => text.parse().ok().filter(is_in_range).ok_or(EvalFailure::Failed),
+        CelValue::Int(seconds) => seconds_after_1970(*seconds).ok_or(EvalFailure::Failed),
+        _ => Err(EvalFailure::Failed),
     }
 }
 
@@ -152,53 +158,53 @@ fn time_text(time: Timestamp) -> String {
     }
 }
 
-fn int(of: &Value<'_>) -> Option<i64> {
+fn to_int(of: &CelValue<'_>) -> Option<i64> {
     match of {
-        Value::Int(int) => Some(*int),
-        Value::UInt(uint) => i64::try_from(*uint).ok(),
-        Value::Double(double) => whole(*double),
-        Value::Text(text) => number_text(text)?.parse().ok(),
-        Value::Time(time) => Some(time.seconds()),
+        CelValue::Int(int) => Some(*int),
+        CelValue::UInt(uint) => i64::try_from(*uint).ok(),
+        CelValue::Double(double) => whole(*double),
+        CelValue::Text(text) => number_text(text)?.parse().ok(),
+        CelValue::Time(time) => Some(time.seconds()),
         _ => None,
     }
 }
 
-fn uint(of: &Value<'_>) -> Option<u64> {
+fn to_uint(of: &CelValue<'_>) -> Option<u64> {
     match of {
-        Value::UInt(uint) => Some(*uint),
-        Value::Int(int) => u64::try_from(*int).ok(),
-        Value::Double(double) if (0.0..18_446_744_073_709_551_616.0).contains(double) => Some(*double as u64),
-        Value::Text(text) => number_text(text)?.parse().ok(),
+        CelValue::UInt(uint) => Some(*uint),
+        CelValue::Int(int) => u64::try_from(*int).ok(),
+        CelValue::Double(double) if (0.0..18_446_744_073_709_551_616.0).contains(double) => Some(*double as u64),
+        CelValue::Text(text) => number_text(text)?.parse().ok(),
         _ => None,
     }
 }
 
-fn double(of: &Value<'_>, steps: &mut Steps) -> Outcome<'static, f64> {
-    if let Value::Text(text) = of {
+fn to_double(of: &CelValue<'_>, steps: &mut StepBudget) -> EvalResult<'static, f64> {
+    if let CelValue::Text(text) = of {
         steps.take(MADE)?;
-        return number_text(text).and_then(|text| text.parse().ok()).ok_or(Failure::Failed);
+        return number_text(text).and_then(|text| text.parse().ok()).ok_or(EvalFailure::Failed);
     }
-    of.number().ok_or(Failure::Failed)
+    of.number().ok_or(EvalFailure::Failed)
 }
 
-fn string<'t>(of: &Value<'t>, steps: &mut Steps) -> Outcome<'t> {
+fn to_text<'t>(of: &CelValue<'t>, steps: &mut StepBudget) -> EvalResult<'t> {
     steps.take(MADE)?;
     let text = match of {
-        Value::Text(_) => return Ok(of.clone()),
-        Value::Bool(bool) => bool.to_string(),
-        Value::Int(int) => int.to_string(),
-        Value::UInt(uint) => uint.to_string(),
-        Value::Double(double) => double.to_string(),
-        Value::Time(time) => time_text(*time),
-        _ => return Err(Failure::Failed),
+        CelValue::Text(_) => return Ok(of.clone()),
+        CelValue::Bool(bool) => bool.to_string(),
+        CelValue::Int(int) => int.to_string(),
+        CelValue::UInt(uint) => uint.to_string(),
+        CelValue::Double(double) => double.to_string(),
+        CelValue::Time(time) => time_text(*time),
+        _ => return Err(EvalFailure::Failed),
     };
     Ok(text.into())
 }
 
-fn bool(of: &Value<'_>) -> Option<bool> {
+fn to_bool(of: &CelValue<'_>) -> Option<bool> {
     match of {
-        Value::Bool(bool) => Some(*bool),
-        Value::Text(text) => match &**text {
+        CelValue::Bool(bool) => Some(*bool),
+        CelValue::Text(text) => match &**text {
             "1" | "t" | "true" | "TRUE" | "True" => Some(true),
             "0" | "f" | "false" | "FALSE" | "False" => Some(false),
             _ => None,

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A JSON value whose texts borrow from the event where they can.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Json<'b> {
+pub(super) enum JsonValue<'b> {
     Null,
     Bool(bool),
     Int(i64),
@@ -18,15 +18,15 @@ pub(super) enum Json<'b> {
     UInt(u64),
     Double(f64),
     Text(Cow<'b, str>),
-    List(Vec<Json<'b>>),
-    Map(Members<'b>),
+    List(Vec<JsonValue<'b>>),
+    Map(JsonMembers<'b>),
 }
 
 /// An object's members in the order written.
-pub(super) type Members<'b> = Vec<(Cow<'b, str>, Json<'b>)>;
+pub(super) type JsonMembers<'b> = Vec<(Cow<'b, str>, JsonValue<'b>)>;
 
 /// Reads `wanted` members of the event in `body` (`None`: all of them).
-pub(super) fn members<'b>(body: &'b [u8], wanted: Option<&[&str]>) -> Option<Members<'b>> {
+pub(super) fn members<'b>(body: &'b [u8], wanted: Option<&[&str]>) -> Option<JsonMembers<'b>> {
     // The text is checked to be Unicode once, as a whole, which is cheaper than string by string.
     let mut source = serde_json::Deserializer::from_str(str::from_utf8(body).ok()?);
     source.deserialize_map(EventVisitor { wanted }).ok()
@@ -37,15 +37,15 @@ struct EventVisitor<'w> {
 }
 
 impl<'b> Visitor<'b> for EventVisitor<'_> {
-    type Value = Members<'b>;
+    type Value = JsonMembers<'b>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an event")
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members::with_capacity(self.wanted.map_or(24, <[&str]>::len));
-        while let Some(Name(name)) = map.next_key()? {
+        let mut members = JsonMembers::with_capacity(self.wanted.map_or(24, <[&str]>::len));
+        while let Some(MemberName(name)) = map.next_key()? {
             if self.wanted.is_none_or(|wanted| wanted.contains(&&*name)) {
                 members.push((name, map.next_value_seed(JsonSeed)?));
             } else {
@@ -58,66 +58,66 @@ impl<'b> Visitor<'b> for EventVisitor<'_> {
 
 /// A member's name; a bare `Cow` inside other types would always be copied.
 #[derive(Deserialize)]
-struct Name<'b>(#[serde(borrow)] Cow<'b, str>);
+struct MemberName<'b>(#[serde(borrow)] Cow<'b, str>);
 
 struct JsonSeed;
 
 impl<'b> DeserializeSeed<'b> for JsonSeed {
-    type Value = Json<'b>;
+    type Value = JsonValue<'b>;
 
-    fn deserialize<D: Deserializer<'b>>(self, source: D) -> Result<Json<'b>, D::Error> {
+    fn deserialize<D: Deserializer<'b>>(self, source: D) -> Result<JsonValue<'b>, D::Error> {
         source.deserialize_any(self)
     }
 }
 
 impl<'b> Visitor<'b> for JsonSeed {
-    type Value = Json<'b>;
+    type Value = JsonValue<'b>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Json<'b>, E> {
-        Ok(Json::Null)
+    fn visit_unit<E>(self) -> Result<JsonValue<'b>, E> {
+        Ok(JsonValue::Null)
     }
 
-    fn visit_bool<E>(self, bool: bool) -> Result<Json<'b>, E> {
-        Ok(Json::Bool(bool))
+    fn visit_bool<E>(self, bool: bool) -> Result<JsonValue<'b>, E> {
+        Ok(JsonValue::Bool(bool))
     }
 
-    fn visit_i64<E>(self, int: i64) -> Result<Json<'b>, E> {
-        Ok(Json::Int(int))
+    fn visit_i64<E>(self, int: i64) -> Result<JsonValue<'b>, E> {
+        Ok(JsonValue::Int(int))
     }
 
-    fn visit_u64<E>(self, uint: u64) -> Result<Json<'b>, E> {
-        Ok(i64::try_from(uint).map_or(Json::UInt(uint), Json::Int))
+    fn visit_u64<E>(self, uint: u64) -> Result<JsonValue<'b>, E> {
+        Ok(i64::try_from(uint).map_or(JsonValue::UInt(uint), JsonValue::Int))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, double: f64) -> Result<Json<'b>, E> {
-        if double.is_finite() { Ok(Json::Double(double)) } else { Err(E::custom("not a number JSON can hold")) }
+    fn visit_f64<E: serde::de::Error>(self, double: f64) -> Result<JsonValue<'b>, E> {
+        if double.is_finite() { Ok(JsonValue::Double(double)) } else { Err(E::custom("not a number JSON can hold")) }
     }
 
-    fn visit_borrowed_str<E>(self, text: &'b str) -> Result<Json<'b>, E> {
-        Ok(Json::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E>(self, text: &'b str) -> Result<JsonValue<'b>, E> {
+        Ok(JsonValue::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Json<'b>, E> {
-        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<JsonValue<'b>, E> {
+        Ok(JsonValue::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'b>>(self, mut items: A) -> Result<Json<'b>, A::Error> {
+    fn visit_seq<A: SeqAccess<'b>>(self, mut items: A) -> Result<JsonValue<'b>, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(JsonSeed)? {
             list.push(item);
         }
-        Ok(Json::List(list))
+        Ok(JsonValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Json<'b>, A::Error> {
-        let mut members = Members::new();
-        while let Some(Name(name)) = map.next_key()? {
+    fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<JsonValue<'b>, A::Error> {
+        let mut members = JsonMembers::new();
+        while let Some(MemberName(name)) = map.next_key()? {
             members.push((name, map.next_value_seed(JsonSeed)?));
         }
-        Ok(Json::Map(members))
+        Ok(JsonValue::Map(members))
     }
 }

@@ -26,26 +26,26 @@ mod token;
 mod value;
 
 use contract::{Error, Result, limits};
-use expr::Expr;
-use parse::Parsed;
-use token::Fault;
+use expr::CelExpr;
+use parse::ParsedExpr;
+use token::CelError;
 
 /// An expression, ready to be asked about events.
 #[derive(Debug)]
-pub(super) struct Program {
-    expr: Expr,
+pub(super) struct CelProgram {
+    expr: CelExpr,
     /// The members it looks at; `None`: the event as a whole.
     wanted: Option<Vec<&'static str>>,
 }
 
-impl Program {
+impl CelProgram {
     /// Reads an expression.
     pub(super) fn compile(source: &str) -> Result<Self> {
         if source.len() > limits::CEL_BYTES_MAX {
             let detail = format!("A CEL expression has at most {} bytes.", limits::CEL_BYTES_MAX);
             return Err(Error::invalid(POINTER, detail));
         }
-        let Parsed { expr, wanted } = parse::parse(source).map_err(|fault| refusal(source, fault))?;
+        let ParsedExpr { expr, wanted } = parse::parse(source).map_err(|fault| refusal(source, fault))?;
         Ok(Self { expr, wanted })
     }
 
@@ -60,7 +60,7 @@ impl Program {
 /// Where a request carries the expression.
 const POINTER: &str = "/filter";
 
-fn refusal(source: &str, fault: Fault) -> Error {
+fn refusal(source: &str, fault: CelError) -> Error {
     let before = source.get(..fault.at).unwrap_or(source);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

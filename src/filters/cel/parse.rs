@@ -15,9 +15,9 @@
 //! primary    = literal / name ["(" … ")"] / "(" expression ")" / "[" … "]" / "{" key ":" value … "}"
 //! ```
 
-use super::expr::{Expr, Literal, Operator};
+use super::expr::{BinaryOperator, CelExpr, CelLiteral};
 use super::names::read_time;
-use super::token::{Fault, Token, tokens};
+use super::token::{CelError, CelToken, tokens};
 use std::vec::IntoIter;
 
 /// Most nodes of one expression.
@@ -32,16 +32,16 @@ pub(super) const PATTERNS_MAX: usize = 8;
 pub(super) const PATTERN_BYTES_MAX: usize = 512;
 
 /// A checked expression, and what it needs of an event.
-pub(super) struct Parsed {
+pub(super) struct ParsedExpr {
     /// The expression.
-    pub(super) expr: Expr,
+    pub(super) expr: CelExpr,
     /// The members it names; `None` where it asks for the event as a whole.
     pub(super) wanted: Option<Vec<&'static str>>,
 }
 
 /// Reads an expression.
-pub(super) fn parse(source: &str) -> Result<Parsed, Fault> {
-    let mut parser = Parser {
+pub(super) fn parse(source: &str) -> Result<ParsedExpr, CelError> {
+    let mut parser = CelParser {
         words: tokens(source)?.into_iter(),
         end: source.len(),
         scope: Vec::new(),
@@ -51,11 +51,11 @@ pub(super) fn parse(source: &str) -> Result<Parsed, Fault> {
         brackets: 0,
         patterns: 0,
     };
-    let Sub { expr, .. } = parser.expression()?;
+    let SubExpr { expr, .. } = parser.expression()?;
     if parser.peek().is_some() {
         return Err(parser.fault("an operator is expected here"));
     }
-    Ok(Parsed { expr, wanted: (parser.wholes == 0).then_some(parser.members) })
+    Ok(ParsedExpr { expr, wanted: (parser.wholes == 0).then_some(parser.members) })
 }
 
 /// Words of the language that cannot be names.
@@ -87,8 +87,8 @@ pub(super) const OPERAND: &str = "an operand is expected here";
 const TOO_DEEP: &str = "the expression is nested too deeply";
 
 /// How far the words have been read.
-pub(super) struct Parser<'s> {
-    words: IntoIter<(Token<'s>, usize)>,
+pub(super) struct CelParser<'s> {
+    words: IntoIter<(CelToken<'s>, usize)>,
     end: usize,
     /// The variables of the open loops, outermost first.
     pub(super) scope: Vec<&'s str>,
@@ -102,13 +102,13 @@ pub(super) struct Parser<'s> {
 }
 
 /// A node and how deep it is.
-pub(super) struct Sub {
-    pub(super) expr: Expr,
+pub(super) struct SubExpr {
+    pub(super) expr: CelExpr,
     pub(super) depth: usize,
 }
 
-impl<'s> Parser<'s> {
-    pub(super) fn expression(&mut self) -> Result<Sub, Fault> {
+impl<'s> CelParser<'s> {
+    pub(super) fn expression(&mut self) -> Result<SubExpr, CelError> {
         self.brackets += 1;
         if self.brackets > DEPTH_MAX {
             return Err(self.fault(TOO_DEEP));
@@ -119,7 +119,7 @@ impl<'s> Parser<'s> {
             self.expect(":", "`:` is expected here")?;
             let otherwise = self.expression()?;
             let depth = condition.depth.max(then.depth).max(otherwise.depth);
-            self.node(Expr::Choice(Box::new([condition.expr, then.expr, otherwise.expr])), depth)?
+            self.node(CelExpr::Choice(Box::new([condition.expr, then.expr, otherwise.expr])), depth)?
         } else {
             condition
         };
@@ -127,19 +127,19 @@ impl<'s> Parser<'s> {
         Ok(whole)
     }
 
-    fn or(&mut self) -> Result<Sub, Fault> {
-        self.chain("||", Expr::Or, |parser| parser.chain("&&", Expr::And, Self::relation))
+    fn or(&mut self) -> Result<SubExpr, CelError> {
+        self.chain("||", CelExpr::Or, |parser| parser.chain("&&", CelExpr::And, Self::relation))
     }
 
     /// Operands joined by one operator, kept flat.
     fn chain(
         &mut self,
         sign: &'static str,
-        join: fn(Vec<Expr>) -> Expr,
-        operand: impl Fn(&mut Self) -> Result<Sub, Fault>,
-    ) -> Result<Sub, Fault> {
+        join: fn(Vec<CelExpr>) -> CelExpr,
+        operand: impl Fn(&mut Self) -> Result<SubExpr, CelError>,
+    ) -> Result<SubExpr, CelError> {
         let first = operand(self)?;
-        if self.peek() != Some(&Token::Sign(sign)) {
+        if self.peek() != Some(&CelToken::Sign(sign)) {
             return Ok(first);
         }
         let mut depth = first.depth;
@@ -152,21 +152,21 @@ impl<'s> Parser<'s> {
         self.node(join(operands), depth)
     }
 
-    fn relation(&mut self) -> Result<Sub, Fault> {
-        const RELATIONS: [(&str, Operator); 6] = [
-            ("==", Operator::Equal),
-            ("!=", Operator::Unequal),
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
+    fn relation(&mut self) -> Result<SubExpr, CelError> {
+        const RELATIONS: [(&str, BinaryOperator); 6] = [
+            ("==", BinaryOperator::Equal),
+            ("!=", BinaryOperator::Unequal),
+            ("<=", BinaryOperator::LessOrEqual),
+            (">=", BinaryOperator::GreaterOrEqual),
+            ("<", BinaryOperator::Less),
+            (">", BinaryOperator::Greater),
         ];
         let mut left = self.sum()?;
         loop {
             let at = self.at();
-            let operator = if self.peek() == Some(&Token::Name("in")) {
+            let operator = if self.peek() == Some(&CelToken::Name("in")) {
                 self.words.next();
-                Operator::In
+                BinaryOperator::In
             } else {
                 match self.eat_one_of(&RELATIONS) {
                     Some(operator) => operator,
@@ -174,25 +174,25 @@ impl<'s> Parser<'s> {
                 }
             };
             let mut right = self.sum()?;
-            if operator != Operator::In {
+            if operator != BinaryOperator::In {
                 read_time(&mut left.expr, &mut right.expr, at)?;
             }
             left = self.binary(operator, left, right)?;
         }
     }
 
-    fn sum(&mut self) -> Result<Sub, Fault> {
+    fn sum(&mut self) -> Result<SubExpr, CelError> {
         let mut left = self.product()?;
-        while let Some(operator) = self.eat_one_of(&[("+", Operator::Add), ("-", Operator::Subtract)]) {
+        while let Some(operator) = self.eat_one_of(&[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)]) {
             let right = self.product()?;
             left = self.binary(operator, left, right)?;
         }
         Ok(left)
     }
 
-    fn product(&mut self) -> Result<Sub, Fault> {
-        const PRODUCTS: [(&str, Operator); 3] =
-            [("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)];
+    fn product(&mut self) -> Result<SubExpr, CelError> {
+        const PRODUCTS: [(&str, BinaryOperator); 3] =
+            [("*", BinaryOperator::Multiply), ("/", BinaryOperator::Divide), ("%", BinaryOperator::Remainder)];
         let mut left = self.unary()?;
         while let Some(operator) = self.eat_one_of(&PRODUCTS) {
             let right = self.unary()?;
@@ -201,11 +201,11 @@ impl<'s> Parser<'s> {
         Ok(left)
     }
 
-    fn binary(&mut self, operator: Operator, left: Sub, right: Sub) -> Result<Sub, Fault> {
-        self.node(Expr::Binary(operator, Box::new([left.expr, right.expr])), left.depth.max(right.depth))
+    fn binary(&mut self, operator: BinaryOperator, left: SubExpr, right: SubExpr) -> Result<SubExpr, CelError> {
+        self.node(CelExpr::Binary(operator, Box::new([left.expr, right.expr])), left.depth.max(right.depth))
     }
 
-    fn unary(&mut self) -> Result<Sub, Fault> {
+    fn unary(&mut self) -> Result<SubExpr, CelError> {
         let (mut nots, mut minuses) = (0, 0);
         while self.eat("!") {
             nots += 1;
@@ -214,29 +214,29 @@ impl<'s> Parser<'s> {
             minuses += 1;
         }
         // The least integer has no positive counterpart, so its sign belongs to the literal.
-        if minuses > 0 && self.peek() == Some(&Token::Int(i64::MIN.unsigned_abs())) {
+        if minuses > 0 && self.peek() == Some(&CelToken::Int(i64::MIN.unsigned_abs())) {
             self.words.next();
             minuses -= 1;
-            let least = self.node(Expr::Literal(Literal::Int(i64::MIN)), 0)?;
-            return self.wrap(least, minuses, Expr::Negate);
+            let least = self.node(CelExpr::Literal(CelLiteral::Int(i64::MIN)), 0)?;
+            return self.wrap(least, minuses, CelExpr::Negate);
         }
         let operand = self.postfix()?;
-        let operand = self.wrap(operand, nots, Expr::Not)?;
-        self.wrap(operand, minuses, Expr::Negate)
+        let operand = self.wrap(operand, nots, CelExpr::Not)?;
+        self.wrap(operand, minuses, CelExpr::Negate)
     }
 
-    fn wrap(&mut self, operand: Sub, times: usize, by: fn(Box<Expr>) -> Expr) -> Result<Sub, Fault> {
+    fn wrap(&mut self, operand: SubExpr, times: usize, by: fn(Box<CelExpr>) -> CelExpr) -> Result<SubExpr, CelError> {
         (0..times).try_fold(operand, |inner, _| self.node(by(Box::new(inner.expr)), inner.depth))
     }
 
-    fn postfix(&mut self) -> Result<Sub, Fault> {
+    fn postfix(&mut self) -> Result<SubExpr, CelError> {
         let mut of = self.primary()?;
         loop {
             if self.eat("[") {
                 let key = self.expression()?;
                 self.expect("]", "`]` is expected here")?;
                 let depth = of.depth.max(key.depth);
-                of = self.node(Expr::Index(Box::new(of.expr), Box::new(key.expr)), depth)?;
+                of = self.node(CelExpr::Index(Box::new(of.expr), Box::new(key.expr)), depth)?;
             } else if self.eat(".") {
                 let at = self.at();
                 let name = self.name(false)?;
@@ -247,26 +247,26 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn primary(&mut self) -> Result<Sub, Fault> {
+    fn primary(&mut self) -> Result<SubExpr, CelError> {
         let at = self.at();
-        let (word, _) = self.words.next().ok_or(Fault::new(at, OPERAND))?;
+        let (word, _) = self.words.next().ok_or(CelError::new(at, OPERAND))?;
         let literal = match word {
-            Token::Int(digits) => {
-                Literal::Int(i64::try_from(digits).map_err(|_| Fault::new(at, "the integer is out of range"))?)
+            CelToken::Int(digits) => {
+                CelLiteral::Int(i64::try_from(digits).map_err(|_| CelError::new(at, "the integer is out of range"))?)
             }
-            Token::UInt(digits) => Literal::UInt(digits),
-            Token::Double(double) => Literal::Double(double),
-            Token::Text(text) => Literal::Text(text.into()),
-            Token::Name("true") => Literal::Bool(true),
-            Token::Name("false") => Literal::Bool(false),
-            Token::Name("null") => Literal::Null,
-            Token::Name(name) => return self.named(name, at),
-            Token::Sign(sign) => return self.bracket(sign, at),
+            CelToken::UInt(digits) => CelLiteral::UInt(digits),
+            CelToken::Double(double) => CelLiteral::Double(double),
+            CelToken::Text(text) => CelLiteral::Text(text.into()),
+            CelToken::Name("true") => CelLiteral::Bool(true),
+            CelToken::Name("false") => CelLiteral::Bool(false),
+            CelToken::Name("null") => CelLiteral::Null,
+            CelToken::Name(name) => return self.named(name, at),
+            CelToken::Sign(sign) => return self.bracket(sign, at),
         };
-        self.node(Expr::Literal(literal), 0)
+        self.node(CelExpr::Literal(literal), 0)
     }
 
-    fn bracket(&mut self, sign: &str, at: usize) -> Result<Sub, Fault> {
+    fn bracket(&mut self, sign: &str, at: usize) -> Result<SubExpr, CelError> {
         match sign {
             "(" => {
                 let inner = self.expression()?;
@@ -276,14 +276,14 @@ impl<'s> Parser<'s> {
             "[" => {
                 let items = self.operands("]")?;
                 let depth = items.iter().map(|item| item.depth).max().unwrap_or(0);
-                self.node(Expr::List(items.into_iter().map(|item| item.expr).collect()), depth)
+                self.node(CelExpr::List(items.into_iter().map(|item| item.expr).collect()), depth)
             }
             "{" => self.map(),
-            _ => Err(Fault::new(at, OPERAND)),
+            _ => Err(CelError::new(at, OPERAND)),
         }
     }
 
-    fn map(&mut self) -> Result<Sub, Fault> {
+    fn map(&mut self) -> Result<SubExpr, CelError> {
         let (mut entries, mut depth) = (Vec::new(), 0);
         while !self.eat("}") {
             let key = self.expression()?;
@@ -296,11 +296,11 @@ impl<'s> Parser<'s> {
                 break;
             }
         }
-        self.node(Expr::Map(entries), depth)
+        self.node(CelExpr::Map(entries), depth)
     }
 
     /// Expressions up to the closing bracket.
-    pub(super) fn operands(&mut self, close: &'static str) -> Result<Vec<Sub>, Fault> {
+    pub(super) fn operands(&mut self, close: &'static str) -> Result<Vec<SubExpr>, CelError> {
         let mut operands = Vec::new();
         while !self.eat(close) {
             operands.push(self.expression()?);
@@ -313,7 +313,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Counts a node that stands `below` levels above its leaves.
-    pub(super) fn node(&mut self, expr: Expr, below: usize) -> Result<Sub, Fault> {
+    pub(super) fn node(&mut self, expr: CelExpr, below: usize) -> Result<SubExpr, CelError> {
         self.nodes += 1;
         let depth = below + 1;
         if self.nodes > NODES_MAX {
@@ -322,34 +322,34 @@ impl<'s> Parser<'s> {
         if depth > DEPTH_MAX {
             return Err(self.fault(TOO_DEEP));
         }
-        Ok(Sub { expr, depth })
+        Ok(SubExpr { expr, depth })
     }
 
-    pub(super) fn name(&mut self, is_variable: bool) -> Result<&'s str, Fault> {
+    pub(super) fn name(&mut self, is_variable: bool) -> Result<&'s str, CelError> {
         let at = self.at();
         match self.words.next() {
-            Some((Token::Name(name), _)) if !is_variable || !RESERVED.contains(&name) => Ok(name),
-            _ => Err(Fault::new(at, "a name is expected here")),
+            Some((CelToken::Name(name), _)) if !is_variable || !RESERVED.contains(&name) => Ok(name),
+            _ => Err(CelError::new(at, "a name is expected here")),
         }
     }
 
-    fn eat_one_of(&mut self, signs: &[(&'static str, Operator)]) -> Option<Operator> {
+    fn eat_one_of(&mut self, signs: &[(&'static str, BinaryOperator)]) -> Option<BinaryOperator> {
         signs.iter().find(|(sign, _)| self.eat(sign)).map(|(_, operator)| *operator)
     }
 
     pub(super) fn eat(&mut self, sign: &str) -> bool {
-        let is_next = matches!(self.peek(), Some(Token::Sign(next)) if *next == sign);
+        let is_next = matches!(self.peek(), Some(CelToken::Sign(next)) if *next == sign);
         if is_next {
             self.words.next();
         }
         is_next
     }
 
-    pub(super) fn expect(&mut self, sign: &str, why: &'static str) -> Result<(), Fault> {
+    pub(super) fn expect(&mut self, sign: &str, why: &'static str) -> Result<(), CelError> {
         if self.eat(sign) { Ok(()) } else { Err(self.fault(why)) }
     }
 
-    fn peek(&self) -> Option<&Token<'s>> {
+    fn peek(&self) -> Option<&CelToken<'s>> {
         self.words.as_slice().first().map(|(word, _)| word)
     }
 
@@ -357,7 +357,7 @@ impl<'s> Parser<'s> {
         self.words.as_slice().first().map_or(self.end, |(_, at)| *at)
     }
 
-    fn fault(&self, why: &'static str) -> Fault {
-        Fault::new(self.at(), why)
+    fn fault(&self, why: &'static str) -> CelError {
+        CelError::new(self.at(), why)
     }
 }

@@ -32,7 +32,7 @@ fn check(table: &str) {
 }
 
 fn answer(source: &str) -> String {
-    match Program::compile(source) {
+    match CelProgram::compile(source) {
         Ok(program) => match program.matches(EVENT.as_bytes(), &mut 0) {
             Some(truth) => truth.to_string(),
             None => "fails".into(),
@@ -308,7 +308,7 @@ fn a_refusal_points_at_the_filter_and_quotes_nothing() {
     for source in
         ["data.secret == 'hunter2' &&", "'hunter2", "hunter2", "data.x.matches('hunter2(')", "occurredAt > 'hunter2'"]
     {
-        let error = Program::compile(source).unwrap_err();
+        let error = CelProgram::compile(source).unwrap_err();
         assert_eq!(error.kind(), contract::Kind::Validation);
         assert_eq!(error.violations()[0].pointer, "/filter");
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
@@ -323,13 +323,13 @@ fn only_the_members_an_expression_names_are_read() {
         ("event['source'] == 'a' && source == 'a'", None),
         ("'source' in event", None),
     ] {
-        assert_eq!(Program::compile(source).unwrap().wanted, wanted, "{source}");
+        assert_eq!(CelProgram::compile(source).unwrap().wanted, wanted, "{source}");
     }
 }
 
 #[test]
 fn a_body_that_is_no_event_has_no_answer() {
-    let program = Program::compile("data.a == 1 || true").unwrap();
+    let program = CelProgram::compile("data.a == 1 || true").unwrap();
     for body in [&b""[..], b"{", b"[]", b"\xff", b"{\"data\": 1e999}", b"{} x"] {
         assert_ne!(program.matches(body, &mut 0), Some(false), "{body:?}");
     }

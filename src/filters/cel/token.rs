@@ -5,7 +5,7 @@
 
 /// One word of an expression.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token<'s> {
+pub(super) enum CelToken<'s> {
     /// A name or a word of the language (`true`, `in`).
     Name(&'s str),
     /// The digits of an integer; the sign before it is a sign.
@@ -22,14 +22,14 @@ pub(super) enum Token<'s> {
 
 /// What is wrong with an expression, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct CelError {
     /// Where.
     pub(super) at: usize,
     /// Why; says what to do about it.
     pub(super) why: &'static str,
 }
 
-impl Fault {
+impl CelError {
     /// A fault at byte `at`.
     pub(super) const fn new(at: usize, why: &'static str) -> Self {
         Self { at, why }
@@ -37,11 +37,11 @@ impl Fault {
 }
 
 /// Cuts `source` into words, each with the byte it starts at.
-pub(super) fn tokens(source: &str) -> Result<Vec<(Token<'_>, usize)>, Fault> {
-    let mut cut = Cut { source, at: 0 };
+pub(super) fn tokens(source: &str) -> Result<Vec<(CelToken<'_>, usize)>, CelError> {
+    let mut cut = CelLexer { source, at: 0 };
     let mut words = Vec::new();
     while let Some(start) = cut.next_start() {
-        words.push((cut.word()?, start));
+        words.push((cut.next_token()?, start));
     }
     Ok(words)
 }
@@ -57,12 +57,12 @@ const BAD_ESCAPE: &str = "the escape in this text is unknown";
 const OPEN_TEXT: &str = "the text has no closing quote";
 
 /// How far the text has been cut.
-struct Cut<'s> {
+struct CelLexer<'s> {
     source: &'s str,
     at: usize,
 }
 
-impl<'s> Cut<'s> {
+impl<'s> CelLexer<'s> {
     fn rest(&self) -> &'s str {
         self.source.get(self.at..).unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl<'s> Cut<'s> {
         (!self.rest().is_empty()).then_some(self.at)
     }
 
-    fn word(&mut self) -> Result<Token<'s>, Fault> {
+    fn next_token(&mut self) -> Result<CelToken<'s>, CelError> {
         let rest = self.rest();
         let mut ahead = rest.chars();
         let (first, second) = (ahead.next().unwrap_or_default(), ahead.next().unwrap_or_default());
@@ -98,23 +98,23 @@ impl<'s> Cut<'s> {
             let name = self.eat_while(|c| c.is_ascii_alphanumeric() || c == '_');
             let is_bytes = matches!(name, "b" | "B" | "br" | "rb" | "bR" | "Rb" | "Br" | "rB" | "BR" | "RB");
             if is_bytes && self.rest().starts_with(['"', '\'']) {
-                return Err(Fault::new(start, "an event has no bytes; use a text"));
+                return Err(CelError::new(start, "an event has no bytes; use a text"));
             }
-            return Ok(Token::Name(name));
+            return Ok(CelToken::Name(name));
         }
         self.sign()
     }
 
-    fn sign(&mut self) -> Result<Token<'s>, Fault> {
+    fn sign(&mut self) -> Result<CelToken<'s>, CelError> {
         let sign = SIGNS.iter().find(|sign| self.rest().starts_with(**sign));
         let sign = sign.ok_or_else(|| self.fault("this character means nothing here"))?;
         self.at += sign.len();
-        Ok(Token::Sign(sign))
+        Ok(CelToken::Sign(sign))
     }
 
-    fn number(&mut self) -> Result<Token<'s>, Fault> {
+    fn number(&mut self) -> Result<CelToken<'s>, CelError> {
         let start = self.at;
-        let fault = Fault::new(start, BAD_NUMBER);
+        let fault = CelError::new(start, BAD_NUMBER);
         if self.rest().starts_with("0x") {
             self.at += 2;
             let digits = self.eat_while(|c| c.is_ascii_hexdigit());
@@ -138,20 +138,20 @@ impl<'s> Cut<'s> {
         if whole {
             return self.integer(written.parse().map_err(|_| fault)?);
         }
-        written.parse().ok().filter(|number: &f64| number.is_finite()).map(Token::Double).ok_or(fault)
+        written.parse().ok().filter(|number: &f64| number.is_finite()).map(CelToken::Double).ok_or(fault)
     }
 
-    fn integer(&mut self, digits: u64) -> Result<Token<'s>, Fault> {
+    fn integer(&mut self, digits: u64) -> Result<CelToken<'s>, CelError> {
         let unsigned = self.rest().starts_with(['u', 'U']);
         self.at += usize::from(unsigned);
         if self.rest().starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
             return Err(self.fault(BAD_NUMBER));
         }
-        Ok(if unsigned { Token::UInt(digits) } else { Token::Int(digits) })
+        Ok(if unsigned { CelToken::UInt(digits) } else { CelToken::Int(digits) })
     }
 
-    fn text(&mut self, raw: bool) -> Result<Token<'s>, Fault> {
-        let open = Fault::new(self.at, OPEN_TEXT);
+    fn text(&mut self, raw: bool) -> Result<CelToken<'s>, CelError> {
+        let open = CelError::new(self.at, OPEN_TEXT);
         let rest = self.rest();
         let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quote| rest.starts_with(quote)).ok_or(open)?;
         self.at += quote.len();
@@ -159,7 +159,7 @@ impl<'s> Cut<'s> {
         loop {
             if self.rest().starts_with(quote) {
                 self.at += quote.len();
-                return Ok(Token::Text(text));
+                return Ok(CelToken::Text(text));
             }
             match self.next_char().ok_or(open)? {
                 '\n' | '\r' if quote.len() == 1 => return Err(open),
@@ -170,7 +170,7 @@ impl<'s> Cut<'s> {
     }
 
     /// The character an escape stands for; the backslash is behind us.
-    fn escape(&mut self) -> Result<char, Fault> {
+    fn escape(&mut self) -> Result<char, CelError> {
         let fault = self.fault(BAD_ESCAPE);
         let plain = match self.next_char().ok_or(fault)? {
             'a' => '\u{7}',
@@ -212,7 +212,7 @@ impl<'s> Cut<'s> {
         rest.get(..end).unwrap_or_default()
     }
 
-    fn fault(&self, why: &'static str) -> Fault {
-        Fault::new(self.at, why)
+    fn fault(&self, why: &'static str) -> CelError {
+        CelError::new(self.at, why)
     }
 }

@@ -3,7 +3,7 @@
 //! - What comes from the event or the expression is borrowed; what is made is counted, so a copy is cheap either way.
 //! - Numbers compare by value, whatever their type. An instant compares with a text that is one in RFC 3339.
 
-use super::json::{Json, Members};
+use super::json::{JsonMembers, JsonValue};
 use contract::Timestamp;
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -11,90 +11,93 @@ use std::rc::Rc;
 
 /// A value of the language.
 #[derive(Debug, Clone)]
-pub(super) enum Value<'t> {
+pub(super) enum CelValue<'t> {
     Null,
     Bool(bool),
     Int(i64),
     UInt(u64),
     Double(f64),
-    Text(Text<'t>),
+    Text(CelText<'t>),
     Time(Timestamp),
     /// The name of a type.
     Type(&'static str),
-    List(List<'t>),
-    Map(Map<'t>),
+    List(CelList<'t>),
+    Map(CelMap<'t>),
 }
 
 /// A text, borrowed or made.
 #[derive(Debug, Clone)]
-pub(super) enum Text<'t> {
+pub(super) enum CelText<'t> {
     Event(&'t str),
     Made(Rc<str>),
 }
 
 /// A list, borrowed or made.
 #[derive(Debug, Clone)]
-pub(super) enum List<'t> {
-    Event(&'t [Json<'t>]),
-    Made(Rc<[Value<'t>]>),
+pub(super) enum CelList<'t> {
+    Event(&'t [JsonValue<'t>]),
+    Made(Rc<[CelValue<'t>]>),
 }
 
 /// A map, borrowed (its keys are texts) or made.
 #[derive(Debug, Clone)]
-pub(super) enum Map<'t> {
-    Event(&'t Members<'t>),
-    Made(Rc<[(Value<'t>, Value<'t>)]>),
+pub(super) enum CelMap<'t> {
+    Event(&'t JsonMembers<'t>),
+    Made(Rc<[(CelValue<'t>, CelValue<'t>)]>),
 }
 
-impl<'t> From<&'t Json<'t>> for Value<'t> {
-    fn from(json: &'t Json<'t>) -> Self {
+impl<'t> From<&'t JsonValue<'t>> for CelValue<'t> {
+    fn from(json: &'t JsonValue<'t>) -> Self {
         match json {
-            Json::Null => Value::Null,
-            Json::Bool(bool) => Value::Bool(*bool),
-            Json::Int(int) => Value::Int(*int),
-            Json::UInt(uint) => Value::UInt(*uint),
-            Json::Double(double) => Value::Double(*double),
-            Json::Text(text) => Value::Text(Text::Event(text)),
-            Json::List(items) => Value::List(List::Event(items)),
-            Json::Map(members) => Value::Map(Map::Event(members)),
+            JsonValue::Null => CelValue::Null,
+            JsonValue::Bool(bool) => CelValue::Bool(*bool),
+            JsonValue::Int(int) => CelValue::Int(*int),
+            JsonValue::UInt(uint) => CelValue::UInt(*uint),
+            JsonValue::Double(double) => CelValue::Double(*double),
+            JsonValue::Text(text) => CelValue::Text(CelText::Event(text)),
+            JsonValue::List(items) => CelValue::List(CelList::Event(items)),
+            JsonValue::Map(members) => CelValue::Map(CelMap::Event(members)),
         }
     }
 }
 
-impl From<String> for Value<'_> {
+impl From<String> for CelValue<'_> {
     fn from(text: String) -> Self {
-        Value::Text(Text::Made(text.into()))
+        CelValue::Text(CelText::Made(text.into()))
     }
 }
 
-impl Value<'_> {
+impl CelValue<'_> {
     /// The name of its type.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
-            Value::Null => "null_type",
-            Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
-            Value::UInt(_) => "uint",
-            Value::Double(_) => "double",
-            Value::Text(_) => "string",
-            Value::Time(_) => "timestamp",
-            Value::Type(_) => "type",
-            Value::List(_) => "list",
-            Value::Map(_) => "map",
+            CelValue::Null => "null_type",
+            CelValue::Bool(_) => "bool",
+            CelValue::Int(_) => "int",
+            CelValue::UInt(_) => "uint",
+            CelValue::Double(_) => "double",
+            CelValue::Text(_) => "string",
+            CelValue::Time(_) => "timestamp",
+            CelValue::Type(_) => "type",
+            CelValue::List(_) => "list",
+            CelValue::Map(_) => "map",
         }
     }
 
     /// Whether a map can be asked for it.
     pub(super) fn is_key(&self) -> bool {
-        matches!(self, Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Double(_) | Value::Text(_))
+        matches!(
+            self,
+            CelValue::Bool(_) | CelValue::Int(_) | CelValue::UInt(_) | CelValue::Double(_) | CelValue::Text(_)
+        )
     }
 
     /// The number as a double, where it is one.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
-            Value::Int(int) => Some(*int as f64),
-            Value::UInt(uint) => Some(*uint as f64),
-            Value::Double(double) => Some(*double),
+            CelValue::Int(int) => Some(*int as f64),
+            CelValue::UInt(uint) => Some(*uint as f64),
+            CelValue::Double(double) => Some(*double),
             _ => None,
         }
     }
@@ -102,77 +105,79 @@ impl Value<'_> {
     /// Which comes first; `None` where the two have no order.
     pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
-            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-            (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
-            (Value::UInt(a), Value::UInt(b)) => Some(a.cmp(b)),
-            (Value::Int(a), Value::UInt(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Value::UInt(a), Value::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Value::Text(a), Value::Text(b)) => Some((**a).cmp(&**b)),
-            (Value::Time(a), Value::Time(b)) => Some(a.cmp(b)),
-            (Value::Time(a), Value::Text(b)) => Some(a.cmp(&b.parse().ok()?)),
-            (Value::Text(a), Value::Time(b)) => Some(a.parse::<Timestamp>().ok()?.cmp(b)),
+            (CelValue::Bool(a), CelValue::Bool(b)) => Some(a.cmp(b)),
+            (CelValue::Int(a), CelValue::Int(b)) => Some(a.cmp(b)),
+            (CelValue::UInt(a), CelValue::UInt(b)) => Some(a.cmp(b)),
+            (CelValue::Int(a), CelValue::UInt(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (CelValue::UInt(a), CelValue::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (CelValue::Text(a), CelValue::Text(b)) => Some((**a).cmp(&**b)),
+            (CelValue::Time(a), CelValue::Time(b)) => Some(a.cmp(b)),
+            (CelValue::Time(a), CelValue::Text(b)) => Some(a.cmp(&b.parse().ok()?)),
+            (CelValue::Text(a), CelValue::Time(b)) => Some(a.parse::<Timestamp>().ok()?.cmp(b)),
             _ => self.number()?.partial_cmp(&other.number()?),
         }
     }
 }
 
-impl Deref for Text<'_> {
+impl Deref for CelText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Text::Event(text) => text,
-            Text::Made(text) => text,
+            CelText::Event(text) => text,
+            CelText::Made(text) => text,
         }
     }
 }
 
-impl<'t> List<'t> {
+impl<'t> CelList<'t> {
     /// How many items.
     pub(super) fn len(&self) -> usize {
         match self {
-            List::Event(items) => items.len(),
-            List::Made(items) => items.len(),
+            CelList::Event(items) => items.len(),
+            CelList::Made(items) => items.len(),
         }
     }
 
     /// The item at `index`.
-    pub(super) fn get(&self, index: usize) -> Option<Value<'t>> {
+    pub(super) fn get(&self, index: usize) -> Option<CelValue<'t>> {
         match self {
-            List::Event(items) => items.get(index).map(Value::from),
-            List::Made(items) => items.get(index).cloned(),
+            CelList::Event(items) => items.get(index).map(CelValue::from),
+            CelList::Made(items) => items.get(index).cloned(),
         }
     }
 
     /// The items in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'t>> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = CelValue<'t>> + '_ {
         (0..self.len()).map_while(|index| self.get(index))
     }
 }
 
-impl<'t> Map<'t> {
+impl<'t> CelMap<'t> {
     /// How many entries.
     pub(super) fn len(&self) -> usize {
         match self {
-            Map::Event(members) => members.len(),
-            Map::Made(entries) => entries.len(),
+            CelMap::Event(members) => members.len(),
+            CelMap::Made(entries) => entries.len(),
         }
     }
 
     /// The key and the value of the entry at `index`, in no particular order.
-    pub(super) fn entry(&self, index: usize) -> Option<(Value<'t>, Value<'t>)> {
+    pub(super) fn entry(&self, index: usize) -> Option<(CelValue<'t>, CelValue<'t>)> {
         match self {
-            Map::Event(members) => members.get(index).map(|(name, json)| (Value::Text(Text::Event(name)), json.into())),
-            Map::Made(entries) => entries.get(index).cloned(),
+            CelMap::Event(members) => {
+                members.get(index).map(|(name, json)| (CelValue::Text(CelText::Event(name)), json.into()))
+            }
+            CelMap::Made(entries) => entries.get(index).cloned(),
         }
     }
 
     /// The value under `key`.
-    pub(super) fn get(&self, key: &Value<'_>) -> Option<Value<'t>> {
+    pub(super) fn get(&self, key: &CelValue<'_>) -> Option<CelValue<'t>> {
         match (self, key) {
-            (Map::Event(_), Value::Text(name)) => self.member(name),
-            (Map::Event(_), _) => None,
-            (Map::Made(entries), _) => entries
+            (CelMap::Event(_), CelValue::Text(name)) => self.member(name),
+            (CelMap::Event(_), _) => None,
+            (CelMap::Made(entries), _) => entries
                 .iter()
                 .find(|(own, _)| own.order(key).is_some_and(Ordering::is_eq))
                 .map(|(_, value)| value.clone()),
@@ -180,10 +185,10 @@ impl<'t> Map<'t> {
     }
 
     /// The value under a text.
-    pub(super) fn member(&self, name: &str) -> Option<Value<'t>> {
+    pub(super) fn member(&self, name: &str) -> Option<CelValue<'t>> {
         match self {
-            Map::Event(members) => members.iter().find(|(own, _)| own == name).map(|(_, json)| json.into()),
-            Map::Made(_) => self.get(&Value::Text(Text::Event(name))),
+            CelMap::Event(members) => members.iter().find(|(own, _)| own == name).map(|(_, json)| json.into()),
+            CelMap::Made(_) => self.get(&CelValue::Text(CelText::Event(name))),
         }
     }
 }

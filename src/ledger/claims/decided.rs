@@ -1,29 +1,29 @@
 //! Claims as a decision sees them: durable rows, and over them what was decided since.
 
-use super::fold::Dividing;
-use super::{ClaimKey, ClaimRow, ClaimRows, Finish, Rows, Slot, Standing};
-use crate::ledger::division::Division;
-use crate::ledger::layer::Layer;
+use super::fold::GroupProgressChange;
+use super::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, ClaimsFold, FinishedBy};
+use crate::ledger::division::GroupProgress;
+use crate::ledger::layer::OverlayMap;
 use contract::{Error, Kind, NewHandler, Position, Result, Sequence, limits};
 use std::collections::BTreeSet;
 use std::sync::RwLockReadGuard;
 
 /// Claims decided but not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct ClaimsLayer {
-    slots: Layer<ClaimKey, Slot>,
+pub(in crate::ledger) struct ClaimsOverlay {
+    slots: OverlayMap<ClaimKey, ClaimSlot>,
     /// The highest sequence finished, by handler and topic.
-    highest: Layer<(String, u32), Sequence>,
-    policies: Layer<String, NewHandler>,
+    highest: OverlayMap<(String, u32), Sequence>,
+    policies: OverlayMap<String, NewHandler>,
     /// Groups that divide a topic: the entry that began the generation.
-    divisions: Layer<(String, u32), Position>,
+    divisions: OverlayMap<(String, u32), Position>,
     /// Runs of events that are finished no longer, by handler and topic.
-    cleared: Layer<(String, u32), Vec<(Sequence, Sequence)>>,
+    cleared: OverlayMap<(String, u32), Vec<(Sequence, Sequence)>>,
     /// Handlers and topics of which nothing beneath counts any more.
-    gone: Layer<(String, u32), ()>,
+    gone: OverlayMap<(String, u32), ()>,
 }
 
-impl ClaimsLayer {
+impl ClaimsOverlay {
     pub(in crate::ledger) fn undo(&mut self, after: Position) {
         self.slots.undo(after);
         self.highest.undo(after);
@@ -42,7 +42,7 @@ impl ClaimsLayer {
         self.gone.settle(through);
     }
 
-    fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<Slot> {
+    fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<ClaimSlot> {
         match self.slots.get(key) {
             Some(decided) => decided.cloned(),
             None if self.is_gone(&key.handler, key.topic) => None,
@@ -56,7 +56,7 @@ impl ClaimsLayer {
     }
 
     /// Whether what is finished beneath is finished no longer.
-    fn is_cleared(&self, key: &ClaimKey, slot: &Slot) -> bool {
+    fn is_cleared(&self, key: &ClaimKey, slot: &ClaimSlot) -> bool {
         if self.cleared.is_empty() || !is_repeatable(slot) {
             return false;
         }
@@ -75,19 +75,19 @@ impl ClaimsLayer {
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct Layered<'a> {
+pub(in crate::ledger) struct ClaimsOverlayWriter<'a> {
     pub(in crate::ledger) durable: &'a ClaimRows,
-    pub(in crate::ledger) layer: &'a mut ClaimsLayer,
+    pub(in crate::ledger) layer: &'a mut ClaimsOverlay,
     pub(in crate::ledger) at: Position,
 }
 
-impl Rows for Layered<'_> {
-    fn known(&self, key: &ClaimKey) -> Option<Slot> {
+impl ClaimsFold for ClaimsOverlayWriter<'_> {
+    fn known(&self, key: &ClaimKey) -> Option<ClaimSlot> {
         self.layer.slot(self.durable, key)
     }
 
-    fn put(&mut self, key: &ClaimKey, slot: Slot) {
-        if matches!(slot, Slot::Finished(_)) {
+    fn put(&mut self, key: &ClaimKey, slot: ClaimSlot) {
+        if matches!(slot, ClaimSlot::Finished(_)) {
             let place = (key.handler.clone(), key.topic);
             if self.layer.highest(self.durable, &place) < key.sequence {
                 self.layer.highest.set(self.at, place, Some(key.sequence));
@@ -103,17 +103,18 @@ impl Rows for Layered<'_> {
     /// What goes with a trim is what nobody can ask for any more.
     fn trim(&mut self, _: u32, _: Sequence, _: i64) {}
 
-    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position) {
+    fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
         let key = (group.to_owned(), topic);
         let is_divided = self.layer.generation(self.durable, &key).is_some();
         let run = match change {
-            Dividing::Began(_) if is_divided => return,
-            Dividing::Began(_) => None,
-            Dividing::Passed(_) => return,
-            Dividing::Repeated(..) | Dividing::Moved(_) if !is_divided => return,
-            Dividing::Repeated(from, to) => Some((*from, *to)),
-            Dividing::Moved(offset) => {
-                let watermark = self.durable.division(group, topic).map(Division::watermark).unwrap_or_default();
+            GroupProgressChange::Began(_) if is_divided => return,
+            GroupProgressChange::Began(_) => None,
+            GroupProgressChange::Passed(_) => return,
+            GroupProgressChange::Repeated(..) | GroupProgressChange::Moved(_) if !is_divided => return,
+            GroupProgressChange::Repeated(from, to) => Some((*from, *to)),
+            GroupProgressChange::Moved(offset) => {
+                let watermark =
+                    self.durable.group_progress(group, topic).map(GroupProgress::watermark).unwrap_or_default();
                 let offset = Sequence::from(*offset);
                 (offset < watermark).then(|| (offset.next(), Sequence(u64::MAX)))
             }
@@ -149,13 +150,13 @@ impl Rows for Layered<'_> {
 }
 
 /// Whether an event is finished, and may be handed out again where somebody wants that.
-const fn is_repeatable(slot: &Slot) -> bool {
-    matches!(slot, Slot::Finished(finish) if !matches!(finish, Finish::Replaced))
+const fn is_repeatable(slot: &ClaimSlot) -> bool {
+    matches!(slot, ClaimSlot::Finished(finish) if !matches!(finish, FinishedBy::Replaced))
 }
 
-impl Layered<'_> {
+impl ClaimsOverlayWriter<'_> {
     fn clear(&mut self, key: (String, u32), run: (Sequence, Sequence)) {
-        let is_meant = |slot: &(&ClaimKey, &Slot)| {
+        let is_meant = |slot: &(&ClaimKey, &ClaimSlot)| {
             let (claim, slot) = slot;
             let is_ours = claim.handler == key.0 && claim.topic == key.1 && (run.0..=run.1).contains(&claim.sequence);
             is_ours && is_repeatable(slot)
@@ -168,12 +169,12 @@ impl Layered<'_> {
     }
 }
 
-impl ClaimsLayer {
+impl ClaimsOverlay {
     fn generation(&self, durable: &ClaimRows, key: &(String, u32)) -> Option<Position> {
         match self.divisions.get(key) {
             Some(decided) => decided.copied(),
             None if self.is_gone(&key.0, key.1) => None,
-            None => durable.division(&key.0, key.1).map(Division::generation),
+            None => durable.group_progress(&key.0, key.1).map(GroupProgress::generation),
         }
     }
 }
@@ -181,7 +182,7 @@ impl ClaimsLayer {
 /// Claims as a decision sees them: durable or decided.
 pub struct DecidedClaims<'a> {
     pub(in crate::ledger) durable: RwLockReadGuard<'a, ClaimRows>,
-    pub(in crate::ledger) layer: &'a ClaimsLayer,
+    pub(in crate::ledger) layer: &'a ClaimsOverlay,
 }
 
 impl DecidedClaims<'_> {
@@ -193,7 +194,7 @@ impl DecidedClaims<'_> {
 
     /// What is known of an event.
     #[must_use]
-    pub fn slot(&self, key: &ClaimKey) -> Option<Slot> {
+    pub fn slot(&self, key: &ClaimKey) -> Option<ClaimSlot> {
         self.layer.slot(&self.durable, key)
     }
 
@@ -201,10 +202,10 @@ impl DecidedClaims<'_> {
     #[must_use]
     pub fn is_finished(&self, key: &ClaimKey) -> bool {
         match self.layer.slots.get(key) {
-            Some(decided) => matches!(decided, Some(Slot::Finished(_))),
+            Some(decided) => matches!(decided, Some(ClaimSlot::Finished(_))),
             None => {
                 self.durable.is_finished(&key.handler, key.topic, key.sequence)
-                    && matches!(self.slot(key), Some(Slot::Finished(_)))
+                    && matches!(self.slot(key), Some(ClaimSlot::Finished(_)))
             }
         }
     }
@@ -230,7 +231,7 @@ impl DecidedClaims<'_> {
 
     /// Numbers of the topics that a group divides.
     #[must_use]
-    pub fn divided(&self, group: &str) -> Vec<u32> {
+    pub fn shared_topics(&self, group: &str) -> Vec<u32> {
         let decided = self.layer.divisions.iter().filter(|((name, _), _)| name == group).map(|((_, topic), _)| *topic);
         let topics: BTreeSet<_> = self.durable.topics(group).chain(decided).collect();
         topics.into_iter().filter(|topic| self.generation(group, *topic).is_some()).collect()
@@ -249,7 +250,7 @@ impl DecidedClaims<'_> {
     #[must_use]
     pub fn watermark(&self, group: &str, topic: u32) -> Option<Sequence> {
         self.layer.generation(&self.durable, &(group.to_owned(), topic))?;
-        self.durable.division(group, topic).map(Division::watermark)
+        self.durable.group_progress(group, topic).map(GroupProgress::watermark)
     }
 
     /// The highest sequence of the topic that the handler has finished.
@@ -287,8 +288,10 @@ impl DecidedClaims<'_> {
     #[must_use]
     pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> Vec<Sequence> {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
-        let is_his = |slot: &Slot| match slot {
-            Slot::Open(ClaimRow { owner: by, standing: Standing::Live { until }, .. }) => by == owner && *until > now,
+        let is_his = |slot: &ClaimSlot| match slot {
+            ClaimSlot::Open(ClaimRow { owner: by, standing: ClaimState::Live { until }, .. }) => {
+                by == owner && *until > now
+            }
             _ => false,
         };
         let durable = self.durable.held(handler, topic, owner);
@@ -301,13 +304,13 @@ impl DecidedClaims<'_> {
 
     /// The first event up to `through`, other than `but`, that the handler has begun and neither finished nor given up.
     #[must_use]
-    pub fn first_begun(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
+    pub fn first_unfinished(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
-        let is_begun = |slot: &Slot| match slot {
-            Slot::Open(row) => !matches!(row.standing, Standing::Dead { .. }),
-            Slot::Finished(_) => false,
+        let is_begun = |slot: &ClaimSlot| match slot {
+            ClaimSlot::Open(row) => !matches!(row.standing, ClaimState::Dead { .. }),
+            ClaimSlot::Finished(_) => false,
         };
-        let durable = self.durable.begun(handler, topic).take_while(|sequence| *sequence <= through);
+        let durable = self.durable.unfinished(handler, topic).take_while(|sequence| *sequence <= through);
         let mut still = durable.filter(|sequence| *sequence != but);
         let still = still.find(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_begun));
         let decided = self.layer.slots.iter().filter(|(key, slot)| {
@@ -321,31 +324,31 @@ impl DecidedClaims<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::claims::{ClaimKey, Finish, Slot, Standing};
+    use crate::ledger::claims::{ClaimKey, ClaimSlot, ClaimState, FinishedBy};
     use crate::ledger::decision::{Decision, Overlay};
     use crate::ledger::entry::Entry;
-    use crate::ledger::state::State;
-    use crate::ledger::table::Tables;
-    use contract::{Sequence, Token};
+    use crate::ledger::state::LedgerState;
+    use crate::ledger::table::DiskTables;
+    use contract::{FencingToken, Sequence};
     use uuid::Uuid;
 
     fn key(sequence: u64) -> ClaimKey {
         ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(sequence) }
     }
 
-    fn take(decision: &mut Decision<'_>, sequence: u64) -> Token {
+    fn take(decision: &mut Decision<'_>, sequence: u64) -> FencingToken {
         let (claim, owner) = (key(sequence), "w".to_owned());
         let entry = Entry::ClaimTaken { claim, event: Uuid::from_u128(1), owner, lease_millis: 10, attempt: 1 };
-        Token(decision.add_entry(entry).unwrap().get())
+        FencingToken(decision.add_entry(entry).unwrap().get())
     }
 
-    fn finish(decision: &mut Decision<'_>, sequence: u64, token: Token) {
+    fn finish(decision: &mut Decision<'_>, sequence: u64, token: FencingToken) {
         decision.add_entry(Entry::ClaimDone { claim: key(sequence), token }).unwrap();
     }
 
     #[test]
     fn what_is_decided_counts_before_it_is_durable_and_is_the_same_afterwards() {
-        let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+        let (mut state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
         let mut decision = Decision::new(&state, &mut overlay, 5);
         let token = take(&mut decision, 7);
         finish(&mut decision, 7, token);
@@ -359,15 +362,15 @@ mod tests {
         assert_eq!(seen(&decision), (Sequence(9), true, true));
         decision.undo(mark);
         assert_eq!(seen(&decision), (Sequence(7), true, false));
-        assert_eq!(decision.claims().slot(&key(7)), Some(Slot::Finished(Finish::First)));
-        let Some(Slot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
-        assert_eq!((row.token, row.standing), (other, Standing::Live { until: 15 }));
+        assert_eq!(decision.claims().slot(&key(7)), Some(ClaimSlot::Finished(FinishedBy::First)));
+        let Some(ClaimSlot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
+        assert_eq!((row.token, row.standing), (other, ClaimState::Live { until: 15 }));
         for record in overlay.take_records() {
             state.apply(&record).unwrap();
-            overlay.settled(&record);
+            overlay.remove_durable(&record);
             assert_eq!(seen(&Decision::new(&state, &mut overlay, 5)), (Sequence(7), true, false));
         }
-        assert!(state.parts.claims().is_finished("billing", 1, Sequence(7)));
-        assert_eq!(state.parts.claims().slot(&key(9)), Some(Slot::Open(row)));
+        assert!(state.tables.claims().is_finished("billing", 1, Sequence(7)));
+        assert_eq!(state.tables.claims().slot(&key(9)), Some(ClaimSlot::Open(row)));
     }
 }

@@ -1,19 +1,21 @@
 //! The fold of facts about claims, the same for durable rows and for those that are not durable yet.
 
-use super::{ClaimKey, ClaimRow, ClaimRows, Finish, HandlerRows, Slot, Standing, TopicClaims, lease_expired};
-use crate::ledger::division::Division;
+use super::{
+    ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, FinishedBy, HandlerRows, TopicClaims, lease_expired,
+};
+use crate::ledger::division::GroupProgress;
 use crate::ledger::entry::Entry;
-use contract::{NewHandler, Offset, Position, Sequence, Token};
-use log::Header;
+use contract::{FencingToken, NewHandler, Offset, Position, Sequence};
+use log::RecordHeader;
 use uuid::Uuid;
 
 /// Where facts about claims are folded.
-pub(in crate::ledger) trait Rows {
-    fn known(&self, key: &ClaimKey) -> Option<Slot>;
-    fn put(&mut self, key: &ClaimKey, slot: Slot);
+pub(in crate::ledger) trait ClaimsFold {
+    fn known(&self, key: &ClaimKey) -> Option<ClaimSlot>;
+    fn put(&mut self, key: &ClaimKey, slot: ClaimSlot);
     fn put_policy(&mut self, handler: &str, policy: NewHandler);
     fn trim(&mut self, topic: u32, through: Sequence, time: i64);
-    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position);
+    fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position);
     /// Nothing is known any more of a handler: in one topic, or at all.
     fn forget(&mut self, handler: &str, topic: Option<u32>);
     /// Nothing is known any more of a topic. Only durable rows do: what is decided about a deleted topic is refused.
@@ -22,16 +24,16 @@ pub(in crate::ledger) trait Rows {
     fn touch(&mut self, handler: &str, time: i64);
 
     /// Takes in one fact. Total: a fact about an unknown claim, or something else, changes nothing.
-    fn apply(&mut self, entry: &Entry, header: &Header) {
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         let time = header.time;
         match entry {
             Entry::HandlerPut { name, definition } => self.put_policy(name, definition.clone()),
             Entry::ClaimTaken { claim, event, owner, lease_millis, attempt } => {
-                let given = Given { event: *event, owner, lease_millis: *lease_millis, attempt: *attempt };
+                let given = ClaimGrant { event: *event, owner, lease_millis: *lease_millis, attempt: *attempt };
                 self.take(claim, given, header);
             }
             Entry::ClaimExtended { claim } => self.change(claim, |row| {
-                row.standing = Standing::Live { until: time.saturating_add(row.lease_millis) };
+                row.standing = ClaimState::Live { until: time.saturating_add(row.lease_millis) };
             }),
             Entry::ClaimsReleased { handler, topic, sequences, spent } => {
                 for sequence in sequences {
@@ -40,39 +42,39 @@ pub(in crate::ledger) trait Rows {
                 }
             }
             Entry::ClaimDone { claim, token } => {
-                if let Some(Slot::Open(row)) = self.known(claim) {
-                    let finish = if row.claims == 1 { Finish::First } else { Finish::By(*token) };
-                    self.put(claim, Slot::Finished(finish));
+                if let Some(ClaimSlot::Open(row)) = self.known(claim) {
+                    let finish = if row.claims == 1 { FinishedBy::First } else { FinishedBy::By(*token) };
+                    self.put(claim, ClaimSlot::Finished(finish));
                 }
             }
             Entry::ClaimFailed { claim, error, retry_at } => self.change(claim, |row| {
                 row.failed(error.clone(), time);
-                row.standing = Standing::Failed { retry_at: retry_at.unwrap_or(time) };
+                row.standing = ClaimState::Failed { retry_at: retry_at.unwrap_or(time) };
             }),
             Entry::DeadLettered { letter } if letter.job.is_none() => self.change(&letter.key(), |row| {
-                row.standing = Standing::Dead { letter: letter.id, superseded: letter.superseded };
+                row.standing = ClaimState::Dead { letter: letter.id, superseded: letter.superseded };
             }),
             Entry::Redriven { claim: Some(claim), new_event: None, .. } => self.change(claim, |row| {
-                (row.standing, row.redriven, row.attempt) = (Standing::Redriven, true, 0);
+                (row.standing, row.redriven, row.attempt) = (ClaimState::Redriven, true, 0);
                 row.attempts.clear();
             }),
-            Entry::Redriven { claim: Some(claim), .. } => self.resolve(claim, Finish::Replaced),
-            Entry::Discarded { claim: Some(claim), .. } => self.resolve(claim, Finish::Nobody),
+            Entry::Redriven { claim: Some(claim), .. } => self.resolve(claim, FinishedBy::Replaced),
+            Entry::Discarded { claim: Some(claim), .. } => self.resolve(claim, FinishedBy::Nobody),
             Entry::HandlerDeleted { name, .. } => self.forget(name, None),
             Entry::GroupDeleted { group, topics } => topics.iter().for_each(|topic| self.forget(group, Some(*topic))),
             Entry::TopicDeleted { number, .. } => self.forget_topic(*number),
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through, time),
             Entry::GroupBegan { group, topic, offset } => {
-                self.divide(group, *topic, &Dividing::Began(*offset), header.position);
+                self.apply_group_progress(group, *topic, &GroupProgressChange::Began(*offset), header.position);
             }
             Entry::EventsPassed { group, topic, runs } => {
-                self.divide(group, *topic, &Dividing::Passed(runs), header.position);
+                self.apply_group_progress(group, *topic, &GroupProgressChange::Passed(runs), header.position);
             }
             Entry::EventsRepeated { group, topic, from, to } => {
-                self.divide(group, *topic, &Dividing::Repeated(*from, *to), header.position);
+                self.apply_group_progress(group, *topic, &GroupProgressChange::Repeated(*from, *to), header.position);
             }
             Entry::GroupMoved { group, topic, offset } => {
-                self.divide(group, *topic, &Dividing::Moved(*offset), header.position);
+                self.apply_group_progress(group, *topic, &GroupProgressChange::Moved(*offset), header.position);
             }
             _ => (),
         }
@@ -82,42 +84,42 @@ pub(in crate::ledger) trait Rows {
     }
 
     /// A person has decided about a claim that was given up.
-    fn resolve(&mut self, key: &ClaimKey, finish: Finish) {
-        if let Some(Slot::Open(_)) = self.known(key) {
-            self.put(key, Slot::Finished(finish));
+    fn resolve(&mut self, key: &ClaimKey, finish: FinishedBy) {
+        if let Some(ClaimSlot::Open(_)) = self.known(key) {
+            self.put(key, ClaimSlot::Finished(finish));
         }
     }
 
     /// A claim is given: the event's first, or one after another.
-    fn take(&mut self, key: &ClaimKey, given: Given<'_>, header: &Header) {
-        let (time, token) = (header.time, Token(header.position.get()));
-        let Given { event, owner, lease_millis, attempt } = given;
+    fn take(&mut self, key: &ClaimKey, given: ClaimGrant<'_>, header: &RecordHeader) {
+        let (time, token) = (header.time, FencingToken(header.position.get()));
+        let ClaimGrant { event, owner, lease_millis, attempt } = given;
         let mut row = match self.known(key) {
-            Some(Slot::Open(row)) => row,
-            Some(Slot::Finished(_)) => return,
+            Some(ClaimSlot::Open(row)) => row,
+            Some(ClaimSlot::Finished(_)) => return,
             None => ClaimRow::new(event, time),
         };
         // Taken over from somebody who fell silent.
-        if matches!(row.standing, Standing::Live { .. }) && row.claims > 0 {
+        if matches!(row.standing, ClaimState::Live { .. }) && row.claims > 0 {
             row.failed(lease_expired(), time);
         }
         row.claims = row.claims.saturating_add(1);
         owner.clone_into(&mut row.owner);
         (row.token, row.attempt, row.lease_millis, row.taken_at) = (token, attempt, lease_millis, time);
-        row.standing = Standing::Live { until: time.saturating_add(lease_millis) };
-        self.put(key, Slot::Open(row));
+        row.standing = ClaimState::Live { until: time.saturating_add(lease_millis) };
+        self.put(key, ClaimSlot::Open(row));
     }
 
     fn change(&mut self, key: &ClaimKey, change: impl FnOnce(&mut ClaimRow)) {
-        if let Some(Slot::Open(mut row)) = self.known(key) {
+        if let Some(ClaimSlot::Open(mut row)) = self.known(key) {
             change(&mut row);
-            self.put(key, Slot::Open(row));
+            self.put(key, ClaimSlot::Open(row));
         }
     }
 }
 
 /// What changes about how a group divides a topic.
-pub(in crate::ledger) enum Dividing<'a> {
+pub(in crate::ledger) enum GroupProgressChange<'a> {
     Began(Offset),
     Passed(&'a [(Sequence, Sequence)]),
     Repeated(Sequence, Sequence),
@@ -125,7 +127,7 @@ pub(in crate::ledger) enum Dividing<'a> {
 }
 
 /// What a claim was given with.
-pub(in crate::ledger) struct Given<'a> {
+pub(in crate::ledger) struct ClaimGrant<'a> {
     event: Uuid,
     owner: &'a str,
     lease_millis: i64,
@@ -137,13 +139,13 @@ impl ClaimRow {
     const fn new(event: Uuid, time: i64) -> Self {
         Self {
             event,
-            token: Token::ZERO,
+            token: FencingToken::ZERO,
             attempt: 0,
             claims: 0,
             owner: String::new(),
             lease_millis: 0,
             taken_at: time,
-            standing: Standing::Redriven,
+            standing: ClaimState::Redriven,
             redriven: false,
             attempts: Vec::new(),
         }
@@ -161,16 +163,16 @@ impl ClaimRows {
 
 impl TopicClaims {
     /// A group that does not divide the topic is begun by the first word about it only.
-    fn divide(&mut self, change: &Dividing<'_>, at: Position) {
+    fn divide(&mut self, change: &GroupProgressChange<'_>, at: Position) {
         match (&mut self.division, change) {
-            (None, Dividing::Began(offset)) => self.division = Some(Division::begun(*offset, at)),
-            (Some(division), Dividing::Passed(runs)) => division.pass(runs),
-            (Some(division), Dividing::Repeated(from, to)) => {
+            (None, GroupProgressChange::Began(offset)) => self.division = Some(GroupProgress::starting_at(*offset, at)),
+            (Some(division), GroupProgressChange::Passed(runs)) => division.pass(runs),
+            (Some(division), GroupProgressChange::Repeated(from, to)) => {
                 let again: Vec<_> = self.finished.run(*from, *to).collect();
                 self.finished.clear(*from, *to);
                 division.repeat(&again, at);
             }
-            (Some(division), Dividing::Moved(offset)) => {
+            (Some(division), GroupProgressChange::Moved(offset)) => {
                 if Sequence::from(*offset) < division.watermark() {
                     self.finished.clear(Sequence::from(*offset).next(), Sequence(u64::MAX));
                 }
@@ -182,22 +184,22 @@ impl TopicClaims {
     }
 }
 
-impl Rows for ClaimRows {
-    fn known(&self, key: &ClaimKey) -> Option<Slot> {
+impl ClaimsFold for ClaimRows {
+    fn known(&self, key: &ClaimKey) -> Option<ClaimSlot> {
         self.slot(key)
     }
 
-    fn put(&mut self, key: &ClaimKey, slot: Slot) {
+    fn put(&mut self, key: &ClaimKey, slot: ClaimSlot) {
         let Some(claims) = self.topic_mut(&key.handler, key.topic) else { return };
         let before = claims.open.len();
         match slot {
-            Slot::Open(row) => {
-                if claims.first_token == Token::ZERO {
+            ClaimSlot::Open(row) => {
+                if claims.first_token == FencingToken::ZERO {
                     claims.first_token = row.token;
                 }
                 claims.open.insert(key.sequence, row);
             }
-            Slot::Finished(finish) => {
+            ClaimSlot::Finished(finish) => {
                 claims.open.remove(key.sequence);
                 claims.finished.insert(key.sequence, finish);
                 claims.advance();
@@ -246,10 +248,10 @@ impl Rows for ClaimRows {
         }
     }
 
-    fn divide(&mut self, group: &str, topic: u32, change: &Dividing<'_>, at: Position) {
+    fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
         let Some(claims) = self.topic_mut(group, topic) else { return };
         claims.divide(change, at);
-        if !matches!(change, Dividing::Passed(_)) {
+        if !matches!(change, GroupProgressChange::Passed(_)) {
             self.feeds.note(group, topic, None);
         }
     }

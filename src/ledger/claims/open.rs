@@ -1,12 +1,12 @@
 //! Claims of one handler in one topic that are not finished, and how many of them each owner has in hand.
 
-use super::{ClaimRow, Standing};
+use super::{ClaimRow, ClaimState};
 use contract::Sequence;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows by sequence.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenClaims {
     rows: BTreeMap<Sequence, ClaimRow>,
     /// Those somebody has: by owner, when each lease ends.
     held: BTreeMap<String, BTreeSet<(i64, Sequence)>>,
@@ -14,7 +14,7 @@ pub(super) struct Open {
     begun: BTreeSet<Sequence>,
 }
 
-impl Open {
+impl OpenClaims {
     pub(super) fn get(&self, sequence: Sequence) -> Option<&ClaimRow> {
         self.rows.get(&sequence)
     }
@@ -43,16 +43,16 @@ impl Open {
     }
 
     /// Those that are neither finished nor given up, in order.
-    pub(super) fn begun(&self) -> impl Iterator<Item = Sequence> {
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = Sequence> {
         self.begun.iter().copied()
     }
 
     pub(super) fn insert(&mut self, sequence: Sequence, row: ClaimRow) {
         self.remove(sequence);
-        if let Standing::Live { until } = row.standing {
+        if let ClaimState::Live { until } = row.standing {
             self.held.entry(row.owner.clone()).or_default().insert((until, sequence));
         }
-        if !matches!(row.standing, Standing::Dead { .. }) {
+        if !matches!(row.standing, ClaimState::Dead { .. }) {
             self.begun.insert(sequence);
         }
         self.rows.insert(sequence, row);
@@ -61,7 +61,7 @@ impl Open {
     pub(super) fn remove(&mut self, sequence: Sequence) {
         let Some(row) = self.rows.remove(&sequence) else { return };
         self.begun.remove(&sequence);
-        let Standing::Live { until } = row.standing else { return };
+        let ClaimState::Live { until } = row.standing else { return };
         if let Some(held) = self.held.get_mut(&row.owner) {
             held.remove(&(until, sequence));
             if held.is_empty() {
@@ -78,7 +78,7 @@ impl Open {
     }
 }
 
-impl FromIterator<(Sequence, ClaimRow)> for Open {
+impl FromIterator<(Sequence, ClaimRow)> for OpenClaims {
     fn from_iter<T: IntoIterator<Item = (Sequence, ClaimRow)>>(rows: T) -> Self {
         let mut open = Self::default();
         rows.into_iter().for_each(|(sequence, row)| open.insert(sequence, row));

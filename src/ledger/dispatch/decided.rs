@@ -1,26 +1,26 @@
 //! Dispatch as a decision sees it: durable rows, and over them what was decided since.
 
-use super::fold::Rows;
+use super::fold::DispatchFold;
 use super::lane::JobSlot;
-use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TaskRow};
-use crate::ledger::layer::Layer;
-use contract::{Error, Pause, Pool, Position, Result, Sequence, limits};
+use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TaskRow};
+use crate::ledger::layer::OverlayMap;
+use contract::{Error, PauseDetails, Pool, Position, Result, Sequence, limits};
 use std::collections::BTreeSet;
 use std::sync::RwLockReadGuard;
 use uuid::Uuid;
 
 /// What was decided about dispatch and is not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct DispatchLayer {
-    subscriptions: Layer<Uuid, SubscriptionRow>,
-    codes: Layer<String, Uuid>,
-    slots: Layer<JobKey, JobSlot>,
-    pools: Layer<String, Pool>,
-    tasks: Layer<Uuid, TaskRow>,
-    last_task: Layer<(), Sequence>,
-    replays: Layer<Uuid, ReplayRow>,
-    lease: Layer<(), Lease>,
-    paused: Layer<(), Pause>,
+pub(in crate::ledger) struct DispatchOverlay {
+    subscriptions: OverlayMap<Uuid, SubscriptionRow>,
+    codes: OverlayMap<String, Uuid>,
+    slots: OverlayMap<JobKey, JobSlot>,
+    pools: OverlayMap<String, Pool>,
+    tasks: OverlayMap<Uuid, TaskRow>,
+    last_task: OverlayMap<(), Sequence>,
+    replays: OverlayMap<Uuid, ReplayRow>,
+    lease: OverlayMap<(), DispatchLease>,
+    paused: OverlayMap<(), PauseDetails>,
 }
 
 macro_rules! each_layer {
@@ -37,7 +37,7 @@ macro_rules! each_layer {
     };
 }
 
-impl DispatchLayer {
+impl DispatchOverlay {
     pub(in crate::ledger) fn undo(&mut self, after: Position) {
         each_layer!(self.undo(after));
     }
@@ -67,13 +67,13 @@ impl DispatchLayer {
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct Layered<'a> {
+pub(in crate::ledger) struct DispatchOverlayWriter<'a> {
     pub(in crate::ledger) durable: &'a DispatchRows,
-    pub(in crate::ledger) layer: &'a mut DispatchLayer,
+    pub(in crate::ledger) layer: &'a mut DispatchOverlay,
     pub(in crate::ledger) at: Position,
 }
 
-impl Rows for Layered<'_> {
+impl DispatchFold for DispatchOverlayWriter<'_> {
     fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
         self.layer.subscription(self.durable, id)
     }
@@ -113,11 +113,11 @@ impl Rows for Layered<'_> {
         self.layer.replays.set(self.at, id, Some(row));
     }
 
-    fn put_lease(&mut self, lease: Lease) {
+    fn put_lease(&mut self, lease: DispatchLease) {
         self.layer.lease.set(self.at, (), Some(lease));
     }
 
-    fn put_pause(&mut self, pause: Option<Pause>) {
+    fn put_pause(&mut self, pause: Option<PauseDetails>) {
         self.layer.paused.set(self.at, (), pause);
     }
 }
@@ -125,21 +125,21 @@ impl Rows for Layered<'_> {
 /// Dispatch as a decision sees it: durable or decided.
 pub struct DecidedDispatch<'a> {
     pub(in crate::ledger) durable: RwLockReadGuard<'a, DispatchRows>,
-    pub(in crate::ledger) layer: &'a DispatchLayer,
+    pub(in crate::ledger) layer: &'a DispatchOverlay,
 }
 
 impl DecidedDispatch<'_> {
     /// A subscription.
-    pub fn known(&self, id: Uuid) -> Result<SubscriptionRow> {
+    pub fn subscription_row(&self, id: Uuid) -> Result<SubscriptionRow> {
         self.layer.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
     }
 
     /// Which subscription has this code.
     #[must_use]
-    pub fn coded(&self, code: &str) -> Option<Uuid> {
+    pub fn by_code(&self, code: &str) -> Option<Uuid> {
         match self.layer.codes.get(&code.to_owned()) {
             Some(decided) => decided.copied(),
-            None => self.durable.coded(code).map(|row| row.id),
+            None => self.durable.by_code(code).map(|row| row.id),
         }
     }
 
@@ -198,14 +198,14 @@ impl DecidedDispatch<'_> {
             None => self.durable.replay(lane).is_some_and(|row| row.subscription == id),
         };
         lane == super::TASKS
-            || self.known(lane).is_ok()
-            || self.durable.replay(lane).is_some_and(|row| self.known(row.subscription).is_ok())
+            || self.subscription_row(lane).is_ok()
+            || self.durable.replay(lane).is_some_and(|row| self.subscription_row(row.subscription).is_ok())
             || self.layer.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
     }
 
     /// Who dispatches.
     #[must_use]
-    pub fn lease(&self) -> Option<Lease> {
+    pub fn lease(&self) -> Option<DispatchLease> {
         self.layer.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
     }
 

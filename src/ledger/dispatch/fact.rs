@@ -89,7 +89,7 @@ pub enum DispatchFact {
         through: Sequence,
         /// Delivered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        done: Vec<DoneJob>,
+        done: Vec<DeliveredJob>,
         /// Not delivered, because their events are gone. Older logs: because they reached their maximum age.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         expired: Vec<Sequence>,
@@ -181,4 +181,4 @@ pub enum DispatchFact {
 /// A job that was delivered: sequence, number of the attempt, when it began, how long it took, the status. A list, for
 /// there are many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoneJob(pub Sequence, pub u32, pub i64, pub u32, pub u16);
+pub struct DeliveredJob(pub Sequence, pub u32, pub i64, pub u32, pub u16);

@@ -1,17 +1,17 @@
 //! The fold of facts about dispatch, the same for durable rows and for those that are not durable yet.
 
 use super::fact::DispatchFact;
-use super::history::wants_the_same;
-use super::lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
-use super::{DispatchRows, JobKey, Lease, ReplayRow, SubscriptionRow, TASKS, TaskRow};
+use super::history::has_same_filter;
+use super::lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
+use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TASKS, TaskRow};
 use crate::ledger::entry::Entry;
-use contract::{JobAttempt, Pause, Pool, Position, Sequence, Timestamp, Token, limits};
-use log::Header;
+use contract::{FencingToken, JobAttempt, PauseDetails, Pool, Position, Sequence, Timestamp, limits};
+use log::RecordHeader;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Where facts about dispatch are folded.
-pub(in crate::ledger) trait Rows {
+pub(in crate::ledger) trait DispatchFold {
     fn known(&self, id: Uuid) -> Option<SubscriptionRow>;
     fn put_subscription(&mut self, row: SubscriptionRow, start: Option<Sequence>);
     fn drop_subscription(&mut self, row: &SubscriptionRow);
@@ -21,8 +21,8 @@ pub(in crate::ledger) trait Rows {
     fn next_task(&self) -> Sequence;
     fn put_task(&mut self, row: TaskRow);
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence);
-    fn put_lease(&mut self, lease: Lease);
-    fn put_pause(&mut self, pause: Option<Pause>);
+    fn put_lease(&mut self, lease: DispatchLease);
+    fn put_pause(&mut self, pause: Option<PauseDetails>);
     /// A lane is settled so far, by these attempts. Only durable rows have lanes.
     fn settle(&mut self, _lane: Uuid, _through: Sequence) {}
     fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
@@ -32,20 +32,20 @@ pub(in crate::ledger) trait Rows {
     fn change_filter(&mut self, _old: &SubscriptionRow, _tail: Sequence) {}
 
     /// Takes in one fact. Total: a fact about something unknown, or something else, changes nothing.
-    fn apply(&mut self, entry: &Entry, header: &Header) {
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         match entry {
             Entry::Dispatch { what } => self.apply_fact(what, header),
             Entry::DeadLettered { letter } => {
                 if let Some(job) = letter.job {
                     self.change(job, |row| {
-                        let expired = matches!(row.standing, JobStanding::Dead { expired: true, .. });
-                        row.standing = JobStanding::Dead { letter: Some(letter.id), expired };
+                        let expired = matches!(row.standing, JobState::Dead { expired: true, .. });
+                        row.standing = JobState::Dead { letter: Some(letter.id), expired };
                     });
                 }
             }
             Entry::Redriven { job: Some(job), new_event: None, .. } => {
                 self.touch(job.lane, header.position);
-                self.change(*job, |row| row.begin_again(header.time));
+                self.change(*job, |row| row.restart(header.time));
             }
             Entry::Redriven { job: Some(job), .. } => {
                 self.touch(job.lane, header.position);
@@ -60,7 +60,7 @@ pub(in crate::ledger) trait Rows {
         }
     }
 
-    fn apply_fact(&mut self, fact: &DispatchFact, header: &Header) {
+    fn apply_fact(&mut self, fact: &DispatchFact, header: &RecordHeader) {
         let (at, time) = (header.position, header.time);
         match fact {
             DispatchFact::SubscriptionPut { id, number, definition, sealed, auth_type, start } => {
@@ -68,7 +68,7 @@ pub(in crate::ledger) trait Rows {
                 let row = SubscriptionRow {
                     id: *id,
                     number: *number,
-                    definition: Arc::new(NewOf::clone(definition)),
+                    definition: Arc::new(SubscriptionDefinition::clone(definition)),
                     sealed: sealed.clone(),
                     auth_type: auth_type.clone(),
                     paused: known.as_ref().and_then(|known| known.paused.clone()),
@@ -78,17 +78,17 @@ pub(in crate::ledger) trait Rows {
                     version: at,
                 };
                 self.touch(*id, at);
-                if let Some(known) = known.as_ref().filter(|it| !wants_the_same(&it.definition, definition)) {
+                if let Some(known) = known.as_ref().filter(|it| !has_same_filter(&it.definition, definition)) {
                     self.change_filter(known, *start);
                 }
                 self.put_subscription(row, known.is_none().then_some(*start));
             }
             DispatchFact::SubscriptionPaused { id, by, reason } => {
                 let since = Timestamp::from_millis(time);
-                let pause = Pause { since, by: by.clone(), reason: reason.clone() };
-                self.turn(*id, Some(pause), header);
+                let pause = PauseDetails { since, by: by.clone(), reason: reason.clone() };
+                self.set_paused(*id, Some(pause), header);
             }
-            DispatchFact::SubscriptionResumed { id } => self.turn(*id, None, header),
+            DispatchFact::SubscriptionResumed { id } => self.set_paused(*id, None, header),
             DispatchFact::SubscriptionDeleted { id, .. } => {
                 if let Some(known) = self.known(*id) {
                     self.touch(*id, at);
@@ -104,11 +104,11 @@ pub(in crate::ledger) trait Rows {
                 self.put_pool(code, None);
             }
             DispatchFact::DispatchTaken { owner, until } => {
-                self.put_lease(Lease { owner: *owner, until: *until, token: Token(at.get()) });
+                self.put_lease(DispatchLease { owner: *owner, until: *until, token: FencingToken(at.get()) });
             }
             DispatchFact::DispatchPaused { by, reason } => {
                 let since = Timestamp::from_millis(time);
-                self.put_pause(Some(Pause { since, by: by.clone(), reason: reason.clone() }));
+                self.put_pause(Some(PauseDetails { since, by: by.clone(), reason: reason.clone() }));
             }
             DispatchFact::DispatchResumed { .. } => self.put_pause(None),
             DispatchFact::BreakerClosed { id, .. } => {
@@ -125,13 +125,13 @@ pub(in crate::ledger) trait Rows {
                 // Of the others it changes nothing.
                 self.touch(Uuid::max(), at);
                 let number = self.next_task();
-                self.put_task(TaskRow { id: *id, number, task: Arc::new(TaskOf::clone(task)), at: time });
+                self.put_task(TaskRow { id: *id, number, task: Arc::new(TaskDefinition::clone(task)), at: time });
             }
             _ => self.apply_job(fact, header),
         }
     }
 
-    fn apply_job(&mut self, fact: &DispatchFact, header: &Header) {
+    fn apply_job(&mut self, fact: &DispatchFact, header: &RecordHeader) {
         let (at, time) = (header.position, header.time);
         match fact {
             DispatchFact::JobsEnded { lane, through, done, expired } => {
@@ -147,8 +147,8 @@ pub(in crate::ledger) trait Rows {
             }
             DispatchFact::JobAttempted { job, event, attempt, retry_at, counts } => {
                 let standing = match retry_at {
-                    Some(until) => JobStanding::Waiting { until: *until },
-                    None => JobStanding::Dead { letter: None, expired: false },
+                    Some(until) => JobState::Waiting { until: *until },
+                    None => JobState::Dead { letter: None, expired: false },
                 };
                 self.open_or_new(*job, *event, time, |row| {
                     row.tried(attempt.clone(), *counts);
@@ -159,7 +159,7 @@ pub(in crate::ledger) trait Rows {
                 self.open_or_new(*job, *event, time, |row| row.defer(time, *until, reason.as_deref()));
             }
             DispatchFact::JobExpired { job, event } => {
-                let standing = JobStanding::Dead { letter: None, expired: true };
+                let standing = JobState::Dead { letter: None, expired: true };
                 self.open_or_new(*job, *event, time, |row| row.standing = standing);
             }
             DispatchFact::JobCancelled { job, .. } => {
@@ -176,7 +176,7 @@ pub(in crate::ledger) trait Rows {
                     Some(JobSlot::Open(row)) => row,
                     _ => JobRow::new(*event, time),
                 };
-                row.begin_again(time);
+                row.restart(time);
                 self.put_slot(*job, JobSlot::Open(row));
             }
             _ => (),
@@ -184,7 +184,7 @@ pub(in crate::ledger) trait Rows {
     }
 
     /// Pauses or resumes.
-    fn turn(&mut self, id: Uuid, paused: Option<Pause>, header: &Header) {
+    fn set_paused(&mut self, id: Uuid, paused: Option<PauseDetails>, header: &RecordHeader) {
         if let Some(known) = self.known(id) {
             self.touch(id, header.position);
             let row = SubscriptionRow { paused, updated_at: header.time, version: header.position, ..known };
@@ -218,10 +218,10 @@ pub(in crate::ledger) trait Rows {
     }
 }
 
-type NewOf = contract::NewSubscription;
-type TaskOf = super::StoredTask;
+type SubscriptionDefinition = contract::NewSubscription;
+type TaskDefinition = super::StoredTask;
 
-impl Rows for DispatchRows {
+impl DispatchFold for DispatchRows {
     fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
         self.subscriptions.get(&id).cloned()
     }
@@ -229,7 +229,7 @@ impl Rows for DispatchRows {
     fn put_subscription(&mut self, row: SubscriptionRow, start: Option<Sequence>) {
         self.codes.insert(row.definition.code.clone(), row.id);
         if let Some(start) = start {
-            self.lanes.insert(row.id, Lane::behind(start));
+            self.lanes.insert(row.id, LaneProgress::behind(start));
         }
         self.subscriptions.insert(row.id, row);
     }
@@ -252,13 +252,13 @@ impl Rows for DispatchRows {
     fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
         let is_over = matches!(slot, JobSlot::Ended(_));
         let Some(lane) = self.lanes.get_mut(&key.lane) else { return };
-        let was_over = lane.is_over(key.sequence);
+        let was_over = lane.is_ended(key.sequence);
         let before = lane.open_count();
         lane.put(key.sequence, slot);
         self.open_jobs = (self.open_jobs + lane.open_count()).saturating_sub(before);
         match (key.lane == TASKS, was_over, is_over) {
             (true, false, true) => self.end_task(key.sequence),
-            (true, true, false) => self.begin_task_again(key.sequence),
+            (true, true, false) => self.reopen_task(key.sequence),
             _ => (),
         }
         self.end_replay(key.lane);
@@ -283,15 +283,15 @@ impl Rows for DispatchRows {
     }
 
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence) {
-        self.lanes.insert(id, Lane::behind(Sequence(from.get().saturating_sub(1))));
+        self.lanes.insert(id, LaneProgress::behind(Sequence(from.get().saturating_sub(1))));
         self.replays.insert(id, row);
     }
 
-    fn put_lease(&mut self, lease: Lease) {
+    fn put_lease(&mut self, lease: DispatchLease) {
         self.lease = Some(lease);
     }
 
-    fn put_pause(&mut self, pause: Option<Pause>) {
+    fn put_pause(&mut self, pause: Option<PauseDetails>) {
         self.paused = pause;
     }
 
@@ -342,7 +342,7 @@ impl DispatchRows {
     /// A replay that is delivered is over, and forgotten.
     fn end_replay(&mut self, id: Uuid) {
         let Some(replay) = self.replays.get(&id) else { return };
-        if self.lanes.get(&id).is_some_and(|lane| lane.through() >= replay.to && lane.open_count() == 0) {
+        if self.lanes.get(&id).is_some_and(|lane| lane.recorded_through() >= replay.to && lane.open_count() == 0) {
             self.drop_replay(id);
         }
     }
@@ -359,7 +359,7 @@ impl DispatchRows {
     }
 
     /// A task that was over is not any more: it must not be forgotten.
-    fn begin_task_again(&mut self, number: Sequence) {
+    fn reopen_task(&mut self, number: Sequence) {
         if let Some(id) = self.numbers.get(&number) {
             self.tasks_over.retain(|over| over != id);
         }
@@ -384,7 +384,7 @@ mod tests {
     use contract::DispatchMode;
 
     fn say(rows: &mut DispatchRows, at: u64, what: DispatchFact) {
-        let header = Header {
+        let header = RecordHeader {
             position: Position(at),
             topic: log::TopicNumber(0),
             sequence: Sequence(at),

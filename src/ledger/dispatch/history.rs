@@ -3,7 +3,7 @@
 //!
 //! - Jobs that have begun when the filter changes stay jobs, delivered or not. The others follow the new filter.
 
-use super::lane::{JobEnd, JobRow, JobStanding, Lane};
+use super::lane::{JobEnd, JobRow, JobState, LaneProgress};
 use contract::{NewSubscription, Sequence, TypeBinding};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
@@ -53,17 +53,17 @@ pub enum JobInterest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownJob {
     /// It has a row.
-    Open(JobStanding),
+    Open(JobState),
     /// It ended otherwise than by delivery.
     Ended(JobEnd),
 }
 
 /// Whether two definitions want the same events.
-pub(super) fn wants_the_same(one: &NewSubscription, other: &NewSubscription) -> bool {
+pub(super) fn has_same_filter(one: &NewSubscription, other: &NewSubscription) -> bool {
     one.event_types == other.event_types && one.filter == other.filter && one.tenant == other.tenant
 }
 
-impl Lane {
+impl LaneProgress {
     /// Jobs with a row behind a sequence, in order.
     pub fn open_after(&self, after: Sequence) -> impl Iterator<Item = (Sequence, &JobRow)> {
         self.open.range((Bound::Excluded(after), Bound::Unbounded)).map(|(sequence, row)| (*sequence, &**row))
@@ -110,7 +110,7 @@ impl Lane {
 
     /// Another filter is in force from here on; `old` had the one before, and the topic ends at `tail`.
     pub(super) fn change_filter(&mut self, old: &NewSubscription, tail: Sequence) {
-        let through = self.through();
+        let through = self.recorded_through();
         self.kept.0 |= &self.done.0;
         self.kept.0.extend(self.open.range((Bound::Excluded(through), Bound::Unbounded)).map(|(it, _)| it.get()));
         if self.past.len() >= FILTERS_KEPT {

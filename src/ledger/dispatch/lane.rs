@@ -4,14 +4,14 @@
 //! - Rows may stand below what is settled: a job that failed holds its group, never the lane.
 
 use crate::ledger::bits::{from_text, to_text};
-use contract::{JobAttempt, JobDeferral, Sequence, Timestamp, Token, limits};
+use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-use super::fact::DoneJob;
+use super::fact::DeliveredJob;
 use super::history::PastFilter;
 
 /// A job that is not over and has a story.
@@ -21,7 +21,7 @@ pub struct JobRow {
     /// The event's id, or the task's.
     pub event: Uuid,
     /// How it stands.
-    pub standing: JobStanding,
+    pub standing: JobState,
     /// Attempts that count, since a person last wanted it tried again.
     pub spent: u32,
     /// All attempts there ever were.
@@ -41,7 +41,7 @@ pub struct JobRow {
 /// How such a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum JobStanding {
+pub enum JobState {
     /// It is due then, in milliseconds: its last try failed, or the receiver wants it later.
     Waiting {
         /// In milliseconds.
@@ -79,13 +79,13 @@ pub enum JobSlot {
 
 impl JobRow {
     pub(super) const fn new(event: Uuid, since: i64) -> Self {
-        let standing = JobStanding::Waiting { until: since };
+        let standing = JobState::Waiting { until: since };
         Self { event, standing, spent: 0, tried: 0, attempts: Vec::new(), since, deferred: None, aged_from: None }
     }
 
     /// A person wants it tried again: from now on with all its attempts, and a new age.
-    pub(super) fn begin_again(&mut self, now: i64) {
-        self.standing = JobStanding::Waiting { until: now };
+    pub(super) fn restart(&mut self, now: i64) {
+        self.standing = JobState::Waiting { until: now };
         self.spent = 0;
         self.deferred = None;
         self.aged_from = Some(now);
@@ -94,7 +94,7 @@ impl JobRow {
     /// The receiver put it off.
     pub(super) fn defer(&mut self, at: i64, until: i64, reason: Option<&str>) {
         let count = self.deferred.as_ref().map_or(0, |deferred| deferred.count).saturating_add(1);
-        self.standing = JobStanding::Waiting { until };
+        self.standing = JobState::Waiting { until };
         self.deferred = Some(JobDeferral {
             count,
             reason: reason.unwrap_or_default().to_owned(),
@@ -120,7 +120,7 @@ impl JobRow {
     }
 }
 
-impl DoneJob {
+impl DeliveredJob {
     /// The attempt that delivered it.
     #[must_use]
     pub fn attempt(&self) -> JobAttempt {
@@ -132,7 +132,7 @@ impl DoneJob {
             status: Some(status),
             error: None,
             response: None,
-            token: Token::ZERO,
+            token: FencingToken::ZERO,
         }
     }
 }
@@ -140,24 +140,24 @@ impl DoneJob {
 /// Progress and deviations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Lane {
+pub struct LaneProgress {
     /// The first job is behind this.
     pub start: Sequence,
     through: Sequence,
-    pub(super) done: Bits,
-    pub(super) cancelled: Bits,
-    pub(super) expired: Bits,
+    pub(super) done: StoredBitmap,
+    pub(super) cancelled: StoredBitmap,
+    pub(super) expired: StoredBitmap,
     /// Shared with checkpoints that are being written.
     pub(super) open: BTreeMap<Sequence, Arc<JobRow>>,
     /// Jobs that had begun when the filter changed, above where the lane was settled then.
     #[serde(default)]
-    pub(super) kept: Bits,
+    pub(super) kept: StoredBitmap,
     #[serde(default)]
     pub(super) past: Vec<PastFilter>,
     recent: VecDeque<(Sequence, Vec<JobAttempt>)>,
 }
 
-impl Lane {
+impl LaneProgress {
     pub(super) fn behind(start: Sequence) -> Self {
         Self { start, through: start, ..Self::default() }
     }
@@ -186,13 +186,13 @@ impl Lane {
 
     /// Whether a job needs nothing more.
     #[must_use]
-    pub fn is_over(&self, sequence: Sequence) -> bool {
+    pub fn is_ended(&self, sequence: Sequence) -> bool {
         !self.open.contains_key(&sequence) && self.end(sequence).is_some()
     }
 
     /// Everything up to here is over, or a row.
     #[must_use]
-    pub const fn through(&self) -> Sequence {
+    pub const fn recorded_through(&self) -> Sequence {
         self.through
     }
 
@@ -261,7 +261,7 @@ impl Lane {
     pub(super) fn trim(&mut self, through: Sequence) {
         self.settle(through);
         self.forget_history(through);
-        let is_dead = |row: &JobRow| matches!(row.standing, JobStanding::Dead { .. });
+        let is_dead = |row: &JobRow| matches!(row.standing, JobState::Dead { .. });
         self.open.retain(|sequence, row| *sequence > through || is_dead(row));
         self.cancelled.0.remove_range(..=through.get());
         self.expired.0.remove_range(..=through.get());
@@ -270,15 +270,15 @@ impl Lane {
 
 /// Bits that can be written down.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Bits(pub(super) RoaringTreemap);
+pub(super) struct StoredBitmap(pub(super) RoaringTreemap);
 
-impl Serialize for Bits {
+impl Serialize for StoredBitmap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&to_text(&self.0))
     }
 }
 
-impl<'de> Deserialize<'de> for Bits {
+impl<'de> Deserialize<'de> for StoredBitmap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         from_text(&text).map(Self).ok_or_else(|| de::Error::custom("bad bits"))

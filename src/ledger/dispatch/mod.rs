@@ -14,13 +14,13 @@ mod history;
 mod lane;
 
 pub use decided::DecidedDispatch;
-pub(super) use decided::{DispatchLayer, Layered};
-pub use fact::{DispatchFact, DoneJob};
-pub(super) use fold::Rows;
+pub(super) use decided::{DispatchOverlay, DispatchOverlayWriter};
+pub use fact::{DeliveredJob, DispatchFact};
+pub(super) use fold::DispatchFold;
 pub use history::{JobInterest, KnownJob};
-pub use lane::{JobEnd, JobRow, JobSlot, JobStanding, Lane};
+pub use lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
 
-use contract::{DispatchMode, NewSubscription, Pause, Pool, Position, Sequence, Token};
+use contract::{DispatchMode, FencingToken, NewSubscription, PauseDetails, Pool, Position, Sequence};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct SubscriptionRow {
     /// How it is authorised, in one word.
     pub auth_type: Option<String>,
     /// Why it does not deliver, if it does not.
-    pub paused: Option<Pause>,
+    pub paused: Option<PauseDetails>,
     /// When it was made, in milliseconds.
     pub created_at: i64,
     /// When it was last changed, in milliseconds.
@@ -115,13 +115,13 @@ pub struct TaskRow {
 /// Who dispatches a log's jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Lease {
+pub struct DispatchLease {
     /// Which process.
     pub owner: Uuid,
     /// Until when, in milliseconds.
     pub until: i64,
     /// The entry that said so.
-    pub token: Token,
+    pub token: FencingToken,
 }
 
 /// Everything about dispatch in one log.
@@ -130,17 +130,17 @@ pub struct Lease {
 pub struct DispatchRows {
     subscriptions: BTreeMap<Uuid, SubscriptionRow>,
     codes: BTreeMap<String, Uuid>,
-    lanes: BTreeMap<Uuid, Lane>,
+    lanes: BTreeMap<Uuid, LaneProgress>,
     replays: BTreeMap<Uuid, ReplayRow>,
     pools: BTreeMap<String, Pool>,
     tasks: BTreeMap<Uuid, TaskRow>,
     numbers: BTreeMap<Sequence, Uuid>,
     tasks_over: VecDeque<Uuid>,
     last_task: Sequence,
-    lease: Option<Lease>,
+    lease: Option<DispatchLease>,
     /// Why nothing of this log is delivered, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    paused: Option<Pause>,
+    paused: Option<PauseDetails>,
     /// The last entry that changed something else than progress: by lane, and over all.
     touched: BTreeMap<Uuid, Position>,
     version: Position,
@@ -158,7 +158,7 @@ impl DispatchRows {
 
     /// A subscription by its code.
     #[must_use]
-    pub fn coded(&self, code: &str) -> Option<&SubscriptionRow> {
+    pub fn by_code(&self, code: &str) -> Option<&SubscriptionRow> {
         self.subscriptions.get(self.codes.get(code)?)
     }
 
@@ -169,7 +169,7 @@ impl DispatchRows {
 
     /// How far a lane has come.
     #[must_use]
-    pub fn lane(&self, id: Uuid) -> Option<&Lane> {
+    pub fn lane(&self, id: Uuid) -> Option<&LaneProgress> {
         self.lanes.get(&id)
     }
 
@@ -237,26 +237,26 @@ impl DispatchRows {
     /// one. So whoever fails for ever does not keep the others from delivering.
     #[must_use]
     pub fn is_over_share(&self, lane: Uuid, most: usize) -> bool {
-        let open = self.lanes.get(&lane).map_or(0, Lane::open_count);
+        let open = self.lanes.get(&lane).map_or(0, LaneProgress::open_count);
         let left_by_others = most.saturating_sub(self.open_jobs.saturating_sub(open));
         self.lanes.len() > 1 && open > 0 && open >= three_quarters(left_by_others)
     }
 
     /// The rows of a checkpoint.
     pub(super) fn counted(mut self) -> Self {
-        self.open_jobs = self.lanes.values().map(Lane::open_count).sum();
+        self.open_jobs = self.lanes.values().map(LaneProgress::open_count).sum();
         self
     }
 
     /// Who dispatches.
     #[must_use]
-    pub const fn lease(&self) -> Option<Lease> {
+    pub const fn lease(&self) -> Option<DispatchLease> {
         self.lease
     }
 
     /// Why nothing of this log is delivered, if so.
     #[must_use]
-    pub const fn paused(&self) -> Option<&Pause> {
+    pub const fn paused(&self) -> Option<&PauseDetails> {
         self.paused.as_ref()
     }
 

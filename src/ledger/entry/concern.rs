@@ -4,13 +4,13 @@ use super::Entry;
 
 /// Which part of the state a fact changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ledger) enum Concern {
+pub(in crate::ledger) enum EntryConcern {
     /// Topics and event types.
     Registry,
     /// What is left of removed events.
     History,
     /// What changes row by row ([`crate::ledger::parts`]).
-    Parts,
+    Tables,
     /// The table of idempotency keys.
     Keys,
     /// Nothing but how much space entries take ([`crate::ledger::usage`]).
@@ -18,12 +18,12 @@ pub(in crate::ledger) enum Concern {
     /// A topic, and everything that was said of it.
     Topic,
     /// All parts at once.
-    AllParts,
+    AllTables,
 }
 
 impl Entry {
     /// Which part of the state it changes.
-    pub(in crate::ledger) const fn concern(&self) -> Concern {
+    pub(in crate::ledger) const fn concern(&self) -> EntryConcern {
         match self {
             Self::DictionaryRaised { .. }
             | Self::TopicRegistered { .. }
@@ -33,9 +33,9 @@ impl Entry {
             | Self::EventTypeRegistered { .. }
             | Self::VersionsChanged { .. }
             | Self::EventTypeArchived { .. }
-            | Self::EventTypeDeleted { .. } => Concern::Registry,
-            Self::TopicDeleted { .. } => Concern::Topic,
-            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => Concern::History,
+            | Self::EventTypeDeleted { .. } => EntryConcern::Registry,
+            Self::TopicDeleted { .. } => EntryConcern::Topic,
+            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => EntryConcern::History,
             Self::ConsumerCreated { .. }
             | Self::ConsumerSeen { .. }
             | Self::ConsumerDeleted { .. }
@@ -61,10 +61,10 @@ impl Entry {
             | Self::EventsRepeated { .. }
             | Self::GroupMoved { .. }
             | Self::Discarded { .. }
-            | Self::Dispatch { .. } => Concern::Parts,
-            Self::AnswerKept { .. } => Concern::Keys,
-            Self::PartsCarried { .. } => Concern::AllParts,
-            Self::SnapshotBegan {} | Self::SnapshotPart { .. } | Self::SnapshotTaken { .. } => Concern::Usage,
+            | Self::Dispatch { .. } => EntryConcern::Tables,
+            Self::AnswerKept { .. } => EntryConcern::Keys,
+            Self::PartsCarried { .. } => EntryConcern::AllTables,
+            Self::SnapshotBegan {} | Self::SnapshotPart { .. } | Self::SnapshotTaken { .. } => EntryConcern::Usage,
         }
     }
 }

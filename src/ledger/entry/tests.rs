@@ -1,12 +1,12 @@
 //! Every entry, written and read again.
 
 use super::*;
-use crate::ledger::answer::Piece;
+use crate::ledger::answer::ReplyPiece;
 use crate::ledger::decision::{Decision, Overlay};
-use crate::ledger::home::Home;
-use crate::ledger::state::State;
-use crate::ledger::table::Tables;
-use contract::{Attempt, ClaimOrder, LetterSource};
+use crate::ledger::home::LogLocation;
+use crate::ledger::state::LedgerState;
+use crate::ledger::table::DiskTables;
+use contract::{ClaimAttempt, ClaimOrder, DeadLetterSource};
 use contract::{Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus};
 
 #[test]
@@ -18,7 +18,7 @@ fn entries_survive_the_trip_to_disk() {
         NewEventType::new("gts.hyperspot.core.events.type.v1~vendor.users.user_registered.v1".parse().unwrap());
     event_type.data_schema = Some(serde_json::json!({"type": "object", "required": ["userId"]}));
     let type_id = event_type.id.clone();
-    let version = Version {
+    let version = RegisteredVersion {
         definition: NewVersion::json_schema(SchemaVersion::FIRST, serde_json::json!({"type": "object"})),
         status: VersionStatus::Deprecated,
         created_at,
@@ -47,9 +47,9 @@ fn entries_survive_the_trip_to_disk() {
         Entry::TopicRegistered { number: 1, topic: Topic { definition: topic.clone(), created_at } },
         Entry::TopicChanged { topic: Topic { definition: topic.clone(), created_at } },
         Entry::TopicPlaced {
-            placed: Placed {
+            placed: TopicPlacement {
                 topic: Topic { definition: topic, created_at },
-                home: Home::DataFolder("var/lib/events".to_owned()),
+                home: LogLocation::DataFolder("var/lib/events".to_owned()),
                 floor: Sequence(1 << 40),
                 numbered: true,
                 deleting: true,
@@ -99,26 +99,30 @@ fn about_snapshots() -> [Entry; 3] {
     ]
 }
 
-fn kept() -> KeptAnswer {
-    let body = vec![Piece::Text("{\"event\":".to_owned()), Piece::Event(Position(7)), Piece::Text("}".to_owned())];
-    KeptAnswer { status: 201, headers: vec![("location".to_owned(), "/v1/events/7".to_owned())], body }
+fn kept() -> StoredReply {
+    let body = vec![
+        ReplyPiece::Text("{\"event\":".to_owned()),
+        ReplyPiece::Event(Position(7)),
+        ReplyPiece::Text("}".to_owned()),
+    ];
+    StoredReply { status: 201, headers: vec![("location".to_owned(), "/v1/events/7".to_owned())], body }
 }
 
 fn about_claims(at: Timestamp) -> Vec<Entry> {
     let claim = ClaimKey { handler: "billing".to_owned(), topic: 3, sequence: Sequence(9) };
     let (event, letter, error) = (Uuid::from_u128(1), Uuid::from_u128(2), ClaimError::new("Timeout", "too slow"));
     let owner = "w1".to_owned();
-    let attempt = Attempt {
+    let attempt = ClaimAttempt {
         number: 1,
-        token: Token(7),
+        token: FencingToken(7),
         owner: owner.clone(),
         started_at: at,
         failed_at: at,
         error: error.clone(),
     };
-    let dead = Letter {
+    let dead = StoredDeadLetter {
         id: letter,
-        source: LetterSource::Handler,
+        source: DeadLetterSource::Handler,
         name: claim.handler.clone(),
         topic: "gts.hx.core.events.topic.v1~".parse().unwrap(),
         number: 3,
@@ -144,7 +148,7 @@ fn about_claims(at: Timestamp) -> Vec<Entry> {
         Entry::GroupMoved { group: by.clone(), topic: 3, offset: Offset(9) },
         Entry::ClaimTaken { claim: claim.clone(), event, owner, lease_millis: 30_000, attempt: 2 },
         Entry::ClaimExtended { claim: claim.clone() },
-        Entry::ClaimDone { claim: claim.clone(), token: Token(7) },
+        Entry::ClaimDone { claim: claim.clone(), token: FencingToken(7) },
         Entry::ClaimFailed { claim: claim.clone(), error, retry_at: Some(1) },
         Entry::DeadLettered { letter: Box::new(dead) },
         Entry::Redriven {
@@ -161,7 +165,7 @@ fn about_claims(at: Timestamp) -> Vec<Entry> {
 
 #[test]
 fn the_dictionary_is_raised_once_before_the_first_fact_that_needs_it() {
-    let (mut state, mut overlay) = (State::new(Tables::in_memory(|_| 0)), Overlay::default());
+    let (mut state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
     let mut decision = Decision::new(&state, &mut overlay, 1);
     decision.raise_dictionary(DICTIONARY_BASELINE).unwrap();
     assert_eq!(decision.position(), Position::ZERO);

@@ -1,49 +1,49 @@
 //! Letters in the order they were given up, overall and by owner, so that a page of a list costs what it holds.
 
-use super::{Letter, LetterRow};
-use contract::{LetterFilter, LetterSource, TopicId};
+use super::{DeadLetterRow, StoredDeadLetter};
+use contract::{DeadLetterFilter, DeadLetterSource, TopicId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use uuid::Uuid;
 
 /// A letter's place: when it was given up, then its id.
-pub type LetterPlace = (i64, Uuid);
+pub type DeadLetterSortKey = (i64, Uuid);
 
 /// Whose letter, of which topic.
-pub(crate) type LetterOwner = (LetterSource, String, TopicId);
+pub(crate) type DeadLetterOwner = (DeadLetterSource, String, TopicId);
 
 /// Places of letters.
 #[derive(Default)]
-pub(super) struct LetterIndex {
-    places: BTreeSet<LetterPlace>,
-    owners: BTreeMap<LetterOwner, BTreeSet<LetterPlace>>,
+pub(super) struct DeadLetterIndex {
+    places: BTreeSet<DeadLetterSortKey>,
+    owners: BTreeMap<DeadLetterOwner, BTreeSet<DeadLetterSortKey>>,
 }
 
 /// A part of a list: the letters next to a place, on one side of it.
 #[derive(Debug, Clone, Copy)]
-pub enum LetterRange {
+pub enum DeadLetterRange {
     /// Those behind it, the nearest first; from the beginning where there is no place.
-    After(Option<LetterPlace>),
+    After(Option<DeadLetterSortKey>),
     /// Those at it and before it, the nearest first.
-    UpTo(LetterPlace),
+    UpTo(DeadLetterSortKey),
     /// Those before it, the nearest first.
-    Before(LetterPlace),
+    Before(DeadLetterSortKey),
     /// Those at it and behind it, the nearest first.
-    From(LetterPlace),
+    From(DeadLetterSortKey),
 }
 
-fn owner(letter: &Letter) -> LetterOwner {
+fn owner(letter: &StoredDeadLetter) -> DeadLetterOwner {
     (letter.source, letter.name.clone(), letter.topic.clone())
 }
 
-impl LetterIndex {
-    pub(super) fn insert(&mut self, row: &LetterRow) {
+impl DeadLetterIndex {
+    pub(super) fn insert(&mut self, row: &DeadLetterRow) {
         let place = (row.at, row.letter.id);
         self.places.insert(place);
         self.owners.entry(owner(&row.letter)).or_default().insert(place);
     }
 
-    pub(super) fn remove(&mut self, row: &LetterRow) {
+    pub(super) fn remove(&mut self, row: &DeadLetterRow) {
         let (place, owner) = ((row.at, row.letter.id), owner(&row.letter));
         self.places.remove(&place);
         if let Some(places) = self.owners.get_mut(&owner) {
@@ -55,17 +55,22 @@ impl LetterIndex {
     }
 
     /// Everybody who has letters, with their places.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (&LetterOwner, &BTreeSet<LetterPlace>)> {
+    pub(super) fn owners(&self) -> impl Iterator<Item = (&DeadLetterOwner, &BTreeSet<DeadLetterSortKey>)> {
         self.owners.iter()
     }
 
     /// At most `max` places of letters that are meant, in the order of the range.
-    pub(super) fn near(&self, filter: &LetterFilter, range: LetterRange, max: usize) -> Vec<LetterPlace> {
-        let LetterFilter { source, name, topic, .. } = filter;
+    pub(super) fn in_range(
+        &self,
+        filter: &DeadLetterFilter,
+        range: DeadLetterRange,
+        max: usize,
+    ) -> Vec<DeadLetterSortKey> {
+        let DeadLetterFilter { source, name, topic, .. } = filter;
         if source.is_none() && name.is_none() && topic.is_none() {
             return take(&self.places, range, max);
         }
-        let is_meant = |(owner, _): &(&LetterOwner, _)| {
+        let is_meant = |(owner, _): &(&DeadLetterOwner, _)| {
             let (of, by, about) = owner;
             source.is_none_or(|it| it == *of)
                 && name.as_ref().is_none_or(|it| it == by)
@@ -74,7 +79,7 @@ impl LetterIndex {
         let meant = self.owners.iter().filter(is_meant);
         let mut found: Vec<_> = meant.flat_map(|(_, places)| take(places, range, max)).collect();
         found.sort_unstable();
-        if matches!(range, LetterRange::UpTo(_) | LetterRange::Before(_)) {
+        if matches!(range, DeadLetterRange::UpTo(_) | DeadLetterRange::Before(_)) {
             found.reverse();
         }
         found.truncate(max);
@@ -82,13 +87,13 @@ impl LetterIndex {
     }
 }
 
-fn take(places: &BTreeSet<LetterPlace>, range: LetterRange, max: usize) -> Vec<LetterPlace> {
+fn take(places: &BTreeSet<DeadLetterSortKey>, range: DeadLetterRange, max: usize) -> Vec<DeadLetterSortKey> {
     use Bound::{Excluded, Included, Unbounded};
     match range {
-        LetterRange::After(None) => places.iter().take(max).copied().collect(),
-        LetterRange::After(Some(at)) => places.range((Excluded(at), Unbounded)).take(max).copied().collect(),
-        LetterRange::From(at) => places.range((Included(at), Unbounded)).take(max).copied().collect(),
-        LetterRange::UpTo(at) => places.range((Unbounded, Included(at))).rev().take(max).copied().collect(),
-        LetterRange::Before(at) => places.range((Unbounded, Excluded(at))).rev().take(max).copied().collect(),
+        DeadLetterRange::After(None) => places.iter().take(max).copied().collect(),
+        DeadLetterRange::After(Some(at)) => places.range((Excluded(at), Unbounded)).take(max).copied().collect(),
+        DeadLetterRange::From(at) => places.range((Included(at), Unbounded)).take(max).copied().collect(),
+        DeadLetterRange::UpTo(at) => places.range((Unbounded, Included(at))).rev().take(max).copied().collect(),
+        DeadLetterRange::Before(at) => places.range((Unbounded, Excluded(at))).rev().take(max).copied().collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! Consumers and offsets as a decision sees them: durable rows, and over them what was decided since.
 
-use super::{ConsumerEntry, GroupKey, Readers, Rows};
-use crate::ledger::layer::Layer;
+use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey};
+use crate::ledger::layer::OverlayMap;
 use contract::{Consumer, Error, Kind, Offset, Position, Result, TopicId, limits};
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLockReadGuard};
@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 /// Consumers and offsets decided but not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct ReadersLayer {
-    consumers: Layer<Uuid, ConsumerEntry>,
-    offsets: Layer<GroupKey, Offset>,
+pub(in crate::ledger) struct ConsumersOverlay {
+    consumers: OverlayMap<Uuid, ConsumerRow>,
+    offsets: OverlayMap<GroupKey, Offset>,
 }
 
-impl ReadersLayer {
+impl ConsumersOverlay {
     pub(in crate::ledger) fn undo(&mut self, after: Position) {
         self.consumers.undo(after);
         self.offsets.undo(after);
@@ -30,24 +30,24 @@ impl ReadersLayer {
         self.consumers.is_empty() && self.offsets.is_empty()
     }
 
-    fn consumer(&self, durable: &Readers, id: Uuid) -> Option<ConsumerEntry> {
+    fn consumer(&self, durable: &ConsumerRows, id: Uuid) -> Option<ConsumerRow> {
         self.consumers.get(&id).unwrap_or_else(|| durable.consumer(id)).cloned()
     }
 }
 
 /// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct Layered<'a> {
-    pub(in crate::ledger) durable: &'a Readers,
-    pub(in crate::ledger) layer: &'a mut ReadersLayer,
+pub(in crate::ledger) struct ConsumersOverlayWriter<'a> {
+    pub(in crate::ledger) durable: &'a ConsumerRows,
+    pub(in crate::ledger) layer: &'a mut ConsumersOverlay,
     pub(in crate::ledger) at: Position,
 }
 
-impl Rows for Layered<'_> {
-    fn known(&self, id: Uuid) -> Option<ConsumerEntry> {
+impl ConsumersFold for ConsumersOverlayWriter<'_> {
+    fn known(&self, id: Uuid) -> Option<ConsumerRow> {
         self.layer.consumer(self.durable, id)
     }
 
-    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerEntry>) {
+    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>) {
         self.layer.consumers.set(self.at, id, entry);
     }
 
@@ -57,7 +57,7 @@ impl Rows for Layered<'_> {
 
     fn offsets_of(&self, group: &str) -> Vec<TopicId> {
         let decided = self.layer.offsets.iter().map(|(key, _)| key).filter(|key| key.group == group);
-        let mut topics = Rows::offsets_of(self.durable, group);
+        let mut topics = ConsumersFold::offsets_of(self.durable, group);
         topics.extend(decided.map(|key| key.topic.clone()));
         topics
     }
@@ -67,21 +67,21 @@ impl Rows for Layered<'_> {
 }
 
 /// Consumers and offsets as a decision sees them: durable or decided, at one time.
-pub struct Decided<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, Readers>,
-    pub(in crate::ledger) layer: &'a ReadersLayer,
+pub struct DecidedConsumers<'a> {
+    pub(in crate::ledger) durable: RwLockReadGuard<'a, ConsumerRows>,
+    pub(in crate::ledger) layer: &'a ConsumersOverlay,
     pub(in crate::ledger) now: i64,
 }
 
-impl Decided<'_> {
+impl DecidedConsumers<'_> {
     /// A consumer that was neither deleted nor found expired, whatever its deadline.
-    pub fn known(&self, id: Uuid) -> Result<ConsumerEntry> {
+    pub fn get(&self, id: Uuid) -> Result<ConsumerRow> {
         self.layer.consumer(&self.durable, id).ok_or_else(|| Error::not_found("consumer"))
     }
 
     /// A consumer before its deadline.
-    pub fn live(&self, id: Uuid) -> Result<ConsumerEntry> {
-        let known = self.known(id)?;
+    pub fn live(&self, id: Uuid) -> Result<ConsumerRow> {
+        let known = self.get(id)?;
         if known.deadline() <= self.now { Err(Error::not_found("consumer")) } else { Ok(known) }
     }
 
@@ -106,21 +106,21 @@ impl Decided<'_> {
 
     /// The consumers of a group that are still there, before their deadlines or not.
     #[must_use]
-    pub fn members(&self, group: &str) -> Vec<ConsumerEntry> {
+    pub fn members(&self, group: &str) -> Vec<ConsumerRow> {
         let durable = self.durable.members(group).map(|entry| entry.consumer.id);
         let decided = self.layer.consumers.iter().map(|(id, _)| *id);
         let ids: BTreeSet<_> = durable.chain(decided).collect();
-        let known = ids.into_iter().filter_map(|id| self.known(id).ok());
+        let known = ids.into_iter().filter_map(|id| self.get(id).ok());
         known.filter(|entry| entry.consumer.consumer_group == group).collect()
     }
 
     /// The consumers of a topic that are still there, before their deadlines or not.
     #[must_use]
-    pub fn of_topic(&self, topic: &TopicId) -> Vec<ConsumerEntry> {
+    pub fn of_topic(&self, topic: &TopicId) -> Vec<ConsumerRow> {
         let durable = self.durable.consumers().map(|entry| entry.consumer.id);
         let decided = self.layer.consumers.iter().map(|(id, _)| *id);
         let ids: BTreeSet<_> = durable.chain(decided).collect();
-        let known = ids.into_iter().filter_map(|id| self.known(id).ok());
+        let known = ids.into_iter().filter_map(|id| self.get(id).ok());
         known.filter(|entry| entry.consumer.topic == *topic).collect()
     }
 
@@ -136,14 +136,14 @@ impl Decided<'_> {
     /// Consumers past their deadline and still there, at most `max`, the longest gone first.
     #[must_use]
     pub fn overdue(&self, max: usize) -> Vec<Uuid> {
-        let still = |id: &Uuid| self.known(*id).is_ok_and(|known| known.deadline() <= self.now);
+        let still = |id: &Uuid| self.get(*id).is_ok_and(|known| known.deadline() <= self.now);
         self.durable.overdue(self.now).filter(still).take(max).collect()
     }
 
     /// Whether there may be one more consumer.
     #[must_use]
     pub fn has_room_for_consumer(&self) -> bool {
-        let Readers { consumers, .. } = &*self.durable;
+        let ConsumerRows { consumers, .. } = &*self.durable;
         let is_durable = |id: &Uuid| consumers.contains_key(id);
         self.layer.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
     }

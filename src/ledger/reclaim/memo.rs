@@ -13,7 +13,7 @@ const WAIT_TICKS_MAX: u32 = 60;
 /// What one process remembers.
 #[derive(Debug)]
 pub(in crate::ledger) struct ReclaimMemo {
-    known: Mutex<Known>,
+    known: Mutex<ReclaimProgress>,
     /// Taken by the one look that is under way.
     turn: Semaphore,
 }
@@ -25,16 +25,16 @@ impl Default for ReclaimMemo {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ReclaimProgress {
     /// The run that this process began last.
     began: Position,
     /// Entries up to here are removed.
     removed_through: Sequence,
-    failing: Option<Failing>,
+    failing: Option<ReclaimFailure>,
 }
 
 #[derive(Debug)]
-struct Failing {
+struct ReclaimFailure {
     reason: String,
     /// Ticks that pass after each failure: doubled each time.
     wait: u32,
@@ -44,7 +44,7 @@ struct Failing {
 
 impl ReclaimMemo {
     /// The turn of whoever looks now; `None` while somebody else does.
-    pub(super) fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    pub(super) fn try_start(&self) -> Option<SemaphorePermit<'_>> {
         self.turn.try_acquire().ok()
     }
 
@@ -89,7 +89,7 @@ impl ReclaimMemo {
             tracing::warn!(%reason, "reclaiming the broker's own entries fails; it is tried again less and less often");
         }
         let wait = failed.map_or(1, |failed| failed.wait.saturating_mul(2).min(WAIT_TICKS_MAX));
-        known.failing = Some(Failing { reason, wait, left: wait });
+        known.failing = Some(ReclaimFailure { reason, wait, left: wait });
     }
 
     /// What readiness says while it fails.
@@ -98,7 +98,7 @@ impl ReclaimMemo {
         Some(format!("Reclaiming the broker's own entries fails, so the log grows: {reason}"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, ReclaimProgress> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

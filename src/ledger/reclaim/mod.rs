@@ -19,17 +19,17 @@ mod memo;
 
 pub(super) use memo::ReclaimMemo;
 
-use crate::ledger::answer::KeptAnswer;
-use crate::ledger::carried::Carried;
+use crate::ledger::answer::StoredReply;
+use crate::ledger::carried::CarriedRows;
 use crate::ledger::command::Command;
 use crate::ledger::decision::Decision;
 use crate::ledger::entry::Entry;
-use crate::ledger::log_snapshot::PartWriter;
-use crate::ledger::snapshot::Snapshot;
+use crate::ledger::log_snapshot::SnapshotPartWriter;
+use crate::ledger::snapshot::StateSnapshot;
 use crate::ledger::usage::{EntryUsage, ReclaimPolicy};
 use crate::ledger::{Ledger, read_failed};
 use contract::{Error, Kind, Position, Result, Sequence};
-use log::{Limit, LogError, Range, Record, TopicNumber, crash_point};
+use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber, crash_point};
 use std::io;
 use tokio::sync::mpsc;
 
@@ -38,13 +38,13 @@ pub(super) const PART_BYTES: usize = 256 * 1024;
 /// Parts that wait to be appended while the next one is rendered.
 const PARTS_WAITING_MAX: usize = 2;
 /// How much is read of the entries that go, and written again at once.
-const PAGE: Limit = Limit { records: 2048, bytes: 256 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 256 * 1024 };
 /// How the bodies begin of entries that speak of rows of the tables.
 const ROW_PREFIXES: [&[u8]; 2] = [br#"{"fact":"answerKept","#, br#"{"fact":"historyCarried","#];
 
 /// What a look at the entries came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reclaimed {
+pub struct ReclaimReport {
     /// Bytes of the bodies of entries that may go from now on.
     pub bytes: u64,
     /// Bytes that were written instead.
@@ -64,48 +64,52 @@ pub(crate) async fn reclaim_if_due(ledger: &Ledger, policy: &ReclaimPolicy) {
 
 /// Takes a snapshot where the log needs one: entries were reclaimed before, and parts of the last one may be lost.
 pub(crate) async fn renew_snapshot(ledger: &Ledger) -> Result<()> {
-    let reclaimable = ledger.ask(|state| state.usage().reclaimable()).await?;
+    let reclaimable = ledger.query_state(|state| state.usage().reclaimable()).await?;
     if reclaimable.through > Sequence::ZERO {
-        take(ledger, PART_BYTES).await?;
+        take_snapshot(ledger, PART_BYTES).await?;
     }
     Ok(())
 }
 
 /// Does what is due in one log: removes entries that a snapshot stands for, once they are old enough, and takes the next
 /// snapshot. Nothing while another call does so.
-pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaimed> {
-    let Some(_turn) = ledger.reclaim_memo().turn() else { return Ok(Reclaimed::default()) };
+pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<ReclaimReport> {
+    let Some(_turn) = ledger.reclaim_memo().try_start() else { return Ok(ReclaimReport::default()) };
     let begun = ledger.now();
-    let outcome = look(ledger, policy).await;
+    let outcome = reclaim_once(ledger, policy).await;
     ledger.reclaim_memo().note(outcome.as_ref().err());
     if let Ok(reclaimed) = &outcome
-        && *reclaimed != Reclaimed::default()
+        && *reclaimed != ReclaimReport::default()
     {
-        let Reclaimed { bytes, live_bytes, removed_through } = reclaimed;
+        let ReclaimReport { bytes, live_bytes, removed_through } = reclaimed;
         let (removed_through, took_millis) = (removed_through.get(), ledger.now().saturating_sub(begun));
         tracing::info!(bytes, live_bytes, removed_through, took_millis, "the broker's own entries were reclaimed");
     }
     outcome
 }
 
-async fn look(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaimed> {
-    let mut reclaimed = Reclaimed::default();
+async fn reclaim_once(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<ReclaimReport> {
+    let mut reclaimed = ReclaimReport::default();
     let Some(usage) = remove_old(ledger, policy, &mut reclaimed).await? else { return Ok(reclaimed) };
     let now = ledger.now();
     if !usage.is_due(policy, now) || ledger.log().is_full() || !may_begin(ledger, &usage, now).await? {
         return Ok(reclaimed);
     }
     ledger.log().may_remove().await.map_err(not_removed)?;
-    if let Some((bytes, live_bytes)) = take(ledger, PART_BYTES).await? {
-        reclaimed = Reclaimed { bytes, live_bytes, ..reclaimed };
+    if let Some((bytes, live_bytes)) = take_snapshot(ledger, PART_BYTES).await? {
+        reclaimed = ReclaimReport { bytes, live_bytes, ..reclaimed };
         remove_old(ledger, policy, &mut reclaimed).await?;
     }
     Ok(reclaimed)
 }
 
 /// Removes the entries that may go. `None`: there are some that are too young yet.
-async fn remove_old(ledger: &Ledger, policy: &ReclaimPolicy, reclaimed: &mut Reclaimed) -> Result<Option<EntryUsage>> {
-    let usage = ledger.ask(|state| *state.usage()).await?;
+async fn remove_old(
+    ledger: &Ledger,
+    policy: &ReclaimPolicy,
+    reclaimed: &mut ReclaimReport,
+) -> Result<Option<EntryUsage>> {
+    let usage = ledger.query_state(|state| *state.usage()).await?;
     let (through, memo) = (usage.reclaimable().through, ledger.reclaim_memo());
     if through <= memo.removed_through() {
         return Ok(Some(usage));
@@ -123,20 +127,20 @@ async fn remove_old(ledger: &Ledger, policy: &ReclaimPolicy, reclaimed: &mut Rec
 
 async fn may_begin(ledger: &Ledger, usage: &EntryUsage, now: i64) -> Result<bool> {
     // What a version skipped it cannot write down; a newer one will.
-    let has_skipped = ledger.ask(|state| state.has_skipped).await?;
+    let has_skipped = ledger.query_state(|state| state.has_skipped).await?;
     let left = ledger.reclaim_memo().began();
     Ok(!has_skipped && usage.may_begin(now, ledger.log().is_shared(), Some(left)))
 }
 
 /// Takes a snapshot; answers how many bytes of entries may go for it, and how many were written. `None`: another broker is
 /// at it.
-pub(super) async fn take(ledger: &Ledger, part_bytes: usize) -> Result<Option<(u64, u64)>> {
+pub(super) async fn take_snapshot(ledger: &Ledger, part_bytes: usize) -> Result<Option<(u64, u64)>> {
     let memo = ledger.reclaim_memo();
-    let begin = Begin { is_shared: ledger.log().is_shared(), left: memo.began() };
+    let begin = BeginReclaim { is_shared: ledger.log().is_shared(), left: memo.began() };
     let Some(began) = ledger.submit(begin).await? else { return Ok(None) };
     memo.note_began(began);
     crash_point("reclaim.after_begin");
-    let frozen = ledger.ask(|state| (Snapshot::of(state), state.usage, state.time)).await?;
+    let frozen = ledger.query_state(|state| (StateSnapshot::of(state), state.usage, state.time)).await?;
     let (snapshot, usage, at) = frozen;
     let through = snapshot.through();
     let parts_bytes = append_parts(ledger, began, snapshot, part_bytes).await?;
@@ -146,17 +150,17 @@ pub(super) async fn take(ledger: &Ledger, part_bytes: usize) -> Result<Option<(u
     let (reclaimed_bytes, reclaimed_answer_bytes) = (usage.bytes(), usage.answer_bytes());
     let taken =
         Entry::SnapshotTaken { snapshot: began, through, at, reclaimed_bytes, reclaimed_answer_bytes, live_bytes };
-    ledger.submit(Continue { began, is_first: false, entry: taken }).await?;
+    ledger.submit(ContinueReclaim { began, is_first: false, entry: taken }).await?;
     crash_point("reclaim.after_taken");
     Ok(Some((reclaimed_bytes, live_bytes)))
 }
 
 /// Appends the small state part by part; answers the bytes of its text. It is rendered on a thread of its own, and never
 /// as a whole.
-async fn append_parts(ledger: &Ledger, began: Position, snapshot: Snapshot, part_bytes: usize) -> Result<u64> {
+async fn append_parts(ledger: &Ledger, began: Position, snapshot: StateSnapshot, part_bytes: usize) -> Result<u64> {
     let (parts, mut rendered) = mpsc::channel(PARTS_WAITING_MAX);
     let render = move || {
-        let mut writer = PartWriter::new(parts, part_bytes);
+        let mut writer = SnapshotPartWriter::new(parts, part_bytes);
         serde_json::to_writer(&mut writer, &snapshot)?;
         writer.finish()
     };
@@ -172,10 +176,10 @@ async fn append_parts(ledger: &Ledger, began: Position, snapshot: Snapshot, part
         let entry = Entry::SnapshotPart { snapshot: began, part, is_last, text };
         if is_last {
             break_if_failed(render).await?;
-            ledger.submit(Continue { began, is_first: part == 1, entry }).await?;
+            ledger.submit(ContinueReclaim { began, is_first: part == 1, entry }).await?;
             return Ok(bytes);
         }
-        ledger.submit(Continue { began, is_first: part == 1, entry }).await?;
+        ledger.submit(ContinueReclaim { began, is_first: part == 1, entry }).await?;
     }
     break_if_failed(render).await?;
     Err(Error::new(Kind::Unavailable, "A snapshot of the broker's state is empty."))
@@ -190,7 +194,7 @@ async fn break_if_failed(render: tokio::task::JoinHandle<io::Result<()>>) -> Res
 async fn append_rows(ledger: &Ledger, through: Sequence) -> Result<u64> {
     let (mut after, mut bytes) = (Sequence::ZERO, 0);
     while after < through {
-        let page = match ledger.log().read(Range::Topic(TopicNumber::LEDGER, after), PAGE).await {
+        let page = match ledger.log().read(ReadRange::Topic(TopicNumber::LEDGER, after), PAGE).await {
             Err(LogError::Trimmed(earliest)) => {
                 after = Sequence(earliest.get().saturating_sub(1));
                 continue;
@@ -199,7 +203,7 @@ async fn append_rows(ledger: &Ledger, through: Sequence) -> Result<u64> {
         };
         let Some(last) = page.last() else { break };
         after = last.header.sequence;
-        let rows = Rows::of(page.iter().filter(|record| record.header.sequence <= through))?;
+        let rows = RewriteRows::of(page.iter().filter(|record| record.header.sequence <= through))?;
         if !rows.is_empty() {
             bytes += ledger.submit(rows).await?;
         }
@@ -221,13 +225,13 @@ fn overtaken() -> Error {
 }
 
 /// Begins a run, unless another broker is at it.
-struct Begin {
+struct BeginReclaim {
     is_shared: bool,
     /// The last run that this process began, and left if it is still under way.
     left: Position,
 }
 
-impl Command for Begin {
+impl Command for BeginReclaim {
     type Answer = Option<Position>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Option<Position>> {
@@ -243,13 +247,13 @@ impl Command for Begin {
 }
 
 /// Appends the next entry of a run, unless another broker has taken over.
-struct Continue {
+struct ContinueReclaim {
     began: Position,
     is_first: bool,
     entry: Entry,
 }
 
-impl Command for Continue {
+impl Command for ContinueReclaim {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
@@ -273,22 +277,22 @@ impl Command for Continue {
 
 /// What a page of entries says of rows of the tables.
 #[derive(Default)]
-struct Rows {
-    answers: Vec<OldAnswer>,
-    carried: Carried,
+struct RewriteRows {
+    answers: Vec<OldReply>,
+    carried: CarriedRows,
     bytes: usize,
 }
 
 /// A kept answer whose entry goes.
-struct OldAnswer {
+struct OldReply {
     position: Position,
     key: u128,
     digest: u64,
-    answer: KeptAnswer,
+    answer: StoredReply,
     body_bytes: u64,
 }
 
-impl Rows {
+impl RewriteRows {
     fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Result<Self> {
         let mut rows = Self::default();
         let has_rows = |record: &&Record| ROW_PREFIXES.iter().any(|prefix| record.body.starts_with(prefix));
@@ -298,7 +302,7 @@ impl Rows {
                 Some(Entry::AnswerKept { key, digest, answer, .. }) => {
                     let body_bytes = record.body.len() as u64;
                     let position = record.header.position;
-                    rows.answers.push(OldAnswer { position, key, digest, answer, body_bytes });
+                    rows.answers.push(OldReply { position, key, digest, answer, body_bytes });
                 }
                 Some(Entry::HistoryCarried { carried }) => {
                     rows.carried.heads.extend(carried.heads);
@@ -311,19 +315,19 @@ impl Rows {
     }
 
     fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.carried == Carried::default()
+        self.answers.is_empty() && self.carried == CarriedRows::default()
     }
 }
 
-impl Command for Rows {
+impl Command for RewriteRows {
     /// About how many bytes are written.
     type Answer = u64;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
         let mut bytes = 0;
         let answers_millis = decision.durable().answers_millis;
-        for OldAnswer { position, key, digest, answer, body_bytes } in &self.answers {
-            if let Some(row) = decision.answered(*key)?
+        for OldReply { position, key, digest, answer, body_bytes } in &self.answers {
+            if let Some(row) = decision.recorded_reply(*key)?
                 && row.position == *position
                 && decision.now().saturating_sub(row.time) < answers_millis
             {
@@ -333,7 +337,7 @@ impl Command for Rows {
             }
         }
         let carried = self.still_so(decision)?;
-        if carried != Carried::default() {
+        if carried != CarriedRows::default() {
             bytes += ((carried.heads.len() + carried.keys.len()) * 96) as u64;
             decision.add_entry(Entry::HistoryCarried { carried })?;
         }
@@ -345,10 +349,10 @@ impl Command for Rows {
     }
 }
 
-impl Rows {
+impl RewriteRows {
     /// Rows of removed events that are what the tables say, and can still matter.
-    fn still_so(&self, decision: &Decision<'_>) -> Result<Carried> {
-        let mut carried = Carried::default();
+    fn still_so(&self, decision: &Decision<'_>) -> Result<CarriedRows> {
+        let mut carried = CarriedRows::default();
         for (key, head) in &self.carried.heads {
             if decision.head(*key)? == Some(*head) {
                 carried.heads.push((*key, *head));
@@ -358,7 +362,7 @@ impl Rows {
         let window = decision.registry().longest_window_millis();
         for (key, remembered) in &self.carried.keys {
             if decision.now().saturating_sub(remembered.time) < window
-                && decision.remembered(*key)? == Some(*remembered)
+                && decision.stored_key(*key)? == Some(*remembered)
             {
                 carried.keys.push((*key, *remembered));
             }

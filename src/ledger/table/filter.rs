@@ -16,22 +16,22 @@ const BITS_PER_KEY: u64 = 12;
 /// A new filter can be halved this often.
 const HALVINGS: u32 = 4;
 
-type Block = [u64; 8];
+type FilterBlock = [u64; 8];
 
 /// The filter of one run.
 #[derive(Debug)]
-pub(super) struct Filter {
-    blocks: Vec<Block>,
+pub(super) struct BloomFilter {
+    blocks: Vec<FilterBlock>,
 }
 
 /// What a filter asks of a key, worked out once for all runs.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub(super) struct KeyProbe {
     high: u64,
-    bits: Block,
+    bits: FilterBlock,
 }
 
-impl Probe {
+impl KeyProbe {
     /// The probe of `key`.
     pub(super) fn of(key: u128) -> Self {
         let (high, low) = ((key >> 64) as u64, key as u64);
@@ -43,15 +43,15 @@ impl Probe {
     }
 }
 
-impl Filter {
+impl BloomFilter {
     /// An empty filter with room for `keys`.
     pub(super) fn with_room(keys: u64) -> Self {
         let blocks = blocks_for(keys).next_multiple_of(1 << HALVINGS);
-        Self { blocks: vec![Block::default(); blocks as usize] }
+        Self { blocks: vec![FilterBlock::default(); blocks as usize] }
     }
 
     /// Adds a key.
-    pub(super) fn add(&mut self, probe: &Probe) {
+    pub(super) fn add(&mut self, probe: &KeyProbe) {
         let number = probe.block(self.blocks.len());
         if let Some(block) = self.blocks.get_mut(number) {
             or(block, &probe.bits);
@@ -59,7 +59,7 @@ impl Filter {
     }
 
     /// Whether the key may have been added; no is certain.
-    pub(super) fn may_hold(&self, probe: &Probe) -> bool {
+    pub(super) fn may_hold(&self, probe: &KeyProbe) -> bool {
         let Some(block) = self.blocks.get(probe.block(self.blocks.len())) else { return false };
         // All eight words, without a branch for each.
         block.iter().zip(&probe.bits).fold(0, |missing, (word, bit)| missing | (bit & !word)) == 0
@@ -99,7 +99,7 @@ impl Filter {
         for _ in 0..blocks {
             let mut bytes = [0; BLOCK_BYTES as usize];
             from.read_exact(&mut bytes)?;
-            let mut block = Block::default();
+            let mut block = FilterBlock::default();
             for (word, from) in block.iter_mut().zip(bytes.as_chunks::<8>().0) {
                 *word = u64::from_le_bytes(*from);
             }
@@ -113,7 +113,7 @@ fn blocks_for(keys: u64) -> u64 {
     (keys * BITS_PER_KEY).div_ceil(8 * BLOCK_BYTES).max(1)
 }
 
-fn or(block: &mut Block, bits: &Block) {
+fn or(block: &mut FilterBlock, bits: &FilterBlock) {
     for (word, bit) in block.iter_mut().zip(bits) {
         *word |= bit;
     }

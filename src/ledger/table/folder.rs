@@ -16,13 +16,13 @@ pub(super) const MANIFEST: &str = "manifest.json";
 
 /// An owned folder. Dropping it lets another owner in.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct LockedFolder {
     path: PathBuf,
     /// Holds the lock; the operating system lets go of it when the process ends, however it does.
     lock: File,
 }
 
-impl Folder {
+impl LockedFolder {
     /// Makes the folder if it is missing and becomes its owner.
     pub(super) fn lock(path: &Path) -> io::Result<Self> {
         private_folder().create(path).map_err(at(path))?;
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for LockedFolder {
     /// Unlocks by word, not by closing: a child process forked a moment ago may still hold a copy of the open file.
     fn drop(&mut self) {
         let _ = self.lock.unlock();

@@ -58,7 +58,7 @@ pub(super) fn row<const V: usize>(bytes: &[u8]) -> Option<(u128, [u8; V])> {
 
 /// The end of a run file: what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Footer {
+pub(super) struct RunFooter {
     /// How many rows.
     pub(super) rows: u64,
     /// The greatest stamp of any row.
@@ -71,7 +71,7 @@ pub(super) struct Footer {
     pub(super) index_crc: u32,
 }
 
-impl Footer {
+impl RunFooter {
     /// The bytes on disk, and the checksum they end with.
     pub(super) fn encode(&self, header_crc: u32) -> (Vec<u8>, u32) {
         let fields = [

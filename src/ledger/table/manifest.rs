@@ -9,7 +9,7 @@
 //! - Runs are listed newest first; `number` names the file (`heads-7.run`), `crc32c` is the one its footer ends with.
 //! - Written beside the old one and renamed over it: a reader finds one or the other, whole.
 
-use super::folder::{Folder, MANIFEST, at, damaged};
+use super::folder::{LockedFolder, MANIFEST, at, damaged};
 use log::file::private_file;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,13 +22,13 @@ const VERSION: u32 = 1;
 /// One checkpoint. The payload may be large: it is borrowed to be written, owned when read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest<Payload> {
+pub(super) struct CheckpointManifest<Payload> {
     /// The checkpoint's number; the next has a greater one.
     pub(super) number: u64,
     /// The runs of the aggregate heads.
-    pub(super) heads: Vec<Entry>,
+    pub(super) heads: Vec<RunRef>,
     /// The runs of the idempotency window.
-    pub(super) keys: Vec<Entry>,
+    pub(super) keys: Vec<RunRef>,
     /// What the caller keeps beside the rows, as text that is not looked into here.
     pub(super) payload: Payload,
 }
@@ -36,7 +36,7 @@ pub(super) struct Manifest<Payload> {
 /// One run, and how to know it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
+pub(super) struct RunRef {
     /// The checkpoint that wrote it.
     pub(super) number: u64,
     /// The length of the file.
@@ -48,16 +48,16 @@ pub(super) struct Entry {
 /// What is in the file: the body under its checksum.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sealed<'a> {
+struct ManifestFile<'a> {
     version: u32,
     crc32c: u32,
     #[serde(borrow)]
     body: &'a RawValue,
 }
 
-impl Manifest<Box<RawValue>> {
+impl CheckpointManifest<Box<RawValue>> {
     /// Reads the manifest in force, if there is one.
-    pub(super) fn read(folder: &Folder) -> io::Result<Option<Self>> {
+    pub(super) fn read(folder: &LockedFolder) -> io::Result<Option<Self>> {
         Self::read_file(&folder.manifest())
     }
 
@@ -69,7 +69,7 @@ impl Manifest<Box<RawValue>> {
             Err(why) => return Err(at(path)(why)),
         };
         let unreadable = |why: serde_json::Error| damaged(path, &why.to_string());
-        let sealed: Sealed<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        let sealed: ManifestFile<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
         if sealed.version != VERSION {
             return Err(damaged(path, &format!("its version is {}, not {VERSION}", sealed.version)));
         }
@@ -80,7 +80,7 @@ impl Manifest<Box<RawValue>> {
     }
 
     /// Leaves no manifest in force.
-    pub(super) fn remove(folder: &Folder) -> io::Result<()> {
+    pub(super) fn remove(folder: &LockedFolder) -> io::Result<()> {
         match fs::remove_file(folder.manifest()) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => Err(at(&folder.manifest())(why)),
             _ => Ok(()),
@@ -90,23 +90,23 @@ impl Manifest<Box<RawValue>> {
 
 /// The payload of the checkpoint in force in `folder`, which nobody has to own for that.
 pub(super) fn peek(folder: &Path) -> io::Result<Option<Box<RawValue>>> {
-    Ok(Manifest::read_file(&folder.join(MANIFEST))?.map(|manifest| manifest.payload))
+    Ok(CheckpointManifest::read_file(&folder.join(MANIFEST))?.map(|manifest| manifest.payload))
 }
 
-impl Manifest<&RawValue> {
+impl CheckpointManifest<&RawValue> {
     /// Writes the manifest beside the one in force, durably.
-    pub(super) fn write(&self, folder: &Folder) -> io::Result<()> {
+    pub(super) fn write(&self, folder: &LockedFolder) -> io::Result<()> {
         let body = serde_json::value::to_raw_value(self)?;
         let crc32c = crc32c::crc32c(body.get().as_bytes());
         let path = folder.next_manifest();
         let created = private_file().write(true).create(true).truncate(true).open(&path);
         let mut file = BufWriter::new(created.map_err(at(&path))?);
-        serde_json::to_writer(&mut file, &Sealed { version: VERSION, crc32c, body: &body })?;
+        serde_json::to_writer(&mut file, &ManifestFile { version: VERSION, crc32c, body: &body })?;
         file.flush().and_then(|()| file.get_ref().sync_all()).map_err(at(&path))
     }
 
     /// Puts the manifest last written in force. Durable after the folder's sync.
-    pub(super) fn rename(folder: &Folder) -> io::Result<()> {
+    pub(super) fn rename(folder: &LockedFolder) -> io::Result<()> {
         fs::rename(folder.next_manifest(), folder.manifest()).map_err(at(&folder.manifest()))
     }
 }

@@ -3,8 +3,8 @@
 //! - Of rows with one key, the row of the first source comes out; the others are gone.
 //! - RAM is bounded by the sources' buffers, a few blocks each, however long the runs are.
 
-use super::rows::Row;
-use super::run::Run;
+use super::rows::TableRow;
+use super::run::SortedRun;
 use std::io;
 use std::sync::Arc;
 use std::vec;
@@ -13,30 +13,31 @@ use std::vec;
 const BLOCKS_PER_READ: u64 = 16;
 
 /// Ascending rows: some in RAM, then those of a run that are still to be read.
-pub(super) struct Source<const V: usize> {
-    next: Option<Row<V>>,
-    rows: vec::IntoIter<Row<V>>,
-    rest: Option<Rest<V>>,
+pub(super) struct MergeSource<const V: usize> {
+    next: Option<TableRow<V>>,
+    rows: vec::IntoIter<TableRow<V>>,
+    rest: Option<UnreadBlocks<V>>,
 }
 
-struct Rest<const V: usize> {
-    run: Arc<Run<V>>,
+struct UnreadBlocks<const V: usize> {
+    run: Arc<SortedRun<V>>,
     next_block: u64,
 }
 
 /// The merged rows of some sources, newest first.
-pub(super) struct Merge<const V: usize>(pub(super) Vec<Source<V>>);
+pub(super) struct RunMerge<const V: usize>(pub(super) Vec<MergeSource<V>>);
 
-impl<const V: usize> Source<V> {
+impl<const V: usize> MergeSource<V> {
     /// Rows in RAM, sorted.
-    pub(super) fn rows(rows: Vec<Row<V>>) -> Self {
+    pub(super) fn rows(rows: Vec<TableRow<V>>) -> Self {
         let mut rows = rows.into_iter();
         Self { next: rows.next(), rows, rest: None }
     }
 
     /// The rows of a run.
-    pub(super) fn run(run: Arc<Run<V>>) -> io::Result<Self> {
-        let mut source = Self { next: None, rows: vec::IntoIter::default(), rest: Some(Rest { run, next_block: 0 }) };
+    pub(super) fn run(run: Arc<SortedRun<V>>) -> io::Result<Self> {
+        let mut source =
+            Self { next: None, rows: vec::IntoIter::default(), rest: Some(UnreadBlocks { run, next_block: 0 }) };
         source.advance()?;
         Ok(source)
     }
@@ -46,7 +47,7 @@ impl<const V: usize> Source<V> {
     }
 
     /// Gives the next row and moves on to the one after.
-    fn advance(&mut self) -> io::Result<Option<Row<V>>> {
+    fn advance(&mut self) -> io::Result<Option<TableRow<V>>> {
         if self.rows.len() == 0 {
             self.refill()?;
         }
@@ -54,7 +55,7 @@ impl<const V: usize> Source<V> {
     }
 
     fn refill(&mut self) -> io::Result<()> {
-        let Some(Rest { run, next_block }) = &mut self.rest else { return Ok(()) };
+        let Some(UnreadBlocks { run, next_block }) = &mut self.rest else { return Ok(()) };
         let blocks = *next_block..run.blocks().min(*next_block + BLOCKS_PER_READ);
         *next_block = blocks.end;
         self.rows = run.read_rows(blocks)?.into_iter();
@@ -62,11 +63,11 @@ impl<const V: usize> Source<V> {
     }
 }
 
-impl<const V: usize> Merge<V> {
+impl<const V: usize> RunMerge<V> {
     /// The newest row of the least key not given yet.
-    pub(super) fn next(&mut self) -> io::Result<Option<Row<V>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<TableRow<V>>> {
         // A dozen sources at most: looking at each is as quick as a heap.
-        let least = self.0.iter().filter_map(Source::key).min();
+        let least = self.0.iter().filter_map(MergeSource::key).min();
         let mut newest = None;
         for source in self.0.iter_mut().filter(|source| least.is_some() && source.key() == least) {
             let row = source.advance()?;

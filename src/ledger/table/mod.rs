@@ -39,21 +39,21 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use job::{Done, Job, Payload};
+pub(crate) use job::{CheckpointJob, CheckpointPayload, WrittenCheckpoint};
 pub(crate) use rows::KeyMap;
 
-use filter::Probe;
-use folder::Folder;
-use job::{Part, Shared, Written};
-use manifest::{Entry, Manifest};
-use recent::Recent;
-use rows::Rows;
-use run::Run;
+use filter::KeyProbe;
+use folder::LockedFolder;
+use job::{CheckpointFolder, TableCheckpoint, WrittenRuns};
+use manifest::{CheckpointManifest, RunRef};
+use recent::RecentRows;
+use rows::RowMap;
+use run::SortedRun;
 use serde_json::value::RawValue;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tiers::Policy;
+use tiers::TieringPolicy;
 
 /// Bytes of an aggregate head's value.
 pub(crate) const HEAD_BYTES: usize = 16;
@@ -61,18 +61,18 @@ pub(crate) const HEAD_BYTES: usize = 16;
 pub(crate) const KEY_BYTES: usize = 24;
 
 /// What time a row counts from. A row whose stamp is below a checkpoint's `expire_before` may be dropped by it.
-pub(crate) type Stamp<const V: usize> = fn(&[u8; V]) -> i64;
+pub(crate) type RowTimestamp<const V: usize> = fn(&[u8; V]) -> i64;
 
 /// The tables of one broker, with a common checkpoint.
 #[derive(Debug)]
-pub struct Tables {
+pub struct DiskTables {
     /// Aggregate heads. They never expire.
-    pub heads: Table<HEAD_BYTES>,
+    pub heads: DiskTable<HEAD_BYTES>,
     /// The idempotency window.
-    pub keys: Table<KEY_BYTES>,
+    pub keys: DiskTable<KEY_BYTES>,
     /// Shared with a [`Job`] and its [`Done`]: more than one holder means that a checkpoint is under way. Tables in
     /// memory have none.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<CheckpointFolder>>,
     /// The number of the last checkpoint begun. Runs are named by it, so a failed checkpoint's number is not used
     /// again.
     number: u64,
@@ -80,22 +80,22 @@ pub struct Tables {
 
 /// Rows by key: see the module.
 #[derive(Debug)]
-pub struct Table<const V: usize> {
+pub struct DiskTable<const V: usize> {
     name: &'static str,
-    stamp: Stamp<V>,
-    policy: Policy,
-    active: Rows<V>,
+    stamp: RowTimestamp<V>,
+    policy: TieringPolicy,
+    active: RowMap<V>,
     /// Rows a job is writing, or a failed one did not write.
-    frozen: Arc<Rows<V>>,
+    frozen: Arc<RowMap<V>>,
     /// Newest first.
-    runs: Vec<Arc<Run<V>>>,
+    runs: Vec<Arc<SortedRun<V>>>,
     /// What was put last of what may be on disk.
-    recent: Recent<V>,
+    recent: RecentRows<V>,
 }
 
 /// What [`Tables::open`] found in the folder.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundCheckpoint {
     /// A whole checkpoint; this was its payload.
     Checkpoint(Box<RawValue>),
     /// No checkpoint. The tables are empty.
@@ -104,16 +104,16 @@ pub enum Found {
     Damaged(io::Error),
 }
 
-impl Tables {
+impl DiskTables {
     /// Opens the tables in `folder`, which is made if missing. Reads footers, fences and filters, no rows.
     ///
     /// An error is what the disk refused (or another owner of the folder); nothing is deleted then.
-    pub fn open(folder: &Path, key_stamp: Stamp<KEY_BYTES>) -> io::Result<(Self, Found)> {
-        let shared = Arc::new(Shared::lock(folder)?);
+    pub fn open(folder: &Path, key_stamp: RowTimestamp<KEY_BYTES>) -> io::Result<(Self, FoundCheckpoint)> {
+        let shared = Arc::new(CheckpointFolder::lock(folder)?);
         match Self::load(&shared, key_stamp) {
-            Ok(Some((tables, payload))) => Ok((tables, Found::Checkpoint(payload))),
-            Ok(None) => Ok((Self::empty(shared, key_stamp)?, Found::Nothing)),
-            Err(why) if is_damage(&why) => Ok((Self::empty(shared, key_stamp)?, Found::Damaged(why))),
+            Ok(Some((tables, payload))) => Ok((tables, FoundCheckpoint::Checkpoint(payload))),
+            Ok(None) => Ok((Self::empty(shared, key_stamp)?, FoundCheckpoint::Nothing)),
+            Err(why) if is_damage(&why) => Ok((Self::empty(shared, key_stamp)?, FoundCheckpoint::Damaged(why))),
             Err(why) => Err(why),
         }
     }
@@ -124,13 +124,13 @@ impl Tables {
     }
 
     /// Empty tables in `folder`, whatever was there: the way out after [`Table::get`] or `Job::run` met damage.
-    pub fn fresh(folder: &Path, key_stamp: Stamp<KEY_BYTES>) -> io::Result<Self> {
-        Self::empty(Arc::new(Shared::lock(folder)?), key_stamp)
+    pub fn fresh(folder: &Path, key_stamp: RowTimestamp<KEY_BYTES>) -> io::Result<Self> {
+        Self::empty(Arc::new(CheckpointFolder::lock(folder)?), key_stamp)
     }
 
     /// Tables without a folder: all rows stay in RAM, and there are no checkpoints.
-    pub fn in_memory(key_stamp: Stamp<KEY_BYTES>) -> Self {
-        Self { heads: Table::new("heads", never), keys: Table::new("keys", key_stamp), shared: None, number: 0 }
+    pub fn in_memory(key_stamp: RowTimestamp<KEY_BYTES>) -> Self {
+        Self { heads: DiskTable::new("heads", never), keys: DiskTable::new("keys", key_stamp), shared: None, number: 0 }
     }
 
     /// Drops keys that expired from RAM: what a checkpoint does for tables on disk, for those without a folder.
@@ -141,7 +141,7 @@ impl Tables {
 
     /// Takes the checkpoint on disk out of force: opening finds nothing then, and refolds. No job may be running.
     pub fn condemn(&mut self) -> io::Result<()> {
-        self.shared.as_ref().map_or(Ok(()), |shared| Manifest::remove(&shared.folder))
+        self.shared.as_ref().map_or(Ok(()), |shared| CheckpointManifest::remove(&shared.folder))
     }
 
     /// Begins a checkpoint of all rows put so far; `payload` must speak of the same moment. The job belongs on a
@@ -150,7 +150,7 @@ impl Tables {
     /// `None` while an earlier job or its outcome is still around, and for tables in memory; nothing is frozen then.
     /// After a job that failed or was dropped, the next one takes its rows over; an outcome that was dropped is
     /// installed now.
-    pub fn freeze(&mut self, payload: Payload, expire_before: i64) -> Option<Job> {
+    pub fn freeze(&mut self, payload: CheckpointPayload, expire_before: i64) -> Option<CheckpointJob> {
         let shared = self.shared.clone()?;
         // Two are this one and the tables' own.
         if Arc::strong_count(&shared) > 2 {
@@ -159,17 +159,17 @@ impl Tables {
         self.take_over();
         self.number += 1;
         let (heads, keys) = (self.heads.freeze(), self.keys.freeze());
-        Some(Job { shared, number: self.number, payload, expire_before, heads, keys })
+        Some(CheckpointJob { shared, number: self.number, payload, expire_before, heads, keys })
     }
 
     /// Takes over what a job of these tables wrote, and lets go of the rows it wrote.
-    pub fn install(&mut self, done: Done) {
+    pub fn install(&mut self, done: WrittenCheckpoint) {
         drop(done);
         self.take_over();
     }
 
     fn take_over(&mut self) {
-        if let Some(Written { heads, keys }) = self.shared.as_ref().and_then(|shared| shared.take()) {
+        if let Some(WrittenRuns { heads, keys }) = self.shared.as_ref().and_then(|shared| shared.take()) {
             self.heads.install(heads);
             self.keys.install(keys);
             // An aggregate is looked up whenever it is written to; a key, hardly ever again.
@@ -177,24 +177,27 @@ impl Tables {
         }
     }
 
-    fn load(shared: &Arc<Shared>, key_stamp: Stamp<KEY_BYTES>) -> io::Result<Option<(Self, Box<RawValue>)>> {
+    fn load(
+        shared: &Arc<CheckpointFolder>,
+        key_stamp: RowTimestamp<KEY_BYTES>,
+    ) -> io::Result<Option<(Self, Box<RawValue>)>> {
         let folder = &shared.folder;
-        let Some(manifest) = Manifest::read(folder)? else { return Ok(None) };
-        let heads = Table::open("heads", never, folder, &manifest.heads)?;
-        let keys = Table::open("keys", key_stamp, folder, &manifest.keys)?;
+        let Some(manifest) = CheckpointManifest::read(folder)? else { return Ok(None) };
+        let heads = DiskTable::open("heads", never, folder, &manifest.heads)?;
+        let keys = DiskTable::open("keys", key_stamp, folder, &manifest.keys)?;
         let tables = Self { heads, keys, shared: Some(Arc::clone(shared)), number: manifest.number };
         folder.sweep(&[run::paths(&tables.heads.runs), run::paths(&tables.keys.runs)].concat());
         Ok(Some((tables, manifest.payload)))
     }
 
-    fn empty(shared: Arc<Shared>, key_stamp: Stamp<KEY_BYTES>) -> io::Result<Self> {
-        Manifest::remove(&shared.folder)?;
+    fn empty(shared: Arc<CheckpointFolder>, key_stamp: RowTimestamp<KEY_BYTES>) -> io::Result<Self> {
+        CheckpointManifest::remove(&shared.folder)?;
         shared.folder.sweep(&[]);
         Ok(Self { shared: Some(shared), ..Self::in_memory(key_stamp) })
     }
 }
 
-impl<const V: usize> Table<V> {
+impl<const V: usize> DiskTable<V> {
     /// All rows of a table in memory, for tests that compare two.
     #[cfg(test)]
     pub(crate) fn rows(&self) -> std::collections::BTreeMap<u128, [u8; V]> {
@@ -207,7 +210,7 @@ impl<const V: usize> Table<V> {
         if let Some(value) = in_ram {
             return Ok(Some(*value));
         }
-        let probe = Probe::of(key);
+        let probe = KeyProbe::of(key);
         for run in &self.runs {
             if run.may_hold(&probe)
                 && let Some(value) = run.get(key)?
@@ -229,19 +232,27 @@ impl<const V: usize> Table<V> {
         self.active.len() + self.frozen.len()
     }
 
-    fn new(name: &'static str, stamp: Stamp<V>) -> Self {
-        let (active, frozen) = (Rows::default(), Arc::default());
-        Self { name, stamp, policy: Policy::default(), active, frozen, runs: Vec::new(), recent: Recent::default() }
+    fn new(name: &'static str, stamp: RowTimestamp<V>) -> Self {
+        let (active, frozen) = (RowMap::default(), Arc::default());
+        Self {
+            name,
+            stamp,
+            policy: TieringPolicy::default(),
+            active,
+            frozen,
+            runs: Vec::new(),
+            recent: RecentRows::default(),
+        }
     }
 
-    fn open(name: &'static str, stamp: Stamp<V>, folder: &Folder, entries: &[Entry]) -> io::Result<Self> {
-        let runs = entries.iter().map(|entry| Run::open(folder.run(name, entry.number), *entry).map(Arc::new));
+    fn open(name: &'static str, stamp: RowTimestamp<V>, folder: &LockedFolder, entries: &[RunRef]) -> io::Result<Self> {
+        let runs = entries.iter().map(|entry| SortedRun::open(folder.run(name, entry.number), *entry).map(Arc::new));
         Ok(Self { runs: runs.collect::<io::Result<_>>()?, ..Self::new(name, stamp) })
     }
 
-    fn freeze(&mut self) -> Part<V> {
+    fn freeze(&mut self) -> TableCheckpoint<V> {
         // The next active map gets the room this one needed: growing step by step would rehash under the owner's feet.
-        let room = Rows::with_capacity_and_hasher(self.active.len(), Default::default());
+        let room = RowMap::with_capacity_and_hasher(self.active.len(), Default::default());
         let active = std::mem::replace(&mut self.active, room);
         if self.frozen.is_empty() {
             self.frozen = Arc::new(active);
@@ -249,10 +260,10 @@ impl<const V: usize> Table<V> {
             Arc::make_mut(&mut self.frozen).extend(active);
         }
         let (rows, runs) = (Arc::clone(&self.frozen), self.runs.clone());
-        Part { name: self.name, stamp: self.stamp, policy: self.policy, rows, runs }
+        TableCheckpoint { name: self.name, stamp: self.stamp, policy: self.policy, rows, runs }
     }
 
-    fn install(&mut self, runs: Vec<Arc<Run<V>>>) {
+    fn install(&mut self, runs: Vec<Arc<SortedRun<V>>>) {
         self.runs = runs;
         self.frozen = Arc::default();
     }

@@ -3,18 +3,18 @@
 //! - A key has one place, which it shares with others; the row put last has it.
 //! - Every put passes by here, so a row that is found is the newest of its key.
 
-use super::rows::Row;
+use super::rows::TableRow;
 
 /// How many rows there is room for: 8 MiB of aggregate heads.
 const PLACES: usize = 1 << 18;
 
 /// The rows; none, and no room for any, until it is begun.
 #[derive(Debug, Default)]
-pub(super) struct Recent<const V: usize> {
-    rows: Vec<Row<V>>,
+pub(super) struct RecentRows<const V: usize> {
+    rows: Vec<TableRow<V>>,
 }
 
-impl<const V: usize> Recent<V> {
+impl<const V: usize> RecentRows<V> {
     /// Keeps what is put from now on.
     pub(super) fn begin(&mut self) {
         if self.rows.is_empty() {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn nothing_is_found_that_was_not_put() {
-        let mut recent = Recent::<16>::default();
+        let mut recent = RecentRows::<16>::default();
         recent.put(7, [7; 16]);
         assert_eq!(recent.get(7), None, "it has not begun");
         recent.begin();
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_row_put_last_has_the_place() {
-        let mut recent = Recent::<1>::default();
+        let mut recent = RecentRows::<1>::default();
         recent.begin();
         let (one, other) = (7, 7 + PLACES as u128);
         recent.put(one, [1]);

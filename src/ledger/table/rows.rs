@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// One row, where it travels alone.
-pub(super) type Row<const V: usize> = (u128, [u8; V]);
+pub(super) type TableRow<const V: usize> = (u128, [u8; V]);
 
 /// A map by uniform keys.
-pub(crate) type KeyMap<T> = HashMap<u128, T, BuildHasherDefault<LowHalf>>;
+pub(crate) type KeyMap<T> = HashMap<u128, T, BuildHasherDefault<LowHalfHasher>>;
 
 /// Rows by key, in no order.
-pub(super) type Rows<const V: usize> = KeyMap<[u8; V]>;
+pub(super) type RowMap<const V: usize> = KeyMap<[u8; V]>;
 
 /// The rows in the order of their keys.
-pub(super) fn sorted<const V: usize>(rows: &Rows<V>) -> Vec<Row<V>> {
+pub(super) fn sorted<const V: usize>(rows: &RowMap<V>) -> Vec<TableRow<V>> {
     let mut sorted: Vec<_> = rows.iter().map(|(key, value)| (*key, *value)).collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
     sorted
@@ -21,9 +21,9 @@ pub(super) fn sorted<const V: usize>(rows: &Rows<V>) -> Vec<Row<V>> {
 
 /// Takes the low half of a uniform key for its hash.
 #[derive(Debug, Default)]
-pub(crate) struct LowHalf(u64);
+pub(crate) struct LowHalfHasher(u64);
 
-impl Hasher for LowHalf {
+impl Hasher for LowHalfHasher {
     fn write_u128(&mut self, key: u128) {
         self.0 = key as u64;
     }

@@ -3,12 +3,12 @@
 //! - Fences and filter are in RAM and were checked when the run was opened; a block is checked whenever it is read.
 //! - A lookup reads one block if the filter lets it through (two if the key's high half equals a fence).
 
-use super::filter::{Filter, Probe};
+use super::filter::{BloomFilter, KeyProbe};
 use super::folder::{at, damaged};
-use super::format::{self, FOOTER_BYTES, Footer, HEADER_BYTES};
-use super::manifest::Entry;
-use super::rows::Row;
-use super::tiers::Shape;
+use super::format::{self, FOOTER_BYTES, HEADER_BYTES, RunFooter};
+use super::manifest::RunRef;
+use super::rows::TableRow;
+use super::tiers::RunShape;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 
 /// An open run.
 #[derive(Debug)]
-pub(super) struct Run<const V: usize> {
+pub(super) struct SortedRun<const V: usize> {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    pub(super) entry: Entry,
+    pub(super) entry: RunRef,
     pub(super) header_crc: u32,
-    pub(super) footer: Footer,
+    pub(super) footer: RunFooter,
     /// The high half of each block's first key.
     pub(super) fences: Vec<u64>,
-    pub(super) filter: Filter,
+    pub(super) filter: BloomFilter,
 }
 
-impl<const V: usize> Run<V> {
+impl<const V: usize> SortedRun<V> {
     /// Opens the file that `entry` speaks of, reading all but its rows.
-    pub(super) fn open(path: PathBuf, entry: Entry) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf, entry: RunRef) -> io::Result<Self> {
         let file = File::open(&path).map_err(at(&path))?;
         let header_crc = check_header::<V>(&path, &file, entry)?;
         let footer = read_footer::<V>(&path, &file, entry, header_crc)?;
@@ -40,8 +40,8 @@ impl<const V: usize> Run<V> {
     }
 
     /// What the tiering looks at.
-    pub(super) fn shape(&self) -> Shape {
-        Shape { rows: self.footer.rows, max_stamp: self.footer.max_stamp }
+    pub(super) fn shape(&self) -> RunShape {
+        RunShape { rows: self.footer.rows, max_stamp: self.footer.max_stamp }
     }
 
     /// How many blocks of rows there are.
@@ -50,7 +50,7 @@ impl<const V: usize> Run<V> {
     }
 
     /// Whether the key may be here; no is certain.
-    pub(super) fn may_hold(&self, probe: &Probe) -> bool {
+    pub(super) fn may_hold(&self, probe: &KeyProbe) -> bool {
         self.filter.may_hold(probe)
     }
 
@@ -75,7 +75,7 @@ impl<const V: usize> Run<V> {
     }
 
     /// The rows of some blocks.
-    pub(super) fn read_rows(&self, blocks: Range<u64>) -> io::Result<Vec<Row<V>>> {
+    pub(super) fn read_rows(&self, blocks: Range<u64>) -> io::Result<Vec<TableRow<V>>> {
         let bytes = self.read(blocks.clone())?;
         let mut rows = Vec::with_capacity(bytes.len() / format::row_bytes::<V>() as usize);
         for (number, block) in blocks.zip(bytes.chunks(format::block_bytes::<V>() as usize)) {
@@ -106,12 +106,12 @@ impl<const V: usize> Run<V> {
 }
 
 /// The files of some runs.
-pub(super) fn paths<const V: usize>(runs: &[Arc<Run<V>>]) -> Vec<PathBuf> {
+pub(super) fn paths<const V: usize>(runs: &[Arc<SortedRun<V>>]) -> Vec<PathBuf> {
     runs.iter().map(|run| run.path.clone()).collect()
 }
 
 /// Checks length and header; gives the header's checksum.
-fn check_header<const V: usize>(path: &Path, file: &File, entry: Entry) -> io::Result<u32> {
+fn check_header<const V: usize>(path: &Path, file: &File, entry: RunRef) -> io::Result<u32> {
     let bytes = file.metadata().map_err(at(path))?.len();
     if bytes != entry.bytes || bytes < HEADER_BYTES + FOOTER_BYTES {
         return Err(damaged(path, &format!("it has {bytes} bytes, the manifest says {}", entry.bytes)));
@@ -124,20 +124,20 @@ fn check_header<const V: usize>(path: &Path, file: &File, entry: Entry) -> io::R
     Ok(crc32c::crc32c(&header))
 }
 
-fn read_footer<const V: usize>(path: &Path, file: &File, entry: Entry, header_crc: u32) -> io::Result<Footer> {
+fn read_footer<const V: usize>(path: &Path, file: &File, entry: RunRef, header_crc: u32) -> io::Result<RunFooter> {
     let mut bytes = [0; FOOTER_BYTES as usize];
     file.read_exact_at(&mut bytes, entry.bytes - FOOTER_BYTES).map_err(at(path))?;
-    match Footer::decode(&bytes, header_crc) {
+    match RunFooter::decode(&bytes, header_crc) {
         Some((footer, crc)) if crc == entry.crc32c && footer.file_bytes::<V>() == entry.bytes => Ok(footer),
         _ => Err(damaged(path, "its footer is not the one the manifest knows")),
     }
 }
 
-fn read_index<const V: usize>(path: &Path, mut file: &File, footer: &Footer) -> io::Result<(Vec<u64>, Filter)> {
+fn read_index<const V: usize>(path: &Path, mut file: &File, footer: &RunFooter) -> io::Result<(Vec<u64>, BloomFilter)> {
     file.seek(SeekFrom::Start(footer.index_at::<V>())).map_err(at(path))?;
-    let mut index = Checked { from: BufReader::with_capacity(1 << 16, file.take(footer.index_bytes())), crc: 0 };
+    let mut index = ChecksumReader { from: BufReader::with_capacity(1 << 16, file.take(footer.index_bytes())), crc: 0 };
     let fences = read_fences(&mut index, footer.blocks()).map_err(at(path))?;
-    let filter = Filter::read(&mut index, footer.filter_blocks).map_err(at(path))?;
+    let filter = BloomFilter::read(&mut index, footer.filter_blocks).map_err(at(path))?;
     if index.crc != footer.index_crc {
         return Err(damaged(path, "the checksum of fences and filter does not fit"));
     }
@@ -155,12 +155,12 @@ fn read_fences(from: &mut impl Read, blocks: u64) -> io::Result<Vec<u64>> {
 }
 
 /// A reader that keeps the checksum of what went through it.
-struct Checked<R> {
+struct ChecksumReader<R> {
     from: R,
     crc: u32,
 }
 
-impl<R: Read> Read for Checked<R> {
+impl<R: Read> Read for ChecksumReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(into)?;
         self.crc = crc32c::crc32c_append(self.crc, into.get(..count).unwrap_or_default());

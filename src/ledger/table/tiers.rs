@@ -6,7 +6,7 @@
 
 /// How runs are tiered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Policy {
+pub(super) struct TieringPolicy {
     /// How many runs of one tier become one of the next.
     pub(super) factor: u64,
     /// Runs of fewer than `factor` times this many rows are all of the lowest tier: merging them costs next to nothing.
@@ -17,7 +17,7 @@ pub(super) struct Policy {
 
 /// What the choice depends on, of one run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct RunShape {
     /// How many rows it has.
     pub(super) rows: u64,
     /// The greatest stamp of its rows.
@@ -26,34 +26,34 @@ pub(super) struct Shape {
 
 /// What to do with the runs of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct MergeChoice {
     /// So many of the newest are merged with the new rows.
     pub(super) merge: usize,
     /// So many of the oldest have nothing but expired rows, and go unread.
     pub(super) drop: usize,
 }
 
-impl Default for Policy {
+impl Default for TieringPolicy {
     fn default() -> Self {
         Self { factor: 4, small_rows: 1 << 16, runs_max: 12 }
     }
 }
 
-impl Policy {
+impl TieringPolicy {
     /// Chooses for a checkpoint of `new_rows`, given the runs from newest to oldest.
-    pub(super) fn choose(&self, new_rows: u64, runs: &[Shape], expire_before: i64) -> Choice {
+    pub(super) fn choose(&self, new_rows: u64, runs: &[RunShape], expire_before: i64) -> MergeChoice {
         // Only from the oldest on: a younger expired run may be hiding older rows that are not.
         let drop = runs.iter().rev().take_while(|run| run.max_stamp < expire_before).count();
         let kept = runs.get(..runs.len() - drop).unwrap_or_default();
         if new_rows == 0 {
-            return Choice { merge: 0, drop };
+            return MergeChoice { merge: 0, drop };
         }
         let crowded = (kept.len() + 1).saturating_sub(self.runs_max);
-        Choice { merge: self.full_tiers(new_rows, kept).max(crowded), drop }
+        MergeChoice { merge: self.full_tiers(new_rows, kept).max(crowded), drop }
     }
 
     /// How many of the newest runs are in tiers that the new rows fill up, one after the other.
-    fn full_tiers(&self, new_rows: u64, runs: &[Shape]) -> usize {
+    fn full_tiers(&self, new_rows: u64, runs: &[RunShape]) -> usize {
         let (mut rows, mut merge) = (new_rows, 0);
         loop {
             let rest = runs.iter().skip(merge).map(|run| run.rows);

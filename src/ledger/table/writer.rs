@@ -4,11 +4,11 @@
 //! - RAM: one block, the fences and the filter; the latter two become the open run's.
 //! - The file is synced as it grows, so that the log's own syncs never wait behind a large backlog of ours.
 
-use super::filter::{Filter, Probe};
+use super::filter::{BloomFilter, KeyProbe};
 use super::folder::at;
-use super::format::{self, Footer};
-use super::manifest::Entry;
-use super::run::Run;
+use super::format::{self, RunFooter};
+use super::manifest::RunRef;
+use super::run::SortedRun;
 use log::file::private_file;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,21 +18,21 @@ use std::path::PathBuf;
 const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
 
 /// A run being written.
-pub(super) struct Writer<const V: usize> {
+pub(super) struct RunWriter<const V: usize> {
     path: PathBuf,
     file: BufWriter<File>,
     number: u64,
     header_crc: u32,
     block: Vec<u8>,
     fences: Vec<u64>,
-    filter: Filter,
+    filter: BloomFilter,
     rows: u64,
     max_stamp: i64,
     blocks_crc: u32,
     unsynced_bytes: u64,
 }
 
-impl<const V: usize> Writer<V> {
+impl<const V: usize> RunWriter<V> {
     /// Begins run `number` in the file `path`, for at most `rows_max` rows.
     pub(super) fn create(path: PathBuf, number: u64, rows_max: u64) -> io::Result<Self> {
         let file = private_file().read(true).write(true).create(true).truncate(true).open(&path);
@@ -46,7 +46,7 @@ impl<const V: usize> Writer<V> {
             header_crc: crc32c::crc32c(&header),
             block: Vec::with_capacity(format::block_bytes::<V>() as usize),
             fences: Vec::new(),
-            filter: Filter::with_room(rows_max),
+            filter: BloomFilter::with_room(rows_max),
             rows: 0,
             max_stamp: i64::MIN,
             blocks_crc: 0,
@@ -61,14 +61,14 @@ impl<const V: usize> Writer<V> {
         }
         self.block.extend_from_slice(&key.to_le_bytes());
         self.block.extend_from_slice(value);
-        self.filter.add(&Probe::of(key));
+        self.filter.add(&KeyProbe::of(key));
         self.max_stamp = self.max_stamp.max(stamp);
         self.rows += 1;
         if self.rows.is_multiple_of(format::BLOCK_ROWS) { self.end_block() } else { Ok(()) }
     }
 
     /// Ends the file and makes it durable. A run without rows is none; its file is the sweep's.
-    pub(super) fn finish(mut self) -> io::Result<Option<Run<V>>> {
+    pub(super) fn finish(mut self) -> io::Result<Option<SortedRun<V>>> {
         if self.rows == 0 {
             return Ok(None);
         }
@@ -77,7 +77,7 @@ impl<const V: usize> Writer<V> {
         }
         self.fences.shrink_to_fit();
         self.filter.shrink_to(self.rows);
-        let footer = Footer {
+        let footer = RunFooter {
             rows: self.rows,
             max_stamp: self.max_stamp,
             filter_blocks: self.filter.len(),
@@ -88,10 +88,10 @@ impl<const V: usize> Writer<V> {
         self.file.write_all(&bytes).map_err(at(&self.path))?;
         let file = self.file.into_inner().map_err(|failed| at(&self.path)(failed.into_error()))?;
         file.sync_all().map_err(at(&self.path))?;
-        Ok(Some(Run {
+        Ok(Some(SortedRun {
             path: self.path,
             file,
-            entry: Entry { number: self.number, bytes: footer.file_bytes::<V>(), crc32c },
+            entry: RunRef { number: self.number, bytes: footer.file_bytes::<V>(), crc32c },
             header_crc: self.header_crc,
             footer,
             fences: self.fences,

@@ -3,8 +3,8 @@
 //! - At most one line is held. One that is too long is thrown away while it arrives, and is still one line.
 //! - A last line needs no line feed. Half a line of a body that broke off is none.
 
-use crate::memory::{ROOM_STEP, Room};
-use crate::rest::App;
+use crate::memory::{ByteReservation, ROOM_STEP};
+use crate::rest::AppState;
 use crate::rest::body;
 use crate::rest::problem::Problem;
 use axum::body::Body;
@@ -16,29 +16,29 @@ pub(super) const LINE_BYTES_MAX: usize = limits::EVENT_BYTES_MAX + 64 * 1024;
 
 /// One line of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ImportLine {
     Text(Bytes),
     TooLong,
 }
 
 /// A body on its way in, line by line.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     body: Body,
-    splitter: Splitter,
+    splitter: LineSplitter,
     ended: bool,
     /// Of all bytes so far, where somebody wants to know.
     digest: Option<blake3::Hasher>,
     /// For the line that arrives, and for those that were handed out and are not stored yet.
-    room: Room,
+    room: ByteReservation,
 }
 
-impl Lines {
-    pub(super) fn of(body: Body, digest: Option<blake3::Hasher>, room: Room) -> Self {
-        Self { body, splitter: Splitter::default(), ended: false, digest, room }
+impl LineReader {
+    pub(super) fn of(body: Body, digest: Option<blake3::Hasher>, room: ByteReservation) -> Self {
+        Self { body, splitter: LineSplitter::default(), ended: false, digest, room }
     }
 
     /// The lines that were handed out are not held any more.
-    pub(super) fn are_stored(&mut self) {
+    pub(super) fn release_stored(&mut self) {
         self.room.shrink_to(self.splitter.buffer.capacity().max(ROOM_STEP));
     }
 
@@ -48,7 +48,7 @@ impl Lines {
     }
 
     /// The next line; `None` at the end of the body. The caller still holds `held` bytes of the lines before it.
-    pub(super) async fn next(&mut self, app: &App, held: usize) -> Result<Option<Line>, Problem> {
+    pub(super) async fn next(&mut self, app: &AppState, held: usize) -> Result<Option<ImportLine>, Problem> {
         loop {
             if let Some(line) = self.splitter.line() {
                 return Ok(Some(line));
@@ -56,7 +56,7 @@ impl Lines {
             if self.ended {
                 return Ok(self.splitter.last());
             }
-            match body::next_piece(app, &mut self.body).await? {
+            match body::next_chunk(app, &mut self.body).await? {
                 Some(piece) => {
                     if let Some(digest) = &mut self.digest {
                         digest.update(&piece);
@@ -72,7 +72,7 @@ impl Lines {
 
 /// Bytes that are made lines.
 #[derive(Default)]
-struct Splitter {
+struct LineSplitter {
     buffer: BytesMut,
     /// How much of the buffer has no line feed.
     searched: usize,
@@ -80,7 +80,7 @@ struct Splitter {
     too_long: bool,
 }
 
-impl Splitter {
+impl LineSplitter {
     /// How large the buffer becomes with these bytes: it grows by doubling.
     fn capacity_with(&self, bytes: &[u8]) -> usize {
         (self.buffer.len() + bytes.len()).next_power_of_two().max(self.buffer.capacity())
@@ -91,7 +91,7 @@ impl Splitter {
     }
 
     /// The next line that has wholly arrived.
-    fn line(&mut self) -> Option<Line> {
+    fn line(&mut self) -> Option<ImportLine> {
         let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.buffer.len();
@@ -108,16 +108,16 @@ impl Splitter {
     }
 
     /// What is left when nothing more comes.
-    fn last(&mut self) -> Option<Line> {
+    fn last(&mut self) -> Option<ImportLine> {
         let text = self.buffer.split().freeze();
         (!text.is_empty() || self.too_long).then(|| self.finish(text))
     }
 
-    fn finish(&mut self, text: Bytes) -> Line {
+    fn finish(&mut self, text: Bytes) -> ImportLine {
         self.searched = 0;
         match std::mem::take(&mut self.too_long) || text.len() > LINE_BYTES_MAX {
-            true => Line::TooLong,
-            false => Line::Text(text),
+            true => ImportLine::TooLong,
+            false => ImportLine::Text(text),
         }
     }
 }
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
 
     /// Every line of `pieces`, and the most bytes that were held.
-    fn split(pieces: &[&[u8]]) -> (Vec<Line>, usize) {
-        let (mut splitter, mut lines, mut held) = (Splitter::default(), Vec::new(), 0);
+    fn split(pieces: &[&[u8]]) -> (Vec<ImportLine>, usize) {
+        let (mut splitter, mut lines, mut held) = (LineSplitter::default(), Vec::new(), 0);
         for piece in pieces {
             splitter.add(piece);
             held = held.max(splitter.buffer.len());
@@ -140,8 +140,8 @@ mod tests {
         (lines, held)
     }
 
-    fn text(text: &'static str) -> Line {
-        Line::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> ImportLine {
+        ImportLine::Text(Bytes::from_static(text.as_bytes()))
     }
 
     #[test]
@@ -164,10 +164,10 @@ mod tests {
         pieces.extend(std::iter::repeat_n(piece.as_slice(), 1000));
         pieces.push(b"x\ntwo\n");
         let (lines, held) = split(&pieces);
-        assert_eq!(lines, [text("one"), Line::TooLong, text("two")]);
+        assert_eq!(lines, [text("one"), ImportLine::TooLong, text("two")]);
         assert!(held <= LINE_BYTES_MAX + piece.len(), "{held} bytes were held");
-        assert_eq!(split(&[&long, b"x"]).0, [Line::TooLong]);
-        assert_eq!(split(&[&long, b"x\n"]).0, [Line::TooLong]);
-        assert_eq!(split(&[&long]).0, [Line::Text(Bytes::from(long.clone()))]);
+        assert_eq!(split(&[&long, b"x"]).0, [ImportLine::TooLong]);
+        assert_eq!(split(&[&long, b"x\n"]).0, [ImportLine::TooLong]);
+        assert_eq!(split(&[&long]).0, [ImportLine::Text(Bytes::from(long.clone()))]);
     }
 }

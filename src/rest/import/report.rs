@@ -22,10 +22,10 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// Pieces that wait for the client.
 const PIECES_MAX: usize = 8;
 /// How long the import waits for a slow reader.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SLOW_READER_WAIT: Duration = Duration::from_secs(2);
 
 /// The report of an import.
-pub(super) struct Report {
+pub(super) struct ImportReport {
     pieces: Sender<Bytes>,
     /// The piece that is being written, and how many refusals are in it.
     piece: Vec<u8>,
@@ -36,7 +36,7 @@ pub(super) struct Report {
     unreported: u64,
 }
 
-impl Report {
+impl ImportReport {
     /// A report, and the queue its pieces come from.
     pub(super) fn new(unread_max: Duration) -> (Self, Receiver<Bytes>) {
         let (pieces, queue) = mpsc::channel(PIECES_MAX);
@@ -54,14 +54,14 @@ impl Report {
         write(&mut self.piece, &json!({"line": line, "error": problem.document(None, None)}));
         self.refusals += 1;
         if self.piece.len() >= PIECE_BYTES {
-            self.hand_on().await;
+            self.flush().await;
         }
     }
 
     /// Reports how far the import has come; an error means that the client has not read for too long.
     pub(super) async fn progress(&mut self, count: &Value) -> Result<(), Problem> {
         write(&mut self.piece, count);
-        self.hand_on().await;
+        self.flush().await;
         match self.unread_since {
             Some(since) if since.elapsed() >= self.unread_max => {
                 let seconds = self.unread_max.as_secs();
@@ -73,10 +73,10 @@ impl Report {
         }
     }
 
-    async fn hand_on(&mut self) {
+    async fn flush(&mut self) {
         let (piece, refusals) = (std::mem::take(&mut self.piece), std::mem::take(&mut self.refusals));
         let room = match self.unread_since {
-            None => timeout(PATIENCE, self.pieces.reserve()).await.ok().and_then(Result::ok),
+            None => timeout(SLOW_READER_WAIT, self.pieces.reserve()).await.ok().and_then(Result::ok),
             Some(_) => self.pieces.try_reserve().ok(),
         };
         match room {
@@ -117,12 +117,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refusals_that_nobody_reads_are_counted_and_hold_nothing_up() {
-        let (mut report, mut queue) = Report::new(Duration::from_secs(600));
+        let (mut report, mut queue) = ImportReport::new(Duration::from_secs(600));
         let began = Instant::now();
         for line in 0..100_000 {
             report.refuse(line, &problem()).await;
         }
-        assert_eq!(began.elapsed(), PATIENCE);
+        assert_eq!(began.elapsed(), SLOW_READER_WAIT);
         assert_eq!(queue.len(), PIECES_MAX);
         let taken = queue.recv().await.unwrap();
         assert!(taken.len() < PIECE_BYTES + 1024);
@@ -140,9 +140,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_report_that_is_read_is_whole_however_slowly() {
-        let (mut report, mut queue) = Report::new(Duration::from_secs(600));
+        let (mut report, mut queue) = ImportReport::new(Duration::from_secs(600));
         let reader = tokio::spawn(async move {
-            let (mut lines, mut ticks) = (0, tokio::time::interval(PATIENCE / 2));
+            let (mut lines, mut ticks) = (0, tokio::time::interval(SLOW_READER_WAIT / 2));
             while let Some(piece) = queue.recv().await {
                 lines += piece.iter().filter(|byte| **byte == b'\n').count();
                 ticks.tick().await;
@@ -160,7 +160,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_for_long_is_given_up() {
-        let (mut report, _queue) = Report::new(Duration::from_secs(600));
+        let (mut report, _queue) = ImportReport::new(Duration::from_secs(600));
         let began = Instant::now();
         let refusal = loop {
             tokio::time::advance(Duration::from_secs(1)).await;

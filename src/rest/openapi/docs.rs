@@ -4,9 +4,9 @@
 //! - A file has an `ETag`: a browser that has it already is answered 304.
 //! - What was made of a file once is kept as long as the process runs ([`StaticPage`]); the binary has a fixed number of them.
 
-use super::App;
+use super::AppState;
 use super::pages::StaticPage;
-use crate::rest::problem::Answer;
+use crate::rest::problem::HandlerResult;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
@@ -40,22 +40,22 @@ struct DocsFile {
 /// Files that somebody has asked for. They depend on nothing but the binary.
 static FILES: LazyLock<RwLock<HashMap<String, DocsFile>>> = LazyLock::new(RwLock::default);
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/docs", get(|| async { Redirect::to("/docs/") }))
         .route(
             "/docs/",
-            get(|State(app): State<App>, headers: HeaderMap| async move { serve(&app, INDEX, &headers).await }),
+            get(|State(app): State<AppState>, headers: HeaderMap| async move { serve(&app, INDEX, &headers).await }),
         )
         .route(
             "/docs/{file}",
-            get(|State(app): State<App>, Path(name): Path<String>, headers: HeaderMap| async move {
+            get(|State(app): State<AppState>, Path(name): Path<String>, headers: HeaderMap| async move {
                 serve(&app, &name, &headers).await
             }),
         )
 }
 
-async fn serve(app: &App, name: &str, asked: &HeaderMap) -> Answer {
+async fn serve(app: &AppState, name: &str, asked: &HeaderMap) -> HandlerResult {
     let DocsFile { page, is_gzip } = file(name)?;
     let mut response = page.answer(asked, app.options.compression && !is_gzip).await;
     let headers = response.headers_mut();

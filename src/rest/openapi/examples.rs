@@ -200,7 +200,7 @@ pub(super) fn new_topic() -> Value {
 
 /// A registered topic.
 pub(super) fn topic() -> Value {
-    and(new_topic(), json!({"createdAt": REGISTERED_AT}))
+    merged(new_topic(), json!({"createdAt": REGISTERED_AT}))
 }
 
 /// `GET /v1/topics`.
@@ -277,7 +277,7 @@ pub(super) fn new_event_type() -> Value {
 
 /// A registered event type.
 pub(super) fn event_type() -> Value {
-    and(new_event_type(), json!({"createdAt": REGISTERED_AT, "versions": [version()]}))
+    merged(new_event_type(), json!({"createdAt": REGISTERED_AT, "versions": [version()]}))
 }
 
 /// A schema version as one asks for it.
@@ -287,7 +287,7 @@ pub(super) fn new_version() -> Value {
 
 /// A registered schema version.
 pub(super) fn version() -> Value {
-    and(new_version(), json!({"status": "CURRENT", "createdAt": REGISTERED_AT, "finalisedAt": OCCURRED_AT}))
+    merged(new_version(), json!({"status": "CURRENT", "createdAt": REGISTERED_AT, "finalisedAt": OCCURRED_AT}))
 }
 
 /// `POST /v1/consumers`.
@@ -311,7 +311,7 @@ pub(super) fn consumer() -> Value {
         "lastSeenAt": "2025-12-03T12:05:00.000Z",
         "expiresAt": "2025-12-03T12:05:30.000Z",
     });
-    and(new_consumer(), more)
+    merged(new_consumer(), more)
 }
 
 /// A live consumer as its group sees it.
@@ -345,7 +345,7 @@ pub(super) fn projection() -> Value {
         "createdAt": "2025-12-03T12:05:00.000Z",
         "updatedAt": "2025-12-03T12:06:00.000Z",
     });
-    and(new_projection(), more)
+    merged(new_projection(), more)
 }
 
 /// `POST /v1/projections/{name}:checkpoint`.
@@ -359,12 +359,12 @@ pub(super) fn page_of(row: &Value) -> Value {
 }
 
 /// What an example has at a place.
-pub(super) fn part(example: &Value, pointer: &str) -> Value {
+pub(super) fn at_pointer(example: &Value, pointer: &str) -> Value {
     example.pointer(pointer).cloned().unwrap_or_default()
 }
 
 /// An example with more members.
-pub(super) fn and(mut example: Value, more: Value) -> Value {
+pub(super) fn merged(mut example: Value, more: Value) -> Value {
     if let (Value::Object(members), Value::Object(more)) = (&mut example, more) {
         members.extend(more);
     }

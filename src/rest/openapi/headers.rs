@@ -3,7 +3,7 @@
 //! A header stands once among the components; answers refer to it.
 
 use super::problems::TRACE_ID;
-use super::shape::{Shape, number, patterned, text, word};
+use super::shape::{SchemaSpec, enumeration, number, patterned, text};
 use serde_json::{Value, json};
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::{Ref, ResponseBuilder};
@@ -32,14 +32,14 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
             patterned("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", it)
         }),
         header("Location", location, json!("/v1/events/550e8400-e29b-41d4-a716-446655440000"), text),
-        header("Idempotent-Replayed", REPLAYED, json!("true"), yes),
+        header("Idempotent-Replayed", REPLAYED, json!("true"), true_header),
         header(
             "Payload-Mismatch",
             "The first submission's `data` was another; the topic flags it.",
             json!("true"),
-            yes,
+            true_header,
         ),
-        header("Deprecation", DEPRECATION, json!("true"), yes),
+        header("Deprecation", DEPRECATION, json!("true"), true_header),
         header("Retry-After", "Seconds after which to try again.", json!(1), |it| number(0..=86_400, it)),
         header("Allow", "The methods the path takes.", json!("GET, HEAD"), text),
         header("Next-Offset", "Where the next read goes on.", json!(12_345), |it| number(0..=MAX, it)),
@@ -57,17 +57,17 @@ const REPLAYED: &str = "The event was stored before, or the request under this `
 const DEPRECATION: &str = "There where the event was published under a DEPRECATED version of its type's schema: move on \
     to the CURRENT one.";
 
-fn yes(description: &str) -> Shape {
-    word(&["true"], description)
+fn true_header(description: &str) -> SchemaSpec {
+    enumeration(&["true"], description)
 }
 
 fn header(
     name: &'static str,
     description: &str,
     example: Value,
-    shape: impl FnOnce(&str) -> Shape,
+    shape: impl FnOnce(&str) -> SchemaSpec,
 ) -> (&'static str, Header) {
-    let shape = shape(description).like(example.clone());
+    let shape = shape(description).example(example.clone());
     let header = HeaderBuilder::new().description(Some(description)).schema(Some(shape)).example(Some(example));
     (name, header.build())
 }

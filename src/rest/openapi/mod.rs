@@ -17,20 +17,20 @@ mod rules;
 mod schemas;
 mod shape;
 
-use super::App;
+use super::AppState;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use bytes::Bytes;
 use http::HeaderMap;
 use pages::StaticPage;
-use problems::Shared;
+use problems::SharedResponses;
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, Info, InfoBuilder, License, OpenApi, OpenApiBuilder, Paths, Server};
 
 /// Limits that the configuration sets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct DocumentLimits {
     /// Largest and usual `limit`.
     limit_max: u64,
     limit_default: u64,
@@ -42,8 +42,8 @@ pub(super) struct Bounds {
     batch_bytes_max: usize,
 }
 
-impl Bounds {
-    fn of(app: &App) -> Self {
+impl DocumentLimits {
+    fn of(app: &AppState) -> Self {
         let config = app.broker.config();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self {
@@ -57,20 +57,20 @@ impl Bounds {
     }
 }
 
-pub(super) fn routes(app: &App) -> Router<App> {
-    let document = serde_json::to_vec(&document(&Bounds::of(app))).unwrap_or_default();
+pub(super) fn routes(app: &AppState) -> Router<AppState> {
+    let document = serde_json::to_vec(&document(&DocumentLimits::of(app))).unwrap_or_default();
     let page = StaticPage::new(Bytes::from(document), super::negotiate::JSON);
-    let show = |State(app): State<App>, headers: HeaderMap| async move {
+    let show = |State(app): State<AppState>, headers: HeaderMap| async move {
         page.answer(&headers, app.options.compression).await
     };
     Router::new().route("/v1/openapi.json", get(show)).merge(docs::routes())
 }
 
 /// The whole document.
-fn document(bounds: &Bounds) -> OpenApi {
-    let (mut paths, mut shared) = (Paths::new(), Shared::default());
+fn document(bounds: &DocumentLimits) -> OpenApi {
+    let (mut paths, mut shared) = (Paths::new(), SharedResponses::default());
     for operation in operations::all(bounds) {
-        operation.put(&mut paths, &mut shared);
+        operation.add_to(&mut paths, &mut shared);
     }
     let mut components = ComponentsBuilder::new().responses_from_iter(shared.into_responses());
     for (name, schema) in schemas::all(bounds) {
@@ -94,7 +94,7 @@ fn document(bounds: &Bounds) -> OpenApi {
         .build()
 }
 
-const ABOUT: &str = "Keeps every event typed, ordered and durable.
+const DESCRIPTION: &str = "Keeps every event typed, ordered and durable.
 
 Programs publish events of registered types; the broker validates them, gives them their numbers and keeps them in an \
 append-only log. Others list them, wait for them, follow them, and replay them from any offset.
@@ -115,7 +115,7 @@ fn info() -> Info {
     InfoBuilder::new()
         .title("Event Broker")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some(format!("{ABOUT}\n\n{}", problems::table())))
+        .description(Some(format!("{DESCRIPTION}\n\n{}", problems::table())))
         .license(Some(license))
         .build()
 }

@@ -7,8 +7,8 @@
 
 use super::headers;
 use super::parameters;
-use super::problems::{EVERYWHERE, Shared, UNDER_A_KEY, WHEN_CHANGING, WITH_A_BODY};
-use super::shape::{Shape, named};
+use super::problems::{EVERYWHERE, SharedResponses, UNDER_A_KEY, WHEN_CHANGING, WITH_A_BODY};
+use super::shape::{SchemaSpec, schema_ref};
 use contract::Kind;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use utoipa::openapi::{Content, ContentBuilder, Paths, Required, Response, Respon
 pub(super) const JSON: &str = "application/json";
 
 /// An operation under construction.
-pub(super) struct Op {
+pub(super) struct OperationSpec {
     method: HttpMethod,
     path: &'static str,
     tag: &'static str,
@@ -35,14 +35,19 @@ pub(super) struct Op {
 }
 
 /// An operation: its method and path, its id, and what it does in a few words.
-pub(super) fn op(method: HttpMethod, path: &'static str, id: &'static str, summary: &'static str) -> Op {
+pub(super) fn operation(
+    method: HttpMethod,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+) -> OperationSpec {
     let (mut shared_parameters, mut refusals) = (vec!["traceparent"], BTreeSet::from(EVERYWHERE));
     if method != HttpMethod::Get {
         shared_parameters.push("Idempotency-Key");
         refusals.extend(UNDER_A_KEY);
         refusals.extend(WHEN_CHANGING);
     }
-    Op {
+    OperationSpec {
         method,
         path,
         tag: "",
@@ -57,9 +62,9 @@ pub(super) fn op(method: HttpMethod, path: &'static str, id: &'static str, summa
     }
 }
 
-impl Op {
+impl OperationSpec {
     /// Which chapter it stands in.
-    pub(super) const fn tagged(mut self, tag: &'static str) -> Self {
+    pub(super) const fn tag(mut self, tag: &'static str) -> Self {
         self.tag = tag;
         self
     }
@@ -71,32 +76,32 @@ impl Op {
     }
 
     /// Takes a parameter of its own.
-    pub(super) fn takes(mut self, parameter: Parameter) -> Self {
+    pub(super) fn parameter(mut self, parameter: Parameter) -> Self {
         self.parameters.push(parameter);
         self
     }
 
     /// Takes parameters that several operations take.
-    pub(super) fn takes_shared(mut self, names: &[&'static str]) -> Self {
+    pub(super) fn shared_parameters(mut self, names: &[&'static str]) -> Self {
         self.shared_parameters.extend(names);
         self
     }
 
     /// Refuses in these ways too.
-    pub(super) fn refuses(mut self, kinds: &[Kind]) -> Self {
+    pub(super) fn problems(mut self, kinds: &[Kind]) -> Self {
         self.refusals.extend(kinds);
         self
     }
 
     /// Takes a body.
-    pub(super) fn body(mut self, body: Body) -> Self {
+    pub(super) fn body(mut self, body: BodySpec) -> Self {
         self.refusals.extend(WITH_A_BODY);
         self.body = Some(body.0.build());
         self
     }
 
     /// Answers so.
-    pub(super) fn answers(mut self, status: u16, answer: Answer) -> Self {
+    pub(super) fn response(mut self, status: u16, answer: ResponseSpec) -> Self {
         let answer = match self.method {
             HttpMethod::Get => answer,
             _ => answer.with(&["Idempotent-Replayed"]),
@@ -106,7 +111,7 @@ impl Op {
     }
 
     /// Puts it among the paths, and its refusals among those that are shared.
-    pub(super) fn put(self, paths: &mut Paths, shared: &mut Shared) {
+    pub(super) fn add_to(self, paths: &mut Paths, shared: &mut SharedResponses) {
         let mut operation = OperationBuilder::new()
             .tag(self.tag)
             .operation_id(Some(self.id))
@@ -130,9 +135,9 @@ impl Op {
 }
 
 /// A body under construction.
-pub(super) struct Body(RequestBodyBuilder);
+pub(super) struct BodySpec(RequestBodyBuilder);
 
-impl Body {
+impl BodySpec {
     /// A body that must be there.
     pub(super) fn about(description: &str) -> Self {
         Self(RequestBodyBuilder::new().description(Some(description)).required(Some(Required::True)))
@@ -149,15 +154,15 @@ impl Body {
     }
 
     /// In this media type it is of this shape.
-    pub(super) fn shaped(self, media: &str, shape: Shape, example: Value) -> Self {
+    pub(super) fn shaped(self, media: &str, shape: SchemaSpec, example: Value) -> Self {
         Self(self.0.content(media, ContentBuilder::new().schema(Some(shape)).example(Some(example)).build()))
     }
 }
 
 /// An answer under construction.
-pub(super) struct Answer(ResponseBuilder);
+pub(super) struct ResponseSpec(ResponseBuilder);
 
-impl Answer {
+impl ResponseSpec {
     pub(super) fn about(description: &str) -> Self {
         Self(headers::on_every(ResponseBuilder::new().description(description)))
     }
@@ -173,7 +178,7 @@ impl Answer {
     }
 
     /// In this media type it is of this shape.
-    pub(super) fn shaped(self, media: &str, shape: Shape, example: Value) -> Self {
+    pub(super) fn shaped(self, media: &str, shape: SchemaSpec, example: Value) -> Self {
         Self(self.0.content(media, ContentBuilder::new().schema(Some(shape)).example(Some(example)).build()))
     }
 
@@ -185,5 +190,5 @@ impl Answer {
 }
 
 fn content(schema: &str, example: Value) -> Content {
-    ContentBuilder::new().schema(Some(named(schema))).example(Some(example)).build()
+    ContentBuilder::new().schema(Some(schema_ref(schema))).example(Some(example)).build()
 }

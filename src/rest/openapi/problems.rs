@@ -4,7 +4,7 @@
 //! - A response that several operations share stands once, named by its codes.
 
 use super::headers;
-use super::shape::named;
+use super::shape::schema_ref;
 use contract::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,9 +67,9 @@ fn document(kind: Kind, instance: &str) -> Value {
 
 /// Responses that stand once, under their names.
 #[derive(Default)]
-pub(super) struct Shared(BTreeMap<String, Response>);
+pub(super) struct SharedResponses(BTreeMap<String, Response>);
 
-impl Shared {
+impl SharedResponses {
     /// The responses to these refusals by status, each a reference to the one that is shared.
     pub(super) fn responses(&mut self, refusals: &BTreeSet<Kind>) -> Vec<(u16, Ref)> {
         let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
@@ -97,7 +97,7 @@ fn response(refusals: &[Kind]) -> Response {
         _ => lines.map(|line| format!("- {line}\n")).collect(),
     };
     let examples = refusals.iter().map(|kind| (kind.code(), example(*kind)));
-    let content = ContentBuilder::new().schema(Some(named("Problem"))).examples_from_iter(examples).build();
+    let content = ContentBuilder::new().schema(Some(schema_ref("Problem"))).examples_from_iter(examples).build();
     let mut response = headers::on_every(ResponseBuilder::new().description(description.trim_end()));
     if refusals.iter().any(|kind| kind.is_retryable()) {
         response = response.header_ref("Retry-After", headers::reference("Retry-After"));

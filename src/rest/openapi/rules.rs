@@ -3,24 +3,24 @@
 //! They stand as `if` and `then` beside the properties: unless the first rules hold, the last one does. Generators of clients
 //! pass those words over; `anyOf` beside properties makes them lose the properties. To a rule, a member that is null is absent.
 
-use super::shape::Shape;
+use super::shape::SchemaSpec;
 use serde_json::{Map, Value, json};
 
 /// One way in which the members of an object may go together.
 #[derive(Default)]
-pub(super) struct Rule {
+pub(super) struct MemberRule {
     required: Vec<Value>,
     members: Map<String, Value>,
 }
 
 /// A rule that says nothing yet.
-pub(super) fn rule() -> Rule {
-    Rule::default()
+pub(super) fn rule() -> MemberRule {
+    MemberRule::default()
 }
 
 /// The words of a schema that say that one of these rules holds.
-pub(super) fn any_of(rules: impl IntoIterator<Item = Rule>) -> Vec<(&'static str, Value)> {
-    let mut schemas: Vec<Value> = rules.into_iter().map(Rule::schema).collect();
+pub(super) fn any_of(rules: impl IntoIterator<Item = MemberRule>) -> Vec<(&'static str, Value)> {
+    let mut schemas: Vec<Value> = rules.into_iter().map(MemberRule::schema).collect();
     let (Some(last), first) = (schemas.pop(), schemas.pop()) else { return Vec::new() };
     let mut unless = (first.map_or(json!(true), |first| json!({"not": first})), last);
     while let Some(first) = schemas.pop() {
@@ -29,7 +29,7 @@ pub(super) fn any_of(rules: impl IntoIterator<Item = Rule>) -> Vec<(&'static str
     vec![("if", unless.0), ("then", unless.1)]
 }
 
-impl Rule {
+impl MemberRule {
     /// This member is there.
     pub(super) fn with(self, name: &str) -> Self {
         self.needs(name, json!({"not": {"enum": [null]}}))
@@ -59,7 +59,7 @@ impl Rule {
     }
 
     /// This member is of this shape, or not there.
-    pub(super) fn shaped(self, name: &str, shape: Shape) -> Self {
+    pub(super) fn shaped(self, name: &str, shape: SchemaSpec) -> Self {
         self.holds(name, json!(utoipa::openapi::Schema::from(shape)))
     }
 

@@ -23,7 +23,7 @@ mod tests;
 mod words;
 
 use super::patterns::{PatternBudget, SchemaOrigin};
-use contract::{CloudEvent, Error, Identifier, Result, SchemaTarget, Span, Violation, limits, parse_strict};
+use contract::{CloudEvent, Error, Identifier, IsoDuration, Result, SchemaTarget, Violation, limits, parse_strict};
 use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
 use positions::PartPosition;
 use serde_json::{Map, Value};
@@ -52,7 +52,7 @@ impl JsonSchema {
         if let Some(pointer) = unknown_draft_within(&schema) {
             return Err(refused(at, &pointer, DRAFTS));
         }
-        let reach = reach::reach(&schema).map_err(|detail| refused(at, "", detail))?;
+        let reach = reach::evaluations_per_value(&schema).map_err(|detail| refused(at, "", detail))?;
         let validator = options(draft)
             .build(&schema)
             .map_err(|error| refused(at, error.instance_path().as_str(), words::schema_fault(error.kind())))?;
@@ -188,7 +188,7 @@ fn options(draft: Draft) -> ValidationOptions<'static> {
 }
 
 fn is_duration(text: &str) -> bool {
-    text.parse::<Span>().is_ok()
+    text.parse::<IsoDuration>().is_ok()
 }
 
 const DRAFTS: &str = "must be draft-07 or draft 2020-12";

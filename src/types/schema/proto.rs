@@ -34,7 +34,7 @@ impl ProtoSchema {
     pub(super) fn compile(at: &str, text: &str, message: Option<&str>) -> Result<Self> {
         let schema_at = format!("{at}/schema");
         scan::check(text).map_err(|detail| refused(&schema_at, detail))?;
-        let mut compiler = Compiler::with_file_resolver(Alone(text.to_owned()));
+        let mut compiler = Compiler::with_file_resolver(SingleFileResolver(text.to_owned()));
         compiler.open_file(NAME).map_err(|error| refused(&schema_at, &fault(&error)))?;
         let file = compiler.descriptor_pool().get_file_by_name(NAME);
         let file = file.ok_or_else(|| refused(&schema_at, "it does not compile"))?;
@@ -66,9 +66,9 @@ impl ProtoSchema {
 const NAME: &str = "schema.proto";
 
 /// The one file there is, beside the well-known ones.
-struct Alone(String);
+struct SingleFileResolver(String);
 
-impl FileResolver for Alone {
+impl FileResolver for SingleFileResolver {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
         if name == NAME { File::from_source(NAME, &self.0) } else { GoogleFileResolver::new().open_file(name) }
     }

@@ -59,7 +59,7 @@ struct CompiledCopy {
 impl XsdSchema {
     /// Compiles a schema that a request carries `at`.
     pub(super) fn compile(at: &str, text: &str) -> Result<Self> {
-        let schema = tree::Element::parse(text).map_err(|detail| refused(at, detail))?;
+        let schema = tree::SchemaElement::parse(text).map_err(|detail| refused(at, detail))?;
         shape::check(&schema).map_err(|detail| refused(at, detail))?;
         let first = CompiledCopy::compile(text).map_err(|detail| refused(at, &detail))?;
         let pattern_bytes = pattern_bytes(text, SchemaOrigin::Log).map_err(|detail| refused(at, &detail))?;
@@ -143,7 +143,7 @@ fn copy_bytes(text: &str, pattern_bytes: usize) -> usize {
 pub(super) fn pattern_bytes(text: &str, origin: SchemaOrigin) -> Result<usize, String> {
     let mut budget = PatternBudget::of(origin);
     // A schema that cannot be read is refused by the compiler, which says why.
-    let Ok(schema) = tree::Element::parse(text) else { return Ok(0) };
+    let Ok(schema) = tree::SchemaElement::parse(text) else { return Ok(0) };
     let mut rest = vec![&schema];
     while let Some(element) = rest.pop() {
         if element.name == "pattern" {
@@ -233,13 +233,13 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 fn validate(set: &SchemaSet, document: &str) -> Vec<Violation> {
     let validator = SchemaValidator::new(set, ValidationFlags::default() & !ValidationFlags::BUILD_PSVI_TYPED_VALUES);
-    let mut failures = Failures(Vec::new());
+    let mut failures = ViolationSink(Vec::new());
     let mut runtime = validator.start_run(&mut failures);
     runtime.set_parse_limits(parse_limits());
-    let driven = drive_quick_xml_with(document.as_bytes(), &mut runtime, set, &mut Plain);
+    let driven = drive_quick_xml_with(document.as_bytes(), &mut runtime, set, &mut NoDoctypeHandler);
     let ended = runtime.end_validation().is_ok();
     drop(runtime);
-    let Failures(mut found) = failures;
+    let ViolationSink(mut found) = failures;
     match driven {
         Err(error) => found.push(Violation::new(POINTER, words::unreadable(&error))),
         Ok(outcome) if found.is_empty() && (outcome.root_validity != Some(SchemaValidity::Valid) || !ended) => {
@@ -255,9 +255,9 @@ fn parse_limits() -> ParseLimits {
 }
 
 /// Takes what the validator says, as far as it will be told.
-struct Failures(Vec<Violation>);
+struct ViolationSink(Vec<Violation>);
 
-impl ValidationSink for &mut Failures {
+impl ValidationSink for &mut ViolationSink {
     fn on_error(&mut self, error: ValidationError) {
         if self.0.len() < limits::VIOLATIONS_MAX {
             self.0.push(Violation::new(POINTER, words::failure(&error)));
@@ -268,16 +268,16 @@ impl ValidationSink for &mut Failures {
 }
 
 /// A reader of documents without document types.
-struct Plain;
+struct NoDoctypeHandler;
 
 /// There was a document type.
 #[derive(Debug)]
-struct HasDoctype;
+struct DoctypeFound;
 
-impl ValidationEventHandler for Plain {
-    type Error = HasDoctype;
+impl ValidationEventHandler for NoDoctypeHandler {
+    type Error = DoctypeFound;
 
-    fn on_doctype(&mut self, _: DoctypeView<'_>) -> Result<(), HasDoctype> {
-        Err(HasDoctype)
+    fn on_doctype(&mut self, _: DoctypeView<'_>) -> Result<(), DoctypeFound> {
+        Err(DoctypeFound)
     }
 }

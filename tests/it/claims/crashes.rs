@@ -2,18 +2,18 @@
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
-    Claim, ClaimAnswer, Completion, EventBroker, Kind, NewClaim, NewEvent, NewEventType, Offset, Read, Sequence,
+    Claim, ClaimAnswer, Completion, EventBroker, Kind, NewClaim, NewEvent, NewEventType, Offset, Sequence, TopicRead,
 };
 use event_broker::{Broker, Config, ManualClock, Storage};
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use uuid::Uuid;
 
 async fn open(disk: &FaultDisk) -> Broker {
-    let log = FileLog::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions::default()).unwrap();
     let clock = Arc::new(ManualClock::at(1_764_763_200_000));
     let config = Config { storage: Storage::folder("unused"), ..Config::default() };
     let broker = Broker::on_log(config, Arc::new(log), None, clock).await.unwrap();
@@ -36,7 +36,7 @@ async fn claim(broker: &Broker) -> Option<Claim> {
 
 /// Which of the three are there: events, offset, the finished claim.
 async fn stored(broker: &Broker) -> [bool; 3] {
-    let events = broker.read(Read::all(topic_id("default"))).await.unwrap().items;
+    let events = broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items;
     let ids: Vec<_> = events.iter().map(|event| event.id.as_u128()).collect();
     assert!(ids == [1] || ids == [1, 2, 3], "half of the events: {ids:?}");
     let offset = broker.consumer_group("billing").await.is_ok();
@@ -48,12 +48,12 @@ async fn stored(broker: &Broker) -> [bool; 3] {
 async fn done_with_events_and_offset_is_whole_or_not_at_all_under_any_disk_fault() {
     let mut seen = [0, 0];
     for (operation, fault) in [
-        (Operation::Write, Fault::Error(ErrorKind::Other)),
-        (Operation::Write, Fault::Full),
-        (Operation::Write, Fault::Short(40)),
-        (Operation::Write, Fault::Short(400)),
-        (Operation::Write, Fault::Short(900)),
-        (Operation::Sync, Fault::Error(ErrorKind::Other)),
+        (DiskOperation::Write, DiskFault::Error(ErrorKind::Other)),
+        (DiskOperation::Write, DiskFault::Full),
+        (DiskOperation::Write, DiskFault::Short(40)),
+        (DiskOperation::Write, DiskFault::Short(400)),
+        (DiskOperation::Write, DiskFault::Short(900)),
+        (DiskOperation::Sync, DiskFault::Error(ErrorKind::Other)),
     ] {
         for seed in 0..20 {
             let disk = FaultDisk::new();

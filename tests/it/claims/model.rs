@@ -4,8 +4,8 @@
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
-    ClaimAnswer, ClaimError, ClaimOrder, Completion, Error, EventBroker, Failure, Kind, LetterFilter, NewClaim,
-    NewEvent, NewEventType, NewHandler, Redrive, Sequence, Token,
+    ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion, DeadLetterFilter, Error, EventBroker, FencingToken,
+    Kind, NewClaim, NewEvent, NewEventType, NewHandler, RedriveRequest, Sequence,
 };
 use event_broker::{Broker, Clock, Config, ManualClock};
 use log::MemoryLog;
@@ -27,7 +27,7 @@ fn before(sequence: u64) -> Option<u64> {
 
 /// What the model knows of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Known {
+enum ModelClaimState {
     Live { until: i64 },
     Failed { at: i64 },
     Dead { superseded: bool },
@@ -36,19 +36,19 @@ enum Known {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
-    known: Known,
-    token: Token,
+struct ModelClaim {
+    known: ModelClaimState,
+    token: FencingToken,
     attempt: u32,
     redriven: bool,
 }
 
 #[derive(Default)]
-struct Model(BTreeMap<u64, Row>);
+struct ClaimModel(BTreeMap<u64, ModelClaim>);
 
-impl Model {
+impl ClaimModel {
     fn is_done(&self, sequence: u64) -> bool {
-        self.0.get(&sequence).is_some_and(|row| row.known == Known::Done)
+        self.0.get(&sequence).is_some_and(|row| row.known == ModelClaimState::Done)
     }
 
     fn is_passed(&self, sequence: u64) -> bool {
@@ -60,22 +60,22 @@ impl Model {
         let row = self.0.get(&sequence).copied();
         let latest = order == ClaimOrder::Latest;
         let back_off = match row.map(|row| row.known) {
-            Some(Known::Done) => return (ClaimAnswer::Done, None),
-            Some(Known::Live { until }) if until > now => return (ClaimAnswer::Held, Some(until)),
-            Some(Known::Dead { superseded: true }) if latest => return (ClaimAnswer::Stale, None),
-            Some(Known::Dead { .. }) => return (ClaimAnswer::Held, None),
-            Some(Known::Failed { at }) if at > now => Some(at),
+            Some(ModelClaimState::Done) => return (ClaimAnswer::Done, None),
+            Some(ModelClaimState::Live { until }) if until > now => return (ClaimAnswer::Held, Some(until)),
+            Some(ModelClaimState::Dead { superseded: true }) if latest => return (ClaimAnswer::Stale, None),
+            Some(ModelClaimState::Dead { .. }) => return (ClaimAnswer::Held, None),
+            Some(ModelClaimState::Failed { at }) if at > now => Some(at),
             _ => None,
         };
         if latest && self.is_passed(sequence) && !row.is_some_and(|row| row.redriven) {
             if let Some(row) = self.0.get_mut(&sequence) {
-                row.known = Known::Dead { superseded: true };
+                row.known = ModelClaimState::Dead { superseded: true };
             }
             return (ClaimAnswer::Stale, None);
         }
         if let Some(before) = before(sequence).filter(|before| !latest && !self.is_done(*before)) {
             let waits = match self.0.get(&before).map(|row| row.known) {
-                Some(Known::Live { until: at } | Known::Failed { at }) if at > now => Some(at),
+                Some(ModelClaimState::Live { until: at } | ModelClaimState::Failed { at }) if at > now => Some(at),
                 _ => None,
             };
             return (ClaimAnswer::Held, waits.max(back_off));
@@ -84,62 +84,66 @@ impl Model {
             return (ClaimAnswer::Held, back_off);
         }
         if let Some(row) = self.0.get_mut(&sequence)
-            && matches!(row.known, Known::Live { .. })
+            && matches!(row.known, ModelClaimState::Live { .. })
             && row.attempt >= ATTEMPTS
         {
-            row.known = Known::Dead { superseded: false };
+            row.known = ModelClaimState::Dead { superseded: false };
             return (ClaimAnswer::Held, None);
         }
         let attempt = row.map_or(0, |row| row.attempt) + 1;
         let redriven = row.is_some_and(|row| row.redriven);
-        let known = Known::Live { until: now + LEASE };
-        self.0.insert(sequence, Row { known, token: Token(0), attempt, redriven });
+        let known = ModelClaimState::Live { until: now + LEASE };
+        self.0.insert(sequence, ModelClaim { known, token: FencingToken(0), attempt, redriven });
         (ClaimAnswer::Claimed, None)
     }
 
     /// What heartbeat, done and fail come to: `Ok(true)` changes something.
-    fn say(&mut self, sequence: u64, token: Token, verb: &str, now: i64) -> Result<bool, Kind> {
+    fn say(&mut self, sequence: u64, token: FencingToken, verb: &str, now: i64) -> Result<bool, Kind> {
         let row = self.0.get_mut(&sequence).ok_or(Kind::NotFound)?;
         let is_mine = row.token == token;
         match (verb, row.known) {
-            ("beat", Known::Live { .. }) if is_mine => row.known = Known::Live { until: now + LEASE },
-            ("done", Known::Live { .. }) if is_mine => row.known = Known::Done,
-            ("done", Known::Done) if is_mine => return Ok(false),
-            ("fail", Known::Live { .. }) if is_mine && row.attempt < ATTEMPTS => {
-                row.known = Known::Failed { at: now + (BACKOFF << (row.attempt - 1)) };
+            ("beat", ModelClaimState::Live { .. }) if is_mine => {
+                row.known = ModelClaimState::Live { until: now + LEASE }
             }
-            ("fail", Known::Live { .. }) if is_mine => row.known = Known::Dead { superseded: false },
-            ("fail", Known::Failed { .. } | Known::Dead { .. }) if is_mine => return Ok(false),
+            ("done", ModelClaimState::Live { .. }) if is_mine => row.known = ModelClaimState::Done,
+            ("done", ModelClaimState::Done) if is_mine => return Ok(false),
+            ("fail", ModelClaimState::Live { .. }) if is_mine && row.attempt < ATTEMPTS => {
+                row.known = ModelClaimState::Failed { at: now + (BACKOFF << (row.attempt - 1)) };
+            }
+            ("fail", ModelClaimState::Live { .. }) if is_mine => {
+                row.known = ModelClaimState::Dead { superseded: false }
+            }
+            ("fail", ModelClaimState::Failed { .. } | ModelClaimState::Dead { .. }) if is_mine => return Ok(false),
             _ => return Err(Kind::ClaimLost),
         }
         Ok(true)
     }
 }
 
-struct Chance(u64);
+struct RepeatableRandom(u64);
 
-impl Chance {
+impl RepeatableRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
 
-struct Run {
-    chance: Chance,
+struct ModelRun {
+    chance: RepeatableRandom,
     log: Arc<MemoryLog>,
     clock: Arc<ManualClock>,
     broker: Broker,
-    model: Model,
+    model: ClaimModel,
     /// Every token ever given.
-    given: Vec<(u64, String, Token)>,
+    given: Vec<(u64, String, FencingToken)>,
 }
 
 async fn open(log: &Arc<MemoryLog>, clock: &Arc<ManualClock>) -> Broker {
     Broker::on_log(Config::default(), Arc::clone(log) as _, None, Arc::clone(clock) as _).await.unwrap()
 }
 
-impl Run {
+impl ModelRun {
     async fn new(seed: u64) -> Self {
         let (log, clock) = (Arc::new(MemoryLog::new()), Arc::new(ManualClock::at(1_764_763_200_000)));
         let broker = open(&log, &clock).await;
@@ -158,7 +162,7 @@ impl Run {
             order: None,
         };
         broker.put_handler("h", handler).await.unwrap();
-        Self { chance: Chance(seed), log, clock, broker, model: Model::default(), given: Vec::new() }
+        Self { chance: RepeatableRandom(seed), log, clock, broker, model: ClaimModel::default(), given: Vec::new() }
     }
 
     async fn claim(&mut self, what: &str) {
@@ -190,7 +194,7 @@ impl Run {
             "beat" => self.broker.heartbeat(&id, token).await,
             "done" => self.broker.complete_claim(&id, Completion::of(token), None).await,
             _ => {
-                let failure = Failure { token, error: ClaimError::new("X", "y"), retryable: None };
+                let failure = ClaimFailure { token, error: ClaimError::new("X", "y"), retryable: None };
                 self.broker.fail_claim(&id, failure).await
             }
         };
@@ -203,17 +207,17 @@ impl Run {
     }
 
     async fn deal_with_letter(&mut self, what: &str) {
-        let letters = self.broker.dead_letters(&LetterFilter::default(), None, 100).await.unwrap().items;
-        let dead = |row: &&Row| matches!(row.known, Known::Dead { .. });
+        let letters = self.broker.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap().items;
+        let dead = |row: &&ModelClaim| matches!(row.known, ModelClaimState::Dead { .. });
         assert_eq!(letters.len(), self.model.0.values().filter(dead).count(), "{what}: open letters");
         let Some(letter) = letters.first() else { return };
         let row = self.model.0.get_mut(&letter.sequence.0).unwrap();
         if self.chance.below(3) == 0 {
             self.broker.discard(letter.id, "enough".to_owned(), None).await.unwrap();
-            (row.known, row.token) = (Known::Done, Token::ZERO);
+            (row.known, row.token) = (ModelClaimState::Done, FencingToken::ZERO);
         } else {
-            self.broker.redrive(letter.id, Redrive::default(), None).await.unwrap();
-            (row.known, row.attempt, row.redriven) = (Known::Redriven, 0, true);
+            self.broker.redrive(letter.id, RedriveRequest::default(), None).await.unwrap();
+            (row.known, row.attempt, row.redriven) = (ModelClaimState::Redriven, 0, true);
         }
     }
 
@@ -236,7 +240,7 @@ impl Run {
 #[tokio::test]
 async fn whatever_happens_claims_do_as_the_model_says() {
     for seed in 0..SEEDS {
-        let mut run = Run::new(seed).await;
+        let mut run = ModelRun::new(seed).await;
         for step in 0..STEPS {
             run.step(&format!("seed {seed}, step {step}")).await;
         }

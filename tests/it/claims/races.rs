@@ -2,7 +2,7 @@
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
-    ClaimAnswer, Completion, EventBroker, Kind, NewClaim, NewEvent, NewEventType, ProducerId, Sequence, Token,
+    ClaimAnswer, Completion, EventBroker, FencingToken, Kind, NewClaim, NewEvent, NewEventType, ProducerId, Sequence,
 };
 use event_broker::{Broker, Config, ManualClock};
 use futures_util::future::join_all;
@@ -33,7 +33,7 @@ async fn broker(config: Config, count: u64) -> Broker {
 
 /// Every round `callers` claim one event at the same time.
 async fn race(broker: Arc<Broker>, rounds: u64, callers: usize) {
-    let mut last = Token::ZERO;
+    let mut last = FencingToken::ZERO;
     for round in 1..=rounds {
         let claims = (0..callers).map(|caller| {
             let broker = Arc::clone(&broker);
@@ -71,13 +71,13 @@ async fn on_files_it_is_the_same() {
 
 /// An outside system that remembers the highest token it has seen, and refuses anything lower.
 #[derive(Default)]
-struct Receiver {
-    highest: Token,
+struct FencedReceiver {
+    highest: FencingToken,
     effects: Vec<&'static str>,
 }
 
-impl Receiver {
-    fn act(&mut self, token: Token, worker: &'static str) -> bool {
+impl FencedReceiver {
+    fn act(&mut self, token: FencingToken, worker: &'static str) -> bool {
         let fresh = token >= self.highest;
         self.highest = self.highest.max(token);
         if fresh {
@@ -102,7 +102,7 @@ async fn a_worker_that_stalls_past_its_lease_is_refused_everywhere_when_it_wakes
         claim.lease = Some("PT30S".parse().unwrap());
         claim
     };
-    let mut receiver = Receiver::default();
+    let mut receiver = FencedReceiver::default();
     let stalled = broker.claim(claim("w1"), None).await.unwrap().claim.unwrap();
     clock.advance(30_000);
     let other = broker.claim(claim("w2"), None).await.unwrap().claim.unwrap();
@@ -115,7 +115,7 @@ async fn a_worker_that_stalls_past_its_lease_is_refused_everywhere_when_it_wakes
     let refused = broker.complete_claim(&stalled.id, produced, None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::ClaimLost);
     assert_eq!(receiver.effects, ["w2"]);
-    let events = broker.read(contract::Read::all(topic_id("default"))).await.unwrap();
+    let events = broker.read(contract::TopicRead::all(topic_id("default"))).await.unwrap();
     assert_eq!(events.items.len(), 1);
     broker.close().await;
 }
@@ -164,7 +164,7 @@ async fn nothing_is_claimed_behind_which_the_log_has_something_later_finished() 
     let claimed: Vec<_> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
     // Which events were finished when, by position.
     let mut finished = Vec::new();
-    let mut read = contract::Read::all(topic_id("counts"));
+    let mut read = contract::TopicRead::all(topic_id("counts"));
     loop {
         let page = broker.read(read.clone()).await.unwrap();
         let subject = |event: &contract::StoredEvent| event.event().unwrap().subject.unwrap().parse::<u64>().unwrap();

@@ -22,13 +22,13 @@ use std::time::Duration;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How a run ended, and what it said.
-pub(super) struct Run {
+pub(super) struct CliRun {
     pub(super) code: i32,
     pub(super) out: String,
     pub(super) err: String,
 }
 
-impl Run {
+impl CliRun {
     /// Checks how it ended.
     pub(super) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\nout: {}\nerr: {}", self.out, self.err);
@@ -51,17 +51,17 @@ pub(super) fn program(arguments: &[&str]) -> Command {
 }
 
 /// Runs it to its end.
-pub(super) fn run(arguments: &[&str]) -> Run {
+pub(super) fn run(arguments: &[&str]) -> CliRun {
     finish(program(arguments).spawn().unwrap())
 }
 
 /// Runs it against a server.
-pub(super) fn ask(server: &Server, arguments: &[&str]) -> Run {
+pub(super) fn ask(server: &Server, arguments: &[&str]) -> CliRun {
     finish(program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap())
 }
 
 /// The same, with something on standard input.
-pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> Run {
+pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> CliRun {
     let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
@@ -74,7 +74,7 @@ pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> Run {
     run
 }
 
-fn finish(child: Child) -> Run {
+fn finish(child: Child) -> CliRun {
     let process = Pid::from_child(&child);
     let (ended, has_ended) = mpsc::channel::<()>();
     // A command that does not end is killed, so that its test fails instead of hanging.
@@ -87,18 +87,18 @@ fn finish(child: Child) -> Run {
     drop(ended);
     guard.join().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    CliRun { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// Runs it, takes so many lines of its output and closes the pipe, as `| head -n` does.
-pub(super) fn first_lines(server: &Server, arguments: &[&str], count: usize) -> (Vec<String>, Run) {
+pub(super) fn first_lines(server: &Server, arguments: &[&str], count: usize) -> (Vec<String>, CliRun) {
     let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(count).map(Result::unwrap).collect();
     (lines, finish(child))
 }
 
 /// Runs it, takes one line of its output and closes the pipe, as `| head -1` does.
-pub(super) fn first_line(server: &Server, arguments: &[&str]) -> (String, Run) {
+pub(super) fn first_line(server: &Server, arguments: &[&str]) -> (String, CliRun) {
     let (lines, run) = first_lines(server, arguments, 1);
     (lines.concat(), run)
 }

@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::{Child, ChildStdout};
 
 /// A tail that runs; ended with the value.
-struct Tail {
+struct TailProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Tail {
+impl TailProcess {
     fn start(server: &Server, arguments: &[&str]) -> Self {
         let mut child = program(&[&["tail"], arguments].concat()).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -24,7 +24,7 @@ impl Tail {
     }
 }
 
-impl Drop for Tail {
+impl Drop for TailProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -141,7 +141,7 @@ fn it_goes_on_after_a_restart_without_a_gap_and_without_a_repetition() {
     let mut server = server();
     let address = server.url.trim_start_matches("http://").to_owned();
     feed(&server, &["publish", "-"], &lines(3)).expect(0);
-    let mut tail = Tail::start(&server, &["--from", "2", "--json"]);
+    let mut tail = TailProcess::start(&server, &["--from", "2", "--json"]);
     assert_eq!((tail.next()["sequence"].as_u64(), tail.next()["sequence"].as_u64()), (Some(2), Some(3)));
     let mut expected = 4;
     for is_clean in [true, false] {
@@ -170,7 +170,7 @@ fn it_goes_on_after_a_restart_without_a_gap_and_without_a_repetition() {
 fn from_latest_means_from_now_on() {
     let server = server();
     feed(&server, &["publish", "-"], &lines(5)).expect(0);
-    let mut tail = Tail::start(&server, &["--json", "--subject", "wanted"]);
+    let mut tail = TailProcess::start(&server, &["--json", "--subject", "wanted"]);
     // Whatever is published while it starts may come before its beginning; go on until one came behind it.
     let seen = std::thread::spawn(move || tail.next()["sequence"].as_u64().unwrap());
     while !seen.is_finished() {

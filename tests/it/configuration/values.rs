@@ -2,11 +2,11 @@
 
 use super::{at, load_file, load_layers, load_text};
 use event_broker::config::keys::{Expects, KEYS, Key};
-use event_broker::config::{Flag, Loaded};
+use event_broker::config::{FlagSetting, LoadedConfig};
 use serde_json::{Value, json};
 
 /// A file with one key in it, on a line of its own as it happens: in flow style, all on line 1.
-fn load_key(key: &Key, value: &str) -> Result<Loaded, String> {
+fn load_key(key: &Key, value: &str) -> Result<LoadedConfig, String> {
     let (mut text, mut closing) = ("{modules: {event_broker: {".to_owned(), 3);
     for name in key.name.split('.') {
         text.push_str(&format!("{name}: {{"));
@@ -57,7 +57,8 @@ fn sample(key: &Key) -> Value {
 fn every_key_arrives_from_file_environment_and_flag() {
     for key in KEYS {
         let value = sample(key);
-        let flag = Flag { flag: "--it", key: key.name, value: value.as_str().map_or(value.to_string(), str::to_owned) };
+        let flag =
+            FlagSetting { flag: "--it", key: key.name, value: value.as_str().map_or(value.to_string(), str::to_owned) };
         let variable = (key.variable(), flag.value.clone());
         let mut environment = roomy(key);
         environment.push((&variable.0, &variable.1));

@@ -4,8 +4,9 @@ use super::{EVENTS, event, filled, open, repair, spoil};
 use crate::http::Server;
 use crate::scenario::{topic_id, type_id};
 use contract::{
-    ClaimAnswer, ClaimError, ClaimOrder, Completion, EventBroker, Failure, GroupReset, Kind, LetterFilter, LetterOrder,
-    LettersResolved, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, Redrive, ResetTo,
+    BulkResolveOutcome, BulkResolveRequest, ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion,
+    DeadLetterFilter, EventBroker, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset,
+    RedriveRequest, ResetTo,
 };
 use event_broker::{Broker, Clock, ManualClock};
 use std::path::Path;
@@ -46,7 +47,7 @@ async fn finish(broker: &Broker, id: u128) {
 async fn give_up(broker: &Broker, id: u128) {
     let claim = claim(broker, id).await.claim.unwrap();
     let error = ClaimError::new("Broken", "cannot be done");
-    broker.fail_claim(&claim.id, Failure { token: claim.token, error, retryable: Some(false) }).await.unwrap();
+    broker.fail_claim(&claim.id, ClaimFailure { token: claim.token, error, retryable: Some(false) }).await.unwrap();
 }
 
 async fn put_order(broker: &Broker, order: ClaimOrder) {
@@ -55,7 +56,7 @@ async fn put_order(broker: &Broker, order: ClaimOrder) {
 }
 
 async fn open_letters(broker: &Broker) -> Vec<contract::DeadLetter> {
-    broker.dead_letters(&LetterFilter::default(), None, 100).await.unwrap().items
+    broker.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap().items
 }
 
 #[tokio::test]
@@ -161,16 +162,16 @@ async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redri
     let shown = open_letters(&broker).await;
     let has_event: Vec<_> = shown.iter().map(|letter| (letter.sequence.0, letter.event.is_some())).collect();
     assert_eq!(has_event, [(1, false), (2, true), (3, false)]);
-    let refused = broker.redrive(shown[0].id, Redrive::default(), None).await.unwrap_err();
+    let refused = broker.redrive(shown[0].id, RedriveRequest::default(), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unavailable, "{}", refused.detail());
     for dry_run in [true, false] {
-        let order = LetterOrder { dry_run, ..LetterOrder::default() };
+        let order = BulkResolveRequest { dry_run, ..BulkResolveRequest::default() };
         let resolved = broker.redrive_all(order, None).await.unwrap();
-        assert_eq!(resolved, LettersResolved { count: 1, skipped: 2 });
+        assert_eq!(resolved, BulkResolveOutcome { count: 1, skipped: 2 });
     }
     assert_eq!(open_letters(&broker).await.len(), 2, "nobody could work on them");
     broker.discard(shown[0].id, "damaged".to_owned(), None).await.unwrap();
-    let all = LetterOrder { reason: Some("damaged".to_owned()), ..LetterOrder::default() };
+    let all = BulkResolveRequest { reason: Some("damaged".to_owned()), ..BulkResolveRequest::default() };
     assert_eq!(broker.discard_all(all, None).await.unwrap().count, 1);
 }
 
@@ -188,12 +189,12 @@ async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuse
     repair(folder.path());
     let broker = open(folder.path()).await;
     let shown = open_letters(&broker).await;
-    let single = broker.redrive(shown[1].id, Redrive::default(), None).await.unwrap_err();
+    let single = broker.redrive(shown[1].id, RedriveRequest::default(), None).await.unwrap_err();
     assert_eq!(single.kind(), Kind::Trimmed);
     for dry_run in [true, false] {
-        let order = LetterOrder { dry_run, ..LetterOrder::default() };
+        let order = BulkResolveRequest { dry_run, ..BulkResolveRequest::default() };
         let resolved = broker.redrive_all(order, None).await.unwrap();
-        assert_eq!(resolved, LettersResolved { count: 2, skipped: 1 });
+        assert_eq!(resolved, BulkResolveOutcome { count: 2, skipped: 1 });
     }
     let left = open_letters(&broker).await;
     assert_eq!(left.iter().map(|letter| letter.sequence.0).collect::<Vec<_>>(), [25]);

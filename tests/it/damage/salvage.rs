@@ -4,13 +4,13 @@ use super::{EVENTS, contents, event, filled, flip, frames, open, repair, sequenc
 use crate::cli::run;
 use crate::scenario::topic_id;
 use contract::{EventBroker, NewProjection, Sequence};
-use event_broker::{Broker, Losses, known_of, pending_repair};
+use event_broker::{Broker, RepairLosses, acknowledged_state, pending_repair};
 use std::fs;
 use std::path::Path;
 
 /// Flips one bit in the body of the last fact of a kind.
 fn spoil_fact(folder: &Path, kind: &str) {
-    let is_it = |frame: &super::Frame| frame.topic == 0 && frame.body.contains(&format!("\"fact\":\"{kind}\""));
+    let is_it = |frame: &super::RecordFrame| frame.topic == 0 && frame.body.contains(&format!("\"fact\":\"{kind}\""));
     let fact = frames(folder).into_iter().rfind(is_it).unwrap();
     flip(&fact.file, fact.offset + fact.header + 5);
 }
@@ -48,11 +48,11 @@ async fn a_log_whose_repair_was_cut_short_does_not_open_until_it_was_done() {
     }
     fs::remove_dir_all(folder.path().join("state")).unwrap();
     // The files are repaired, and the process is killed before the log says what was lost.
-    let known = known_of(folder.path()).unwrap();
+    let known = acknowledged_state(folder.path()).unwrap();
     let foretold = log::file::repair(folder.path(), &known, true).unwrap();
     let pending = pending_repair(folder.path());
     fs::create_dir_all(pending.parent().unwrap()).unwrap();
-    fs::write(&pending, serde_json::to_vec(&Losses::of(&foretold)).unwrap()).unwrap();
+    fs::write(&pending, serde_json::to_vec(&RepairLosses::of(&foretold)).unwrap()).unwrap();
     log::file::repair(folder.path(), &known, false).unwrap();
 
     let refusal = Broker::open(super::config(folder.path())).await.err().expect("it does not open").to_string();

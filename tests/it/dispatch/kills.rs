@@ -11,9 +11,9 @@
 //! `DISPATCH_JOBS` says how many jobs there are (20,000 is the full size; there is a group for every forty), and
 //! `DISPATCH_KILLS` how often a broker is killed.
 
-use super::receiver::{JobName, Receiver, Taken};
+use super::receiver::{FlakyReceiver, JobName, TakenCall};
 use crate::http::{CREATED, Server, TOPIC, answer, client, event};
-use log_postgres::testing::Server as Database;
+use log_postgres::testing::TestServer as Database;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -43,17 +43,17 @@ fn from_environment(name: &str, default: usize) -> usize {
 }
 
 /// Where the brokers are just now.
-type Addresses = Arc<RwLock<Vec<String>>>;
+type BrokerUrls = Arc<RwLock<Vec<String>>>;
 
 /// The brokers of one log, and how they are started again.
-struct Brokers {
+struct BrokerProcesses {
     database: Option<String>,
     servers: Vec<Option<Server>>,
-    addresses: Addresses,
+    addresses: BrokerUrls,
     kills: Vec<Instant>,
 }
 
-impl Brokers {
+impl BrokerProcesses {
     async fn start(database: Option<String>, count: usize) -> Self {
         let addresses = Arc::new(RwLock::new(vec![String::new(); count]));
         let mut brokers = Self { database, servers: (0..count).map(|_| None).collect(), addresses, kills: Vec::new() };
@@ -84,13 +84,13 @@ impl Brokers {
 }
 
 /// A client that asks until it is answered.
-struct Asker {
+struct RetryingClient {
     http: Client,
-    addresses: Addresses,
+    addresses: BrokerUrls,
     turn: usize,
 }
 
-impl Asker {
+impl RetryingClient {
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Value {
         loop {
             self.turn += 1;
@@ -112,7 +112,7 @@ impl Asker {
     }
 }
 
-async fn prepare(server: &Server, receiver: &Receiver) {
+async fn prepare(server: &Server, receiver: &FlakyReceiver) {
     server.register(CREATED).await;
     for mode in MODES {
         let new = json!({
@@ -125,8 +125,8 @@ async fn prepare(server: &Server, receiver: &Receiver) {
 }
 
 /// Publishes all there is in order, over every kill.
-async fn publish(addresses: Addresses, events: usize, groups: usize) {
-    let mut asker = Asker { http: client(), addresses, turn: 0 };
+async fn publish(addresses: BrokerUrls, events: usize, groups: usize) {
+    let mut asker = RetryingClient { http: client(), addresses, turn: 0 };
     for first in (0..events).step_by(BATCH) {
         let batch = (first..events.min(first + BATCH)).map(|number| {
             let mut event = event(CREATED, &format!("group-{}", number % groups));
@@ -164,10 +164,10 @@ async fn is_settled(url: &str, mode: &str, events: usize) -> bool {
     status == 200 && shown["settledThrough"] == json!(events) && shown["openJobs"] == 0
 }
 
-async fn run(mut brokers: Brokers, jobs: usize, kills: usize) {
+async fn run(mut brokers: BrokerProcesses, jobs: usize, kills: usize) {
     let (events, groups) = (jobs / MODES.len(), (jobs / MODES.len() / JOBS_PER_GROUP).max(1));
     let jobs = events * MODES.len();
-    let receiver = Receiver::start(42).await;
+    let receiver = FlakyReceiver::start(42).await;
     prepare(brokers.any(), &receiver).await;
     let began = Instant::now();
     let publishing = tokio::spawn(publish(Arc::clone(&brokers.addresses), events, groups));
@@ -210,7 +210,7 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-fn check(receiver: &Receiver, kills: &[Instant], events: usize, groups: usize) {
+fn check(receiver: &FlakyReceiver, kills: &[Instant], events: usize, groups: usize) {
     let book = receiver.book.lock().unwrap();
     assert!(book.failed > 0 && book.lost > 0);
     let (mut again, mut around_kills) = (0, 0);
@@ -232,7 +232,7 @@ fn check(receiver: &Receiver, kills: &[Instant], events: usize, groups: usize) {
 }
 
 /// Refuses work that was done again for no reason; whether a kill was the reason.
-fn may_come_again(job: &JobName, before: Taken, after: Taken, kills: &[Instant]) -> bool {
+fn may_come_again(job: &JobName, before: TakenCall, after: TakenCall, kills: &[Instant]) -> bool {
     if !before.is_answered {
         return false;
     }
@@ -254,12 +254,12 @@ fn may_come_again(job: &JobName, before: Taken, after: Taken, kills: &[Instant])
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_killed_again_and_again_delivers_every_job_in_order_and_again_only_where_an_answer_was_lost() {
     let (jobs, kills) = (from_environment("DISPATCH_JOBS", 3_000), from_environment("DISPATCH_KILLS", 8));
-    run(Brokers::start(None, 1).await, jobs, kills).await;
+    run(BrokerProcesses::start(None, 1).await, jobs, kills).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_three_brokers_on_a_database_killed_again_and_again_is_taken_over_from() {
     let (jobs, kills) = (from_environment("DISPATCH_JOBS", 3_000), from_environment("DISPATCH_KILLS", 8));
     let database = Database::shared().create_database();
-    run(Brokers::start(Some(database), 3).await, jobs, kills).await;
+    run(BrokerProcesses::start(Some(database), 3).await, jobs, kills).await;
 }

@@ -17,7 +17,7 @@ pub(super) type JobName = (String, u64);
 
 /// What became of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum CallFate {
     Answered,
     Refused,
     HungUp,
@@ -26,7 +26,7 @@ enum Fate {
 
 /// One call that was taken: the work was done.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct TakenCall {
     pub(super) at: Instant,
     /// Whether the answer was sent.
     pub(super) is_answered: bool,
@@ -34,11 +34,11 @@ pub(super) struct Taken {
 
 /// Everything that came in.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct CallBook {
     calls: HashMap<JobName, u64>,
     pub(super) failed: u64,
     pub(super) lost: u64,
-    pub(super) taken: HashMap<JobName, Vec<Taken>>,
+    pub(super) taken: HashMap<JobName, Vec<TakenCall>>,
     /// Jobs of each group in the order they were first taken, by subscription.
     pub(super) firsts: BTreeMap<(String, String), Vec<u64>>,
     /// Tokens of each job, in the order they came.
@@ -46,22 +46,22 @@ pub(super) struct Book {
 }
 
 #[derive(Clone)]
-pub(super) struct Receiver {
+pub(super) struct FlakyReceiver {
     pub(super) url: String,
-    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) book: Arc<Mutex<CallBook>>,
     /// How many jobs were taken at least once.
     pub(super) count: Arc<watch::Sender<usize>>,
     seed: u64,
 }
 
-struct Call {
+struct DeliveryCall {
     subscription: String,
     sequence: u64,
     token: u64,
     group: String,
 }
 
-impl Receiver {
+impl FlakyReceiver {
     pub(super) async fn start(seed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -84,9 +84,9 @@ impl Receiver {
         let mut buffer = Vec::new();
         while let Some(call) = take_call(&mut socket, &mut buffer).await {
             let answer: &[u8] = match self.note(&call) {
-                Fate::Answered => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
-                Fate::Refused => b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
-                Fate::HungUp | Fate::Lost => return,
+                CallFate::Answered => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+                CallFate::Refused => b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
+                CallFate::HungUp | CallFate::Lost => return,
             };
             if socket.write_all(answer).await.is_err() {
                 return;
@@ -94,7 +94,7 @@ impl Receiver {
         }
     }
 
-    fn note(&self, call: &Call) -> Fate {
+    fn note(&self, call: &DeliveryCall) -> CallFate {
         let mut book = self.book.lock().unwrap();
         let job = (call.subscription.clone(), call.sequence);
         let number = book.calls.entry(job.clone()).or_default();
@@ -102,15 +102,15 @@ impl Receiver {
         let fate = fate(self.seed, call, *number);
         book.tokens.entry(job.clone()).or_default().push(call.token);
         match fate {
-            Fate::Refused | Fate::HungUp => {
+            CallFate::Refused | CallFate::HungUp => {
                 book.failed += 1;
                 return fate;
             }
-            Fate::Lost => book.lost += 1,
-            Fate::Answered => (),
+            CallFate::Lost => book.lost += 1,
+            CallFate::Answered => (),
         }
         let taken = book.taken.entry(job).or_default();
-        taken.push(Taken { at: Instant::now(), is_answered: fate == Fate::Answered });
+        taken.push(TakenCall { at: Instant::now(), is_answered: fate == CallFate::Answered });
         if taken.len() == 1 {
             book.firsts.entry((call.subscription.clone(), call.group.clone())).or_default().push(call.sequence);
             self.count.send_replace(book.taken.len());
@@ -120,18 +120,18 @@ impl Receiver {
 }
 
 /// One call in five fails: a tenth with an error, a twentieth by hanging up, a twentieth after the work was done.
-fn fate(seed: u64, call: &Call, number: u64) -> Fate {
+fn fate(seed: u64, call: &DeliveryCall, number: u64) -> CallFate {
     let text = format!("{seed} {} {} {number}", call.subscription, call.sequence);
     match blake3::hash(text.as_bytes()).as_bytes()[0] % 20 {
-        0 | 1 => Fate::Refused,
-        2 => Fate::HungUp,
-        3 => Fate::Lost,
-        _ => Fate::Answered,
+        0 | 1 => CallFate::Refused,
+        2 => CallFate::HungUp,
+        3 => CallFate::Lost,
+        _ => CallFate::Answered,
     }
 }
 
 /// Reads one request; nothing where the other end went away.
-async fn take_call(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Call> {
+async fn take_call(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<DeliveryCall> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|end| end == b"\r\n\r\n") {
             break at + 4;
@@ -156,7 +156,7 @@ async fn take_call(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Call>
     buffer.drain(..head_end + length);
     assert_eq!(headers["webhook-id"], event["id"].as_str().unwrap());
     assert!(headers.contains_key("webhook-signature"));
-    Some(Call {
+    Some(DeliveryCall {
         subscription: headers["event-broker-subscription"].clone(),
         sequence: headers["event-broker-sequence"].parse().unwrap(),
         token: headers["event-broker-token"].parse().unwrap(),

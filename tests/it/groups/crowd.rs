@@ -27,7 +27,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
 
 /// What the outside world sees.
 #[derive(Default)]
-struct World {
+struct ObservedEffects {
     /// Effects by event, and how often.
     effects: HashMap<Sequence, u32>,
     /// The last number of each aggregate that had its effect.
@@ -39,7 +39,7 @@ struct World {
     kills: u64,
 }
 
-impl World {
+impl ObservedEffects {
     /// A member got these events, and works on them or dies.
     fn got(&mut self, page: &EventPage, member: usize, is_killed: bool) {
         for claim in &page.claims {
@@ -67,9 +67,9 @@ impl World {
 }
 
 /// Numbers that look random, the same every time.
-struct Dice(u64);
+struct RepeatableRandom(u64);
 
-impl Dice {
+impl RepeatableRandom {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
@@ -81,7 +81,7 @@ async fn prepare(broker: &Broker, count: u64, aggregates: u64) {
     let lease = Some("PT1S".parse().unwrap());
     let handler = NewHandler { lease, max_attempts: Some(100), backoff: None, order: None };
     broker.put_handler(GROUP, handler).await.unwrap();
-    let mut dice = Dice(7);
+    let mut dice = RepeatableRandom(7);
     let mut events = (0..count).map(|_| {
         let data = RawValue::from_string("{}".to_owned()).unwrap();
         let event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data);
@@ -109,8 +109,8 @@ fn completion(claim: &Claim) -> ClaimCompletion {
 }
 
 /// Works until everything is done; dies now and then, without a word, and comes back as somebody else.
-async fn work(broker: Arc<Broker>, world: Arc<Mutex<World>>, member: usize, count: u64) {
-    let mut dice = Dice(member as u64 + 1);
+async fn work(broker: Arc<Broker>, world: Arc<Mutex<ObservedEffects>>, member: usize, count: u64) {
+    let mut dice = RepeatableRandom(member as u64 + 1);
     let mut id = join(&broker).await;
     while (world.lock().unwrap().effects.len() as u64) < count {
         let poll = broker.wait_as(id, Offset::ZERO.into(), 10, Duration::from_secs(2));
@@ -137,14 +137,14 @@ async fn work(broker: Arc<Broker>, world: Arc<Mutex<World>>, member: usize, coun
 /// `brokers` serve one log; members ask one of them each.
 async fn run(brokers: Vec<Arc<Broker>>, count: u64, aggregates: u64) {
     prepare(&brokers[0], count, aggregates).await;
-    let world = Arc::new(Mutex::new(World::default()));
+    let world = Arc::new(Mutex::new(ObservedEffects::default()));
     let began = Instant::now();
     let members = (0..MEMBERS).map(|member| {
         let broker = Arc::clone(&brokers[member % brokers.len()]);
         tokio::spawn(work(broker, Arc::clone(&world), member, count))
     });
     join_all(members).await.into_iter().for_each(|member| member.unwrap());
-    let World { effects, longest_wait, done_by, kills, .. } = std::mem::take(&mut *world.lock().unwrap());
+    let ObservedEffects { effects, longest_wait, done_by, kills, .. } = std::mem::take(&mut *world.lock().unwrap());
     assert_eq!((effects.len() as u64, effects.values().max()), (count, Some(&1)));
     assert!(kills > 0);
     if is_strict() {

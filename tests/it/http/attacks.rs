@@ -61,9 +61,9 @@ impl Asking {
 }
 
 /// Publishes one event after the other until it is stopped.
-pub(crate) struct Bystander(Asking);
+pub(crate) struct BystanderPublisher(Asking);
 
-impl Bystander {
+impl BystanderPublisher {
     /// The type that it publishes must be registered.
     pub(crate) fn begin(server: &Server) -> Self {
         let (client, url) = (Client::new(), format!("{}/v1/events", server.url));

@@ -2,7 +2,7 @@
 //!
 //! Every combination of headers is a unit test of `rest::browser_policy`; `scripts/attack-browsers` tries it with Chromium.
 
-use super::wire::{Wire, ask};
+use super::wire::{RawConnection, ask};
 use super::{CREATED, Server, TOPIC, answer, client, event, expect_problem};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// The status of a request for this host, and its problem.
 fn for_host(server: &Server, host: &str, path: &str) -> (u16, Value) {
-    let mut wire = Wire::to(server);
+    let mut wire = RawConnection::to(server);
     wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes());
     let reply = wire.reply(false);
     (reply.status, reply.json())
@@ -82,7 +82,7 @@ async fn pages_of_other_origins_change_nothing_and_are_told_so_with_a_trace() {
     assert!(!topics.to_string().contains("evil.topic"), "{topics}");
     let own = own(&server);
     let host = own.trim_start_matches("http://");
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(
         format!(
             "POST /v1/topics HTTP/1.1\r\nhost: {host}\r\norigin: {own}\r\nsec-fetch-site: same-origin\r\n\

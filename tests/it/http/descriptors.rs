@@ -1,6 +1,6 @@
 //! File descriptors: clients and segments take no more than their share, and the log has what it needs.
 
-use super::attacks::Bystander;
+use super::attacks::BystanderPublisher;
 use super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
 use reqwest::StatusCode;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -69,7 +69,7 @@ async fn idle_connections_and_a_thousand_segments_do_not_keep_the_log_from_being
     publish_segments(&server, 1000).await;
     assert!(open_files(&server) < 384, "{} files are open", open_files(&server));
     // The connections of the client and of the bystander are kept; whoever comes later finds no place.
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     bystander.goes_on(1).await;
     let held = idle_connections(&server, 20_000);
     let own_limit = usize::try_from(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)).unwrap();

@@ -6,7 +6,7 @@
 mod members;
 mod requests;
 
-use super::wire::{Reply, ask};
+use super::wire::{RawResponse, ask};
 use super::{CREATED, Server, TENANT, TOPIC, event, expect_problem};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ const SUBJECT_TYPE: &str = "gts.vendor.tenants.tenant.v1~";
 const CANARY: &str = "canary";
 
 /// A server with something of everything.
-struct Stage {
+struct PopulatedServer {
     server: Server,
     event_id: String,
     consumer_id: String,
@@ -26,7 +26,7 @@ struct Stage {
     wrong: RefCell<Vec<String>>,
 }
 
-impl Stage {
+impl PopulatedServer {
     async fn set() -> Self {
         let server = Server::start(&[]);
         server.register(CREATED).await;
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// Notes what is wrong with an answer; [`Stage::end`] tells all of it at once.
-    fn check_line(&self, request: &str, reply: &Reply, expected: &str) {
+    fn check_line(&self, request: &str, reply: &RawResponse, expected: &str) {
         let path = request.split(' ').nth(1).and_then(|target| target.split('?').next()).unwrap_or_default();
         if let Err(wrong) = judge(reply, expected, &self.filled(path), request.starts_with("HEAD ")) {
             let text = String::from_utf8_lossy(&reply.body);
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     /// `METHOD target <header: value>… body`.
-    fn send(&self, request: &str) -> Reply {
+    fn send(&self, request: &str) -> RawResponse {
         let (method, rest) = request.split_once(' ').unwrap_or((request, ""));
         let (target, mut rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let mut headers = Vec::new();
@@ -116,7 +116,7 @@ impl Stage {
 }
 
 /// Whether a reply is `status [code] [pointer]`, with all that belongs to it.
-fn judge(reply: &Reply, expected: &str, path: &str, to_head: bool) -> Result<(), String> {
+fn judge(reply: &RawResponse, expected: &str, path: &str, to_head: bool) -> Result<(), String> {
     let ensure = |holds: bool, wrong: &str| if holds { Ok(()) } else { Err(wrong.to_owned()) };
     let mut words = expected.split(' ');
     let status = words.next().and_then(|status| status.parse::<u16>().ok()).ok_or("no status is expected")?;

@@ -1,6 +1,6 @@
 //! What other people's test suites found: HTTP/1.1 by RFC 9112, problem documents by RFC 9457, integers by JSON Schema.
 
-use super::wire::Wire;
+use super::wire::RawConnection;
 use super::{CREATED, Deadline, Server, TOPIC, event, expect_problem};
 use futures_util::StreamExt;
 use reqwest::Method;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Sends a request head as it stands; answers status and code.
 fn refusal(server: &Server, head: &str) -> (u16, String) {
-    let mut wire = Wire::to(server);
+    let mut wire = RawConnection::to(server);
     wire.send(head.as_bytes());
     let reply = wire.reply(false);
     let document: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
@@ -51,7 +51,7 @@ fn a_body_in_another_transfer_coding_is_not_taken_for_something_else() {
 #[test]
 fn a_refused_body_that_drips_does_not_hold_its_connection() {
     let server = Server::start_with(&[("EVENT_BROKER__SERVER__BODY_TIMEOUT_SECS", "1")], &[]);
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n");
     assert_eq!(wire.reply(false).status, 404);
     // A read that finds nothing yet is what paces the bytes.
@@ -90,7 +90,7 @@ async fn a_stream_goes_on_where_polls_may_wait_for_a_second_only() {
 #[tokio::test]
 async fn the_instance_of_a_problem_is_a_uri_reference() {
     let server = Server::start(&[]);
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     for (path, instance) in [
         ("/v1/a|b", "/v1/a%7Cb"),
         ("/v1/{x}", "/v1/%7Bx%7D"),

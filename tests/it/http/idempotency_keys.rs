@@ -3,11 +3,11 @@
 mod one_append;
 
 use super::{CREATED, Deadline, Server, TENANT, TOPIC, client, event, expect_problem};
-use crate::overload::Gated;
+use crate::overload::GatedLog;
 use contract::{Sequence, TopicId};
 use event_broker::{Broker, Clock, Config, ManualClock, Storage, SystemClock, rest};
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use log::{Log, MemoryLog};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, StatusCode};
@@ -26,13 +26,13 @@ const USERS: &str = "gts.hx.core.events.topic.v1~vendor.users.v1";
 
 /// An answer with all its bytes.
 #[derive(Debug, Clone)]
-struct Got {
+struct HttpAnswer {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
 }
 
-impl Got {
+impl HttpAnswer {
     fn is_replayed(&self) -> bool {
         self.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
     }
@@ -65,16 +65,16 @@ impl Got {
     }
 }
 
-async fn send(client: &Client, url: &str, key: &str, (method, path, body): (Method, &str, &Value)) -> Got {
+async fn send(client: &Client, url: &str, key: &str, (method, path, body): (Method, &str, &Value)) -> HttpAnswer {
     let request = client.request(method, format!("{url}{path}")).header(KEY, key);
     let request = if body.is_null() { request } else { request.json(body) };
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status(), response.headers().clone());
-    Got { status, headers, body: response.text().await.unwrap() }
+    HttpAnswer { status, headers, body: response.text().await.unwrap() }
 }
 
 /// A broker served in this process, with a log and a clock of the test's.
-struct Served {
+struct InProcessServer {
     url: String,
     broker: Arc<Broker>,
     client: Client,
@@ -82,7 +82,7 @@ struct Served {
     serving: JoinHandle<Result<(), usize>>,
 }
 
-impl Served {
+impl InProcessServer {
     async fn on(config: Config, log: Arc<dyn Log>, clock: Arc<dyn Clock>) -> Self {
         Self::serve(Broker::on_log(config, log, None, clock).await.unwrap()).await
     }
@@ -93,7 +93,7 @@ impl Served {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let stopped = async { drop(stopped.await) };
-        let serving = tokio::spawn(rest::serve(listener, broker.clone(), rest::Options::default(), stopped));
+        let serving = tokio::spawn(rest::serve(listener, broker.clone(), rest::HttpOptions::default(), stopped));
         Self { url, broker, client: client(), stop, serving }
     }
 
@@ -105,7 +105,7 @@ impl Served {
         broker.close().await;
     }
 
-    async fn post(&self, key: &str, path: &str, body: &Value) -> Got {
+    async fn post(&self, key: &str, path: &str, body: &Value) -> HttpAnswer {
         send(&self.client, &self.url, key, (Method::POST, path, body)).await
     }
 
@@ -133,7 +133,7 @@ fn numbered(n: u64) -> Value {
 }
 
 /// One row: what is asked, and another request of the same route.
-struct Row {
+struct RouteCase {
     method: Method,
     path: String,
     body: Value,
@@ -141,16 +141,16 @@ struct Row {
     status: u16,
 }
 
-fn row(method: Method, path: &str, body: Value, other: (&str, Value), status: u16) -> Row {
-    Row { method, path: path.to_owned(), body, other: (other.0.to_owned(), other.1), status }
+fn row(method: Method, path: &str, body: Value, other: (&str, Value), status: u16) -> RouteCase {
+    RouteCase { method, path: path.to_owned(), body, other: (other.0.to_owned(), other.1), status }
 }
 
-fn post(path: &str, body: Value, other_body: Value, status: u16) -> Row {
+fn post(path: &str, body: Value, other_body: Value, status: u16) -> RouteCase {
     row(Method::POST, path, body, (path, other_body), status)
 }
 
 /// Every writing route but `:import`, in an order that works, for a consumer of this id.
-fn routes(consumer: &str) -> Vec<Row> {
+fn routes(consumer: &str) -> Vec<RouteCase> {
     let versions = format!("/v1/event-types/{VERSIONED}/versions");
     let version = |number: &str| json!({"version": number, "schemaType": "JSON_SCHEMA", "schema": {"type": "object"}});
     let versioned = json!({"id": VERSIONED, "topic": USERS, "dataSchema": {"type": "object"}});
@@ -221,7 +221,7 @@ async fn every_writing_route_answers_again_what_it_answered_first() {
         let (_, made) = server.post("/v1/consumers", &consumer).await;
         let consumer = made["data"]["id"].as_str().unwrap();
         let mut answers = Vec::new();
-        for (number, Row { method, path, body, other, status }) in routes(consumer).into_iter().enumerate() {
+        for (number, RouteCase { method, path, body, other, status }) in routes(consumer).into_iter().enumerate() {
             let (what, key) = (format!("{method} {path}"), format!("key-{number}"));
             let asked = || (method.clone(), path.as_str(), &body);
             let first = send(&server.client, &server.url, &key, asked()).await;
@@ -319,7 +319,7 @@ async fn an_import_under_a_key_tells_its_last_line_again() {
         async move {
             let response = request.send().await.unwrap();
             let (status, headers) = (response.status(), response.headers().clone());
-            Got { status, headers, body: response.text().await.unwrap() }
+            HttpAnswer { status, headers, body: response.text().await.unwrap() }
         }
     };
     let lines = format!("{}\nnothing\n{}\n", numbered(1), numbered(2));
@@ -335,7 +335,7 @@ async fn an_import_under_a_key_tells_its_last_line_again() {
 }
 
 /// Sends one request under one key from many clients until each has its answer.
-async fn race(urls: &[String], key: &str, body: &Value) -> Vec<Got> {
+async fn race(urls: &[String], key: &str, body: &Value) -> Vec<HttpAnswer> {
     let client = client();
     let asking: Vec<_> = (0..64)
         .map(|number| {
@@ -361,7 +361,7 @@ async fn race(urls: &[String], key: &str, body: &Value) -> Vec<Got> {
     answers
 }
 
-fn expect_one_first(answers: &[Got]) {
+fn expect_one_first(answers: &[HttpAnswer]) {
     assert_eq!(answers.iter().filter(|got| !got.is_replayed()).count(), 1);
     assert!(answers.iter().all(|got| got.status == 201 && got.body == answers[0].body), "{answers:?}");
 }
@@ -370,7 +370,7 @@ fn expect_one_first(answers: &[Got]) {
 async fn sixty_four_requests_with_one_key_happen_once_and_all_are_told_the_same() {
     let folder = TempDir::new().unwrap();
     for config in [Config::default(), Config::folder(folder.path())] {
-        let served = Served::serve(Broker::open(config).await.unwrap()).await.with_type().await;
+        let served = InProcessServer::serve(Broker::open(config).await.unwrap()).await.with_type().await;
         expect_one_first(&race(std::slice::from_ref(&served.url), "k", &numbered(1)).await);
         assert_eq!(served.stored().await, [1]);
         served.end().await;
@@ -381,8 +381,8 @@ async fn sixty_four_requests_with_one_key_happen_once_and_all_are_told_the_same(
 async fn of_two_brokers_on_one_log_one_carries_it_out_and_both_tell_the_same() {
     let log = Arc::new(MemoryLog::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let one = Served::on(Config::default(), log.clone(), clock.clone()).await.with_type().await;
-    let other = Served::on(Config::default(), log, clock).await;
+    let one = InProcessServer::on(Config::default(), log.clone(), clock.clone()).await.with_type().await;
+    let other = InProcessServer::on(Config::default(), log, clock).await;
     let urls = [one.url.clone(), other.url.clone()];
     for round in 0..20 {
         expect_one_first(&race(&urls, &format!("k{round}"), &numbered(round)).await);
@@ -392,8 +392,8 @@ async fn of_two_brokers_on_one_log_one_carries_it_out_and_both_tell_the_same() {
 
 #[tokio::test]
 async fn a_key_whose_request_still_runs_is_turned_away_and_answered_later() {
-    let log = Arc::new(Gated::new());
-    let served = Served::on(Config::default(), log.clone(), Arc::new(SystemClock)).await.with_type().await;
+    let log = Arc::new(GatedLog::new());
+    let served = InProcessServer::on(Config::default(), log.clone(), Arc::new(SystemClock)).await.with_type().await;
     log.set(false);
     let body = numbered(1);
     let (one, other) = (served.post("k", "/v1/events", &body), served.post("k", "/v1/events", &body));
@@ -410,8 +410,8 @@ async fn a_key_whose_request_still_runs_is_turned_away_and_answered_later() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_finds_its_answer_when_it_comes_back() {
-    let log = Arc::new(Gated::new());
-    let served = Served::on(Config::default(), log.clone(), Arc::new(SystemClock)).await.with_type().await;
+    let log = Arc::new(GatedLog::new());
+    let served = InProcessServer::on(Config::default(), log.clone(), Arc::new(SystemClock)).await.with_type().await;
     log.set(false);
     let body = numbered(1);
     let turned_away = {
@@ -439,7 +439,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
     let open = || async {
         let config = Config { default_topic: None, ..Config::folder(folder.path()) };
         let broker = Broker::open_at(config, clock.clone()).await.unwrap();
-        Served::serve(broker).await
+        InProcessServer::serve(broker).await
     };
     let served = open().await;
     // No topic remembers anything for as long as keys live.
@@ -470,7 +470,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
 
 #[tokio::test]
 async fn an_answer_whose_event_is_gone_is_not_carried_out_again() {
-    let served = Served::on(Config::default(), Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
+    let served = InProcessServer::on(Config::default(), Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
     let served = served.with_type().await;
     assert_eq!(served.post("k", "/v1/events", &numbered(1)).await.status, 201);
     let topic: TopicId = TOPIC.parse().unwrap();
@@ -541,7 +541,7 @@ async fn topics_and_batches_over_several_logs_keep_their_answers_too() {
 async fn what_was_refused_for_the_moment_is_tried_again() {
     // A limit that is reached: 429.
     let config = Config { storage: Storage::default(), ..Config::default() };
-    let served = Served::on(config, Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
+    let served = InProcessServer::on(config, Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
     let topic = |n: usize| {
         let id = format!("gts.hx.core.events.topic.v1~vendor.t{n}.v1");
         json!({"id": id, "streaming": {"type": "memory", "location": format!("l{n}")}})
@@ -555,14 +555,14 @@ async fn what_was_refused_for_the_moment_is_tried_again() {
         assert!(!full.is_replayed());
     }
     // A log that failed: 503.
-    for (operation, nth) in [(Operation::Write, 1), (Operation::Sync, 1)] {
+    for (operation, nth) in [(DiskOperation::Write, 1), (DiskOperation::Sync, 1)] {
         let disk = FaultDisk::new();
         let open = |disk: FaultDisk| async move {
-            let log = FileLog::open(Arc::new(disk), Options::default()).unwrap();
-            Served::on(Config::default(), Arc::new(log), Arc::new(SystemClock)).await
+            let log = FileLog::open(Arc::new(disk), FileLogOptions::default()).unwrap();
+            InProcessServer::on(Config::default(), Arc::new(log), Arc::new(SystemClock)).await
         };
         let served = open(disk.clone()).await.with_type().await;
-        disk.fail(operation, nth, Fault::Error(std::io::ErrorKind::Other));
+        disk.fail(operation, nth, DiskFault::Error(std::io::ErrorKind::Other));
         let failed = served.post("k", "/v1/events", &numbered(1)).await;
         failed.problem(503, "EVENT_BROKER_UNAVAILABLE");
         let still = served.post("k", "/v1/events", &numbered(1)).await;

@@ -1,6 +1,6 @@
 //! Identifiers over HTTP: codes on every route, colons in paths, CloudEvents with ids of their own, labels as pairs.
 
-use super::subscriptions::{PRIVATE, Receiver};
+use super::subscriptions::{PRIVATE, WebhookReceiver};
 use super::{Server, TENANT, TOPIC, answer, event, expect_problem};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -287,7 +287,7 @@ async fn ids_of_cloud_events_survive_batches_headers_and_an_export() {
 async fn deliveries_as_cloud_events_give_the_original_id_back() {
     let server = Server::start_with(&PRIVATE, &[]);
     server.register("com.github.pull_request.opened").await;
-    let (structured, binary) = (Receiver::start(0).await, Receiver::start(0).await);
+    let (structured, binary) = (WebhookReceiver::start(0).await, WebhookReceiver::start(0).await);
     for (code, format, receiver) in [("s", "cloudevents-structured", &structured), ("b", "cloudevents-binary", &binary)]
     {
         let types = json!([{"type": "com.github.*"}]);

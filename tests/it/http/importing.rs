@@ -1,6 +1,6 @@
 //! Import over HTTP: a bad line costs that line only, and a client may send everything before it reads.
 
-use super::wire::{Reply, Wire, ask};
+use super::wire::{RawConnection, RawResponse, ask};
 use super::{CREATED, Server, TOPIC, event};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ fn good(number: usize) -> String {
 }
 
 /// The lines of a report.
-fn report(reply: &Reply) -> Vec<Value> {
+fn report(reply: &RawResponse) -> Vec<Value> {
     assert_eq!(reply.status, 200);
     let lines = reply.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
@@ -86,7 +86,7 @@ async fn an_import_is_as_long_as_it_likes_however_small_batches_may_be() {
 #[tokio::test]
 async fn lines_before_a_body_that_breaks_off_are_stored() {
     let server = server(&[QUICK_BODY]).await;
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     let sent: String = (0..10).map(good).collect::<String>() + "{\"half\":";
     wire.send(b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ncontent-length: 1000000\r\n\r\n");
     wire.send(sent.as_bytes());
@@ -108,7 +108,7 @@ async fn a_client_that_sends_everything_before_it_reads_is_served() {
         body.push_str(&bad);
     }
     body.push_str(&good(1));
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.request("POST", "/v1/events:import", &[NDJSON], body.as_bytes());
     let told = report(&wire.reply(false));
     let reported = told.iter().filter(|row| row.get("error").is_some()).count();
@@ -124,7 +124,7 @@ async fn a_client_that_reads_meanwhile_is_told_of_every_line() {
     const REFUSED: usize = 20_000;
     let server = server(&[]).await;
     let body: Vec<u8> = (0..REFUSED).flat_map(|_| *b"x\n").collect();
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     let mut sender = wire.stream().try_clone().unwrap();
     let head = format!("POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     let sending = std::thread::spawn(move || {
@@ -142,7 +142,7 @@ async fn a_client_that_reads_meanwhile_is_told_of_every_line() {
 #[tokio::test]
 async fn a_client_that_sends_for_ever_and_never_reads_is_let_go() {
     let server = server(&[QUICK_WRITE, QUICK_UNREAD]).await;
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     let chunk = ["10000\r\n", &("x".repeat(1023) + "\n").repeat(64), "\r\n"].concat();
     let began = Instant::now();

@@ -5,7 +5,7 @@
 
 mod courtesies;
 
-use super::wire::{Wire, ask};
+use super::wire::{RawConnection, ask};
 use super::{CREATED, Server, TOPIC, event, expect_problem};
 use serde_json::json;
 use std::io::{ErrorKind, Read};
@@ -43,7 +43,7 @@ fn a_head_that_comes_byte_by_byte_is_let_go() {
         "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: ",
         "POST /v1/events HTTP/1.1\r\nhost: localhost\r\nx-slow: ",
     ] {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         // A read that finds nothing yet is what paces the bytes.
         wire.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let began = Instant::now();
@@ -67,10 +67,10 @@ fn a_head_that_comes_byte_by_byte_is_let_go() {
 #[test]
 fn a_connection_that_says_nothing_is_let_go() {
     let server = Server::start_with(&[QUICK_HEAD], &[]);
-    let mut silent = Wire::to(&server);
-    let mut half_a_preface = Wire::to(&server);
+    let mut silent = RawConnection::to(&server);
+    let mut half_a_preface = RawConnection::to(&server);
     half_a_preface.send(b"PRI * HT");
-    let mut idle = Wire::to(&server);
+    let mut idle = RawConnection::to(&server);
     idle.request("GET", "/healthz", &[], b"");
     assert_eq!(idle.reply(false).status, 200);
     for wire in [&mut silent, &mut half_a_preface, &mut idle] {
@@ -82,7 +82,7 @@ fn a_connection_that_says_nothing_is_let_go() {
 fn a_body_that_stops_is_answered_and_let_go() {
     let server = Server::start_with(&[QUICK_BODY], &[]);
     for (target, status) in [("/v1/events", 408), ("/v1/events:batch", 408), ("/v1/topics", 408)] {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         wire.send(
             format!("POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{\"id\":").as_bytes(),
         );
@@ -91,7 +91,7 @@ fn a_body_that_stops_is_answered_and_let_go() {
         expect_problem(reply.answer(), status, "EVENT_BROKER_REQUEST_TIMEOUT");
         assert_eq!(wire.rest(), b"", "the connection is of no use any more");
     }
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n");
     expect_problem(wire.reply(false).answer(), 408, "EVENT_BROKER_REQUEST_TIMEOUT");
 }
@@ -100,7 +100,7 @@ fn a_body_that_stops_is_answered_and_let_go() {
 fn a_body_that_drips_is_answered_and_let_go_though_no_pause_is_long() {
     let server = Server::start_with(&[QUICK_BODY], &[]);
     for target in ["/v1/topics?waitFor=1", "/v1/event-types?waitFor=1", "/v1/events?waitFor=1", "/v1/events"] {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         let head = format!(
             "POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {target}\r\n\
             content-length: 1000\r\n\r\n"
@@ -132,7 +132,7 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
         ("/v1/events:batch", "application/json", 400),
         (&long, "application/json", 414),
     ] {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         for _ in 0..3 {
             wire.request("POST", target, &[("content-type", media)], &body);
             assert_eq!(wire.reply(false).status, status, "{target}");
@@ -146,7 +146,7 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
 #[test]
 fn a_body_without_end_is_not_read_for_ever() {
     let server = Server::start(&[]);
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &vec![b' '; 1 << 20], b"\r\n"].concat();
     let sent = (0..1000).take_while(|_| wire.send(&chunk)).count();
@@ -158,7 +158,7 @@ fn a_body_without_end_is_not_read_for_ever() {
 fn a_body_that_breaks_off_changes_nothing() {
     let server = Server::start(&[]);
     let body = json!({"id": CREATED}).to_string();
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     let head =
         format!("POST /v1/event-types HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len() + 1);
     wire.send(head.as_bytes());
@@ -182,7 +182,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
     let before = descriptors(&server);
     let path = format!("/v1/events?topic={TOPIC}&offset=0");
     let stream = format!("/v1/events:stream?topic={TOPIC}&offset=0");
-    let mut wires: Vec<_> = [&path, &path, &stream].iter().map(|path| (Wire::to(&server), *path)).collect();
+    let mut wires: Vec<_> = [&path, &path, &stream].iter().map(|path| (RawConnection::to(&server), *path)).collect();
     for (wire, path) in &mut wires {
         // Several answers of many megabytes: more than the buffers of any system between us hold.
         (0..3).for_each(|_| wire.request("GET", path, &[], b""));
@@ -198,7 +198,7 @@ fn a_half_closed_socket_counts_as_hung_up_and_is_not_kept() {
     let before = descriptors(&server);
     // A network cannot tell a client that will say no more from one that is gone: a quick answer may still reach it.
     for path in ["/v1/topics", &format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=30")] {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         wire.request("GET", path, &[], b"");
         wire.stream().shutdown(Shutdown::Write).unwrap();
         let rest = wire.rest();
@@ -221,7 +221,7 @@ async fn a_client_that_hangs_up_while_it_waits_is_forgotten() {
         format!("/v1/events:stream?topic={TOPIC}"),
         "/v1/log?after=9999&timeout=30".to_owned(),
     ];
-    let mut wires: Vec<_> = paths.iter().cycle().take(40).map(|path| (Wire::to(&server), path)).collect();
+    let mut wires: Vec<_> = paths.iter().cycle().take(40).map(|path| (RawConnection::to(&server), path)).collect();
     wires.iter_mut().for_each(|(wire, path)| wire.request("GET", path, &[], b""));
     wait_for_descriptors(&server, |now| now >= before + 40);
     drop(wires);
@@ -235,12 +235,12 @@ fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
     let limits =
         ["EVENT_BROKER__SERVER__MAX_CONNECTIONS", "EVENT_BROKER__SERVER__MAX_CONNECTIONS_PER_ADDRESS"].map(all);
     let server = Server::start_with(&limits, &[]);
-    let mut kept: Vec<_> = (0..4).map(|_| Wire::to(&server)).collect();
+    let mut kept: Vec<_> = (0..4).map(|_| RawConnection::to(&server)).collect();
     for wire in &mut kept {
         wire.request("GET", "/healthz", &[], b"");
         assert_eq!(wire.reply(false).status, 200);
     }
-    let mut one_more = Wire::to(&server);
+    let mut one_more = RawConnection::to(&server);
     let reply = one_more.reply(false);
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     let problem = reply.json();
@@ -253,7 +253,7 @@ fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
     kept.pop();
     let give_up = Instant::now() + SOON;
     loop {
-        let mut wire = Wire::to(&server);
+        let mut wire = RawConnection::to(&server);
         // One that is turned away may be closed before it has said anything.
         wire.request("GET", "/healthz", &[("connection", "close")], b"");
         let answer = wire.rest();
@@ -265,8 +265,8 @@ fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
 }
 
 /// A request whose body of `bytes` is announced and not sent; the server has made room for it when this returns.
-fn announce(server: &Server, bytes: usize) -> Wire {
-    let mut wire = Wire::to(server);
+fn announce(server: &Server, bytes: usize) -> RawConnection {
+    let mut wire = RawConnection::to(server);
     let head = format!(
         "POST /v1/events HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: {bytes}\r\n\r\n"
     );

@@ -223,7 +223,7 @@ fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
     let note = folder.with_extension("database");
     let known = std::fs::read_to_string(&note).ok();
     Some(known.unwrap_or_else(|| {
-        let url = log_postgres::testing::Server::shared().create_database();
+        let url = log_postgres::testing::TestServer::shared().create_database();
         std::fs::write(&note, &url).unwrap();
         url
     }))

@@ -16,29 +16,29 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The document of a running server.
-pub(super) struct Document(pub(super) Value);
+pub(super) struct ApiDocument(pub(super) Value);
 
 /// One operation of the document.
 #[derive(Clone)]
-pub(super) struct Operation {
+pub(super) struct ApiOperation {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) id: String,
     pub(super) spec: Value,
 }
 
-impl Document {
+impl ApiDocument {
     pub(super) async fn of(server: &Server) -> Self {
         let (status, document) = server.get("/v1/openapi.json").await;
         assert_eq!(status, 200);
         Self(document)
     }
 
-    pub(super) fn operations(&self) -> Vec<Operation> {
+    pub(super) fn operations(&self) -> Vec<ApiOperation> {
         let mut operations = Vec::new();
         for (path, methods) in self.0["paths"].as_object().unwrap() {
             for (method, spec) in methods.as_object().unwrap() {
-                operations.push(Operation {
+                operations.push(ApiOperation {
                     method: method.to_uppercase().parse().unwrap(),
                     path: path.clone(),
                     id: spec["operationId"].as_str().unwrap().to_owned(),
@@ -80,7 +80,7 @@ impl Document {
     }
 
     /// The parameters of an operation, behind the references.
-    pub(super) fn parameters<'a>(&'a self, operation: &'a Operation) -> Vec<&'a Value> {
+    pub(super) fn parameters<'a>(&'a self, operation: &'a ApiOperation) -> Vec<&'a Value> {
         operation.spec["parameters"].as_array().into_iter().flatten().map(|parameter| self.at(parameter)).collect()
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn expect_valid(validator: &Validator, value: &Value, what: &str) {
 
 #[tokio::test]
 async fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     assert_eq!(document.0["openapi"], "3.1.0");
     let mut used = BTreeSet::new();
     walk(&document.0, "", &mut |_, value| {
@@ -141,7 +141,7 @@ async fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
 
 #[tokio::test]
 async fn everything_has_a_description_and_an_example() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut bare = Vec::new();
     let mut expect = |place: String, value: &Value, example: bool| {
         let said = value["description"].as_str().is_some_and(|text| text.len() > 3);
@@ -151,7 +151,7 @@ async fn everything_has_a_description_and_an_example() {
         }
     };
     for operation in document.operations() {
-        let Operation { method, path, spec, .. } = &operation;
+        let ApiOperation { method, path, spec, .. } = &operation;
         expect(format!("{method} {path}"), spec, false);
         assert!(spec["summary"].is_string() && spec["tags"][0].is_string(), "{method} {path}");
         for parameter in document.parameters(&operation) {
@@ -179,7 +179,7 @@ async fn everything_has_a_description_and_an_example() {
 
 #[tokio::test]
 async fn every_example_fits_its_schema() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut count = 0;
     walk(&document.0, "", &mut |place, value| {
         let schema = if is_schema(value) { value } else { &value["schema"] };
@@ -289,7 +289,7 @@ fn verbs(text: &str) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_document_and_the_routes_name_the_same_operations() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let documented: BTreeSet<_> =
         document.operations().into_iter().map(|it| (it.method.to_string(), it.path)).collect();
     let mut routed = BTreeSet::new();
@@ -319,7 +319,7 @@ async fn the_document_and_the_routes_name_the_same_operations() {
 
 #[tokio::test]
 async fn parameters_that_are_taken_are_in_the_document() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let operations = document.operations();
     let queries = operations.iter().flat_map(|operation| document.parameters(operation));
     let documented: BTreeSet<_> =
@@ -361,7 +361,7 @@ async fn limits_in_the_document_are_those_in_force() {
         {default_timeout_secs: 5, max_timeout_secs: 10}\n    batch: {max_size: 7}\n";
     std::fs::write(&config, text).unwrap();
     let server = Server::start(&["--config", config.to_str().unwrap()]);
-    let document = Document::of(&server).await;
+    let document = ApiDocument::of(&server).await;
     let limit = &document.0["components"]["parameters"]["limit"]["schema"];
     assert_eq!((&limit["maximum"], &limit["default"]), (&json!(200), &json!(25)));
     let poll = &document.0["paths"]["/v1/events:poll"]["get"]["parameters"];

@@ -3,7 +3,7 @@
 //! How long that takes is not guessed: a poll that ended at its time-out was there longer than the others had to be.
 
 use super::waiting::{connections, wait_for_connections};
-use super::wire::Wire;
+use super::wire::RawConnection;
 use super::{CREATED, Server, TOPIC, event};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn poll(topic: &str, timeout: u64) -> String {
 
 /// Waits until whoever polls already waits without a connection.
 fn wait_long(server: &Server) {
-    let mut wire = Wire::to(server);
+    let mut wire = RawConnection::to(server);
     wire.request("GET", &poll(QUIET, 1), &[], b"");
     assert_eq!(wire.reply(false).json()["items"], serde_json::json!([]));
 }
@@ -43,7 +43,7 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
         // A body nobody reads; its request stays where it is.
         (poll(TOPIC, 30), vec![("content-length", "2")]),
     ];
-    let mut wires: Vec<_> = asked.iter().map(|_| Wire::to(&server)).collect();
+    let mut wires: Vec<_> = asked.iter().map(|_| RawConnection::to(&server)).collect();
     for (wire, (path, headers)) in wires.iter_mut().zip(&asked) {
         wire.request("GET", path, headers, b"");
     }
@@ -78,7 +78,7 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
 #[tokio::test]
 async fn what_is_asked_behind_a_poll_is_answered_behind_it() {
     let server = start().await;
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.request("GET", &poll(QUIET, 1), &[], b"");
     wire.request("GET", "/healthz", &[], b"");
     let both =
@@ -94,7 +94,7 @@ async fn what_is_asked_behind_a_poll_is_answered_behind_it() {
 #[tokio::test]
 async fn a_poll_of_old_is_answered_and_its_connection_closed() {
     let server = start().await;
-    let mut wire = Wire::to(&server);
+    let mut wire = RawConnection::to(&server);
     wire.send(format!("GET {} HTTP/1.0\r\n\r\n", poll(QUIET, 1)).as_bytes());
     let all = String::from_utf8(wire.rest()).unwrap();
     assert!(all.starts_with("HTTP/1.0 200 ") && all.contains("\"items\":[]"), "{all}");
@@ -104,7 +104,7 @@ async fn a_poll_of_old_is_answered_and_its_connection_closed() {
 async fn a_client_that_hangs_up_after_a_long_wait_is_forgotten() {
     let server = start().await;
     let before = connections(&server);
-    let mut wires: Vec<_> = (0..20).map(|_| Wire::to(&server)).collect();
+    let mut wires: Vec<_> = (0..20).map(|_| RawConnection::to(&server)).collect();
     wires.iter_mut().for_each(|wire| wire.request("GET", &poll(QUIET, 30), &[], b""));
     wait_long(&server);
     wait_for_connections(&server, before + 20).await;
@@ -119,7 +119,7 @@ async fn a_client_that_hangs_up_after_a_long_wait_is_forgotten() {
 #[tokio::test]
 async fn a_server_that_drains_answers_those_who_waited_for_long() {
     let server = start().await;
-    let mut wires: Vec<_> = (0..20).map(|_| Wire::to(&server)).collect();
+    let mut wires: Vec<_> = (0..20).map(|_| RawConnection::to(&server)).collect();
     wires.iter_mut().for_each(|wire| wire.request("GET", &poll(QUIET, 30), &[], b""));
     wait_long(&server);
     server.terminate();

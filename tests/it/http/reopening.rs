@@ -2,10 +2,10 @@
 
 use super::{CREATED, TOPIC, client, event};
 use event_broker::config::Config;
-use event_broker::{Broker, BrokerSlot, Opener, Outage, SlotState, Storage, Supervisor, SystemClock, rest};
+use event_broker::{Broker, BrokerOpener, BrokerOutage, BrokerSlot, SlotState, Storage, Supervisor, SystemClock, rest};
 use log::LogError;
-use log::file::{FileLog, Options};
-use log::testing::fault_disk::{Fault, FaultDisk, Operation};
+use log::file::{FileLog, FileLogOptions};
+use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use log::testing::in_time;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// Opens a broker on the disk, unless it is told not to.
-fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> Opener {
+fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> BrokerOpener {
     let (disk, refuses) = (disk.clone(), Arc::clone(refuses));
     Box::new(move || {
         let (disk, refuses) = (disk.clone(), Arc::clone(&refuses));
@@ -26,7 +26,7 @@ fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> Opener {
             if refuses.load(Ordering::SeqCst) {
                 return Err(LogError::from(io::Error::other("the disk is not there")).into());
             }
-            let log = Arc::new(FileLog::open(Arc::new(disk), Options::default())?);
+            let log = Arc::new(FileLog::open(Arc::new(disk), FileLogOptions::default())?);
             let config = Config { storage: Storage::folder("unused"), ..Config::default() };
             Broker::on_log(config, log, None, Arc::new(SystemClock)).await
         })
@@ -34,7 +34,7 @@ fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> Opener {
 }
 
 /// A supervised broker, served in this process.
-struct Served {
+struct SupervisedServer {
     url: String,
     client: Client,
     disk: FaultDisk,
@@ -42,7 +42,7 @@ struct Served {
     tasks: [JoinHandle<()>; 2],
 }
 
-impl Served {
+impl SupervisedServer {
     async fn start() -> Self {
         let disk = FaultDisk::new();
         let open = opener(&disk, &Arc::default());
@@ -53,9 +53,9 @@ impl Served {
         let (served, never) = (Arc::clone(&slot), std::future::pending());
         let tasks = [
             tokio::spawn(async move { panic!("{}", supervisor.run().await) }),
-            tokio::spawn(
-                async move { rest::serve_slot(listener, served, rest::Options::default(), never).await.unwrap() },
-            ),
+            tokio::spawn(async move {
+                rest::serve_slot(listener, served, rest::HttpOptions::default(), never).await.unwrap()
+            }),
         ];
         let server = Self { url, client: client(), disk, slot, tasks };
         let request = server.client.post(format!("{}/v1/event-types", server.url)).json(&json!({"id": CREATED}));
@@ -74,7 +74,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for SupervisedServer {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
@@ -82,7 +82,7 @@ impl Drop for Served {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_a_full_disk_has_room_again_publishing_goes_on_without_a_restart() {
-    let server = Served::start().await;
+    let server = SupervisedServer::start().await;
     let mut stored = Vec::new();
     for _ in 0..3 {
         let id = Uuid::new_v4();
@@ -93,7 +93,7 @@ async fn when_a_full_disk_has_room_again_publishing_goes_on_without_a_restart() 
     let failed = Arc::downgrade(&server.slot.broker().unwrap());
     let poll = server.client.get(format!("{}/v1/events:poll?topic={TOPIC}&offset=3&timeout=30", server.url)).send();
     let waiting = tokio::spawn(poll);
-    server.disk.fail(Operation::Write, 1, Fault::Full);
+    server.disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let refused = Uuid::new_v4();
     let (status, problem) = server.publish(refused).await;
     assert_eq!(status, 503, "{problem}");
@@ -133,7 +133,7 @@ async fn what_a_failed_write_leaves_can_be_read_until_the_wait_for_the_next_open
     let supervisor = Supervisor::new(Arc::clone(&slot), open);
     let supervising = tokio::spawn(async move { supervisor.run().await.to_string() });
     let mut states = slot.watch();
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let broker = slot.broker().unwrap();
     let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
     contract::EventBroker::register_topic(broker.as_ref(), failing).await.unwrap_err();
@@ -142,7 +142,7 @@ async fn what_a_failed_write_leaves_can_be_read_until_the_wait_for_the_next_open
         tokio::task::yield_now().await;
     }
     assert!(slot.broker().is_some_and(|now| Arc::ptr_eq(&now, &broker)), "it is still there");
-    let page = contract::EventBroker::read(broker.as_ref(), contract::Read::all(TOPIC.parse().unwrap())).await;
+    let page = contract::EventBroker::read(broker.as_ref(), contract::TopicRead::all(TOPIC.parse().unwrap())).await;
     assert!(page.unwrap().items.is_empty());
     drop(broker);
     drop(states.wait_for(|state| matches!(state, SlotState::Closed(_))).await.unwrap());
@@ -159,12 +159,12 @@ async fn after_openings_in_vain_a_restart_is_asked_for_and_the_next_that_works_e
     let supervisor = Supervisor::new(Arc::clone(&slot), open);
     let supervising = tokio::spawn(async move { supervisor.run().await.to_string() });
     let mut states = slot.watch();
-    disk.fail(Operation::Write, 1, Fault::Full);
+    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let broker = slot.broker().unwrap();
     let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
     contract::EventBroker::register_topic(broker.as_ref(), failing).await.unwrap_err();
     drop(broker);
-    let helps = |state: &SlotState| matches!(state, SlotState::Closed(Outage { restart_helps: true, .. }));
+    let helps = |state: &SlotState| matches!(state, SlotState::Closed(BrokerOutage { restart_helps: true, .. }));
     drop(states.wait_for(helps).await.unwrap());
     refuses.store(false, Ordering::SeqCst);
     drop(states.wait_for(|state| matches!(state, SlotState::Open(_))).await.unwrap());
@@ -179,7 +179,8 @@ async fn an_abandoned_broker_lets_go_of_its_folder_though_somebody_holds_it() {
     let cause = contract::Error::new(contract::Kind::Unavailable, "It failed.");
     in_time(straggler.abandon(&cause)).await;
     let next = Broker::open(Config::folder(folder.path())).await.unwrap();
-    let refused = contract::EventBroker::read(&straggler, contract::Read::all(crate::scenario::topic_id("default")));
+    let refused =
+        contract::EventBroker::read(&straggler, contract::TopicRead::all(crate::scenario::topic_id("default")));
     assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "there is nothing to read from the log");
     let topic = || contract::NewTopic::new(crate::scenario::topic_id("a"));
     let refused = contract::EventBroker::register_topic(&straggler, topic()).await.unwrap_err();

@@ -327,7 +327,7 @@ async fn consumers_poll_each_with_their_own_filter() {
 }
 
 #[tokio::test]
-async fn every_error_code_of_the_seed_is_answered_with_its_problem() {
+async fn every_documented_error_code_is_answered_with_its_problem() {
     let server = server(&[]).await;
     let problem = server.get(&format!("/v1/events:poll?topic={TOPIC}&offset=zero")).await;
     same(&problem.1, &value(printed!("problem")), &["detail", "traceId"], &[]);

@@ -2,7 +2,7 @@
 //!
 //! Its events name no tenant, so the broker is told not to want one. Its `id`s are TSIDs, which CloudEvents are sent with.
 
-use super::subscriptions::{PRIVATE, Receiver};
+use super::subscriptions::{PRIVATE, WebhookReceiver};
 use super::{Server, TOPIC, answer};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ async fn a_subscription_by_code_delivers_in_the_message_group_of_the_example() {
     let server = server();
     server.register("ecommerce:orders:order:created").await;
     server.register("crm:customers:customer:registered").await;
-    let receiver = Receiver::start(0).await;
+    let receiver = WebhookReceiver::start(0).await;
     let new = json!({
         "code": "order-processor", "name": "Order processor", "topic": TOPIC, "target": receiver.url,
         "eventTypes": [{"type": "ecommerce:orders:*"}], "mode": "BLOCK_ON_ERROR",

@@ -18,7 +18,7 @@ pub(super) const PRIVATE: [(&str, &str); 1] = [("EVENT_BROKER__DISPATCH__ALLOW_P
 
 /// What arrived, and what is answered.
 #[derive(Clone)]
-pub(super) struct Receiver {
+pub(super) struct WebhookReceiver {
     heard: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
     count: Arc<watch::Sender<usize>>,
     /// The first so many are refused.
@@ -26,7 +26,7 @@ pub(super) struct Receiver {
     pub(super) url: String,
 }
 
-impl Receiver {
+impl WebhookReceiver {
     pub(super) async fn start(refuse: usize) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -45,7 +45,7 @@ impl Receiver {
     }
 }
 
-async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn take(State(receiver): State<WebhookReceiver>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let number = {
         let mut heard = receiver.heard.lock().unwrap();
         heard.push((headers, body));
@@ -55,7 +55,7 @@ async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes)
     if number <= receiver.refuse { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK }
 }
 
-async fn subscribe(server: &Server, receiver: &Receiver, more: Value) -> Value {
+async fn subscribe(server: &Server, receiver: &WebhookReceiver, more: Value) -> Value {
     let mut new = json!({"code": "mail", "topic": TOPIC, "target": receiver.url});
     for (name, value) in more.as_object().unwrap() {
         new[name] = value.clone();
@@ -89,7 +89,7 @@ async fn completed(server: &Server, id: &str) -> Value {
 async fn events_arrive_signed_in_order_and_after_a_failure() {
     let server = Server::start_with(&PRIVATE, &[]);
     server.register(CREATED).await;
-    let receiver = Receiver::start(1).await;
+    let receiver = WebhookReceiver::start(1).await;
     let made = subscribe(&server, &receiver, json!({"mode": "BLOCK_ON_ERROR", "retrySchedule": ["PT0S"]})).await;
     let first = publish(&server, "a").await;
     publish(&server, "a").await;
@@ -123,7 +123,7 @@ async fn events_arrive_signed_in_order_and_after_a_failure() {
 
 #[tokio::test]
 async fn a_broker_that_was_killed_goes_on_where_it_was() {
-    let receiver = Receiver::start(0).await;
+    let receiver = WebhookReceiver::start(0).await;
     let server = Server::start_with(&PRIVATE, &[]);
     server.register(CREATED).await;
     subscribe(&server, &receiver, json!({"mode": "BLOCK_ON_ERROR"})).await;
@@ -218,7 +218,7 @@ const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1
 async fn what_an_operator_wants_to_hear_of_is_pushed_like_any_event() {
     let server = Server::start_with(&PRIVATE, &[]);
     server.register(CREATED).await;
-    let (failing, listening) = (Receiver::start(usize::MAX).await, Receiver::start(0).await);
+    let (failing, listening) = (WebhookReceiver::start(usize::MAX).await, WebhookReceiver::start(0).await);
     subscribe(&server, &listening, json!({"code": "ops", "topic": NEWS})).await;
     subscribe(&server, &failing, json!({"maxAttempts": 1})).await;
     let stored = publish(&server, "a").await;
@@ -299,7 +299,7 @@ async fn an_unknown_event_has_no_jobs_and_a_private_target_names_the_setting() {
 async fn a_failed_delivery_and_a_dead_letter_are_lines_of_the_log_without_payload_or_address() {
     let server = Server::start_with(&PRIVATE, &[]);
     server.register(CREATED).await;
-    let receiver = Receiver::start(usize::MAX).await;
+    let receiver = WebhookReceiver::start(usize::MAX).await;
     let target = format!("{}?token=s3cret", receiver.url);
     let more = json!({"target": target, "maxAttempts": 2, "retrySchedule": ["PT0S"]});
     subscribe(&server, &receiver, more).await;
@@ -324,7 +324,7 @@ async fn a_failed_delivery_and_a_dead_letter_are_lines_of_the_log_without_payloa
 async fn a_breaker_is_shown_and_closed() {
     let server = Server::start_with(&PRIVATE, &[]);
     server.register(CREATED).await;
-    let receiver = Receiver::start(10).await;
+    let receiver = WebhookReceiver::start(10).await;
     subscribe(&server, &receiver, json!({"retrySchedule": ["PT1H"]})).await;
     for number in 0..10 {
         publish(&server, &format!("s{number}")).await;

@@ -11,17 +11,17 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection of bytes.
-pub(super) struct Wire(TcpStream);
+pub(super) struct RawConnection(TcpStream);
 
 /// An answer taken apart.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct RawResponse {
     pub(super) status: u16,
     head: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Wire {
+impl RawConnection {
     pub(super) fn to(server: &Server) -> Self {
         let stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -70,7 +70,7 @@ impl Wire {
     }
 
     /// The answer to a request, body and all.
-    pub(super) fn reply(&mut self, to_head: bool) -> Reply {
+    pub(super) fn reply(&mut self, to_head: bool) -> RawResponse {
         let mut bytes = Vec::new();
         let end = loop {
             if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -81,7 +81,7 @@ impl Wire {
         let mut body = bytes.split_off(end);
         let head = String::from_utf8(bytes).unwrap();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        let mut reply = Reply { status, head, body: Vec::new() };
+        let mut reply = RawResponse { status, head, body: Vec::new() };
         let chunked = reply.header("transfer-encoding") == Some("chunked");
         let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
         let whole = |body: &[u8]| match chunked {
@@ -101,7 +101,7 @@ impl Wire {
     }
 }
 
-impl Reply {
+impl RawResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (known, value) = line.split_once(": ")?;
@@ -121,8 +121,8 @@ impl Reply {
 }
 
 /// One request on a connection of its own.
-pub(super) fn ask(server: &Server, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
-    let mut wire = Wire::to(server);
+pub(super) fn ask(server: &Server, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
+    let mut wire = RawConnection::to(server);
     wire.request(method, target, headers, body);
     wire.reply(method == "HEAD")
 }

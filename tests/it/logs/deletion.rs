@@ -29,7 +29,7 @@ async fn filled(folder: &Path, is_used: bool) {
 /// What a broker leaves behind that dies after the default log says that a topic is being deleted, and before the topic's
 /// own log has decided.
 async fn marked_only(folder: &Path, forced: bool) {
-    let log = Arc::new(FileLog::open_folder(folder, Options::default()).unwrap());
+    let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let placed = serde_json::to_value(&ledger.registry().placed(&topic_id(NAME)).unwrap().placed).unwrap();
     let mut entry = serde_json::json!({"fact": "topicPlaced", "placed": placed});
@@ -37,7 +37,7 @@ async fn marked_only(folder: &Path, forced: bool) {
     if forced {
         entry["placed"]["forced"] = true.into();
     }
-    ledger.submit(Note(serde_json::from_value(entry).unwrap())).await.unwrap();
+    ledger.submit(AppendNote(serde_json::from_value(entry).unwrap())).await.unwrap();
     ledger.close().await;
 }
 
@@ -65,10 +65,10 @@ async fn a_deletion_that_nothing_forbids_or_that_was_forced_is_finished_after_a_
         filled(folder.path(), is_used).await;
         marked_only(folder.path(), forced).await;
         let broker = opened(folder.path()).await;
-        assert_eq!(broker.read(Read::all(topic_id(NAME))).await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(broker.read(TopicRead::all(topic_id(NAME))).await.unwrap_err().kind(), Kind::NotFound);
         assert_eq!(broker.projection("table").await.unwrap_err().kind(), Kind::NotFound);
         let again = broker.register_topic(topic(NAME, r#"{"location":"side"}"#)).await.unwrap();
-        assert!(matches!(again, Registered::Created(_)));
+        assert!(matches!(again, RegisterOutcome::Created(_)));
         assert_eq!(sequences(&broker, &topic_id(NAME)).await, Vec::<u64>::new());
         broker.close().await;
     }

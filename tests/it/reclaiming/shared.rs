@@ -3,8 +3,8 @@
 use crate::scenario::{topic_id, type_id};
 use contract::{EventBroker, NewEventType, NewTopic, Sequence};
 use event_broker::{Broker, Config, ManualClock, Storage};
-use log::{Limit, Log, LogError, MemoryLog, Range, TopicNumber};
-use log_postgres::testing::Server as PostgreSql;
+use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, TopicNumber};
+use log_postgres::testing::TestServer as PostgreSql;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ async fn brokers_on_one_log_reclaim_one_at_a_time_and_all_go_on() {
 
 /// The first entry that a log holds.
 async fn earliest(log: &dyn Log) -> Sequence {
-    match log.headers(Range::Topic(TopicNumber::LEDGER, Sequence::ZERO), Limit { records: 1, bytes: 0 }).await {
+    match log.headers(ReadRange::Topic(TopicNumber::LEDGER, Sequence::ZERO), ReadLimit { records: 1, bytes: 0 }).await {
         Err(LogError::Trimmed(earliest)) => earliest,
         page => page.unwrap()[0].sequence,
     }

@@ -76,7 +76,7 @@ impl Steady {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let stopped = async { drop(stopped.await) };
-        tokio::spawn(rest::serve(listener, Arc::clone(&broker), rest::Options::default(), stopped));
+        tokio::spawn(rest::serve(listener, Arc::clone(&broker), rest::HttpOptions::default(), stopped));
         let (target, received) = receive().await;
         let steady = Self { broker, clock, client: client(), url, received };
         let topic = json!({"id": TOPIC, "streaming": true, "retention": "PT15M", "idempotentRetention": "PT30M"});

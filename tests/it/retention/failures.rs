@@ -3,7 +3,7 @@
 use crate::damage;
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
-    BoxFuture, EventBroker, Kind, NewEvent, NewEventType, NewTopic, Offset, Position, Read, Sequence, Trim,
+    BoxFuture, EventBroker, Kind, NewEvent, NewEventType, NewTopic, Offset, Position, Sequence, TopicRead, TrimRequest,
 };
 use event_broker::{Broker, Config, ManualClock};
 use log::{Log, LogError, MemoryLog, Record, TopicNumber};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// A log that may not remove, or cannot in one topic.
 #[derive(Default)]
-struct Stubborn {
+struct UntrimmableLog {
     log: MemoryLog,
     forbids: AtomicBool,
     /// The topic it cannot remove from; 0: none.
@@ -23,7 +23,7 @@ struct Stubborn {
     server_time: Mutex<Option<i64>>,
 }
 
-impl Log for Stubborn {
+impl Log for UntrimmableLog {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
         self.log.append(after, batch)
     }
@@ -32,7 +32,7 @@ impl Log for Stubborn {
         self.log.tail()
     }
 
-    fn find(&self, what: log::Find) -> BoxFuture<'_, Result<Option<log::Header>, LogError>> {
+    fn find(&self, what: log::RecordQuery) -> BoxFuture<'_, Result<Option<log::RecordHeader>, LogError>> {
         self.log.find(what)
     }
 
@@ -59,16 +59,16 @@ impl Log for Stubborn {
     log::forward_read!();
 }
 
-struct Scene {
-    log: Arc<Stubborn>,
+struct RetentionFixture {
+    log: Arc<UntrimmableLog>,
     clock: Arc<ManualClock>,
     broker: Broker,
 }
 
-impl Scene {
+impl RetentionFixture {
     /// Topics `one` and `two` with an event each, which are past their age.
     async fn new() -> Self {
-        let (log, clock) = (Arc::new(Stubborn::default()), Arc::new(ManualClock::at(1_764_763_200_000)));
+        let (log, clock) = (Arc::new(UntrimmableLog::default()), Arc::new(ManualClock::at(1_764_763_200_000)));
         let broker = Broker::on_log(Config::default(), log.clone() as Arc<dyn Log>, None, clock.clone()).await.unwrap();
         for name in ["one", "two"] {
             let mut topic = NewTopic::new(topic_id(name));
@@ -91,13 +91,13 @@ impl Scene {
     }
 
     async fn is_gone(&self, topic: &str) -> bool {
-        self.broker.read(Read::all(topic_id(topic))).await.is_err_and(|error| error.kind() == Kind::Trimmed)
+        self.broker.read(TopicRead::all(topic_id(topic))).await.is_err_and(|error| error.kind() == Kind::Trimmed)
     }
 }
 
 #[tokio::test]
 async fn a_topic_that_cannot_be_trimmed_keeps_no_other_from_it_and_is_written_down_once() {
-    let scene = Scene::new().await;
+    let scene = RetentionFixture::new().await;
     // The default topic has number 1.
     scene.log.fails_in.store(2, Ordering::Relaxed);
     assert_eq!(scene.broker.expire().await.unwrap_err().kind(), Kind::Unavailable);
@@ -119,7 +119,7 @@ async fn a_topic_that_cannot_be_trimmed_keeps_no_other_from_it_and_is_written_do
 
 #[tokio::test]
 async fn a_deleted_topic_whose_events_cannot_be_removed_keeps_no_other_from_being_expired() {
-    let scene = Scene::new().await;
+    let scene = RetentionFixture::new().await;
     scene.log.fails_in.store(2, Ordering::Relaxed);
     scene.broker.delete_topic(&topic_id("one"), false).await.unwrap();
     assert_eq!(scene.broker.expire().await.unwrap_err().kind(), Kind::Unavailable);
@@ -139,7 +139,7 @@ async fn a_deleted_topic_whose_events_cannot_be_removed_keeps_no_other_from_bein
 
 #[tokio::test]
 async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_told() {
-    let scene = Scene::new().await;
+    let scene = RetentionFixture::new().await;
     scene.log.forbids.store(true, Ordering::Relaxed);
     let tail = scene.tail();
     for _ in 0..3 {
@@ -149,7 +149,7 @@ async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_
     }
     let degradations = scene.broker.degradations();
     assert_eq!(degradations, ["Retention of the log fails: Events cannot be removed: the role app may not delete."]);
-    let trim = Trim { through: Some(Sequence(1)), ..Trim::default() };
+    let trim = TrimRequest { through: Some(Sequence(1)), ..TrimRequest::default() };
     let refused = scene.broker.trim_topic(&topic_id("one"), trim).await.unwrap_err();
     assert_eq!((refused.kind(), refused.detail().contains("the role app")), (Kind::InvalidState, true));
     assert_eq!(scene.tail(), tail);
@@ -161,7 +161,7 @@ async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_
 /// This broker's clock is a month ahead: it would let go of what everybody has stored.
 #[tokio::test]
 async fn a_broker_whose_clock_is_ahead_of_the_servers_removes_nothing_that_is_young_there() {
-    let scene = Scene::new().await;
+    let scene = RetentionFixture::new().await;
     *scene.log.server_time.lock().unwrap() = Some(1_764_763_200_000 + 3_600_000);
     assert_eq!(scene.broker.expire().await.unwrap(), 0);
     *scene.log.server_time.lock().unwrap() = Some(1_764_763_200_000 + 3_600_001);
@@ -175,7 +175,7 @@ async fn a_flipped_bit_in_what_goes_does_not_stop_trimming() {
     damage::spoil(folder.path(), 25);
     let broker = damage::open(folder.path()).await;
     assert_eq!(broker.trim(&topic_id("default"), Sequence(40)).await.unwrap(), 40);
-    let page = broker.read(Read::all(topic_id("default")).after(Offset(40))).await.unwrap();
+    let page = broker.read(TopicRead::all(topic_id("default")).after(Offset(40))).await.unwrap();
     assert_eq!(page.items.len(), 20);
     let next = broker.publish(damage::event(61), None).await.unwrap().event;
     assert_eq!((next.sequence.0, next.aggregate_sequence.0), (61, 9), "numbers stay taken");
@@ -183,7 +183,7 @@ async fn a_flipped_bit_in_what_goes_does_not_stop_trimming() {
 
 #[tokio::test]
 async fn no_snapshot_is_written_where_entries_may_not_be_removed() {
-    let scene = Scene::new().await;
+    let scene = RetentionFixture::new().await;
     scene.log.forbids.store(true, Ordering::Relaxed);
     let tail = *scene.log.tail().borrow();
     for _ in 0..2 {

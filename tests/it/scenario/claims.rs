@@ -22,19 +22,25 @@
 //! redrive-all name=billing dry                     -> 2
 //! ```
 
-use super::{Words, World, describe, json_after, new_event, topic_id};
+use super::{CommandWords, ScenarioFixture, describe, json_after, new_event, topic_id};
 use contract::{
-    Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimOutcome, ClaimStatus, Completion, DeadLetter, EventBroker,
-    Failure, LetterFilter, LetterOrder, LetterSource, LettersResolved, NewClaim, NewEvent, NewHandler, Offset,
-    ProducerId, Redrive, RedriveOverride, Registered, Result, Sequence, Timestamp, Token, TopicId,
+    BulkResolveOutcome, BulkResolveRequest, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimFailure,
+    ClaimOutcome, ClaimStatus, Completion, DeadLetter, DeadLetterFilter, DeadLetterSource, EventBroker, FencingToken,
+    NewClaim, NewEvent, NewHandler, Offset, ProducerId, RedriveOverride, RedriveRequest, RegisterOutcome, Result,
+    Sequence, Timestamp, TopicId,
 };
 use event_broker::Clock;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-impl World {
+impl ScenarioFixture {
     /// What a verb of this module answers; `None` where it is none.
-    pub(super) async fn ask_about_claims(&self, verb: &str, words: &Words<'_>, rest: &str) -> Option<Result<String>> {
+    pub(super) async fn ask_about_claims(
+        &self,
+        verb: &str,
+        words: &CommandWords<'_>,
+        rest: &str,
+    ) -> Option<Result<String>> {
         Some(match verb {
             "claim" => self.claim(words).await,
             "claims" => self.claims_at_once(rest).await,
@@ -74,7 +80,7 @@ impl World {
         })
     }
 
-    async fn ask_about_letters(&self, verb: &str, words: &Words<'_>, rest: &str) -> Option<Result<String>> {
+    async fn ask_about_letters(&self, verb: &str, words: &CommandWords<'_>, rest: &str) -> Option<Result<String>> {
         Some(match verb {
             "letters" => self.letters(words).await,
             "letter" => match self.letter(words).await {
@@ -103,7 +109,7 @@ impl World {
     }
 
     /// `HANDLER TOPIC/SEQUENCE` or `HANDLER #ID`.
-    fn wanted(words: &Words<'_>) -> NewClaim {
+    fn wanted(words: &CommandWords<'_>) -> NewClaim {
         let handler = words.plain[0].replace("(none)", "").replace("(control)", "\u{7}");
         let mut claim = match words.plain[1].split_once('/') {
             Some((topic, sequence)) => NewClaim::at(handler, topic_id(topic), Sequence(sequence.parse().unwrap())),
@@ -118,14 +124,14 @@ impl World {
         claim
     }
 
-    async fn claim(&self, words: &Words<'_>) -> Result<String> {
+    async fn claim(&self, words: &CommandWords<'_>) -> Result<String> {
         let producer = words.get("producer").map(|text| ProducerId(text.to_owned()));
         let outcome = self.broker().claim(Self::wanted(words), producer.as_ref()).await?;
         Ok(self.noted(words.get("as"), &outcome))
     }
 
     async fn claims_at_once(&self, rest: &str) -> Result<String> {
-        let parts: Vec<_> = rest.split(';').map(Words::of).collect();
+        let parts: Vec<_> = rest.split(';').map(CommandWords::of).collect();
         let answers = self.broker().claim_batch(parts.iter().map(Self::wanted).collect(), None).await?;
         let texts = parts.iter().zip(&answers).map(|(words, answer)| match answer {
             Ok(outcome) => self.noted(words.get("as"), outcome),
@@ -153,7 +159,7 @@ impl World {
         }
     }
 
-    fn held(&self, name: &str) -> (String, Token) {
+    fn held(&self, name: &str) -> (String, FencingToken) {
         self.claims.lock().unwrap().get(name).cloned().unwrap_or_else(|| panic!("no claim {name}"))
     }
 
@@ -168,10 +174,11 @@ impl World {
         format!("{} attempt {} {until} {again}", format!("{:?}", claim.status).to_lowercase(), claim.attempt)
     }
 
-    async fn done(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+    async fn done(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
         let (id, own) = self.held(words.plain[0]);
         let token = words.get("with").map_or(own, |other| self.held(other).1);
-        let offset = rest.split("events:").next().and_then(|before| Words::of(before).number("offset")).map(Offset);
+        let offset =
+            rest.split("events:").next().and_then(|before| CommandWords::of(before).number("offset")).map(Offset);
         let completion = Completion { token, events: produced(rest), offset };
         let claim = self.broker().complete_claim(&id, completion, None).await?;
         let held_back = claim
@@ -180,7 +187,7 @@ impl World {
         Ok(format!("{} {}", self.standing_of(&claim), held_back.unwrap_or_default()))
     }
 
-    async fn done_at_once(&self, words: &Words<'_>) -> Result<String> {
+    async fn done_at_once(&self, words: &CommandWords<'_>) -> Result<String> {
         let completions = words.plain.iter().map(|name| {
             let (id, token) = self.held(name);
             ClaimCompletion { id, token, events: Vec::new(), offset: None }
@@ -193,15 +200,15 @@ impl World {
         Ok(texts.collect::<Vec<_>>().join(" | "))
     }
 
-    async fn fail(&self, words: &Words<'_>) -> Result<String> {
+    async fn fail(&self, words: &CommandWords<'_>) -> Result<String> {
         let (id, token) = self.held(words.plain[0]);
         let error = ClaimError::new(words.get("class").unwrap_or("Timeout").replace("(none)", ""), "it said so");
         let retryable = words.plain.contains(&"final").then_some(false);
-        let claim = self.broker().fail_claim(&id, Failure { token, error, retryable }).await?;
+        let claim = self.broker().fail_claim(&id, ClaimFailure { token, error, retryable }).await?;
         Ok(self.standing_of(&claim))
     }
 
-    async fn open_claims(&self, words: &Words<'_>) -> Result<String> {
+    async fn open_claims(&self, words: &CommandWords<'_>) -> Result<String> {
         let page = self.broker().open_claims(words.plain[0], None, 100).await?;
         let rows = page.items.iter().map(|claim| {
             format!("{}/{} {}", short(&claim.topic), claim.sequence, format!("{:?}", claim.status).to_lowercase())
@@ -209,7 +216,7 @@ impl World {
         Ok(rows.collect::<Vec<_>>().join(" | "))
     }
 
-    async fn handler(&self, words: &Words<'_>) -> Result<String> {
+    async fn handler(&self, words: &CommandWords<'_>) -> Result<String> {
         let name = words.plain[0].replace("(none)", "");
         let span = |name: &str| words.get(name).map(|text| text.parse().unwrap());
         let handler = NewHandler {
@@ -219,14 +226,14 @@ impl World {
             order: words.get("order").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()),
         };
         let put = self.broker().put_handler(&name, handler).await?;
-        let verb = if matches!(put, Registered::Created(_)) { "created" } else { "known" };
+        let verb = if matches!(put, RegisterOutcome::Created(_)) { "created" } else { "known" };
         let shown = put.into_inner();
         assert_eq!(self.broker().handler(&name).await?, shown);
         let order = format!("{:?}", shown.order).to_lowercase();
         Ok(format!("{verb} {} {} {} {order}", shown.lease, shown.max_attempts, shown.backoff))
     }
 
-    async fn handler_standing(&self, words: &Words<'_>) -> Result<String> {
+    async fn handler_standing(&self, words: &CommandWords<'_>) -> Result<String> {
         let handler = self.broker().handler(words.plain[0]).await?;
         let oldest = handler.oldest_failure.map(|at| format!("since {}", self.millis_from_now(at))).unwrap_or_default();
         let (flight, failed, dead, lag) = (handler.in_flight, handler.failed, handler.dead_letters, handler.lag);
@@ -234,36 +241,39 @@ impl World {
         Ok(format!("in flight {flight} failed {failed} dead {dead} lag {lag} {stale} {oldest}"))
     }
 
-    async fn letters(&self, words: &Words<'_>) -> Result<String> {
-        let LetterOrder { source, name, topic, .. } = order(words);
-        let filter = LetterFilter { source, name, topic, resolved_too: words.plain.contains(&"all") };
+    async fn letters(&self, words: &CommandWords<'_>) -> Result<String> {
+        let BulkResolveRequest { source, name, topic, .. } = order(words);
+        let filter = DeadLetterFilter { source, name, topic, resolved_too: words.plain.contains(&"all") };
         let page = self.broker().dead_letters(&filter, None, 100).await?;
         Ok(page.items.iter().map(shown_letter).collect::<Vec<_>>().join(" | "))
     }
 
     /// The last letter of a handler about an event.
-    async fn letter(&self, words: &Words<'_>) -> Result<DeadLetter> {
+    async fn letter(&self, words: &CommandWords<'_>) -> Result<DeadLetter> {
         let (topic, sequence) = words.plain[1].split_once('/').unwrap();
-        let filter =
-            LetterFilter { name: Some(words.plain[0].to_owned()), resolved_too: true, ..LetterFilter::default() };
+        let filter = DeadLetterFilter {
+            name: Some(words.plain[0].to_owned()),
+            resolved_too: true,
+            ..DeadLetterFilter::default()
+        };
         let page = self.broker().dead_letters(&filter, None, 100).await?;
         let is_it = |it: &&DeadLetter| short(&it.original_topic) == topic && it.sequence.to_string() == sequence;
         let letter = page.items.iter().rfind(is_it).unwrap_or_else(|| panic!("no letter {:?}", words.plain));
         self.broker().dead_letter(letter.id).await
     }
 
-    async fn redrive(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+    async fn redrive(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
         let data = json_after(rest, "data=").map(|text| RawValue::from_string(text.to_owned()).unwrap());
         let new_event_id = words.plain.contains(&"new");
         let changes = (data.is_some() || new_event_id).then_some(RedriveOverride { data, new_event_id });
         let (reason, dry_run) = (words.get("reason").map(str::to_owned), words.plain.contains(&"dry"));
         let by = words.get("by").map(|text| ProducerId(text.to_owned()));
         let id = self.letter(words).await?.id;
-        let letter = self.broker().redrive(id, Redrive { changes, reason, dry_run }, by.as_ref()).await?;
+        let letter = self.broker().redrive(id, RedriveRequest { changes, reason, dry_run }, by.as_ref()).await?;
         Ok(format!("{:?}", letter.status).to_lowercase())
     }
 
-    async fn discard(&self, words: &Words<'_>) -> Result<String> {
+    async fn discard(&self, words: &CommandWords<'_>) -> Result<String> {
         let by = words.get("by").map(|text| ProducerId(text.to_owned()));
         let reason = words.get("reason").unwrap_or_default().to_owned();
         let letter = self.broker().discard(self.letter(words).await?.id, reason, by.as_ref()).await?;
@@ -276,8 +286,8 @@ fn produced(rest: &str) -> Vec<NewEvent> {
     events.split(';').filter(|part| !part.trim().is_empty()).map(|part| new_event(part).0).collect()
 }
 
-fn order(words: &Words<'_>) -> LetterOrder {
-    LetterOrder {
+fn order(words: &CommandWords<'_>) -> BulkResolveRequest {
+    BulkResolveRequest {
         source: words.get("source").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()),
         name: words.get("name").map(str::to_owned),
         topic: words.get("topic").map(topic_id),
@@ -287,7 +297,7 @@ fn order(words: &Words<'_>) -> LetterOrder {
 }
 
 fn shown_letter(letter: &DeadLetter) -> String {
-    assert_eq!((letter.source, &letter.service), (LetterSource::Handler, &letter.name));
+    assert_eq!((letter.source, &letter.service), (DeadLetterSource::Handler, &letter.name));
     let event = letter.event.as_ref().map_or("event gone", |event| {
         assert!(event.get().contains(&letter.event_id.to_string()));
         ""
@@ -301,6 +311,6 @@ fn short(topic: &TopicId) -> String {
     topic.as_str().rsplit('~').next().unwrap().split('.').nth(1).unwrap_or("default").to_owned()
 }
 
-fn resolved(LettersResolved { count, skipped }: LettersResolved) -> String {
+fn resolved(BulkResolveOutcome { count, skipped }: BulkResolveOutcome) -> String {
     if skipped == 0 { count.to_string() } else { format!("{count} skipped {skipped}") }
 }

@@ -13,7 +13,7 @@
 //! group g                                          -> orders 1 of 3 lag 2 by m1(1)    how much each has in hand
 //! ```
 
-use super::{Words, World, topic_id};
+use super::{CommandWords, ScenarioFixture, topic_id};
 use contract::{
     ConsumerGroup, Cursor, Distribution, EventBroker, GroupReset, GroupTopic, NewConsumer, Offset, ResetTo, Result,
     Timestamp,
@@ -22,12 +22,12 @@ use event_broker::Clock;
 use std::time::Duration;
 use uuid::Uuid;
 
-impl World {
+impl ScenarioFixture {
     /// What a verb of this module answers; `None` where it is none.
     pub(super) async fn ask_about_consumers(
         &self,
         verb: &str,
-        words: &Words<'_>,
+        words: &CommandWords<'_>,
         rest: &str,
     ) -> Option<Result<String>> {
         Some(match verb {
@@ -48,7 +48,7 @@ impl World {
         })
     }
 
-    fn id(&self, words: &Words<'_>) -> Uuid {
+    fn id(&self, words: &CommandWords<'_>) -> Uuid {
         self.consumers.lock().unwrap().get(words.plain[0]).copied().unwrap_or_default()
     }
 
@@ -56,7 +56,7 @@ impl World {
         self.consumers.lock().unwrap().iter().find(|(_, known)| **known == id).unwrap().0.clone()
     }
 
-    async fn consumer(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+    async fn consumer(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
         let group = words.get("group").unwrap_or("g").replace("(none)", "").replace("(control)", "\u{7}");
         let mut consumer = NewConsumer::new(group, topic_id(words.get("topic").unwrap_or("default")));
         consumer.types = words.all("type").map(str::parse).collect::<Result<_>>()?;
@@ -71,14 +71,14 @@ impl World {
         Ok("created".to_owned())
     }
 
-    async fn session(&self, words: &Words<'_>) -> Result<String> {
+    async fn session(&self, words: &CommandWords<'_>) -> Result<String> {
         let consumer = self.broker().consumer(self.id(words)).await?;
         let from_now = |time: Timestamp| time.millis() - self.clock.now();
         Ok(format!("seen {} expires {}", from_now(consumer.last_seen_at), from_now(consumer.expires_at)))
     }
 
     /// In order of their names; pages are checked to come in order of the ids.
-    async fn consumers(&self, words: &Words<'_>) -> Result<String> {
+    async fn consumers(&self, words: &CommandWords<'_>) -> Result<String> {
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let (mut names, mut after) = (Vec::new(), words.get("after").map(|key| Cursor::After(key.to_owned())));
         loop {
@@ -96,7 +96,7 @@ impl World {
         Ok(names.join(" "))
     }
 
-    async fn poll(&self, words: &Words<'_>) -> Result<String> {
+    async fn poll(&self, words: &CommandWords<'_>) -> Result<String> {
         let offset = words.read_offset();
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let page = match words.number("wait") {
@@ -118,7 +118,7 @@ impl World {
         Ok(format!("{} next {} tail {}", items.join(" "), page.next_offset, page.tail))
     }
 
-    async fn groups(&self, words: &Words<'_>) -> Result<String> {
+    async fn groups(&self, words: &CommandWords<'_>) -> Result<String> {
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let cursor = words.get("after").map(|key| Cursor::After(key.to_owned()));
         let page = self.broker().consumer_groups(cursor.as_ref(), limit).await?;
@@ -126,7 +126,7 @@ impl World {
         Ok(format!("{} {}", names.join(" "), page.next.map_or("end", |_| "more")))
     }
 
-    async fn reset(&self, words: &Words<'_>) -> Result<String> {
+    async fn reset(&self, words: &CommandWords<'_>) -> Result<String> {
         let in_millis = |millis: &str| Timestamp::from_millis(self.clock.now() + millis.parse::<i64>().unwrap());
         let at = words.get("at").map(str::parse).transpose()?;
         let to = match (at.or(words.get("time").map(in_millis)), words.plain.get(2).copied()) {

@@ -11,19 +11,20 @@
 //! touched p                                        -> created -1000 updated 0             milliseconds from now
 //! ```
 
-use super::{Words, World, topic_id};
+use super::{CommandWords, ScenarioFixture, topic_id};
 use contract::{
-    Cursor, EventBroker, Generation, NewCheckpoint, NewProjection, Offset, Projection, Registered, Result, Timestamp,
+    Cursor, EventBroker, Generation, NewCheckpoint, NewProjection, Offset, Projection, RegisterOutcome, Result,
+    Timestamp,
 };
 use event_broker::Clock;
 use std::time::Duration;
 
-impl World {
+impl ScenarioFixture {
     /// What a verb of this module answers; `None` where it is none.
     pub(super) async fn ask_about_projections(
         &self,
         verb: &str,
-        words: &Words<'_>,
+        words: &CommandWords<'_>,
         rest: &str,
     ) -> Option<Result<String>> {
         let name = words.plain.first().copied().unwrap_or_default();
@@ -56,7 +57,7 @@ impl World {
         Some(shown.map(|projection| standing(&projection)))
     }
 
-    async fn put(&self, words: &Words<'_>, rest: &str) -> Result<String> {
+    async fn put(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
         let name = words.plain[0].replace("(none)", "").replace("(control)", "\u{7}");
         let projection = NewProjection {
             topic: words.get("topic").map(topic_id),
@@ -64,15 +65,15 @@ impl World {
             filter: rest.split_once("cel=").map(|(_, cel)| cel.trim().to_owned()),
         };
         Ok(match self.broker().put_projection(&name, projection).await? {
-            Registered::Created(made) => {
+            RegisterOutcome::Created(made) => {
                 assert_eq!(self.broker().projection(&name).await?, made);
                 format!("created {}", standing(&made))
             }
-            Registered::Unchanged(known) => format!("known {}", standing(&known)),
+            RegisterOutcome::Unchanged(known) => format!("known {}", standing(&known)),
         })
     }
 
-    async fn projections(&self, words: &Words<'_>) -> Result<String> {
+    async fn projections(&self, words: &CommandWords<'_>) -> Result<String> {
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let cursor = words.get("after").map(|key| Cursor::After(key.to_owned()));
         let page = self.broker().projections(cursor.as_ref(), limit).await?;

@@ -1,10 +1,10 @@
 //! Number 8: the registry is away for a while. On PostgreSQL the database is stopped, on files the broker is killed.
 
 use super::once;
-use super::stage::{Engine, Program, Stage, bank, until};
+use super::stage::{BrokerProcess, Engine, RunningProgram, bank, until};
 use crate::http::expect_problem;
 use contract::Kind;
-use log_postgres::testing::{Server as Database, ServerOptions, Stop};
+use log_postgres::testing::{ServerOptions, ShutdownMode, TestServer as Database};
 use serde_json::json;
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn pause(line: &str) -> u32 {
 }
 
 /// Watches a worker through an outage: it says that it pauses, and nothing happens until it is over.
-async fn pauses(worker: &mut Program, stage: &Stage) -> usize {
+async fn pauses(worker: &mut RunningProgram, stage: &BrokerProcess) -> usize {
     worker.has_said(|line| pause(line) >= 1).await;
     let before = stage.effects("billing").len();
     assert!(before < usize::try_from(EVENTS).unwrap(), "it was done before the outage");
@@ -28,12 +28,12 @@ async fn pauses(worker: &mut Program, stage: &Stage) -> usize {
 pub(super) async fn number_8_while_the_registry_is_away_the_worker_pauses_and_no_effect_happens(engine: Engine) {
     let database = (engine == Engine::Postgres)
         .then(|| Database::start_with(ServerOptions { fsync: true, ..ServerOptions::default() }));
-    let mut stage = Stage::at(database.as_ref().map(Database::create_database)).await;
+    let mut stage = BrokerProcess::at(database.as_ref().map(Database::create_database)).await;
     stage.put_handler("billing").await;
     let published: HashSet<_> = stage.publish_several(EVENTS).await.into_iter().collect();
     // One event at a time: while it pauses, no work is under way.
     let mut worker = stage.worker("billing", &[("WORKER_PARALLEL", "1")]);
-    for how in [Stop::Fast, Stop::Immediate] {
+    for how in [ShutdownMode::Fast, ShutdownMode::Immediate] {
         let so_far = stage.effects("billing").len();
         until("some effects", async || (stage.effects("billing").len() >= so_far + 10).then_some(())).await;
         match &database {

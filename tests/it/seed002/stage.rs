@@ -3,7 +3,7 @@
 use crate::http::{Server, TENANT};
 use contract::{EventBroker, NewEvent, NewEventType, NewHandler, NewTopic, TopicId};
 use event_broker_client::Client;
-use log_postgres::testing::Server as Database;
+use log_postgres::testing::TestServer as Database;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -30,7 +30,7 @@ pub(super) enum Engine {
 }
 
 /// A broker process, and where its log is.
-pub(super) struct Stage {
+pub(super) struct BrokerProcess {
     pub(super) broker: Option<Server>,
     pub(super) client: Client,
     pub(super) url: String,
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     pub(super) folder: TempDir,
 }
 
-impl Stage {
+impl BrokerProcess {
     pub(super) async fn on(engine: Engine) -> Self {
         let database = (engine == Engine::Postgres).then(|| Database::shared().create_database());
         Self::at(database).await
@@ -92,32 +92,32 @@ impl Stage {
     }
 
     /// The effects a handler has had so far, in their order.
-    pub(super) fn effects(&self, handler: &str) -> Vec<Effect> {
+    pub(super) fn effects(&self, handler: &str) -> Vec<WorkerEffect> {
         let text = std::fs::read_to_string(self.effects_of(handler)).unwrap_or_default();
-        text.lines().map(Effect::parse).collect()
+        text.lines().map(WorkerEffect::parse).collect()
     }
 
     /// A worker process.
-    pub(super) fn worker(&self, handler: &str, variables: &[(&str, &str)]) -> Program {
+    pub(super) fn worker(&self, handler: &str, variables: &[(&str, &str)]) -> RunningProgram {
         self.worker_at(&self.url, handler, &[], variables)
     }
 
     /// A worker process that is handed events by their ids, by way of this broker.
-    pub(super) fn delivered_to(&self, url: &str, handler: &str, variables: &[(&str, &str)]) -> Program {
+    pub(super) fn delivered_to(&self, url: &str, handler: &str, variables: &[(&str, &str)]) -> RunningProgram {
         self.worker_at(url, handler, &["-"], variables)
     }
 
-    fn worker_at(&self, url: &str, handler: &str, more: &[&str], variables: &[(&str, &str)]) -> Program {
+    fn worker_at(&self, url: &str, handler: &str, more: &[&str], variables: &[(&str, &str)]) -> RunningProgram {
         let mut command = Command::new(example("append_once"));
         command.arg(url).arg(self.effects_of(handler)).arg(handler).args(more).envs(variables.iter().copied());
-        Program::start(command)
+        RunningProgram::start(command)
     }
 
     /// A projection process that keeps a table in `database`.
-    pub(super) fn projection(&self, database: &str, name: &str, crash: Option<&str>) -> Program {
+    pub(super) fn projection(&self, database: &str, name: &str, crash: Option<&str>) -> RunningProgram {
         let mut command = Command::new(example("accounts_table"));
         command.args([&self.url, database, name]).envs(crash.map(|crash| ("ACCOUNTS_CRASH", crash)));
-        Program::start(command)
+        RunningProgram::start(command)
     }
 
     /// Waits until a handler has come to the topic's end.
@@ -161,7 +161,7 @@ pub(super) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
 
 /// One effect, as the worker wrote it down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Effect {
+pub(super) struct WorkerEffect {
     pub(super) id: Uuid,
     pub(super) subject: String,
     pub(super) aggregate_sequence: u64,
@@ -169,7 +169,7 @@ pub(super) struct Effect {
     pub(super) attempt: u32,
 }
 
-impl Effect {
+impl WorkerEffect {
     fn parse(line: &str) -> Self {
         let mut parts = line.split('\t');
         let mut next = || parts.next().unwrap_or_else(|| panic!("half a line: {line}"));
@@ -192,13 +192,13 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// A running program; killed when dropped.
-pub(super) struct Program {
+pub(super) struct RunningProgram {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: mpsc::UnboundedReceiver<String>,
 }
 
-impl Program {
+impl RunningProgram {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -243,7 +243,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,7 +2,7 @@
 
 use super::{Database, TYPES, register, start, whole_log};
 use crate::http::{client, event};
-use log_postgres::testing::{ServerOptions, Stop};
+use log_postgres::testing::{ServerOptions, ShutdownMode};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ const PUBLISHERS: usize = 16;
 
 /// What the publishers have come to so far.
 #[derive(Default)]
-struct Tally {
+struct OutageTally {
     acknowledged: AtomicU64,
     refused: AtomicU64,
     /// They stop when this many events are acknowledged.
@@ -22,7 +22,7 @@ struct Tally {
 }
 
 /// Publishes event after event until there are enough, each until it is stored; answers their ids.
-async fn publish_on(http: Client, url: String, tally: Arc<Tally>) -> Vec<String> {
+async fn publish_on(http: Client, url: String, tally: Arc<OutageTally>) -> Vec<String> {
     let mut stored = Vec::new();
     while tally.acknowledged.load(Ordering::SeqCst) < tally.enough.load(Ordering::SeqCst) {
         let mut event = event(TYPES[0], "s");
@@ -63,14 +63,14 @@ async fn the_database_is_stopped_and_its_connections_are_cut_under_load() {
     let address = database.create_database();
     let server = start(&address);
     register(&server).await;
-    let tally = Arc::new(Tally { enough: AtomicU64::new(u64::MAX), ..Tally::default() });
+    let tally = Arc::new(OutageTally { enough: AtomicU64::new(u64::MAX), ..OutageTally::default() });
     let publishers: Vec<_> =
         (0..PUBLISHERS).map(|_| tokio::spawn(publish_on(client(), server.url.clone(), Arc::clone(&tally)))).collect();
     for _ in 0..6 {
         more(&tally.acknowledged, 40).await;
         tokio::task::block_in_place(|| database.kill_connections_to(&address));
     }
-    for how in [Stop::Fast, Stop::Immediate] {
+    for how in [ShutdownMode::Fast, ShutdownMode::Immediate] {
         more(&tally.acknowledged, 40).await;
         tokio::task::block_in_place(|| database.stop(how));
         more(&tally.refused, 20).await;

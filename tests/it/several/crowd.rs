@@ -17,12 +17,12 @@ const KILLS: usize = 8;
 const CONTESTED: usize = 12;
 
 /// Where the brokers are just now.
-type Addresses = Arc<RwLock<Vec<String>>>;
+type BrokerUrls = Arc<RwLock<Vec<String>>>;
 
 /// A small repeatable source of chance.
-struct Chance(u64);
+struct RepeatableRandom(u64);
 
-impl Chance {
+impl RepeatableRandom {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % bound
@@ -30,14 +30,14 @@ impl Chance {
 }
 
 /// A client of all three brokers.
-struct Publisher {
+struct RandomPublisher {
     http: Client,
-    brokers: Addresses,
-    chance: Chance,
+    brokers: BrokerUrls,
+    chance: RepeatableRandom,
     next: usize,
 }
 
-impl Publisher {
+impl RandomPublisher {
     /// Asks brokers in turn until one of them answers with something else than "come back later".
     async fn ask(&mut self, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
         loop {
@@ -107,7 +107,7 @@ impl Publisher {
 }
 
 /// Follows one broker's log to `last`, over its restarts; answers the chained hash of all it saw.
-async fn follow(broker: usize, brokers: Addresses, last: Arc<AtomicU64>) -> blake3::Hash {
+async fn follow(broker: usize, brokers: BrokerUrls, last: Arc<AtomicU64>) -> blake3::Hash {
     let http = client();
     let mut seen = blake3::Hash::from_bytes([0; 32]);
     let mut after = 0;
@@ -132,10 +132,10 @@ async fn follow(broker: usize, brokers: Addresses, last: Arc<AtomicU64>) -> blak
 async fn kill_and_restart(
     database: &str,
     mut servers: Vec<Server>,
-    brokers: Addresses,
+    brokers: BrokerUrls,
     working: Arc<AtomicBool>,
 ) -> (Vec<Server>, usize) {
-    let (mut chance, mut kills) = (Chance(11), 0);
+    let (mut chance, mut kills) = (RepeatableRandom(11), 0);
     while working.load(Ordering::SeqCst) && kills < KILLS {
         let victim = chance.below(2);
         // A broker that answers has work under way; that is when it is killed.
@@ -163,14 +163,14 @@ async fn three_brokers_two_of_them_killed_lose_nothing_and_agree_on_one_order() 
     let database = Database::shared().create_database();
     let servers: Vec<Server> = (0..3).map(|_| start(&database)).collect();
     register(&servers[0]).await;
-    let brokers: Addresses = Arc::new(RwLock::new(servers.iter().map(|server| server.url.clone()).collect()));
+    let brokers: BrokerUrls = Arc::new(RwLock::new(servers.iter().map(|server| server.url.clone()).collect()));
     let (working, last) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let followers: Vec<_> =
         (0..3).map(|broker| tokio::spawn(follow(broker, Arc::clone(&brokers), Arc::clone(&last)))).collect();
     let publishers: Vec<_> = (0..3 * CLIENTS_PER_BROKER)
         .map(|number| {
-            let chance = Chance(number as u64);
-            let publisher = Publisher { http: client(), brokers: Arc::clone(&brokers), chance, next: number };
+            let chance = RepeatableRandom(number as u64);
+            let publisher = RandomPublisher { http: client(), brokers: Arc::clone(&brokers), chance, next: number };
             tokio::spawn(publisher.run(number))
         })
         .collect();

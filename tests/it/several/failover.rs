@@ -3,7 +3,7 @@
 use super::{Database, TYPES, register, start, whole_log};
 use crate::http::{Server, event};
 use log::testing::in_time;
-use log_postgres::testing::Stop;
+use log_postgres::testing::ShutdownMode;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -63,14 +63,14 @@ async fn brokers_that_had_read_what_a_fail_over_lost_go_on_with_what_the_standby
     let source = Arc::clone(&primary);
     blocking(&standby, move |standby| {
         standby.wait_for_all_of(&source);
-        standby.stop(Stop::Immediate);
+        standby.stop(ShutdownMode::Immediate);
     })
     .await;
     for (n, id) in (2..).zip(&ids[2..]) {
         store(&busy, *id, n).await;
     }
     has_read(&idle, 5).await;
-    blocking(&primary, |primary| primary.stop(Stop::Immediate)).await;
+    blocking(&primary, |primary| primary.stop(ShutdownMode::Immediate)).await;
     blocking(&standby, |standby| {
         standby.start_again();
         standby.promote();

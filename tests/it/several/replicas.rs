@@ -2,7 +2,7 @@
 
 use super::{Database, TYPES, publish, register, start, topic, whole_log};
 use crate::http::{Server, event};
-use log_postgres::testing::Stop;
+use log_postgres::testing::ShutdownMode;
 use reqwest::StatusCode;
 use serde_json::json;
 use uuid::Uuid;
@@ -45,7 +45,7 @@ async fn an_event_that_a_synchronous_standby_does_not_have_is_neither_acknowledg
     let before = publish(&brokers[0], 0, "s").await;
     while whole_log(&brokers[1].url).await.is_empty() {}
 
-    tokio::task::block_in_place(|| standby.stop(Stop::Immediate));
+    tokio::task::block_in_place(|| standby.stop(ShutdownMode::Immediate));
     let id = Uuid::new_v4().to_string();
     let mut wanted = event(TYPES[0], "s");
     wanted["id"] = json!(id);

@@ -1,7 +1,7 @@
 //! What the workers of the load have in common: where the broker is, until when, what they may expect, what they met.
 
 use crate::http::{Server, TENANT, client};
-use log::testing::Random;
+use log::testing::SeededRandom;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ pub(super) fn type_of(topic: &str) -> String {
 }
 
 /// An event for a topic, about one of its subjects, of some size.
-pub(super) fn event(topic: &str, random: &mut Random) -> Value {
+pub(super) fn event(topic: &str, random: &mut SeededRandom) -> Value {
     let subjects = if topic == COMPACTED_TOPIC { COMPACTED_SUBJECTS } else { SUBJECTS };
     let subject = format!("s-{}", random.through(subjects - 1));
     let text = "x".repeat(usize::try_from(random.through(400)).unwrap());

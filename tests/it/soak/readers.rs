@@ -3,7 +3,7 @@
 use super::load::{Load, TOPIC};
 use super::writers::end;
 use futures_util::StreamExt;
-use log::testing::Random;
+use log::testing::SeededRandom;
 use reqwest::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 const GROUPS: u64 = 20;
 
 /// A member of the shared group: joins, works for a while, and leaves or falls silent.
-pub(super) async fn share(load: &Load, mut random: Random) {
+pub(super) async fn share(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
         let member = json!({"consumerGroup": "sharing", "topic": TOPIC, "distribution": "shared", "maxInFlight": 20,
@@ -40,7 +40,7 @@ pub(super) async fn share(load: &Load, mut random: Random) {
 }
 
 /// Reads a stream for some seconds and hangs up.
-pub(super) async fn stream(load: &Load, mut random: Random) {
+pub(super) async fn stream(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     while load.goes_on(&mut pace).await {
         let response = match load.get(&format!("/v1/events:stream?topic={TOPIC}&offset=latest")).send().await {
@@ -61,7 +61,7 @@ pub(super) async fn stream(load: &Load, mut random: Random) {
 }
 
 /// Long polls, some of whose callers hang up while they wait.
-pub(super) async fn poll(load: &Load, mut random: Random) {
+pub(super) async fn poll(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     let mut offset = json!("latest");
     while load.goes_on(&mut pace).await {
@@ -78,7 +78,7 @@ pub(super) async fn poll(load: &Load, mut random: Random) {
 }
 
 /// A view that follows the topic, says how far it has come, and now and then begins anew.
-pub(super) async fn project(load: &Load, mut random: Random) {
+pub(super) async fn project(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     let put = || load.request(Method::PUT, "/v1/projections/view").json(&json!({"topic": TOPIC}));
     load.ask("projection", put(), &[]).await;
@@ -102,7 +102,7 @@ pub(super) async fn project(load: &Load, mut random: Random) {
 }
 
 /// Consumers that commit an offset and are not heard of again.
-pub(super) async fn consume_and_vanish(load: &Load, mut random: Random) {
+pub(super) async fn consume_and_vanish(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(300);
     while load.goes_on(&mut pace).await {
         let group = format!("group-{}", random.through(GROUPS - 1));
@@ -119,7 +119,7 @@ pub(super) async fn consume_and_vanish(load: &Load, mut random: Random) {
 }
 
 /// What an operator looks at.
-pub(super) async fn look_around(load: &Load, mut random: Random) {
+pub(super) async fn look_around(load: &Load, mut random: SeededRandom) {
     const PATHS: [&str; 10] = [
         "/healthz",
         "/readyz",

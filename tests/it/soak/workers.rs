@@ -5,7 +5,7 @@ use super::{readers, writers};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use log::testing::Random;
+use log::testing::SeededRandom;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::TcpListener;

@@ -1,7 +1,7 @@
 //! Those who publish, claim, and deal with what failed.
 
 use super::load::{COMPACTED_TOPIC, Load, SIDE_TOPIC, TOPIC, event};
-use log::testing::Random;
+use log::testing::SeededRandom;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const KEYS: u64 = 300;
 /// The key's event was removed, but not the key.
 const GONE: u16 = 410;
 
-pub(super) async fn publish_singly(load: &Load, mut random: Random) {
+pub(super) async fn publish_singly(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(50);
     while load.goes_on(&mut pace).await {
         let topic = if random.once_in(5) { COMPACTED_TOPIC } else { TOPIC };
@@ -22,7 +22,7 @@ pub(super) async fn publish_singly(load: &Load, mut random: Random) {
     }
 }
 
-pub(super) async fn publish_batches(load: &Load, mut random: Random) {
+pub(super) async fn publish_batches(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(500);
     while load.goes_on(&mut pace).await {
         let events: Vec<_> = (0..=random.through(30)).map(|_| event(TOPIC, &mut random)).collect();
@@ -31,12 +31,12 @@ pub(super) async fn publish_batches(load: &Load, mut random: Random) {
 }
 
 /// Events with ids of their own, each of them twice.
-pub(super) async fn publish_again(load: &Load, mut random: Random) {
+pub(super) async fn publish_again(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
         let number = random.through(IDS - 1);
         // The same submission each time: the pool of keys is as large as that of ids.
-        let mut event = event(TOPIC, &mut Random::new(number));
+        let mut event = event(TOPIC, &mut SeededRandom::new(number));
         event["id"] = json!(uuid::Uuid::from_u128(u128::from(number) + 1));
         for _ in 0..2 {
             load.ask("publish again", load.post("/v1/events", &event), &[GONE]).await;
@@ -44,18 +44,18 @@ pub(super) async fn publish_again(load: &Load, mut random: Random) {
     }
 }
 
-pub(super) async fn publish_with_keys(load: &Load, mut random: Random) {
+pub(super) async fn publish_with_keys(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
         let number = random.through(KEYS - 1);
-        let event = event(TOPIC, &mut Random::new(number));
+        let event = event(TOPIC, &mut SeededRandom::new(number));
         let request = load.post("/v1/events", &event).header("idempotency-key", format!("key-{number}"));
         load.ask("publish with a key", request, &[GONE]).await;
     }
 }
 
 /// Into a log beside the default one.
-pub(super) async fn publish_beside(load: &Load, mut random: Random) {
+pub(super) async fn publish_beside(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
         load.ask("publish beside", load.post("/v1/events", &event(SIDE_TOPIC, &mut random)), &[]).await;
@@ -69,7 +69,7 @@ pub(super) async fn publish_beside(load: &Load, mut random: Random) {
     }
 }
 
-pub(super) async fn import(load: &Load, mut random: Random) {
+pub(super) async fn import(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(2000);
     while load.goes_on(&mut pace).await {
         let lines: String = (0..100).map(|_| format!("{}\n", event(TOPIC, &mut random))).collect();
@@ -88,7 +88,7 @@ fn parse(line: &str) -> Value {
 }
 
 /// Claims the latest events and ends the claims in every way there is, one of them by silence.
-pub(super) async fn claim(load: &Load, mut random: Random) {
+pub(super) async fn claim(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     while load.goes_on(&mut pace).await {
         let (_, page) = load.ask("read", load.get(&format!("/v1/events?topic={TOPIC}&offset=latest")), &[]).await;
@@ -104,7 +104,7 @@ pub(super) async fn claim(load: &Load, mut random: Random) {
 }
 
 /// Ends a claim, if there is one.
-pub(super) async fn end(load: &Load, claim: &Value, random: &mut Random) {
+pub(super) async fn end(load: &Load, claim: &Value, random: &mut SeededRandom) {
     let Some(id) = claim["id"].as_str() else { return };
     let error = json!({"class": "SoakError", "message": "so it goes"});
     let (verb, mut body) = match random.through(99) {
@@ -121,7 +121,7 @@ pub(super) async fn end(load: &Load, claim: &Value, random: &mut Random) {
 }
 
 /// Redrives or discards whatever was given up.
-pub(super) async fn resolve_letters(load: &Load, mut random: Random) {
+pub(super) async fn resolve_letters(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(2000);
     while load.goes_on(&mut pace).await {
         let (_, page) = load.ask("letters", load.get("/v1/dead-letters?limit=20"), &[]).await;
@@ -148,7 +148,7 @@ pub(super) async fn subscribe(load: &Load, target: &str) {
 }
 
 /// A subscription that comes and goes, one that is paused and resumed, and tasks.
-pub(super) async fn change_subscriptions(load: &Load, mut random: Random) {
+pub(super) async fn change_subscriptions(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(3000);
     let (_, known) = load.ask("subscription", load.get("/v1/subscriptions/at-once"), &[]).await;
     let target = known["target"].clone();

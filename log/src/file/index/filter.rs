@@ -7,11 +7,11 @@ const PROBES: u64 = 5;
 
 /// Keys a segment may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct BloomFilter {
     words: Vec<u64>,
 }
 
-impl Filter {
+impl BloomFilter {
     /// A filter of these keys.
     pub(crate) fn of(keys: impl ExactSizeIterator<Item = u128>) -> Self {
         let mut words = vec![0u64; Self::words_of(keys.len())];
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn holds_every_key_and_few_others() {
-        let filter = Filter::of((0..10_000_u32).map(u128::from));
-        let filter = Filter::decode(&filter.encode());
+        let filter = BloomFilter::of((0..10_000_u32).map(u128::from));
+        let filter = BloomFilter::decode(&filter.encode());
         assert!((0..10_000).all(|key| filter.may_hold(key)));
         let vain = (10_000..110_000).filter(|key| filter.may_hold(*key)).count();
         assert!(vain < 4_000, "{vain} of 100000 absent keys would be looked for in vain");
-        assert!(!Filter::of(std::iter::empty()).may_hold(1));
+        assert!(!BloomFilter::of(std::iter::empty()).may_hold(1));
     }
 }

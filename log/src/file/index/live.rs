@@ -3,10 +3,10 @@
 //! - Positions ascend; so do each topic's sequences. Who pushes checks that.
 //! - Records are numbered from 0 in the order of their frames; the maps hold these numbers.
 
-use super::numbered::Numbered;
-use super::run::Run;
-use super::{Order, Place, Plan, Summary, TopicSummary};
-use crate::{Header, Limit, Range, TopicNumber};
+use super::numbered::KeyNumbers;
+use super::run::AggregateRun;
+use super::{FrameLocation, ReadPlan, RecordOrder, SegmentSummary, TopicSummary};
+use crate::{ReadLimit, ReadRange, RecordHeader, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::HashMap;
 
@@ -18,19 +18,19 @@ pub(crate) struct LiveIndex {
     bytes: u64,
     first_time: i64,
     last_time: i64,
-    records: Vec<Entry>,
+    records: Vec<LiveRecord>,
     topics: HashMap<TopicNumber, LiveTopic>,
-    ids: Numbered,
+    ids: KeyNumbers,
     /// The first record of each id, by its number; ids are rarely stored twice.
     id_records: Vec<u32>,
     repeated_ids: Vec<(u128, u32)>,
-    aggregates: Numbered,
+    aggregates: KeyNumbers,
     /// The records of each aggregate, by its number.
-    runs: Vec<Run>,
+    runs: Vec<AggregateRun>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LiveRecord {
     /// Position behind the base.
     delta: u32,
     offset: u32,
@@ -53,10 +53,10 @@ impl LiveIndex {
             last_time: 0,
             records: Vec::new(),
             topics: HashMap::new(),
-            ids: Numbered::default(),
+            ids: KeyNumbers::default(),
             id_records: Vec::new(),
             repeated_ids: Vec::new(),
-            aggregates: Numbered::default(),
+            aggregates: KeyNumbers::default(),
             runs: Vec::new(),
         }
     }
@@ -73,14 +73,14 @@ impl LiveIndex {
     }
 
     /// Adds the record whose frame of `frame_bytes` stands behind the last one.
-    pub(crate) fn push(&mut self, header: &Header, frame_bytes: usize) {
+    pub(crate) fn push(&mut self, header: &RecordHeader, frame_bytes: usize) {
         let record = self.records.len() as u32;
         if record == 0 {
             self.first_time = header.time;
         }
         self.last_time = header.time;
         let delta = header.position.get().saturating_sub(self.base.get()) as u32;
-        self.records.push(Entry { delta, offset: self.bytes as u32 });
+        self.records.push(LiveRecord { delta, offset: self.bytes as u32 });
         self.bytes += frame_bytes as u64;
         self.topics.entry(header.topic).or_insert_with(|| LiveTopic::new(header)).push(header, record, frame_bytes);
         if header.id != 0 {
@@ -92,7 +92,7 @@ impl LiveIndex {
         if let Some(mark) = header.facets.as_ref().and_then(|facets| facets.aggregate.as_ref()) {
             let entry = (mark.sequence.get(), record);
             match self.aggregates.insert(mark.key) {
-                None => self.runs.push(Run::One(entry)),
+                None => self.runs.push(AggregateRun::One(entry)),
                 Some(number) => self.runs.get_mut(number as usize).into_iter().for_each(|run| run.push(entry)),
             }
         }
@@ -124,11 +124,11 @@ impl LiveIndex {
     }
 
     /// All of it in a few numbers; `None` while it is empty.
-    pub(crate) fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<SegmentSummary> {
         let first = self.records.first()?;
         let mut topics: Vec<_> = self.topics.values().map(|topic| topic.summary).collect();
         topics.sort_unstable_by_key(|topic| topic.topic);
-        Some(Summary {
+        Some(SegmentSummary {
             first: self.position(first),
             last: self.last()?,
             first_time: self.first_time,
@@ -139,21 +139,21 @@ impl LiveIndex {
         })
     }
 
-    pub(crate) fn places(&self, range: Range, limit: Limit) -> Vec<Place> {
-        let mut plan = Plan::new(limit);
-        let wanted = Plan::places_max(limit);
+    pub(crate) fn places(&self, range: ReadRange, limit: ReadLimit) -> Vec<FrameLocation> {
+        let mut plan = ReadPlan::new(limit);
+        let wanted = ReadPlan::places_max(limit);
         match range {
-            Range::All(after) => {
+            ReadRange::All(after) => {
                 let start = self.rank_after(after);
                 let entries = self.records.iter().enumerate().skip(start).take(wanted);
                 fill(&mut plan, entries.map(|(record, entry)| self.place(record as u32, self.position(entry).get())));
             }
-            Range::Topic(topic, after) => {
+            ReadRange::Topic(topic, after) => {
                 let Some(live) = self.topics.get(&topic) else { return Vec::new() };
                 let entries = live.entries.iter().skip(live.rank_after(after)).take(wanted);
                 fill(&mut plan, entries.map(|(delta, record)| self.place(*record, live.sequence(*delta))));
             }
-            Range::Aggregate(key, after) => {
+            ReadRange::Aggregate(key, after) => {
                 let run = self.run(key);
                 let start = run.partition_point(|(sequence, _)| *sequence <= after.get());
                 let entries = run.iter().skip(start).take(wanted);
@@ -163,10 +163,10 @@ impl LiveIndex {
         plan.places
     }
 
-    pub(crate) fn nth(&self, order: Order, rank: u32) -> Option<Place> {
+    pub(crate) fn nth(&self, order: RecordOrder, rank: u32) -> Option<FrameLocation> {
         match order {
-            Order::Log => self.place(rank, self.position(self.records.get(rank as usize)?).get()),
-            Order::Topic(topic) => {
+            RecordOrder::Log => self.place(rank, self.position(self.records.get(rank as usize)?).get()),
+            RecordOrder::Topic(topic) => {
                 let live = self.topics.get(&topic)?;
                 let (delta, record) = live.entries.get(rank as usize)?;
                 self.place(*record, live.sequence(*delta))
@@ -209,7 +209,7 @@ impl LiveIndex {
     }
 
     /// Sequence delta and place of a topic's records.
-    pub(super) fn topic_entries(&self, topic: TopicNumber) -> impl Iterator<Item = (u32, Place)> {
+    pub(super) fn topic_entries(&self, topic: TopicNumber) -> impl Iterator<Item = (u32, FrameLocation)> {
         let entries = self.topics.get(&topic).map(|live| live.entries.as_slice()).unwrap_or_default();
         entries.iter().filter_map(|(delta, record)| Some((*delta, self.place(*record, 0)?)))
     }
@@ -239,9 +239,9 @@ impl LiveIndex {
     }
 
     /// Every aggregate's key and places, sorted by key and aggregate sequence.
-    pub(super) fn sorted_aggregates(&self) -> impl Iterator<Item = (u128, Place)> {
+    pub(super) fn sorted_aggregates(&self) -> impl Iterator<Item = (u128, FrameLocation)> {
         let entries = move |(number, key): (u32, u128)| {
-            let run = self.runs.get(number as usize).map(Run::entries).unwrap_or_default();
+            let run = self.runs.get(number as usize).map(AggregateRun::entries).unwrap_or_default();
             run.iter().filter_map(move |(sequence, record)| Some((key, self.place(*record, *sequence)?)))
         };
         self.aggregates.sorted().flat_map(entries)
@@ -259,7 +259,7 @@ impl LiveIndex {
 
     fn run(&self, key: u128) -> &[(u64, u32)] {
         let run = self.aggregates.find(key).and_then(|number| self.runs.get(number as usize));
-        run.map(Run::entries).unwrap_or_default()
+        run.map(AggregateRun::entries).unwrap_or_default()
     }
 
     /// The first record of an id.
@@ -267,7 +267,7 @@ impl LiveIndex {
         self.id_records.get(self.ids.find(id)? as usize).copied()
     }
 
-    fn position(&self, entry: &Entry) -> Position {
+    fn position(&self, entry: &LiveRecord) -> Position {
         Position(self.base.get() + u64::from(entry.delta))
     }
 
@@ -275,10 +275,10 @@ impl LiveIndex {
         self.records.get(record as usize).map(|entry| u64::from(entry.offset))
     }
 
-    fn place(&self, record: u32, number: u64) -> Option<Place> {
+    fn place(&self, record: u32, number: u64) -> Option<FrameLocation> {
         let offset = self.offset(record)?;
         let end = self.offset(record + 1).unwrap_or(self.bytes);
-        Some(Place { offset, bytes: (end - offset) as usize, number })
+        Some(FrameLocation { offset, bytes: (end - offset) as usize, number })
     }
 
     /// How many records are at or before `after`.
@@ -293,7 +293,7 @@ impl LiveIndex {
 }
 
 impl LiveTopic {
-    fn new(header: &Header) -> Self {
+    fn new(header: &RecordHeader) -> Self {
         let summary = TopicSummary {
             topic: header.topic,
             count: 0,
@@ -306,7 +306,7 @@ impl LiveTopic {
         Self { summary, entries: Vec::new() }
     }
 
-    fn push(&mut self, header: &Header, record: u32, frame_bytes: usize) {
+    fn push(&mut self, header: &RecordHeader, record: u32, frame_bytes: usize) {
         self.summary.count += 1;
         self.summary.last = header.sequence;
         self.summary.last_time = header.time;
@@ -324,7 +324,7 @@ impl LiveTopic {
     }
 }
 
-fn fill(plan: &mut Plan, mut places: impl Iterator<Item = Option<Place>>) {
+fn fill(plan: &mut ReadPlan, mut places: impl Iterator<Item = Option<FrameLocation>>) {
     while let Some(Some(place)) = places.next()
         && plan.take(place)
     {}

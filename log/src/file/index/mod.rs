@@ -14,11 +14,11 @@ mod summary;
 
 pub(crate) use live::LiveIndex;
 pub(crate) use paged::{PagedIndex, encode as encode_index, is_finished as index_is_finished};
-pub(crate) use summary::{Summary, TopicSummary};
+pub(crate) use summary::{SegmentSummary, TopicSummary};
 
 use super::Disk;
 use super::frame::HEADER_BYTES_MAX;
-use crate::{Limit, LogError, Range, TopicNumber};
+use crate::{LogError, ReadLimit, ReadRange, TopicNumber};
 use std::io;
 
 /// Most bytes of one step of a read: large enough to be bound by memory, small enough not to hold much back.
@@ -28,7 +28,7 @@ const STEP_PLACES: usize = 4096;
 
 /// Where a record lies in its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FrameLocation {
     /// Where its frame begins.
     pub(crate) offset: u64,
     /// How long the frame is.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 
 /// An order of a segment's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RecordOrder {
     /// All of them by position.
     Log,
     /// Those of one topic, by sequence.
@@ -48,7 +48,7 @@ pub(crate) enum Order {
 
 /// Why a place could not be looked up or read.
 #[derive(Debug)]
-pub(crate) enum Miss {
+pub(crate) enum LookupError {
     /// The file was rewritten or dropped meanwhile: look again.
     Gone,
     /// The index file is not what was written: rebuild it.
@@ -57,13 +57,13 @@ pub(crate) enum Miss {
     Failed(LogError),
 }
 
-impl From<io::Error> for Miss {
+impl From<io::Error> for LookupError {
     fn from(cause: io::Error) -> Self {
         if cause.kind() == io::ErrorKind::NotFound { Self::Gone } else { Self::Failed(cause.into()) }
     }
 }
 
-impl From<LogError> for Miss {
+impl From<LogError> for LookupError {
     fn from(error: LogError) -> Self {
         Self::Failed(error)
     }
@@ -71,16 +71,21 @@ impl From<LogError> for Miss {
 
 /// A sealed segment's index.
 #[derive(Debug)]
-pub(crate) enum Index {
+pub(crate) enum SegmentIndex {
     /// Not yet written to its file, or rebuilt.
     Live(LiveIndex),
     /// In its file.
     Paged(PagedIndex),
 }
 
-impl Index {
+impl SegmentIndex {
     /// Places of `range`, in its order, for one step of a read within `limit`.
-    pub(crate) fn places(&self, disk: &dyn Disk, range: Range, limit: Limit) -> Result<Vec<Place>, Miss> {
+    pub(crate) fn places(
+        &self,
+        disk: &dyn Disk,
+        range: ReadRange,
+        limit: ReadLimit,
+    ) -> Result<Vec<FrameLocation>, LookupError> {
         match self {
             Self::Live(index) => Ok(index.places(range, limit)),
             Self::Paged(index) => index.places(disk, range, limit),
@@ -88,7 +93,12 @@ impl Index {
     }
 
     /// The `rank`-th place of an order, from 0.
-    pub(crate) fn nth(&self, disk: &dyn Disk, order: Order, rank: u32) -> Result<Option<Place>, Miss> {
+    pub(crate) fn nth(
+        &self,
+        disk: &dyn Disk,
+        order: RecordOrder,
+        rank: u32,
+    ) -> Result<Option<FrameLocation>, LookupError> {
         match self {
             Self::Live(index) => Ok(index.nth(order, rank)),
             Self::Paged(index) => index.nth(disk, order, rank),
@@ -96,7 +106,7 @@ impl Index {
     }
 
     /// Offsets of the records stored under an id, oldest first.
-    pub(crate) fn ids(&self, disk: &dyn Disk, id: u128) -> Result<Vec<u64>, Miss> {
+    pub(crate) fn ids(&self, disk: &dyn Disk, id: u128) -> Result<Vec<u64>, LookupError> {
         match self {
             Self::Live(index) => Ok(index.ids(id)),
             Self::Paged(index) => index.ids(disk, id),
@@ -104,7 +114,7 @@ impl Index {
     }
 
     /// Offsets of an aggregate's last records, at most `most`, newest first.
-    pub(crate) fn aggregate(&self, disk: &dyn Disk, key: u128, most: usize) -> Result<Vec<u64>, Miss> {
+    pub(crate) fn aggregate(&self, disk: &dyn Disk, key: u128, most: usize) -> Result<Vec<u64>, LookupError> {
         match self {
             Self::Live(index) => Ok(index.aggregate(key, most)),
             Self::Paged(index) => index.aggregate(disk, key, most),
@@ -132,25 +142,25 @@ impl Index {
 ///
 /// Body sizes are not in an index, so the limit's bytes count each record at the least its body can be; the exact limit
 /// is the reader's.
-struct Plan {
-    places: Vec<Place>,
-    limit: Limit,
+struct ReadPlan {
+    places: Vec<FrameLocation>,
+    limit: ReadLimit,
     body_bytes: usize,
     frame_bytes: usize,
 }
 
-impl Plan {
-    fn new(limit: Limit) -> Self {
+impl ReadPlan {
+    fn new(limit: ReadLimit) -> Self {
         Self { places: Vec::new(), limit, body_bytes: 0, frame_bytes: 0 }
     }
 
     /// How many places can be wanted at most.
-    fn places_max(limit: Limit) -> usize {
+    fn places_max(limit: ReadLimit) -> usize {
         limit.records.clamp(1, STEP_PLACES)
     }
 
     /// Takes one more place; `false` if there is no room for it.
-    fn take(&mut self, place: Place) -> bool {
+    fn take(&mut self, place: FrameLocation) -> bool {
         let body_bytes = self.body_bytes + place.bytes.saturating_sub(HEADER_BYTES_MAX);
         let frame_bytes = self.frame_bytes + place.bytes;
         let full = self.places.len() >= Self::places_max(self.limit)

@@ -9,13 +9,13 @@ use std::hash::BuildHasher;
 
 /// A set of keys that gives each a number.
 #[derive(Debug, Default)]
-pub(super) struct Numbered {
+pub(super) struct KeyNumbers {
     keys: Vec<u128>,
     slots: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
-impl Numbered {
+impl KeyNumbers {
     /// Makes room for so many more.
     pub(super) fn reserve(&mut self, keys: usize) {
         let Self { keys: known, slots, hasher } = self;
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn keys_keep_the_number_they_came_with() {
-        let mut numbered = Numbered::default();
+        let mut numbered = KeyNumbers::default();
         numbered.reserve(3);
         // Far more than were reserved: the slots are laid out anew several times.
         for key in 0..1000_u128 {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn keys_are_told_in_their_order() {
-        let mut numbered = Numbered::default();
+        let mut numbered = KeyNumbers::default();
         for key in [7, u128::MAX, 0, 8] {
             assert_eq!(numbered.insert(key), None);
         }

@@ -3,12 +3,12 @@
 //! - Its head (summary, topics, sections) and its filters stay in RAM; everything else is read per question.
 //! - A page that does not match its checksum is [`Miss::BadIndex`]: the index is rebuilt from the segment.
 
-use super::filter::Filter;
-use super::pages::{PAYLOAD_BYTES, PageReader, PageWriter, Section};
-use super::{LiveIndex, Miss, Order, Place, Plan, Summary, TopicSummary};
+use super::filter::BloomFilter;
+use super::pages::{IndexSection, PAYLOAD_BYTES, PageReader, PageWriter};
+use super::{FrameLocation, LiveIndex, LookupError, ReadPlan, RecordOrder, SegmentSummary, TopicSummary};
 use crate::file::Disk;
 use crate::file::segment::SegmentHead;
-use crate::{Limit, Range};
+use crate::{ReadLimit, ReadRange};
 use bytes::{Buf, BufMut};
 
 const MAGIC: &[u8; 8] = b"EVIDX\r\n\x1A";
@@ -26,20 +26,20 @@ const AGGREGATE_BYTES: usize = 32;
 pub(crate) struct PagedIndex {
     file: String,
     base: u64,
-    summary: Summary,
-    sections: Sections,
-    ids: Filter,
-    aggregates: Filter,
+    summary: SegmentSummary,
+    sections: IndexSections,
+    ids: BloomFilter,
+    aggregates: BloomFilter,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sections {
-    records: Section,
-    topics: Section,
-    ids: Section,
-    aggregates: Section,
-    id_filter: Section,
-    aggregate_filter: Section,
+struct IndexSections {
+    records: IndexSection,
+    topics: IndexSection,
+    ids: IndexSection,
+    aggregates: IndexSection,
+    id_filter: IndexSection,
+    aggregate_filter: IndexSection,
 }
 
 /// The pages of an index file: those of its head, and those behind them. The head goes to disk last, so that an index
@@ -52,16 +52,16 @@ pub(crate) struct EncodedIndex {
 /// The index file of a segment. `None` for an empty segment.
 pub(crate) fn encode(live: &LiveIndex, head: &SegmentHead) -> Option<EncodedIndex> {
     let summary = live.summary()?;
-    let head_bytes = FIXED_BYTES + Summary::encoded_bytes(summary.topics.len());
+    let head_bytes = FIXED_BYTES + SegmentSummary::encoded_bytes(summary.topics.len());
     let mut pages = PageWriter::with_room(head_bytes.div_ceil(PAYLOAD_BYTES) as u32, &room_for(live));
     let records = pages.section(live.records().map(|(delta, offset)| record_entry(delta, offset)));
     let topics = summary.topics.iter().flat_map(|topic| live.topic_entries(topic.topic));
     let topics = pages.section(topics.map(|(delta, place)| topic_entry(delta, place)));
     let ids = pages.section(live.sorted_ids().map(|(id, offset)| id_entry(id, offset)));
     let aggregates = pages.section(live.sorted_aggregates().map(|(key, place)| aggregate_entry(key, place)));
-    let id_filter = pages.stream(&Filter::of(live.id_keys()).encode());
-    let aggregate_filter = pages.stream(&Filter::of(live.aggregate_keys()).encode());
-    let sections = Sections { records, topics, ids, aggregates, id_filter, aggregate_filter };
+    let id_filter = pages.stream(&BloomFilter::of(live.id_keys()).encode());
+    let aggregate_filter = pages.stream(&BloomFilter::of(live.aggregate_keys()).encode());
+    let sections = IndexSections { records, topics, ids, aggregates, id_filter, aggregate_filter };
 
     let mut head_pages = PageWriter::new(0);
     head_pages.stream(&encode_head(head, head_bytes, &sections, &summary));
@@ -71,7 +71,7 @@ pub(crate) fn encode(live: &LiveIndex, head: &SegmentHead) -> Option<EncodedInde
 /// Entries and bytes of an entry, of all sections. A file of megabytes that grows as it is written is there twice.
 fn room_for(live: &LiveIndex) -> [(usize, usize); 6] {
     let (records, ids, aggregates) = (live.count(), live.id_count(), live.aggregate_entries());
-    let filter = |keys: usize| (Filter::bytes_of(keys), 1);
+    let filter = |keys: usize| (BloomFilter::bytes_of(keys), 1);
     [
         (records, RECORD_BYTES),
         (records, TOPIC_BYTES),
@@ -84,43 +84,53 @@ fn room_for(live: &LiveIndex) -> [(usize, usize); 6] {
 
 impl PagedIndex {
     /// Reads the head and the filters of a segment's index.
-    pub(crate) fn open(disk: &dyn Disk, head: &SegmentHead) -> Result<Self, Miss> {
+    pub(crate) fn open(disk: &dyn Disk, head: &SegmentHead) -> Result<Self, LookupError> {
         let file = head.name.index_file();
         let reader = PageReader { disk, file: &file };
         let (sections, summary) = read_head(reader, head)?;
-        let ids = Filter::decode(&reader.stream(sections.id_filter)?);
-        let aggregates = Filter::decode(&reader.stream(sections.aggregate_filter)?);
+        let ids = BloomFilter::decode(&reader.stream(sections.id_filter)?);
+        let aggregates = BloomFilter::decode(&reader.stream(sections.aggregate_filter)?);
         Ok(Self { base: head.name.base.get(), summary, sections, ids, aggregates, file })
     }
 
     /// Its segment in a few numbers.
-    pub(crate) fn summary(&self) -> &Summary {
+    pub(crate) fn summary(&self) -> &SegmentSummary {
         &self.summary
     }
 
-    pub(crate) fn places(&self, disk: &dyn Disk, range: Range, limit: Limit) -> Result<Vec<Place>, Miss> {
-        let wanted = Plan::places_max(limit) as u32;
+    pub(crate) fn places(
+        &self,
+        disk: &dyn Disk,
+        range: ReadRange,
+        limit: ReadLimit,
+    ) -> Result<Vec<FrameLocation>, LookupError> {
+        let wanted = ReadPlan::places_max(limit) as u32;
         let places = match range {
-            Range::All(after) => {
+            ReadRange::All(after) => {
                 let rank = self.rank_after(disk, after.get())?;
                 self.record_places(disk, rank, wanted)?
             }
-            Range::Topic(topic, after) => {
+            ReadRange::Topic(topic, after) => {
                 let Some(summary) = self.summary.topic(topic) else { return Ok(Vec::new()) };
                 let rank = self.topic_rank_after(disk, summary, after.get())?;
                 self.topic_places(disk, summary, rank, wanted)?
             }
-            Range::Aggregate(key, after) => self.aggregate_places(disk, key, after.get(), wanted)?,
+            ReadRange::Aggregate(key, after) => self.aggregate_places(disk, key, after.get(), wanted)?,
         };
-        let mut plan = Plan::new(limit);
+        let mut plan = ReadPlan::new(limit);
         let _all = places.into_iter().all(|place| plan.take(place));
         Ok(plan.places)
     }
 
-    pub(crate) fn nth(&self, disk: &dyn Disk, order: Order, rank: u32) -> Result<Option<Place>, Miss> {
+    pub(crate) fn nth(
+        &self,
+        disk: &dyn Disk,
+        order: RecordOrder,
+        rank: u32,
+    ) -> Result<Option<FrameLocation>, LookupError> {
         let places = match order {
-            Order::Log => self.record_places(disk, rank, 1)?,
-            Order::Topic(topic) => match self.summary.topic(topic) {
+            RecordOrder::Log => self.record_places(disk, rank, 1)?,
+            RecordOrder::Topic(topic) => match self.summary.topic(topic) {
                 Some(summary) => self.topic_places(disk, summary, rank, 1)?,
                 None => Vec::new(),
             },
@@ -128,7 +138,7 @@ impl PagedIndex {
         Ok(places.first().copied())
     }
 
-    pub(crate) fn ids(&self, disk: &dyn Disk, id: u128) -> Result<Vec<u64>, Miss> {
+    pub(crate) fn ids(&self, disk: &dyn Disk, id: u128) -> Result<Vec<u64>, LookupError> {
         let (reader, section) = (self.reader(disk), self.sections.ids);
         let id_of = |mut entry: &[u8]| entry.try_get_u128_le().unwrap_or_default();
         let mut next = reader.partition(section, 0..section.count, |entry| id_of(entry) < id)?;
@@ -147,7 +157,7 @@ impl PagedIndex {
         }
     }
 
-    pub(crate) fn aggregate(&self, disk: &dyn Disk, key: u128, most: usize) -> Result<Vec<u64>, Miss> {
+    pub(crate) fn aggregate(&self, disk: &dyn Disk, key: u128, most: usize) -> Result<Vec<u64>, LookupError> {
         let (reader, section) = (self.reader(disk), self.sections.aggregates);
         let key_of = |mut entry: &[u8]| entry.try_get_u128_le().unwrap_or_default();
         let end = reader.partition(section, 0..section.count, |entry| key_of(entry) <= key)?;
@@ -169,8 +179,8 @@ impl PagedIndex {
         PageReader { disk, file: &self.file }
     }
 
-    fn rank_after(&self, disk: &dyn Disk, after: u64) -> Result<u32, Miss> {
-        let Summary { first, last, count, .. } = self.summary;
+    fn rank_after(&self, disk: &dyn Disk, after: u64) -> Result<u32, LookupError> {
+        let SegmentSummary { first, last, count, .. } = self.summary;
         if let Some(rank) = dense_rank(first.get(), last.get(), count, after) {
             return Ok(rank);
         }
@@ -178,7 +188,7 @@ impl PagedIndex {
         self.reader(disk).partition(self.sections.records, 0..count, |entry| position_of(entry) <= after)
     }
 
-    fn topic_rank_after(&self, disk: &dyn Disk, topic: &TopicSummary, after: u64) -> Result<u32, Miss> {
+    fn topic_rank_after(&self, disk: &dyn Disk, topic: &TopicSummary, after: u64) -> Result<u32, LookupError> {
         if let Some(rank) = dense_rank(topic.first.get(), topic.last.get(), topic.count, after) {
             return Ok(rank);
         }
@@ -190,7 +200,7 @@ impl PagedIndex {
     }
 
     /// Places by position. The length of a frame is how far the next one is.
-    fn record_places(&self, disk: &dyn Disk, rank: u32, most: u32) -> Result<Vec<Place>, Miss> {
+    fn record_places(&self, disk: &dyn Disk, rank: u32, most: u32) -> Result<Vec<FrameLocation>, LookupError> {
         let end = rank.saturating_add(most).min(self.summary.count);
         let entries = self.reader(disk).entries(self.sections.records, rank..end.saturating_add(1))?;
         let entries = entries.as_chunks::<RECORD_BYTES>().0;
@@ -199,20 +209,32 @@ impl PagedIndex {
         Ok(places.filter_map(|(entry, end)| self.record_place(entry, end)).collect())
     }
 
-    fn record_place(&self, mut entry: &[u8], end: u64) -> Option<Place> {
+    fn record_place(&self, mut entry: &[u8], end: u64) -> Option<FrameLocation> {
         let number = self.base + u64::from(entry.try_get_u32_le().ok()?);
         let offset = u64::from(entry.try_get_u32_le().ok()?);
-        Some(Place { offset, bytes: end.checked_sub(offset)? as usize, number })
+        Some(FrameLocation { offset, bytes: end.checked_sub(offset)? as usize, number })
     }
 
-    fn topic_places(&self, disk: &dyn Disk, topic: &TopicSummary, rank: u32, most: u32) -> Result<Vec<Place>, Miss> {
+    fn topic_places(
+        &self,
+        disk: &dyn Disk,
+        topic: &TopicSummary,
+        rank: u32,
+        most: u32,
+    ) -> Result<Vec<FrameLocation>, LookupError> {
         let start = self.summary.topic_start(topic.topic);
         let (from, to) = (start + rank, start + rank.saturating_add(most).min(topic.count));
         let entries = self.reader(disk).entries(self.sections.topics, from..to)?;
         Ok(entries.as_chunks::<TOPIC_BYTES>().0.iter().filter_map(|entry| topic_place(topic, entry)).collect())
     }
 
-    fn aggregate_places(&self, disk: &dyn Disk, key: u128, after: u64, most: u32) -> Result<Vec<Place>, Miss> {
+    fn aggregate_places(
+        &self,
+        disk: &dyn Disk,
+        key: u128,
+        after: u64,
+        most: u32,
+    ) -> Result<Vec<FrameLocation>, LookupError> {
         let (reader, section) = (self.reader(disk), self.sections.aggregates);
         let order_of = |entry: &[u8]| aggregate_place(entry).map(|(key, place)| (key, place.number));
         let start = reader.partition(section, 0..section.count, |entry| order_of(entry) <= Some((key, after)))?;
@@ -224,18 +246,18 @@ impl PagedIndex {
 }
 
 /// Whether a segment has an index that was finished: its head is there.
-pub(crate) fn is_finished(disk: &dyn Disk, head: &SegmentHead) -> Result<bool, Miss> {
+pub(crate) fn is_finished(disk: &dyn Disk, head: &SegmentHead) -> Result<bool, LookupError> {
     match read_head(PageReader { disk, file: &head.name.index_file() }, head) {
         Ok(_) => Ok(true),
-        Err(Miss::Gone | Miss::BadIndex) => Ok(false),
+        Err(LookupError::Gone | LookupError::BadIndex) => Ok(false),
         Err(failed) => Err(failed),
     }
 }
 
-fn read_head(reader: PageReader<'_>, head: &SegmentHead) -> Result<(Sections, Summary), Miss> {
+fn read_head(reader: PageReader<'_>, head: &SegmentHead) -> Result<(IndexSections, SegmentSummary), LookupError> {
     let fixed = reader.stream(head_section(FIXED_BYTES))?;
     let head_bytes = fixed.get(12..16).map_or(0, |mut field| field.get_u32_le()) as usize;
-    decode_head(&reader.stream(head_section(head_bytes))?, head).ok_or(Miss::BadIndex)
+    decode_head(&reader.stream(head_section(head_bytes))?, head).ok_or(LookupError::BadIndex)
 }
 
 /// How many of `count` numbers from `first` to `last` are at or before `after`, if none is missing between them.
@@ -244,11 +266,11 @@ fn dense_rank(first: u64, last: u64, count: u32, after: u64) -> Option<u32> {
     dense.then(|| after.saturating_add(1).saturating_sub(first).min(u64::from(count)) as u32)
 }
 
-fn head_section(bytes: usize) -> Section {
-    Section { page: 0, count: bytes as u32, entry_bytes: 1 }
+fn head_section(bytes: usize) -> IndexSection {
+    IndexSection { page: 0, count: bytes as u32, entry_bytes: 1 }
 }
 
-fn encode_head(head: &SegmentHead, head_bytes: usize, sections: &Sections, summary: &Summary) -> Vec<u8> {
+fn encode_head(head: &SegmentHead, head_bytes: usize, sections: &IndexSections, summary: &SegmentSummary) -> Vec<u8> {
     let mut out = Vec::with_capacity(head_bytes);
     out.put_slice(MAGIC);
     out.put_u32_le(VERSION);
@@ -256,7 +278,7 @@ fn encode_head(head: &SegmentHead, head_bytes: usize, sections: &Sections, summa
     out.put_u64_le(head.name.base.get());
     out.put_u32_le(head.name.generation);
     out.put_u32_le(head.salt);
-    let Sections { records, topics, ids, aggregates, id_filter, aggregate_filter } = sections;
+    let IndexSections { records, topics, ids, aggregates, id_filter, aggregate_filter } = sections;
     for section in [records, topics, ids, aggregates, id_filter, aggregate_filter] {
         out.put_u32_le(section.page);
         out.put_u32_le(section.count);
@@ -265,7 +287,7 @@ fn encode_head(head: &SegmentHead, head_bytes: usize, sections: &Sections, summa
     out
 }
 
-fn decode_head(bytes: &[u8], head: &SegmentHead) -> Option<(Sections, Summary)> {
+fn decode_head(bytes: &[u8], head: &SegmentHead) -> Option<(IndexSections, SegmentSummary)> {
     let mut fields = bytes.strip_prefix(MAGIC)?;
     let version = fields.try_get_u32_le().ok()?;
     let _head_bytes = fields.try_get_u32_le().ok()?;
@@ -273,9 +295,9 @@ fn decode_head(bytes: &[u8], head: &SegmentHead) -> Option<(Sections, Summary)> 
     let generation = fields.try_get_u32_le().ok()?;
     let salt = fields.try_get_u32_le().ok()?;
     let mut section = |entry_bytes: usize| {
-        Some(Section { page: fields.try_get_u32_le().ok()?, count: fields.try_get_u32_le().ok()?, entry_bytes })
+        Some(IndexSection { page: fields.try_get_u32_le().ok()?, count: fields.try_get_u32_le().ok()?, entry_bytes })
     };
-    let sections = Sections {
+    let sections = IndexSections {
         records: section(RECORD_BYTES)?,
         topics: section(TOPIC_BYTES)?,
         ids: section(ID_BYTES)?,
@@ -284,7 +306,7 @@ fn decode_head(bytes: &[u8], head: &SegmentHead) -> Option<(Sections, Summary)> 
         aggregate_filter: section(1)?,
     };
     let ours = (base, generation, salt) == (head.name.base.get(), head.name.generation, head.salt);
-    let summary = Summary::decode(&mut fields)?;
+    let summary = SegmentSummary::decode(&mut fields)?;
     (version == VERSION && ours).then_some((sections, summary))
 }
 
@@ -296,7 +318,7 @@ fn record_entry(delta: u32, offset: u32) -> [u8; RECORD_BYTES] {
     entry
 }
 
-fn topic_entry(delta: u32, place: Place) -> [u8; TOPIC_BYTES] {
+fn topic_entry(delta: u32, place: FrameLocation) -> [u8; TOPIC_BYTES] {
     let mut entry = [0; TOPIC_BYTES];
     let mut out = entry.as_mut_slice();
     out.put_u32_le(delta);
@@ -305,10 +327,10 @@ fn topic_entry(delta: u32, place: Place) -> [u8; TOPIC_BYTES] {
     entry
 }
 
-fn topic_place(topic: &TopicSummary, mut entry: &[u8]) -> Option<Place> {
+fn topic_place(topic: &TopicSummary, mut entry: &[u8]) -> Option<FrameLocation> {
     let number = topic.first.get() + u64::from(entry.try_get_u32_le().ok()?);
     let offset = u64::from(entry.try_get_u32_le().ok()?);
-    Some(Place { offset, bytes: entry.try_get_u32_le().ok()? as usize, number })
+    Some(FrameLocation { offset, bytes: entry.try_get_u32_le().ok()? as usize, number })
 }
 
 fn id_entry(id: u128, offset: u32) -> [u8; ID_BYTES] {
@@ -319,7 +341,7 @@ fn id_entry(id: u128, offset: u32) -> [u8; ID_BYTES] {
     entry
 }
 
-fn aggregate_entry(key: u128, place: Place) -> [u8; AGGREGATE_BYTES] {
+fn aggregate_entry(key: u128, place: FrameLocation) -> [u8; AGGREGATE_BYTES] {
     let mut entry = [0; AGGREGATE_BYTES];
     let mut out = entry.as_mut_slice();
     out.put_u128_le(key);
@@ -329,11 +351,11 @@ fn aggregate_entry(key: u128, place: Place) -> [u8; AGGREGATE_BYTES] {
     entry
 }
 
-fn aggregate_place(mut entry: &[u8]) -> Option<(u128, Place)> {
+fn aggregate_place(mut entry: &[u8]) -> Option<(u128, FrameLocation)> {
     let key = entry.try_get_u128_le().ok()?;
     let number = entry.try_get_u64_le().ok()?;
     let offset = u64::from(entry.try_get_u32_le().ok()?);
-    Some((key, Place { offset, bytes: entry.try_get_u32_le().ok()? as usize, number }))
+    Some((key, FrameLocation { offset, bytes: entry.try_get_u32_le().ok()? as usize, number }))
 }
 
 fn offset_at(entry: &[u8], at: usize) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! - An entry never spans two pages; what is left of a page is zeros.
 //! - The checksum starts from the page's number: a page in another's place is not valid.
 
-use super::Miss;
+use super::LookupError;
 use crate::file::Disk;
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) const PAYLOAD_BYTES: usize = PAGE_BYTES - 4;
 
 /// A run of entries of one size, starting on a page of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct IndexSection {
     /// Its first page.
     pub(super) page: u32,
     /// Entries in it.
@@ -23,7 +23,7 @@ pub(super) struct Section {
     pub(super) entry_bytes: usize,
 }
 
-impl Section {
+impl IndexSection {
     fn per_page(&self) -> u32 {
         (PAYLOAD_BYTES / self.entry_bytes) as u32
     }
@@ -49,8 +49,8 @@ impl PageWriter {
     }
 
     /// Adds a section of fixed-size entries.
-    pub(super) fn section<const N: usize>(&mut self, entries: impl Iterator<Item = [u8; N]>) -> Section {
-        let mut section = Section { page: self.next_page, count: 0, entry_bytes: N };
+    pub(super) fn section<const N: usize>(&mut self, entries: impl Iterator<Item = [u8; N]>) -> IndexSection {
+        let mut section = IndexSection { page: self.next_page, count: 0, entry_bytes: N };
         let per_page = section.per_page();
         for entry in entries {
             if section.count > 0 && section.count.is_multiple_of(per_page) {
@@ -66,8 +66,8 @@ impl PageWriter {
     }
 
     /// Adds a run of bytes.
-    pub(super) fn stream(&mut self, bytes: &[u8]) -> Section {
-        let section = Section { page: self.next_page, count: bytes.len() as u32, entry_bytes: 1 };
+    pub(super) fn stream(&mut self, bytes: &[u8]) -> IndexSection {
+        let section = IndexSection { page: self.next_page, count: bytes.len() as u32, entry_bytes: 1 };
         for part in bytes.chunks(PAYLOAD_BYTES) {
             self.bytes.extend_from_slice(part);
             self.finish_page();
@@ -99,7 +99,7 @@ pub(super) struct PageReader<'a> {
 
 impl PageReader<'_> {
     /// Entries `range` of a section, one behind the other.
-    pub(super) fn entries(self, section: Section, range: Range<u32>) -> Result<Vec<u8>, Miss> {
+    pub(super) fn entries(self, section: IndexSection, range: Range<u32>) -> Result<Vec<u8>, LookupError> {
         let end = range.end.min(section.count);
         if range.start >= end {
             return Ok(Vec::new());
@@ -121,10 +121,10 @@ impl PageReader<'_> {
     /// The first entry of `range` for which `before` does not hold; it holds for a front part of the section.
     pub(super) fn partition(
         self,
-        section: Section,
+        section: IndexSection,
         range: Range<u32>,
         before: impl Fn(&[u8]) -> bool,
-    ) -> Result<u32, Miss> {
+    ) -> Result<u32, LookupError> {
         if range.is_empty() {
             return Ok(range.start);
         }
@@ -142,11 +142,11 @@ impl PageReader<'_> {
     }
 
     /// A run of bytes, whole.
-    pub(super) fn stream(self, section: Section) -> Result<Vec<u8>, Miss> {
+    pub(super) fn stream(self, section: IndexSection) -> Result<Vec<u8>, LookupError> {
         self.entries(section, 0..section.count)
     }
 
-    fn pages(self, first: u32, count: u32) -> Result<Vec<u8>, Miss> {
+    fn pages(self, first: u32, count: u32) -> Result<Vec<u8>, LookupError> {
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
         let filled = self.disk.read(self.file, u64::from(first) * PAGE_BYTES as u64, &mut bytes)?;
         let intact = bytes.chunks_exact(PAGE_BYTES).zip(first..).all(|(page, number)| {
@@ -154,7 +154,7 @@ impl PageReader<'_> {
                 crc32c::crc32c_append(number, payload) == u32::from_le_bytes(*checksum)
             })
         });
-        if filled == bytes.len() && intact { Ok(bytes) } else { Err(Miss::BadIndex) }
+        if filled == bytes.len() && intact { Ok(bytes) } else { Err(LookupError::BadIndex) }
     }
 }
 
@@ -194,6 +194,6 @@ mod tests {
         bytes.copy_within(..PAGE_BYTES, PAGE_BYTES);
         disk.write("f", 0, &bytes).unwrap();
         assert!(reader.entries(section, 0..100).is_ok());
-        assert!(matches!(reader.entries(section, 1500..1501), Err(Miss::BadIndex)));
+        assert!(matches!(reader.entries(section, 1500..1501), Err(LookupError::BadIndex)));
     }
 }

@@ -2,14 +2,14 @@
 
 /// Aggregate sequences and record numbers, ascending.
 #[derive(Debug)]
-pub(super) enum Run {
+pub(super) enum AggregateRun {
     /// The only one so far.
     One((u64, u32)),
     /// Two or more.
     Many(Vec<(u64, u32)>),
 }
 
-impl Run {
+impl AggregateRun {
     pub(super) fn push(&mut self, entry: (u64, u32)) {
         match self {
             Self::One(first) => *self = Self::Many(vec![*first, entry]),

@@ -6,7 +6,7 @@ use contract::{Position, Sequence};
 
 /// A segment in a few numbers. Never of an empty one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct SegmentSummary {
     /// First position in it.
     pub(crate) first: Position,
     /// Last position in it.
@@ -42,7 +42,7 @@ pub(crate) struct TopicSummary {
     pub(crate) bytes: u64,
 }
 
-impl Summary {
+impl SegmentSummary {
     /// A topic's part of it.
     pub(crate) fn topic(&self, topic: TopicNumber) -> Option<&TopicSummary> {
         let at = self.topics.binary_search_by_key(&topic, |summary| summary.topic).ok()?;

@@ -1,13 +1,13 @@
 //! Carrying a repair out: files are kept aside, then the marks are written, then the segments.
 
-use super::super::cuts::Cuts;
+use super::super::cuts::CutFolder;
 use super::super::disk::{Disk, discard};
-use super::super::frame::Frame;
-use super::super::marks::{Marks, MarksFile};
-use super::super::names::FileName;
-use super::super::segment::{HEAD_BYTES, Rewritten, SegmentHead};
-use super::Repair;
-use super::survey::Surveyed;
+use super::super::frame::FrameHeader;
+use super::super::marks::{TrimMarks, TrimMarksFile};
+use super::super::names::LogFileName;
+use super::super::segment::{HEAD_BYTES, RewrittenExtent, SegmentHead};
+use super::RepairReport;
+use super::survey::SurveyedSegment;
 use crate::LogError;
 use contract::Position;
 use std::io;
@@ -16,42 +16,42 @@ use std::io;
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// What is to be done.
-pub(super) struct Plan {
-    pub(super) repair: Repair,
-    pub(super) remedies: Vec<Remedy>,
-    pub(super) marks: Marks,
+pub(super) struct RepairPlan {
+    pub(super) repair: RepairReport,
+    pub(super) remedies: Vec<RepairAction>,
+    pub(super) marks: TrimMarks,
     pub(super) marks_numbers: Vec<u64>,
 }
 
 /// What is done about one file.
-pub(super) enum Remedy {
+pub(super) enum RepairAction {
     /// It is kept aside and goes.
-    TakeAway(String),
+    Remove(String),
     /// Its intact records are written under the next generation, which stands for positions through this one.
-    WriteAnew(Box<Surveyed>, Position),
+    Rewrite(Box<SurveyedSegment>, Position),
     /// A cache that goes.
     Discard(String),
 }
 
-impl Plan {
+impl RepairPlan {
     /// Carries the plan out; the names of what was kept aside.
-    pub(super) fn carry_out(&self, disk: &dyn Disk, cuts: &Cuts<'_>) -> Result<Vec<String>, LogError> {
+    pub(super) fn carry_out(&self, disk: &dyn Disk, cuts: &CutFolder<'_>) -> Result<Vec<String>, LogError> {
         let mut kept = Vec::new();
         for remedy in &self.remedies {
             match remedy {
-                Remedy::TakeAway(file) => kept.push(cuts.keep_file(disk, file)?),
-                Remedy::WriteAnew(found, _) => kept.push(cuts.keep_file(disk, &found.head.name.file())?),
-                Remedy::Discard(_) => {}
+                RepairAction::Remove(file) => kept.push(cuts.keep_file(disk, file)?),
+                RepairAction::Rewrite(found, _) => kept.push(cuts.keep_file(disk, &found.head.name.file())?),
+                RepairAction::Discard(_) => {}
             }
         }
-        let mut marks_file = MarksFile::after(&self.marks_numbers);
+        let mut marks_file = TrimMarksFile::after(&self.marks_numbers);
         marks_file.store(disk, &self.marks)?;
         marks_file.tidy(disk, &self.marks_numbers)?;
         for remedy in &self.remedies {
             match remedy {
-                Remedy::TakeAway(file) => take_away(disk, file)?,
-                Remedy::WriteAnew(found, through) => write_anew(disk, found, *through)?,
-                Remedy::Discard(file) => discard(disk, file)?,
+                RepairAction::Remove(file) => remove_file(disk, file)?,
+                RepairAction::Rewrite(found, through) => rewrite_segment(disk, found, *through)?,
+                RepairAction::Discard(file) => discard(disk, file)?,
             }
         }
         disk.sync(None)?;
@@ -59,22 +59,22 @@ impl Plan {
     }
 }
 
-fn take_away(disk: &dyn Disk, file: &str) -> io::Result<()> {
-    if let Some(FileName::Segment(name)) = FileName::parse(file) {
+fn remove_file(disk: &dyn Disk, file: &str) -> io::Result<()> {
+    if let Some(LogFileName::Segment(name)) = LogFileName::parse(file) {
         discard(disk, &name.index_file())?;
     }
     discard(disk, file)
 }
 
 /// Writes the intact records under the next generation, durably, before the old file goes.
-fn write_anew(disk: &dyn Disk, found: &Surveyed, through: Position) -> io::Result<()> {
+fn rewrite_segment(disk: &dyn Disk, found: &SurveyedSegment, through: Position) -> io::Result<()> {
     let (old, name) = (found.head.name, found.head.name.next_generation());
     let file = name.file();
     discard(disk, &file)?;
     let bytes = copy(disk, &old.file(), &found.intact, &file)?;
     let first = found.intact.first().map_or(found.head.created, |(_, frame)| frame.header.time);
     let (created, time_floor) = (found.head.created.min(first), found.head.time_floor.min(first));
-    let rewritten = Some(Rewritten { through, bytes });
+    let rewritten = Some(RewrittenExtent { through, bytes });
     disk.write(&file, 0, &SegmentHead { name, created, time_floor, salt: found.head.salt, rewritten }.encode())?;
     disk.truncate(&file, bytes)?;
     disk.sync(Some(&file))?;
@@ -85,7 +85,7 @@ fn write_anew(disk: &dyn Disk, found: &Surveyed, through: Position) -> io::Resul
 }
 
 /// Copies frames as they are: the salt stays the same. Answers where they end.
-fn copy(disk: &dyn Disk, from: &str, frames: &[(u64, Frame)], to: &str) -> io::Result<u64> {
+fn copy(disk: &dyn Disk, from: &str, frames: &[(u64, FrameHeader)], to: &str) -> io::Result<u64> {
     let mut end = HEAD_BYTES as u64;
     let mut out = Vec::new();
     for (offset, frame) in frames {

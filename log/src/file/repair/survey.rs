@@ -1,17 +1,17 @@
 //! What is left of a log, frame by frame, and what is to be done about the rest.
 
 use super::super::disk::Disk;
-use super::super::frame::{Flaw, Frame};
-use super::super::marks::{LostRun, Marks, MarksFile};
-use super::super::names::{FileName, SegmentName, marks_file};
+use super::super::frame::{FrameFlaw, FrameHeader};
+use super::super::marks::{LostSequences, TrimMarks, TrimMarksFile};
+use super::super::names::{LogFileName, SegmentName, marks_file};
 use super::super::recover::HEAD_FLAW;
-use super::super::scan::{self, Found, Step, Walk};
+use super::super::scan::{self, FrameScanner, ScanStep, ScannedFrame};
 use super::super::segment::{HEAD_BYTES, SegmentHead};
 use super::super::torn::LastSegment;
 use super::super::verify::verify_files;
-use super::apply::{Plan, Remedy};
-use super::{Finding, Known, Repair};
-use crate::{Damage, Header, LogError, TopicNumber};
+use super::apply::{RepairAction, RepairPlan};
+use super::{AcknowledgedState, RepairFinding, RepairReport};
+use crate::{FileDamage, LogError, RecordHeader, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,18 +20,18 @@ use std::path::Path;
 const MARKS_REMEDY: &str = "made anew from what is there; removed events that still lie in a segment show again";
 
 /// The survey so far.
-pub(super) struct Survey<'a> {
+pub(super) struct LogSurvey<'a> {
     disk: &'a dyn Disk,
     folder: &'a Path,
-    known: &'a Known,
+    known: &'a AcknowledgedState,
     /// Generations of each base, lowest first.
     segments: BTreeMap<Position, Vec<u32>>,
     marks_numbers: Vec<u64>,
-    marks: Marks,
+    marks: TrimMarks,
     /// Whether the marks could not be read: what they hid cannot be told from what was lost.
     marks_lost: bool,
-    repair: Repair,
-    remedies: Vec<Remedy>,
+    repair: RepairReport,
+    remedies: Vec<RepairAction>,
     /// The last position accounted for.
     through: Position,
     /// The last sequence of each topic that stays, and of all that were seen.
@@ -41,26 +41,26 @@ pub(super) struct Survey<'a> {
 }
 
 /// What was found in one segment.
-pub(super) struct Surveyed {
+pub(super) struct SurveyedSegment {
     pub(super) head: SegmentHead,
     /// Where the intact frames lie.
-    pub(super) intact: Vec<(u64, Frame)>,
+    pub(super) intact: Vec<(u64, FrameHeader)>,
     /// Records whose headers are intact and whose bodies are not.
-    bad_bodies: Vec<Header>,
+    bad_bodies: Vec<RecordHeader>,
     /// The last position of any header.
     last: Option<Position>,
     is_sound: bool,
 }
 
-impl<'a> Survey<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, folder: &'a Path, known: &'a Known) -> Result<Self, LogError> {
+impl<'a> LogSurvey<'a> {
+    pub(super) fn new(disk: &'a dyn Disk, folder: &'a Path, known: &'a AcknowledgedState) -> Result<Self, LogError> {
         let mut segments: BTreeMap<Position, Vec<u32>> = BTreeMap::new();
         let mut marks_numbers = Vec::new();
         for (name, _) in disk.list()? {
-            match FileName::parse(&name) {
-                Some(FileName::Segment(name)) => segments.entry(name.base).or_default().push(name.generation),
-                Some(FileName::Marks(number)) => marks_numbers.push(number),
-                Some(FileName::Index(_)) | None => {}
+            match LogFileName::parse(&name) {
+                Some(LogFileName::Segment(name)) => segments.entry(name.base).or_default().push(name.generation),
+                Some(LogFileName::Marks(number)) => marks_numbers.push(number),
+                Some(LogFileName::Index(_)) | None => {}
             }
         }
         segments.values_mut().for_each(|generations| generations.sort_unstable());
@@ -70,9 +70,9 @@ impl<'a> Survey<'a> {
             known,
             segments,
             marks_numbers,
-            marks: Marks::default(),
+            marks: TrimMarks::default(),
             marks_lost: false,
-            repair: Repair::default(),
+            repair: RepairReport::default(),
             remedies: Vec::new(),
             through: Position::ZERO,
             kept: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl<'a> Survey<'a> {
     }
 
     fn load_marks(&mut self) -> Result<(), LogError> {
-        match MarksFile::load(self.disk, self.folder, self.marks_numbers.clone()) {
+        match TrimMarksFile::load(self.disk, self.folder, self.marks_numbers.clone()) {
             Ok((_, marks)) => {
                 self.marks = marks;
                 // Only removal rewrites a segment.
@@ -92,15 +92,15 @@ impl<'a> Survey<'a> {
                 if self.marks_numbers.is_empty() && has_rewritten {
                     self.marks_lost = true;
                     let reason = "the removal marks are missing".to_owned();
-                    let damage = Damage { file: self.folder.join(marks_file(1)), offset: 0, reason };
-                    self.repair.findings.push(Finding { damage, remedy: MARKS_REMEDY.to_owned() });
+                    let damage = FileDamage { file: self.folder.join(marks_file(1)), offset: 0, reason };
+                    self.repair.findings.push(RepairFinding { damage, remedy: MARKS_REMEDY.to_owned() });
                 }
             }
             Err(LogError::Damaged(damage)) => {
                 self.marks_lost = true;
-                self.repair.findings.push(Finding { damage, remedy: MARKS_REMEDY.to_owned() });
+                self.repair.findings.push(RepairFinding { damage, remedy: MARKS_REMEDY.to_owned() });
                 let files = self.marks_numbers.iter().map(|number| marks_file(*number));
-                self.remedies.extend(files.map(Remedy::TakeAway));
+                self.remedies.extend(files.map(RepairAction::Remove));
             }
             Err(error) => return Err(error),
         }
@@ -108,7 +108,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Looks at everything; what is to be done.
-    pub(super) fn plan(mut self) -> Result<Plan, LogError> {
+    pub(super) fn plan(mut self) -> Result<RepairPlan, LogError> {
         let bases: Vec<_> = self.segments.keys().copied().collect();
         let bases: Vec<_> = bases.into_iter().filter(|base| self.marks.dropped_through(*base).is_none()).collect();
         let mut readable = Vec::with_capacity(bases.len());
@@ -128,14 +128,14 @@ impl<'a> Survey<'a> {
         self.repair.tail = self.through;
         self.repair.last_topic = self.seen.keys().next_back().copied().unwrap_or_default();
         let marks = self.marks.with_lost(&self.repair.lost_sequences);
-        Ok(Plan { repair: self.repair, remedies: self.remedies, marks, marks_numbers: self.marks_numbers })
+        Ok(RepairPlan { repair: self.repair, remedies: self.remedies, marks, marks_numbers: self.marks_numbers })
     }
 
     fn segment(&mut self, base: Position, next: Option<Position>) -> Result<(), LogError> {
         let name = self.name_of(base);
         if base <= self.through {
             let reason = format!("the file before it has its first position, and ends with {}", self.through);
-            self.take_away(name, &reason);
+            self.plan_removal(name, &reason);
             return Ok(());
         }
         let Some((head, is_read)) = self.readable_head(name)? else { return Ok(()) };
@@ -177,7 +177,7 @@ impl<'a> Survey<'a> {
             && scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)?;
         // One that was begun and never used, opening takes away by itself.
         if !is_unused {
-            self.take_away(name, HEAD_FLAW);
+            self.plan_removal(name, HEAD_FLAW);
         }
         Ok(None)
     }
@@ -193,15 +193,16 @@ impl<'a> Survey<'a> {
             return Err(newer(&self.folder.join(name.file())));
         }
         let guessed = SegmentHead::with_salt_of(&bytes, name);
-        let is_first = |frame: &Frame| frame.header.position >= name.base;
-        let first = Walk::headers(self.disk, &guessed).search(HEAD_BYTES as u64, is_first)?;
+        let is_first = |frame: &FrameHeader| frame.header.position >= name.base;
+        let first = FrameScanner::headers(self.disk, &guessed).search(HEAD_BYTES as u64, is_first)?;
         Ok(first.map(|_| (guessed, false)))
     }
 
     /// Walks a segment and takes note of what is intact.
-    fn walk(&mut self, head: SegmentHead, is_last: bool) -> Result<Surveyed, LogError> {
+    fn walk(&mut self, head: SegmentHead, is_last: bool) -> Result<SurveyedSegment, LogError> {
         let is_read = scan::read_head(self.disk, head.name)?.is_some();
-        let mut found = Surveyed { head, intact: Vec::new(), bad_bodies: Vec::new(), last: None, is_sound: is_read };
+        let mut found =
+            SurveyedSegment { head, intact: Vec::new(), bad_bodies: Vec::new(), last: None, is_sound: is_read };
         let (mut end, mut is_growing) = (u64::MAX, false);
         if is_last && head.name.generation == 1 {
             let tail = LastSegment::read(self.disk, head, self.known.acknowledged)?.tail;
@@ -211,17 +212,17 @@ impl<'a> Survey<'a> {
                 end = tail.end;
             }
         }
-        let mut walk = Walk::whole(self.disk, &head);
+        let mut walk = FrameScanner::whole(self.disk, &head);
         while walk.offset() < end {
             match walk.step()? {
-                Step::End => break,
-                Step::Frame(frame) => self.frame(&mut found, &frame),
-                Step::Flaw(Flaw::Field) => return Err(newer(&self.folder.join(head.name.file()))),
-                Step::Flaw(flaw) => {
+                ScanStep::End => break,
+                ScanStep::Frame(frame) => self.frame(&mut found, &frame),
+                ScanStep::Flaw(FrameFlaw::Field) => return Err(newer(&self.folder.join(head.name.file()))),
+                ScanStep::Flaw(flaw) => {
                     found.is_sound = false;
                     self.find(head.name, walk.offset(), &flaw.to_string(), "cut out");
                     let from = walk.offset() + 1;
-                    let Some(next) = Walk::whole(self.disk, &head).search(from, |_| true)? else { break };
+                    let Some(next) = FrameScanner::whole(self.disk, &head).search(from, |_| true)? else { break };
                     walk.resume(next);
                 }
             }
@@ -237,7 +238,7 @@ impl<'a> Survey<'a> {
         Ok(found)
     }
 
-    fn frame(&mut self, segment: &mut Surveyed, found: &Found) {
+    fn frame(&mut self, segment: &mut SurveyedSegment, found: &ScannedFrame) {
         let (name, header) = (segment.head.name, found.frame.header);
         let follows = segment.last.map_or(name.base, Position::next);
         let sequence = self.seen.get(&header.topic).copied().unwrap_or_default();
@@ -263,7 +264,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Decides what becomes of a segment, and accounts for its positions and sequences.
-    fn settle(&mut self, found: Surveyed, next: Option<Position>) {
+    fn settle(&mut self, found: SurveyedSegment, next: Option<Position>) {
         let name = found.head.name;
         let base = name.base;
         let last = found.last.unwrap_or(Position(base.get() - 1));
@@ -284,7 +285,7 @@ impl<'a> Survey<'a> {
             self.repair.lost_positions.push((last.next(), through));
         }
         for header in &found.bad_bodies {
-            if !self.marks.hide(header) {
+            if !self.marks.hides(header) {
                 self.repair.lost.push(*header);
                 self.repair.lost_positions.push((header.position, header.position));
             }
@@ -296,14 +297,14 @@ impl<'a> Survey<'a> {
         }
         if found.intact.is_empty() {
             self.marks = self.marks.with_dropped(base, through);
-            self.remedies.push(Remedy::TakeAway(found.head.name.file()));
+            self.remedies.push(RepairAction::Remove(found.head.name.file()));
         } else {
-            self.remedies.push(Remedy::WriteAnew(Box::new(found), through));
+            self.remedies.push(RepairAction::Rewrite(Box::new(found), through));
         }
     }
 
     /// Accounts for a record that stays.
-    fn keep(&mut self, header: &Header) {
+    fn keep(&mut self, header: &RecordHeader) {
         let topic = header.topic;
         let before = self.kept.insert(topic, header.sequence);
         if self.marks_lost && before.is_none() {
@@ -316,7 +317,7 @@ impl<'a> Survey<'a> {
 
     fn lose_sequences(&mut self, topic: TopicNumber, after: Sequence, next: Sequence) {
         if let Some(first) = self.marks.unexplained(topic, after, next) {
-            let run: LostRun = (topic, first, Sequence(next.get() - 1));
+            let run: LostSequences = (topic, first, Sequence(next.get() - 1));
             self.repair.lost_sequences.push(run);
         }
     }
@@ -330,8 +331,8 @@ impl<'a> Survey<'a> {
                 "the checkpoint was taken at position {}, but the log ends at {known}: acknowledged records are missing",
                 self.known.acknowledged
             );
-            let damage = Damage { file: self.folder.to_owned(), offset: 0, reason };
-            self.repair.findings.push(Finding { damage, remedy: "noted as lost".to_owned() });
+            let damage = FileDamage { file: self.folder.to_owned(), offset: 0, reason };
+            self.repair.findings.push(RepairFinding { damage, remedy: "noted as lost".to_owned() });
             self.repair.lost_positions.push((known.next(), self.known.acknowledged));
             self.marks = self.marks.with_dropped(known.next(), self.known.acknowledged);
             self.through = self.known.acknowledged;
@@ -357,26 +358,26 @@ impl<'a> Survey<'a> {
         let report = verify_files(self.disk, self.folder, Position::ZERO, |_| {})?;
         for damage in report.damages {
             let file = damage.file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            if matches!(FileName::parse(&file), Some(FileName::Index(_))) {
-                self.repair.findings.push(Finding { damage, remedy: "taken away; it is made anew".to_owned() });
-                self.remedies.push(Remedy::Discard(file));
+            if matches!(LogFileName::parse(&file), Some(LogFileName::Index(_))) {
+                self.repair.findings.push(RepairFinding { damage, remedy: "taken away; it is made anew".to_owned() });
+                self.remedies.push(RepairAction::Discard(file));
             }
         }
         Ok(())
     }
 
-    fn take_away(&mut self, name: SegmentName, reason: &str) {
+    fn plan_removal(&mut self, name: SegmentName, reason: &str) {
         self.find(name, 0, reason, "nothing of it can be used; the file is taken away");
-        self.remedies.push(Remedy::TakeAway(name.file()));
+        self.remedies.push(RepairAction::Remove(name.file()));
     }
 
     fn find(&mut self, name: SegmentName, offset: u64, reason: &str, remedy: &str) {
-        let damage = Damage { file: self.folder.join(name.file()), offset, reason: reason.to_owned() };
-        self.repair.findings.push(Finding { damage, remedy: remedy.to_owned() });
+        let damage = FileDamage { file: self.folder.join(name.file()), offset, reason: reason.to_owned() };
+        self.repair.findings.push(RepairFinding { damage, remedy: remedy.to_owned() });
     }
 }
 
-impl Surveyed {
+impl SurveyedSegment {
     /// Where its intact frames end.
     fn end(&self) -> u64 {
         self.intact.last().map_or(HEAD_BYTES as u64, |(at, frame)| at + frame.bytes() as u64)

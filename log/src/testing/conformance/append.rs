@@ -1,15 +1,16 @@
 //! Appending: what goes in, in which order, and what is refused.
 
 use crate::testing::{
-    Engine, NO_LIMIT, Numbering, Probe, Random, RecordSetters, Refusal, assert_dense, positions, record,
+    Engine, LogProbe, LogRefusal, NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom, assert_dense, positions,
+    record,
 };
-use crate::{Facets, Find, Range, Record, TopicNumber};
+use crate::{EventFacets, ReadRange, Record, RecordQuery, TopicNumber};
 use bytes::Bytes;
 use contract::{AggregateSequence, Position, Sequence};
 
 /// Nothing to read, find or remove; the tail is 0.
 pub async fn an_empty_log_has_nothing_in_it(engine: &dyn Engine) {
-    let probe = Probe::open(engine).await;
+    let probe = LogProbe::open(engine).await;
     for after in [0, 1, u64::MAX] {
         assert_eq!(probe.all(after).await, []);
         assert_eq!(probe.topic(0, after).await, Ok(vec![]));
@@ -17,11 +18,11 @@ pub async fn an_empty_log_has_nothing_in_it(engine: &dyn Engine) {
         assert_eq!(probe.aggregate(1, after).await, []);
     }
     for what in [
-        Find::Id(0),
-        Find::Id(1),
-        Find::Time(None, i64::MIN),
-        Find::Time(Some(TopicNumber(1)), i64::MIN),
-        Find::Aggregate(1),
+        RecordQuery::Id(0),
+        RecordQuery::Id(1),
+        RecordQuery::Time(None, i64::MIN),
+        RecordQuery::Time(Some(TopicNumber(1)), i64::MIN),
+        RecordQuery::Aggregate(1),
     ] {
         assert_eq!(probe.find(what).await, None, "{what:?}");
     }
@@ -32,7 +33,7 @@ pub async fn an_empty_log_has_nothing_in_it(engine: &dyn Engine) {
 
 /// Every member of every header, and every body, by every way of reading, before and after reopening.
 pub async fn what_was_appended_reads_back_the_same(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let stored = every_shape(&mut probe.numbering);
     for batch in stored.chunks(5) {
         let after = Position(batch[0].header.position.get() - 1);
@@ -43,9 +44,9 @@ pub async fn what_was_appended_reads_back_the_same(engine: &dyn Engine) {
 }
 
 /// Records with every combination of what may be absent, zero or largest, and bodies from nothing to 1 MiB.
-fn every_shape(numbering: &mut Numbering) -> Vec<Record> {
+fn every_shape(numbering: &mut RecordNumbering) -> Vec<Record> {
     let every_byte: Vec<u8> = (0..=255).collect();
-    let mut random = Random::new(1);
+    let mut random = SeededRandom::new(1);
     let bodies = [Bytes::new(), Bytes::from_static(b"x"), Bytes::from(every_byte), random.bytes(1 << 20).into()];
     let mut shapes = Vec::new();
     for (index, facets) in every_facets().into_iter().enumerate() {
@@ -59,7 +60,7 @@ fn every_shape(numbering: &mut Numbering) -> Vec<Record> {
     shapes
 }
 
-fn every_facets() -> Vec<Option<Facets>> {
+fn every_facets() -> Vec<Option<EventFacets>> {
     let mut every = vec![None];
     for choice in 0_u8..32 {
         let is = |bit: u8| choice & (1 << bit) != 0;
@@ -75,15 +76,15 @@ fn every_facets() -> Vec<Option<Facets>> {
     every
 }
 
-async fn reads_back(probe: &Probe<'_>, stored: &[Record]) {
+async fn reads_back(probe: &LogProbe<'_>, stored: &[Record]) {
     assert!(probe.all(0).await == stored, "the whole log differs");
     for record in stored {
         let header = record.header;
-        let behind = Range::Topic(header.topic, Sequence(header.sequence.get() - 1));
-        let read = probe.read(behind, crate::Limit { records: 1, bytes: 0 }).await.unwrap();
+        let behind = ReadRange::Topic(header.topic, Sequence(header.sequence.get() - 1));
+        let read = probe.read(behind, crate::ReadLimit { records: 1, bytes: 0 }).await.unwrap();
         assert!(read == std::slice::from_ref(record), "{header:?} differs in its topic");
         if let Some(mark) = header.facets.and_then(|facets| facets.aggregate) {
-            let behind = Range::Aggregate(mark.key, AggregateSequence(mark.sequence.get() - 1));
+            let behind = ReadRange::Aggregate(mark.key, AggregateSequence(mark.sequence.get() - 1));
             let read = probe.read(behind, NO_LIMIT).await.unwrap();
             assert!(read.first() == Some(record), "{header:?} differs in its aggregate");
         }
@@ -92,7 +93,7 @@ async fn reads_back(probe: &Probe<'_>, stored: &[Record]) {
 
 /// Batches of one and of a thousand, and everything in between, leave no gap.
 pub async fn positions_stay_dense_over_batches_of_any_size(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let mut count = 0;
     for size in [1, 2, 255, 256, 257, 1000, 1, 3] {
         probe.put_entries(&vec![1; size]).await;
@@ -104,26 +105,26 @@ pub async fn positions_stay_dense_over_batches_of_any_size(engine: &dyn Engine) 
 
 /// The tail it is told is the true one, whether it was behind it or ahead of it, and nothing was written.
 pub async fn an_append_behind_another_tail_is_told_the_tail(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for after in [1, 7] {
         let refused = probe.append(Position(after), vec![record(after + 1, 1, 1)]).await;
-        assert_eq!(refused, Err(Refusal::TailMoved(Position::ZERO)), "after {after} in an empty log");
+        assert_eq!(refused, Err(LogRefusal::TailMoved(Position::ZERO)), "after {after} in an empty log");
     }
     let stored = probe.put_entries(&[1, 1, 2]).await;
     for after in [0, 1, 2, 4, 1000, u64::MAX - 1] {
         let batch = vec![record(after + 1, 1, 3).id(99).aggregate(99, 1)];
         let refused = probe.append(Position(after), batch).await;
-        assert_eq!(refused, Err(Refusal::TailMoved(Position(3))), "after {after}");
+        assert_eq!(refused, Err(LogRefusal::TailMoved(Position(3))), "after {after}");
     }
     nothing_came_in(probe, &stored).await;
 }
 
 /// Gaps, repetitions and steps back, at the beginning of a batch and in it.
 pub async fn a_misnumbered_batch_writes_nothing(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for first in [0, 2] {
         let refused = probe.append(Position::ZERO, vec![record(first, 1, 1)]).await;
-        assert_eq!(refused, Err(Refusal::Misnumbered), "position {first} as the first of all");
+        assert_eq!(refused, Err(LogRefusal::Misnumbered), "position {first} as the first of all");
     }
     let stored = probe.put_entries(&[1, 2, 1]).await;
     for wrong in [
@@ -141,20 +142,20 @@ pub async fn a_misnumbered_batch_writes_nothing(engine: &dyn Engine) {
     ] {
         let batch = wrong.iter().map(|position| record(*position, 1, 3).time(i64::MAX).id(99).aggregate(99, 1));
         let refused = probe.append(Position(3), batch.collect()).await;
-        assert_eq!(refused, Err(Refusal::Misnumbered), "positions {wrong:?} behind 3");
+        assert_eq!(refused, Err(LogRefusal::Misnumbered), "positions {wrong:?} behind 3");
     }
     nothing_came_in(probe, &stored).await;
 }
 
 /// Behind the tail and within a batch, before and after reopening.
 pub async fn a_time_that_falls_is_refused(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let stored = probe.put_at(1, &[1000, 2000]).await;
     for round in ["", "after reopening"] {
         for times in [&[1999][..], &[0], &[i64::MIN], &[2000, 3000, 2999], &[1500, 2500]] {
             let timed = |(at, time): (usize, &i64)| record(at as u64 + 3, 1, at as u64 + 3).time(*time).id(99);
             let refused = probe.append(Position(2), times.iter().enumerate().map(timed).collect()).await;
-            assert_eq!(refused, Err(Refusal::Misnumbered), "times {times:?} behind 2000 {round}");
+            assert_eq!(refused, Err(LogRefusal::Misnumbered), "times {times:?} behind 2000 {round}");
         }
         probe = probe.reopen().await;
     }
@@ -163,7 +164,7 @@ pub async fn a_time_that_falls_is_refused(engine: &dyn Engine) {
 
 /// Many records may share a millisecond.
 pub async fn a_time_that_stays_is_taken(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let mut stored = probe.put_at(1, &[7, 7]).await;
     stored.extend(probe.put_at(2, &[7, 7, 8]).await);
     assert_eq!(probe.all(0).await, stored);
@@ -171,29 +172,29 @@ pub async fn a_time_that_stays_is_taken(engine: &dyn Engine) {
 
 /// It is Ok behind the tail and refused elsewhere, and the log stays as it is.
 pub async fn an_empty_batch_only_compares(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     assert_eq!(probe.append(Position::ZERO, vec![]).await, Ok(()));
-    assert_eq!(probe.append(Position(1), vec![]).await, Err(Refusal::TailMoved(Position::ZERO)));
+    assert_eq!(probe.append(Position(1), vec![]).await, Err(LogRefusal::TailMoved(Position::ZERO)));
     let stored = probe.put_entries(&[1, 2]).await;
     assert_eq!(probe.append(Position(2), vec![]).await, Ok(()));
     for after in [0, 1, 3, u64::MAX] {
         let refused = probe.append(Position(after), vec![]).await;
-        assert_eq!(refused, Err(Refusal::TailMoved(Position(2))), "after {after}");
+        assert_eq!(refused, Err(LogRefusal::TailMoved(Position(2))), "after {after}");
     }
     nothing_came_in(probe, &stored).await;
 }
 
 /// `probe` holds `stored` and no more, now and after reopening, and appending goes on where it was. A refused batch had
 /// id and aggregate 99.
-async fn nothing_came_in(mut probe: Probe<'_>, stored: &[Record]) {
+async fn nothing_came_in(mut probe: LogProbe<'_>, stored: &[Record]) {
     for _ in 0..2 {
         assert_eq!(probe.all(0).await, stored);
         assert_eq!(probe.tail(), Position(stored.len() as u64));
         let (first, _): (Vec<_>, Vec<_>) = stored.iter().cloned().partition(|record| record.header.topic.0 == 1);
         assert_eq!(probe.topic(1, 0).await, Ok(first));
         assert_eq!(probe.aggregate(99, 0).await, []);
-        assert_eq!(probe.find(Find::Id(99)).await, None);
-        assert_eq!(probe.find(Find::Aggregate(99)).await, None);
+        assert_eq!(probe.find(RecordQuery::Id(99)).await, None);
+        assert_eq!(probe.find(RecordQuery::Aggregate(99)).await, None);
         probe = probe.reopen().await;
     }
     let added = probe.put_entries(&[1]).await;
@@ -202,7 +203,7 @@ async fn nothing_came_in(mut probe: Probe<'_>, stored: &[Record]) {
 
 /// Records, tail and all three numberings are there again, each time.
 pub async fn what_was_appended_survives_reopening(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let mut stored = Vec::new();
     for _ in 0..5 {
         stored.extend(probe.put_events(&[(1, 10), (2, 20), (1, 10), (1, 11)]).await);
@@ -217,8 +218,8 @@ pub async fn what_was_appended_survives_reopening(engine: &dyn Engine) {
 
 /// Twelve hundred events of three topics and nine aggregates, in batches of any size, read by every number.
 pub async fn three_topics_interleaved_stay_dense_in_all_numberings(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
-    let mut random = Random::new(3);
+    let mut probe = LogProbe::open(engine).await;
+    let mut random = SeededRandom::new(3);
     let mut stored = Vec::new();
     while stored.len() < 1200 {
         let size = random.through(15) + 1;

@@ -1,7 +1,7 @@
 //! Several tasks at one log.
 
-use crate::testing::{Engine, NO_LIMIT, Probe, RecordSetters, Refusal, assert_dense, record};
-use crate::{Find, Limit, Log, LogError, Range, Record, TopicNumber};
+use crate::testing::{Engine, LogProbe, LogRefusal, NO_LIMIT, RecordSetters, assert_dense, record};
+use crate::{Log, LogError, ReadLimit, ReadRange, Record, RecordQuery, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 
 /// Refusals, empty batches and removals do not wake anyone; an append does.
 pub async fn the_tail_moves_only_when_records_become_readable(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let mut tail = probe.log().tail();
     assert_eq!(*tail.borrow_and_update(), Position::ZERO);
     probe.put_entries(&[1, 2]).await;
     assert!(tail.has_changed().unwrap(), "an append was not shown");
     assert_eq!(*tail.borrow_and_update(), Position(2));
-    assert_eq!(probe.append(Position(1), vec![record(2, 1, 2)]).await, Err(Refusal::TailMoved(Position(2))));
-    assert_eq!(probe.append(Position(2), vec![record(9, 1, 2)]).await, Err(Refusal::Misnumbered));
+    assert_eq!(probe.append(Position(1), vec![record(2, 1, 2)]).await, Err(LogRefusal::TailMoved(Position(2))));
+    assert_eq!(probe.append(Position(2), vec![record(9, 1, 2)]).await, Err(LogRefusal::Misnumbered));
     assert_eq!(probe.append(Position(2), vec![]).await, Ok(()));
     probe.remove(1, 1).await;
     assert!(!tail.has_changed().unwrap(), "nothing new can be read");
@@ -27,9 +27,9 @@ pub async fn the_tail_moves_only_when_records_become_readable(engine: &dyn Engin
 /// Readers that only wait for the tail are woken by every append, and what they are shown can be read at once.
 pub async fn the_tail_wakes_and_shows_only_what_can_be_read(engine: &dyn Engine) {
     const BATCHES: usize = 100;
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let last = (1..=BATCHES).map(|batch| 1 + batch as u64 % 3).sum();
-    let mut readers = [(); 2].map(|()| Reader::spawn(|looks| follow_the_tail(probe.log(), last, looks)));
+    let mut readers = [(); 2].map(|()| ReaderTask::spawn(|looks| follow_the_tail(probe.log(), last, looks)));
     for batch in 1..=BATCHES {
         probe.put_events(&[(1, 10), (1, 11), (1, 10)][..1 + batch % 3]).await;
         assert_eq!(probe.tail(), probe.numbering.tail(), "an append that answered is not shown");
@@ -40,7 +40,7 @@ pub async fn the_tail_wakes_and_shows_only_what_can_be_read(engine: &dyn Engine)
             }
         }
     }
-    Reader::end(readers).await;
+    ReaderTask::end(readers).await;
 }
 
 async fn follow_the_tail(log: Arc<dyn Log>, last: u64, looks: watch::Sender<u64>) {
@@ -49,9 +49,10 @@ async fn follow_the_tail(log: Arc<dyn Log>, last: u64, looks: watch::Sender<u64>
     while seen.get() < last {
         let shown = *tail.wait_for(|tail| *tail != seen).await.unwrap();
         assert!(shown > seen, "the tail fell from {seen} to {shown}");
-        let read = log.read(Range::All(Position(shown.get() - 1)), Limit { records: 1, bytes: 0 }).await.unwrap();
+        let read =
+            log.read(ReadRange::All(Position(shown.get() - 1)), ReadLimit { records: 1, bytes: 0 }).await.unwrap();
         assert_eq!(read.first().map(|record| record.header.position), Some(shown), "shown before it can be read");
-        let found = log.find(Find::Id(u128::from(shown.get()))).await.unwrap();
+        let found = log.find(RecordQuery::Id(u128::from(shown.get()))).await.unwrap();
         assert_eq!(found.map(|header| header.position), Some(shown), "shown before it can be found");
         seen = shown;
         looks.send_replace(seen.get());
@@ -59,26 +60,26 @@ async fn follow_the_tail(log: Arc<dyn Log>, last: u64, looks: watch::Sender<u64>
 }
 
 /// A range, by the number it starts behind.
-type RangeBehind = fn(u64) -> Range;
+type RangeBehind = fn(u64) -> ReadRange;
 
 /// Batches of seventy over two topics: whenever one looks, there are seventies.
 pub async fn readers_see_a_batch_whole_or_not_at_all(engine: &dyn Engine) {
     const BATCHES: u64 = 100;
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let ranges: [(RangeBehind, u64); 3] = [
-        (|after| Range::All(Position(after)), 70),
-        (|after| Range::Topic(TopicNumber(1), Sequence(after)), 40),
-        (|after| Range::Topic(TopicNumber(2), Sequence(after)), 30),
+        (|after| ReadRange::All(Position(after)), 70),
+        (|after| ReadRange::Topic(TopicNumber(1), Sequence(after)), 40),
+        (|after| ReadRange::Topic(TopicNumber(2), Sequence(after)), 30),
     ];
     let mut readers =
-        ranges.map(|(behind, each)| Reader::spawn(|looks| count(probe.log(), behind, each, BATCHES * each, looks)));
+        ranges.map(|(behind, each)| ReaderTask::spawn(|looks| count(probe.log(), behind, each, BATCHES * each, looks)));
     for _ in 0..BATCHES {
         probe.put_entries(&[1, 2, 1, 1, 2, 1, 2].repeat(10)).await;
         for reader in &mut readers {
             reader.looks_again().await;
         }
     }
-    Reader::end(readers).await;
+    ReaderTask::end(readers).await;
 }
 
 async fn count(log: Arc<dyn Log>, behind: RangeBehind, each: u64, last: u64, looks: watch::Sender<u64>) {
@@ -93,18 +94,18 @@ async fn count(log: Arc<dyn Log>, behind: RangeBehind, each: u64, last: u64, loo
 
 /// The other is told the winner's tail, and nothing of it is in the log.
 pub async fn of_two_appends_behind_one_tail_one_wins(engine: &dyn Engine) {
-    let probe = Probe::open(engine).await;
+    let probe = LogProbe::open(engine).await;
     let mut won = Vec::new();
     for after in 0..50 {
         let offer = |id| vec![record(after + 1, 1, after + 1).id(id)];
         let both = [1, 2].map(|id| {
             let (log, batch) = (probe.log(), offer(id));
-            tokio::spawn(async move { log.append(Position(after), batch).await.map_err(Refusal::from) })
+            tokio::spawn(async move { log.append(Position(after), batch).await.map_err(LogRefusal::from) })
         });
         let [first, second] = both;
         won.extend(match (first.await.unwrap(), second.await.unwrap()) {
-            (Ok(()), Err(lost)) if lost == Refusal::TailMoved(Position(after + 1)) => offer(1),
-            (Err(lost), Ok(())) if lost == Refusal::TailMoved(Position(after + 1)) => offer(2),
+            (Ok(()), Err(lost)) if lost == LogRefusal::TailMoved(Position(after + 1)) => offer(1),
+            (Err(lost), Ok(())) if lost == LogRefusal::TailMoved(Position(after + 1)) => offer(2),
             answers => panic!("two appends behind {after} were answered {answers:?}"),
         });
     }
@@ -114,7 +115,7 @@ pub async fn of_two_appends_behind_one_tail_one_wins(engine: &dyn Engine) {
 
 /// Nobody waits for the answer to the one before.
 pub async fn appends_begun_behind_each_other_happen_in_order(engine: &dyn Engine) {
-    let probe = Probe::open(engine).await;
+    let probe = LogProbe::open(engine).await;
     let log = probe.log();
     let batch =
         |after: u64, count| (after + 1..=after + count).map(|number| record(number, 1, number)).collect::<Vec<_>>();
@@ -133,7 +134,7 @@ pub async fn appends_begun_behind_each_other_happen_in_order(engine: &dyn Engine
 pub async fn eight_writers_racing_leave_a_dense_log(engine: &dyn Engine) {
     const WRITERS: u128 = 8;
     const EACH: u128 = 20;
-    let probe = Probe::open(engine).await;
+    let probe = LogProbe::open(engine).await;
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS {
         let log = probe.log();
@@ -173,24 +174,24 @@ async fn put_in_spite_of_others(log: &dyn Log, id: u128) {
 /// A reader of the beginning gets the beginning or is told that it is gone; it is never started later in silence.
 pub async fn a_read_that_races_removal_is_whole_or_trimmed(engine: &dyn Engine) {
     const LAST: u64 = 3000;
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for _ in 0..3 {
         probe.put_entries(&[1; 1000]).await;
     }
-    let mut readers = [(); 2].map(|()| Reader::spawn(|looks| read_until_all_is_gone(probe.log(), LAST, looks)));
+    let mut readers = [(); 2].map(|()| ReaderTask::spawn(|looks| read_until_all_is_gone(probe.log(), LAST, looks)));
     for through in (0..=LAST).step_by(50) {
         probe.remove(1, through).await;
         for reader in &mut readers {
             reader.looks_again().await;
         }
     }
-    Reader::end(readers).await;
+    ReaderTask::end(readers).await;
 }
 
 async fn read_until_all_is_gone(log: Arc<dyn Log>, last: u64, looks: watch::Sender<u64>) {
     let mut after = 0;
     while after < last {
-        match log.read(Range::Topic(TopicNumber(1), Sequence(after)), NO_LIMIT).await {
+        match log.read(ReadRange::Topic(TopicNumber(1), Sequence(after)), NO_LIMIT).await {
             Ok(read) => starts_at(&read, after + 1),
             Err(LogError::Trimmed(earliest)) => {
                 assert!(earliest.get() > after + 1, "told {earliest} when reading behind {after}");
@@ -210,12 +211,12 @@ fn starts_at(read: &[Record], sequence: u64) {
 }
 
 /// A task that reads over and over, and says how far it came: without that a writer is done before the first read.
-struct Reader {
+struct ReaderTask {
     looks: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
 
-impl Reader {
+impl ReaderTask {
     fn spawn<F: Future<Output = ()> + Send + 'static>(read: impl FnOnce(watch::Sender<u64>) -> F) -> Self {
         let (sender, looks) = watch::channel(0);
         Self { looks, task: tokio::spawn(read(sender)) }

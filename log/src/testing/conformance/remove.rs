@@ -1,31 +1,31 @@
 //! Removing: what is gone, what is left, and what a reader is told.
 
-use crate::testing::{Engine, NO_LIMIT, Probe, RecordSetters, Refusal, positions, record, sequences};
-use crate::{Find, Limit, Range, TopicNumber};
+use crate::testing::{Engine, LogProbe, LogRefusal, NO_LIMIT, RecordSetters, positions, record, sequences};
+use crate::{ReadLimit, ReadRange, RecordQuery, TopicNumber};
 use contract::{Position, Sequence};
 
-fn trimmed<T>(earliest: u64) -> Result<T, Refusal> {
-    Err(Refusal::Trimmed(Sequence(earliest)))
+fn trimmed<T>(earliest: u64) -> Result<T, LogRefusal> {
+    Err(LogRefusal::Trimmed(Sequence(earliest)))
 }
 
 /// From 0 and from every sequence that was removed but the last: the first one left.
 pub async fn a_trimmed_read_is_told_the_earliest(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1, 2, 1, 2, 1, 1, 1]).await;
     for removed in [1, 3, 4, 5] {
         probe.remove(1, removed).await;
         for after in 0..removed {
             assert_eq!(probe.topic(1, after).await, trimmed(removed + 1), "behind {after}, removed through {removed}");
         }
-        let limit = Limit { records: 0, bytes: 0 };
-        let read = probe.read(Range::Topic(TopicNumber(1), Sequence::ZERO), limit).await;
+        let limit = ReadLimit { records: 0, bytes: 0 };
+        let read = probe.read(ReadRange::Topic(TopicNumber(1), Sequence::ZERO), limit).await;
         assert_eq!(read, trimmed(removed + 1), "{limit:?}");
     }
 }
 
 /// `earliest - 1` is where a reader that was told goes on; beyond the end there is still nothing, and no refusal.
 pub async fn the_rest_of_a_trimmed_topic_reads_from_just_before_it(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let stored = probe.put_entries(&[1, 2, 1, 2, 1]).await;
     probe.remove(1, 1).await;
     assert_eq!(probe.topic(1, 1).await, Ok(vec![stored[2].clone(), stored[4].clone()]));
@@ -38,7 +38,7 @@ pub async fn the_rest_of_a_trimmed_topic_reads_from_just_before_it(engine: &dyn 
 
 /// Whatever they start behind, a removed record included.
 pub async fn reads_of_log_and_aggregate_skip_holes(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_events(&[(1, 10), (2, 20), (1, 10), (1, 11), (2, 20), (1, 10), (1, 11)]).await;
     probe.remove(1, 3).await;
     for (after, expected) in
@@ -57,7 +57,7 @@ pub async fn reads_of_log_and_aggregate_skip_holes(engine: &dyn Engine) {
 
 /// "At least one if there is one", also where it lies thousands of holes away.
 pub async fn a_hole_of_any_length_does_not_end_a_read(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[2]).await;
     for _ in 0..4 {
         probe.put_entries(&[1; 1000]).await;
@@ -65,7 +65,7 @@ pub async fn a_hole_of_any_length_does_not_end_a_read(engine: &dyn Engine) {
     probe.put_entries(&[2, 1]).await;
     probe.remove(1, 4000).await;
     for _ in 0..2 {
-        let read = probe.read(Range::All(Position(1)), Limit { records: 1, bytes: 0 }).await.unwrap();
+        let read = probe.read(ReadRange::All(Position(1)), ReadLimit { records: 1, bytes: 0 }).await.unwrap();
         assert_eq!(positions(&read), [4002]);
         assert_eq!(positions(&probe.all(0).await), [1, 4002, 4003]);
         assert_eq!(positions(&probe.topic(1, 4000).await.unwrap()), [4003]);
@@ -75,23 +75,23 @@ pub async fn a_hole_of_any_length_does_not_end_a_read(engine: &dyn Engine) {
 
 /// By id, by time or by aggregate: the search goes on to what is left.
 pub async fn removed_records_are_not_found(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let stored = probe.put_events(&[(1, 10), (2, 20), (1, 11), (1, 10), (2, 20), (1, 11)]).await;
     let time = |position: usize| stored[position - 1].header.time;
     probe.remove(1, 2).await;
     for _ in 0..2 {
         for (what, expected) in [
-            (Find::Id(1), None),
-            (Find::Id(2), Some(2)),
-            (Find::Id(3), None),
-            (Find::Id(4), Some(4)),
-            (Find::Time(None, i64::MIN), Some(2)),
-            (Find::Time(None, time(3)), Some(4)),
-            (Find::Time(Some(TopicNumber(1)), i64::MIN), Some(4)),
-            (Find::Time(Some(TopicNumber(2)), i64::MIN), Some(2)),
-            (Find::Aggregate(10), Some(4)),
-            (Find::Aggregate(11), Some(6)),
-            (Find::Aggregate(20), Some(5)),
+            (RecordQuery::Id(1), None),
+            (RecordQuery::Id(2), Some(2)),
+            (RecordQuery::Id(3), None),
+            (RecordQuery::Id(4), Some(4)),
+            (RecordQuery::Time(None, i64::MIN), Some(2)),
+            (RecordQuery::Time(None, time(3)), Some(4)),
+            (RecordQuery::Time(Some(TopicNumber(1)), i64::MIN), Some(4)),
+            (RecordQuery::Time(Some(TopicNumber(2)), i64::MIN), Some(2)),
+            (RecordQuery::Aggregate(10), Some(4)),
+            (RecordQuery::Aggregate(11), Some(6)),
+            (RecordQuery::Aggregate(20), Some(5)),
         ] {
             assert_eq!(probe.position_of(what).await, expected, "{what:?}");
         }
@@ -99,13 +99,13 @@ pub async fn removed_records_are_not_found(engine: &dyn Engine) {
     }
     probe.remove(1, 4).await;
     for (what, expected) in [
-        (Find::Id(6), None),
-        (Find::Time(None, time(6)), None),
-        (Find::Time(None, time(3)), Some(5)),
-        (Find::Time(Some(TopicNumber(1)), i64::MIN), None),
-        (Find::Aggregate(10), None),
-        (Find::Aggregate(11), None),
-        (Find::Aggregate(20), Some(5)),
+        (RecordQuery::Id(6), None),
+        (RecordQuery::Time(None, time(6)), None),
+        (RecordQuery::Time(None, time(3)), Some(5)),
+        (RecordQuery::Time(Some(TopicNumber(1)), i64::MIN), None),
+        (RecordQuery::Aggregate(10), None),
+        (RecordQuery::Aggregate(11), None),
+        (RecordQuery::Aggregate(20), Some(5)),
     ] {
         assert_eq!(probe.position_of(what).await, expected, "{what:?}");
     }
@@ -113,20 +113,20 @@ pub async fn removed_records_are_not_found(engine: &dyn Engine) {
 
 /// The first of those that are left.
 pub async fn an_id_whose_first_record_is_removed_finds_the_next(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let batch = [1, 2, 1, 2].map(|topic| probe.numbering.entry(topic).id(7));
     probe.put(batch.to_vec()).await;
     for (topic, through, expected) in [(1, 1, Some(2)), (2, 1, Some(3)), (2, 2, Some(3)), (1, 2, None)] {
         probe.remove(topic, through).await;
-        assert_eq!(probe.position_of(Find::Id(7)).await, expected, "topic {topic} removed through {through}");
+        assert_eq!(probe.position_of(RecordQuery::Id(7)).await, expected, "topic {topic} removed through {through}");
         probe = probe.reopen().await;
-        assert_eq!(probe.position_of(Find::Id(7)).await, expected, "the same after reopening");
+        assert_eq!(probe.position_of(RecordQuery::Id(7)).await, expected, "the same after reopening");
     }
 }
 
 /// What is gone stays gone, what is left stays left.
 pub async fn removing_twice_or_less_does_nothing(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1; 6]).await;
     probe.remove(1, 0).await;
     assert_eq!(sequences(&probe.topic(1, 0).await.unwrap()), [1, 2, 3, 4, 5, 6]);
@@ -142,7 +142,7 @@ pub async fn removing_twice_or_less_does_nothing(engine: &dyn Engine) {
 
 /// Only what is there can be removed: a number not given yet is not taken away in advance.
 pub async fn removing_past_the_end_leaves_what_comes_later(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1, 1, 2, 2]).await;
     probe.remove(1, 100).await;
     probe.remove(2, u64::MAX).await;
@@ -166,7 +166,7 @@ pub async fn removing_past_the_end_leaves_what_comes_later(engine: &dyn Engine) 
 
 /// It stays unknown, and begins at 1 when somebody writes to it.
 pub async fn removing_from_an_unknown_topic_does_nothing(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[2]).await;
     probe.remove(1, 5).await;
     probe.remove(3, u64::MAX).await;
@@ -184,7 +184,7 @@ pub async fn removing_from_an_unknown_topic_does_nothing(engine: &dyn Engine) {
 
 /// The tail stays, and neither position nor sequence is given again, also where the log was reopened empty.
 pub async fn numbering_continues_after_everything_was_removed(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for round in 0..3 {
         let count = round * 4;
         let added = probe.put_events(&[(1, 10), (2, 20), (1, 10), (1, 11)]).await;
@@ -197,9 +197,9 @@ pub async fn numbering_continues_after_everything_was_removed(engine: &dyn Engin
             assert_eq!(probe.all(0).await, []);
             assert_eq!(probe.topic(1, 0).await, trimmed(round * 3 + 4));
             assert_eq!(probe.topic(2, 0).await, trimmed(round + 2));
-            assert_eq!(probe.find(Find::Time(None, i64::MIN)).await, None);
+            assert_eq!(probe.find(RecordQuery::Time(None, i64::MIN)).await, None);
             let stale = probe.append(Position(count), vec![record(count + 1, 1, 1)]).await;
-            assert_eq!(stale, Err(Refusal::TailMoved(Position(count + 4))));
+            assert_eq!(stale, Err(LogRefusal::TailMoved(Position(count + 4))));
             probe = probe.reopen().await;
         }
     }
@@ -207,7 +207,7 @@ pub async fn numbering_continues_after_everything_was_removed(engine: &dyn Engin
 
 /// Their reads, their earliest, their segments.
 pub async fn removal_leaves_other_topics_alone(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     let mut others = Vec::new();
     for _ in 0..30 {
         let batch = probe.put_events(&[(0, 1), (1, 10), (2, 20)]).await;
@@ -225,7 +225,7 @@ pub async fn removal_leaves_other_topics_alone(engine: &dyn Engine) {
 
 /// What was gone on `Ok` is gone for good, and what was appended around it is all there.
 pub async fn removal_survives_reopening(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1, 2, 1, 2, 1]).await;
     probe.remove(1, 1).await;
     probe.remove(2, 1).await;
@@ -245,14 +245,14 @@ pub async fn removal_survives_reopening(engine: &dyn Engine) {
 
 /// The last time ever stored is what the next may not fall behind, whether its record is still there or not.
 pub async fn time_does_not_fall_behind_what_was_removed(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     probe.put_at(1, &[1000, 2000]).await;
     probe.remove(1, 2).await;
     for _ in 0..2 {
         let refused = probe.append(Position(2), vec![record(3, 1, 3).time(1999)]).await;
-        assert_eq!(refused, Err(Refusal::Misnumbered));
+        assert_eq!(refused, Err(LogRefusal::Misnumbered));
         probe = probe.reopen().await;
     }
     probe.put_at(1, &[2000]).await;
-    assert_eq!(probe.read(Range::All(Position::ZERO), NO_LIMIT).await.unwrap().len(), 1);
+    assert_eq!(probe.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap().len(), 1);
 }

@@ -1,10 +1,10 @@
 //! Segments: where a topic's records lie. How many there are is the engine's choice.
 
-use crate::testing::{Engine, Probe, assert_covers};
+use crate::testing::{Engine, LogProbe, assert_covers};
 
 /// In order, without gap or overlap, with the times of the records at their ends.
 pub async fn segments_hold_exactly_what_can_be_read(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for round in 0..40 {
         probe.put_entries(&[1, 2, 1, 1][..1 + round % 4]).await;
     }
@@ -19,7 +19,7 @@ pub async fn segments_hold_exactly_what_can_be_read(engine: &dyn Engine) {
 
 /// Removed records are in no segment, at once; where all are gone there is none, until the next append.
 pub async fn segments_end_where_removal_and_begin_where_appending_continues(engine: &dyn Engine) {
-    let mut probe = Probe::open(engine).await;
+    let mut probe = LogProbe::open(engine).await;
     for _ in 0..20 {
         probe.put_entries(&[1, 2]).await;
     }

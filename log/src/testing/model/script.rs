@@ -1,8 +1,8 @@
 //! Random commands, in the proportions that find faults: mostly good appends, and every edge now and then.
 
-use super::Model;
-use crate::testing::{NO_LIMIT, Numbering, Random, RecordSetters, record};
-use crate::{Facets, Find, Limit, Range, Record, TopicNumber};
+use super::ModelLog;
+use crate::testing::{NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom, record};
+use crate::{EventFacets, ReadLimit, ReadRange, Record, RecordQuery, TopicNumber};
 use contract::{AggregateSequence, Position, Sequence};
 
 /// The topics of a script. The last is never written to.
@@ -10,13 +10,13 @@ const TOPICS: [u32; 5] = [0, 1, 2, 4_000_000_000, 77];
 
 /// One thing to ask of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum LogCommand {
     /// [`Log::append`](crate::Log::append).
     Append(Position, Vec<Record>),
     /// [`Log::read`](crate::Log::read).
-    Read(Range, Limit),
+    Read(ReadRange, ReadLimit),
     /// [`Log::find`](crate::Log::find).
-    Find(Find),
+    Find(RecordQuery),
     /// [`Log::segments`](crate::Log::segments).
     Segments(TopicNumber),
     /// [`Log::remove`](crate::Log::remove).
@@ -27,52 +27,52 @@ pub enum Command {
 
 /// The commands of one seed, made as the model that follows them grows.
 #[derive(Debug, Clone)]
-pub struct Script {
-    random: Random,
-    model: Model,
+pub struct LogScript {
+    random: SeededRandom,
+    model: ModelLog,
     /// The numbers behind the model, as far as it was followed.
-    numbering: Numbering,
+    numbering: RecordNumbering,
 }
 
-impl Script {
+impl LogScript {
     /// The script of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), model: Model::default(), numbering: Numbering::default() }
+        Self { random: SeededRandom::new(seed), model: ModelLog::default(), numbering: RecordNumbering::default() }
     }
 
     /// What the log should hold now.
     #[must_use]
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &ModelLog {
         &self.model
     }
 
     /// The model, for whoever carries the commands out.
-    pub fn model_mut(&mut self) -> &mut Model {
+    pub fn model_mut(&mut self) -> &mut ModelLog {
         &mut self.model
     }
 
     /// The next command.
-    pub fn command(&mut self) -> Command {
+    pub fn command(&mut self) -> LogCommand {
         match self.random.through(99) {
             0..40 => self.good_append(),
             40..44 => self.stale_append(),
             44..50 => self.misnumbered_append(),
-            50..72 => Command::Read(self.range(), self.limit()),
-            72..84 => Command::Find(self.what()),
-            84..88 => Command::Segments(self.topic()),
+            50..72 => LogCommand::Read(self.range(), self.limit()),
+            72..84 => LogCommand::Find(self.what()),
+            84..88 => LogCommand::Segments(self.topic()),
             88..96 => self.removal(),
-            _ => Command::Reopen,
+            _ => LogCommand::Reopen,
         }
     }
 
-    fn good_append(&mut self) -> Command {
+    fn good_append(&mut self) -> LogCommand {
         let size = if self.random.once_in(10) { self.random.through(60) } else { self.random.through(6) };
-        Command::Append(self.model.tail(), self.batch(size))
+        LogCommand::Append(self.model.tail(), self.batch(size))
     }
 
     /// A batch that would be right behind another tail.
-    fn stale_append(&mut self) -> Command {
+    fn stale_append(&mut self) -> LogCommand {
         let tail = self.model.tail().get();
         let after = *self.random.pick(&[0, tail.saturating_sub(1), tail + 1, tail + 100]);
         let size = self.random.through(3);
@@ -80,11 +80,11 @@ impl Script {
         for (record, position) in batch.iter_mut().zip(after + 1..) {
             record.header.position = Position(position);
         }
-        Command::Append(Position(after), batch)
+        LogCommand::Append(Position(after), batch)
     }
 
     /// A batch with one wrong position or time.
-    fn misnumbered_append(&mut self) -> Command {
+    fn misnumbered_append(&mut self) -> LogCommand {
         let size = self.random.through(4) + 1;
         let mut batch = self.batch(size);
         let wrong = &mut batch[usize::try_from(self.random.through(size - 1)).unwrap()].header;
@@ -93,7 +93,7 @@ impl Script {
         } else {
             wrong.position = Position(*self.random.pick(&[0, wrong.position.get() - 1, wrong.position.get() + 1]));
         }
-        Command::Append(self.model.tail(), batch)
+        LogCommand::Append(self.model.tail(), batch)
     }
 
     fn batch(&mut self, size: u64) -> Vec<Record> {
@@ -123,8 +123,8 @@ impl Script {
         if self.random.once_in(2) { draft } else { draft.idempotency(self.random.wide(), self.random.number()) }
     }
 
-    fn facets(&mut self) -> Facets {
-        Facets {
+    fn facets(&mut self) -> EventFacets {
+        EventFacets {
             type_tag: self.random.number(),
             subject_type_tag: self.random.number(),
             tenant: self.random.wide(),
@@ -155,30 +155,35 @@ impl Script {
         TopicNumber(*self.random.pick(&TOPICS))
     }
 
-    fn range(&mut self) -> Range {
+    fn range(&mut self) -> ReadRange {
         let topic = self.topic();
         match self.random.through(2) {
-            0 => Range::All(Position(self.around(self.model.tail().get()))),
-            1 => Range::Topic(topic, Sequence(self.around(self.model.last(topic).get()))),
-            _ => Range::Aggregate(self.aggregate_of(topic), AggregateSequence(self.around(8))),
+            0 => ReadRange::All(Position(self.around(self.model.tail().get()))),
+            1 => ReadRange::Topic(topic, Sequence(self.around(self.model.last(topic).get()))),
+            _ => ReadRange::Aggregate(self.aggregate_of(topic), AggregateSequence(self.around(8))),
         }
     }
 
-    fn limit(&mut self) -> Limit {
-        let some = Limit {
+    fn limit(&mut self) -> ReadLimit {
+        let some = ReadLimit {
             records: usize::try_from(self.random.through(12)).unwrap(),
             bytes: usize::try_from(self.random.through(8000)).unwrap(),
         };
-        *self.random.pick(&[NO_LIMIT, some, Limit { bytes: usize::MAX, ..some }, Limit { records: usize::MAX, ..some }])
+        *self.random.pick(&[
+            NO_LIMIT,
+            some,
+            ReadLimit { bytes: usize::MAX, ..some },
+            ReadLimit { records: usize::MAX, ..some },
+        ])
     }
 
-    fn what(&mut self) -> Find {
+    fn what(&mut self) -> RecordQuery {
         let topic = self.topic();
         match self.random.through(3) {
-            0 => Find::Id(self.id()),
-            1 => Find::Time(None, self.time()),
-            2 => Find::Time(Some(topic), self.time()),
-            _ => Find::Aggregate(self.aggregate_of(topic)),
+            0 => RecordQuery::Id(self.id()),
+            1 => RecordQuery::Time(None, self.time()),
+            2 => RecordQuery::Time(Some(topic), self.time()),
+            _ => RecordQuery::Aggregate(self.aggregate_of(topic)),
         }
     }
 
@@ -190,11 +195,11 @@ impl Script {
         self.random.pick(self.model.records()).header.time + *self.random.pick(&[-1, 0, 0, 1])
     }
 
-    fn removal(&mut self) -> Command {
+    fn removal(&mut self) -> LogCommand {
         let topic = self.topic();
         let last = self.model.last(topic).get();
         let through = if self.random.once_in(4) { self.around(last) } else { self.random.through(last) / 2 };
-        Command::Remove(topic, Sequence(through))
+        LogCommand::Remove(topic, Sequence(through))
     }
 
     /// A number from 0 to `last`, or an edge.

@@ -46,7 +46,7 @@ fn a_runaway_expression_is_refused_at_once_on_a_small_stack() {
     let refuse = move || {
         for source in &sources {
             let begun = Instant::now();
-            assert!(Program::compile(source).is_err(), "{source}");
+            assert!(CelProgram::compile(source).is_err(), "{source}");
             // A runaway would take for ever; how long a busy machine takes is nobody's promise.
             assert!(begun.elapsed() < Duration::from_secs(120), "{:?} {source}", begun.elapsed());
         }
@@ -65,7 +65,7 @@ fn an_expression_within_the_limits_is_taken_on_a_small_stack() {
         format!("data.userId in [{}]", ids.join(",")),
         format!("1{} == 20", "+1".repeat(19)),
     ];
-    let take = move || sources.iter().for_each(|source| drop(Program::compile(source).unwrap()));
+    let take = move || sources.iter().for_each(|source| drop(CelProgram::compile(source).unwrap()));
     std::thread::Builder::new().stack_size(512 * 1024).spawn(take).unwrap().join().unwrap();
 }
 
@@ -92,7 +92,7 @@ fn the_costliest_evaluation_ends() {
         "data.list.all(x, double(data.text) == 1.0 || true)",
         "data.list.filter(x, x == 1).map(y, string(y)).all(z, z == '1')",
     ] {
-        let program = Program::compile(source).unwrap();
+        let program = CelProgram::compile(source).unwrap();
         let begun = Instant::now();
         assert_eq!(program.matches(body.as_bytes(), &mut 0), None, "{source}");
         // A runaway would take for ever; how long a busy machine takes is nobody's promise.
@@ -132,7 +132,7 @@ fn every_kind_of_work_takes_its_steps() {
         ("data.map == data.map", 100_000),
     ] {
         let mut steps = 0;
-        Program::compile(source).unwrap().matches(body.as_bytes(), &mut steps);
+        CelProgram::compile(source).unwrap().matches(body.as_bytes(), &mut steps);
         assert!(steps - reading >= least, "{source} {steps}");
     }
 }
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(source in r#"[a-z0-9 .()\[\]{}'"\\?:!&|=<>+*/%,-]{0,60}|\PC{0,40}"#) {
-        if let Ok(program) = Program::compile(&source) {
+        if let Ok(program) = CelProgram::compile(&source) {
             program.matches(EVENT.as_bytes(), &mut 0);
         }
     }
@@ -156,7 +156,7 @@ proptest! {
         "data", "event", "has(", "all(", ".", "x", ",", ")", "(", "[", "]", "{", "}", ":", "?", "&&", "||", "==", "in",
         "!", "-", "1", "'a'", "size(", "matches(", "map(", "occurredAt", "true",
     ]), 0..24)) {
-        if let Ok(program) = Program::compile(&words.join(" ")) {
+        if let Ok(program) = CelProgram::compile(&words.join(" ")) {
             program.matches(EVENT.as_bytes(), &mut 0);
         }
     }

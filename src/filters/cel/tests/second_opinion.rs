@@ -149,7 +149,7 @@ proptest! {
 
     #[test]
     fn agrees_about_every_expression_both_know(source in truth()) {
-        let ours = Program::compile(&source).unwrap().matches(EVENT.as_bytes(), &mut 0);
+        let ours = CelProgram::compile(&source).unwrap().matches(EVENT.as_bytes(), &mut 0);
         prop_assert_eq!(ours, theirs(&source), "{}", source);
     }
 }

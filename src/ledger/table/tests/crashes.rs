@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// Runs a fourth checkpoint that dies at `point`, opens again and expects checkpoint `number` to be in force.
 fn dies_at(point: &'static str, number: u64) {
     let (folder, mut tables) = fresh();
-    let put = |tables: &mut Tables, n: u64| {
+    let put = |tables: &mut DiskTables, n: u64| {
         tables.heads.put(key(0), head(n));
         tables.heads.put(key(n), head(n));
         tables.keys.put(key(n), at_time(n as i64, n));
@@ -41,7 +41,7 @@ fn dies_at(point: &'static str, number: u64) {
 }
 
 /// The checkpoint after the crash is as good as any.
-fn goes_on(folder: &TempDir, mut tables: Tables, number: u64) {
+fn goes_on(folder: &TempDir, mut tables: DiskTables, number: u64) {
     tables.heads.put(key(5), head(5));
     checkpoint(&mut tables, 5, 0);
     drop(tables);

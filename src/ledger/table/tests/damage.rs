@@ -24,15 +24,15 @@ fn notices(folder: &TempDir, file: &str, bytes: &[u8]) -> bool {
         fs::hard_link(folder.path().join(name), copy.path().join(name)).unwrap();
     }
     fs::write(copy.path().join(file), bytes).unwrap();
-    let (tables, found) = Tables::open(copy.path(), time_of).unwrap();
+    let (tables, found) = DiskTables::open(copy.path(), time_of).unwrap();
     match found {
-        Found::Damaged(why) => {
+        FoundCheckpoint::Damaged(why) => {
             assert!(why.to_string().contains(file), "{why}");
             assert!(files(&copy).is_empty(), "a damaged checkpoint is deleted");
             assert_eq!(tables.heads.get(key(0)).unwrap(), None);
             true
         }
-        Found::Checkpoint(found) => {
+        FoundCheckpoint::Checkpoint(found) => {
             assert_eq!(found.get(), payload(1)().unwrap().get());
             (0..ROWS).fold(false, |noticed, n| {
                 let heads = right_or_damaged(tables.heads.get(key(n)), head(n), file);
@@ -40,7 +40,7 @@ fn notices(folder: &TempDir, file: &str, bytes: &[u8]) -> bool {
                 noticed | heads | keys
             })
         }
-        Found::Nothing => panic!("the manifest is gone"),
+        FoundCheckpoint::Nothing => panic!("the manifest is gone"),
     }
 }
 
@@ -139,8 +139,8 @@ fn blocks_that_changed_places_are_noticed() {
 fn a_missing_run_is_noticed() {
     let folder = written();
     fs::remove_file(folder.path().join("keys-1.run")).unwrap();
-    let (tables, found) = Tables::open(folder.path(), time_of).unwrap();
-    assert!(matches!(&found, Found::Damaged(why) if why.to_string().contains("keys-1.run")), "{found:?}");
+    let (tables, found) = DiskTables::open(folder.path(), time_of).unwrap();
+    assert!(matches!(&found, FoundCheckpoint::Damaged(why) if why.to_string().contains("keys-1.run")), "{found:?}");
     assert_eq!(tables.heads.get(key(0)).unwrap(), None);
     assert!(files(&folder).is_empty());
 }
@@ -160,7 +160,7 @@ fn what_the_disk_refuses_to_read_is_an_error_and_deletes_nothing() {
     let path = folder.path().join("keys-1.run");
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&path, &path).unwrap();
-    let why = Tables::open(folder.path(), time_of).unwrap_err();
+    let why = DiskTables::open(folder.path(), time_of).unwrap_err();
     assert!(why.to_string().contains("keys-1.run"), "{why}");
     assert_eq!(files(&folder), before);
 }

@@ -1,10 +1,10 @@
 //! Expired rows go, and nothing they hid comes back.
 
 use super::*;
-use tiers::Policy;
+use tiers::TieringPolicy;
 
 /// So that three rows are a tier above one row.
-const TINY: Policy = Policy { factor: 2, small_rows: 1, runs_max: 12 };
+const TINY: TieringPolicy = TieringPolicy { factor: 2, small_rows: 1, runs_max: 12 };
 
 #[test]
 fn a_merge_drops_expired_rows_and_keeps_the_others() {

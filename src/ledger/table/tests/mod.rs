@@ -34,26 +34,26 @@ fn time_of(value: &[u8; KEY_BYTES]) -> i64 {
     i64::from_le_bytes(*value.first_chunk().unwrap())
 }
 
-fn payload(n: u64) -> Payload {
+fn payload(n: u64) -> CheckpointPayload {
     Box::new(move || Ok(serde_json::value::to_raw_value(&serde_json::json!({ "position": n }))?))
 }
 
 /// Opens tables that must hold a checkpoint with the payload of `n`.
-fn reopen(folder: &TempDir, n: u64) -> Tables {
-    let (tables, found) = Tables::open(folder.path(), time_of).unwrap();
-    let Found::Checkpoint(found) = found else { panic!("no checkpoint: {found:?}") };
+fn reopen(folder: &TempDir, n: u64) -> DiskTables {
+    let (tables, found) = DiskTables::open(folder.path(), time_of).unwrap();
+    let FoundCheckpoint::Checkpoint(found) = found else { panic!("no checkpoint: {found:?}") };
     assert_eq!(found.get(), payload(n)().unwrap().get());
     tables
 }
 
-fn fresh() -> (TempDir, Tables) {
+fn fresh() -> (TempDir, DiskTables) {
     let folder = tempfile::tempdir().unwrap();
-    let (tables, found) = Tables::open(folder.path(), time_of).unwrap();
-    assert!(matches!(found, Found::Nothing), "{found:?}");
+    let (tables, found) = DiskTables::open(folder.path(), time_of).unwrap();
+    assert!(matches!(found, FoundCheckpoint::Nothing), "{found:?}");
     (folder, tables)
 }
 
-fn checkpoint(tables: &mut Tables, n: u64, expire_before: i64) {
+fn checkpoint(tables: &mut DiskTables, n: u64, expire_before: i64) {
     let done = tables.freeze(payload(n), expire_before).unwrap().run(&|_| {}).unwrap();
     tables.install(done);
 }
@@ -69,7 +69,7 @@ fn files(folder: &TempDir) -> Vec<String> {
 #[test]
 fn rows_are_found_before_during_and_after_a_checkpoint_and_after_opening_again() {
     let (folder, mut tables) = fresh();
-    let check = |tables: &Tables| {
+    let check = |tables: &DiskTables| {
         for n in 0..1000 {
             assert_eq!(tables.heads.get(key(n)).unwrap(), Some(head(n)));
             assert_eq!(tables.keys.get(key(n)).unwrap(), Some(at_time(n as i64, n)));
@@ -168,7 +168,7 @@ fn a_merge_of_many_blocks_keeps_every_row_and_a_filter_of_its_own_size() {
     (0..400).for_each(|k| assert_eq!(tables.heads.get(key(10_000 + k)).unwrap(), Some(head(k / 100))));
     let [run] = &tables.heads.runs[..] else { panic!("{} runs", tables.heads.runs.len()) };
     assert_eq!(run.shape().rows, 3400);
-    assert!(run.filter.len() < 2 * filter::Filter::with_room(3400).len(), "{} blocks", run.filter.len());
+    assert!(run.filter.len() < 2 * filter::BloomFilter::with_room(3400).len(), "{} blocks", run.filter.len());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_folder_has_one_owner_and_a_running_job_is_part_of_it() {
     let (folder, mut tables) = fresh();
     let job = tables.freeze(payload(1), 0).unwrap();
     drop(tables);
-    let why = Tables::open(folder.path(), time_of).unwrap_err();
+    let why = DiskTables::open(folder.path(), time_of).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::ResourceBusy);
     std::thread::spawn(move || job.run(&|_| {}).map(drop)).join().unwrap().unwrap();
     reopen(&folder, 1);
@@ -259,7 +259,7 @@ fn a_folder_has_one_owner_and_a_running_job_is_part_of_it() {
 
 #[test]
 fn tables_in_memory_keep_their_rows_and_are_never_frozen() {
-    let mut tables = Tables::in_memory(time_of);
+    let mut tables = DiskTables::in_memory(time_of);
     tables.keys.put(key(1), at_time(1, 1));
     assert!(tables.freeze(payload(1), i64::MAX).is_none());
     assert_eq!(tables.keys.get(key(1)).unwrap(), Some(at_time(1, 1)));
@@ -267,7 +267,7 @@ fn tables_in_memory_keep_their_rows_and_are_never_frozen() {
 
 #[test]
 fn tables_in_memory_forget_keys_that_expired_and_no_others() {
-    let mut tables = Tables::in_memory(time_of);
+    let mut tables = DiskTables::in_memory(time_of);
     tables.keys.put(key(1), at_time(9, 1));
     tables.keys.put(key(2), at_time(10, 2));
     tables.heads.put(key(1), head(1));
@@ -282,7 +282,7 @@ fn starting_afresh_leaves_nothing_behind() {
     tables.heads.put(key(1), head(1));
     checkpoint(&mut tables, 1, 0);
     drop(tables);
-    let mut tables = Tables::fresh(folder.path(), time_of).unwrap();
+    let mut tables = DiskTables::fresh(folder.path(), time_of).unwrap();
     assert_eq!(tables.heads.get(key(1)).unwrap(), None);
     assert!(files(&folder).is_empty(), "{:?}", files(&folder));
     checkpoint(&mut tables, 2, 0);

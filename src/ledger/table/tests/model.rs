@@ -3,10 +3,10 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
-use tiers::Policy;
+use tiers::TieringPolicy;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TableStep {
     /// Puts `count` rows of a time, from key number `first` on.
     Put { first: u64, count: u64, time: i64 },
     /// Freezes, with the expiry moved on.
@@ -21,15 +21,15 @@ enum Step {
     Reopen,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TableStep>> {
     let step = prop_oneof![
-        4 => (0..300u64, 1..4u64, 0..100i64).prop_map(|(first, count, time)| Step::Put { first, count, time }),
-        2 => (0..300u64, 1..200u64, 0..100i64).prop_map(|(first, count, time)| Step::Put { first, count, time }),
-        6 => (0..12i64).prop_map(|expire_by| Step::Freeze { expire_by }),
-        6 => Just(Step::Run),
-        6 => Just(Step::Install),
-        2 => Just(Step::Lose),
-        2 => Just(Step::Reopen),
+        4 => (0..300u64, 1..4u64, 0..100i64).prop_map(|(first, count, time)| TableStep::Put { first, count, time }),
+        2 => (0..300u64, 1..200u64, 0..100i64).prop_map(|(first, count, time)| TableStep::Put { first, count, time }),
+        6 => (0..12i64).prop_map(|expire_by| TableStep::Freeze { expire_by }),
+        6 => Just(TableStep::Run),
+        6 => Just(TableStep::Install),
+        2 => Just(TableStep::Lose),
+        2 => Just(TableStep::Reopen),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -45,54 +45,54 @@ fn mixed_key(n: u64) -> u128 {
 
 /// What is known of the tables: values by key number, and how far expiry has come.
 #[derive(Debug, Clone, Default)]
-struct Model {
+struct TableModel {
     values: HashMap<u64, (i64, u64)>,
     expire_before: i64,
     puts: u64,
 }
 
-struct World {
+struct TableFixture {
     folder: TempDir,
-    tables: Option<Tables>,
-    job: Option<Job>,
-    done: Option<Done>,
-    now: Model,
-    frozen: Model,
-    on_disk: Option<Model>,
+    tables: Option<DiskTables>,
+    job: Option<CheckpointJob>,
+    done: Option<WrittenCheckpoint>,
+    now: TableModel,
+    frozen: TableModel,
+    on_disk: Option<TableModel>,
 }
 
-impl World {
+impl TableFixture {
     fn new() -> Self {
         let (folder, tables) = fresh();
-        let (now, frozen) = (Model::default(), Model::default());
+        let (now, frozen) = (TableModel::default(), TableModel::default());
         let mut world = Self { folder, tables: Some(tables), job: None, done: None, now, frozen, on_disk: None };
         world.make_tiers_small();
         world
     }
 
-    fn tables(&mut self) -> &mut Tables {
+    fn tables(&mut self) -> &mut DiskTables {
         self.tables.as_mut().unwrap()
     }
 
     /// So that a few hundred rows reach several tiers.
     fn make_tiers_small(&mut self) {
-        let policy = Policy { factor: 2, small_rows: 4, runs_max: 4 };
+        let policy = TieringPolicy { factor: 2, small_rows: 4, runs_max: 4 };
         self.tables().heads.policy = policy;
         self.tables().keys.policy = policy;
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &TableStep) {
         match *step {
-            Step::Put { first, count, time } => (first..first + count).for_each(|n| self.put(n, time)),
-            Step::Freeze { expire_by } => self.freeze(expire_by),
-            Step::Run => self.run(),
-            Step::Install => {
+            TableStep::Put { first, count, time } => (first..first + count).for_each(|n| self.put(n, time)),
+            TableStep::Freeze { expire_by } => self.freeze(expire_by),
+            TableStep::Run => self.run(),
+            TableStep::Install => {
                 if let Some(done) = self.done.take() {
                     self.tables().install(done);
                 }
             }
-            Step::Lose => (self.job, self.done) = (None, None),
-            Step::Reopen => self.reopen(),
+            TableStep::Lose => (self.job, self.done) = (None, None),
+            TableStep::Reopen => self.reopen(),
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
         (self.job, self.done, self.tables) = (None, None, None);
         self.tables = Some(match &self.on_disk {
             Some(model) => reopen(&self.folder, model.puts),
-            None => Tables::open(self.folder.path(), time_of).unwrap().0,
+            None => DiskTables::open(self.folder.path(), time_of).unwrap().0,
         });
         self.now = self.on_disk.clone().unwrap_or_default();
         self.make_tiers_small();
@@ -154,7 +154,7 @@ proptest! {
 
     #[test]
     fn any_history_reads_as_a_hash_map_would(steps in steps()) {
-        let mut world = World::new();
+        let mut world = TableFixture::new();
         for step in &steps {
             world.step(step);
             world.check();

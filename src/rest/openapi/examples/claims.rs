@@ -1,6 +1,6 @@
 //! Examples of claims, handlers and dead letters.
 
-use super::{EVENT_ID, OCCURRED_AT, TOPIC, and, event};
+use super::{EVENT_ID, OCCURRED_AT, TOPIC, event, merged};
 use crate::rest::openapi::problems::TYPE_BASE;
 use contract::Kind;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(in crate::rest::openapi) fn claim() -> Value {
 
 /// A claim that is done.
 pub(in crate::rest::openapi) fn done() -> Value {
-    let mut claim = and(claim(), json!({"status": "done"}));
+    let mut claim = merged(claim(), json!({"status": "done"}));
     if let Some(members) = claim.as_object_mut() {
         members.remove("leaseExpiresAt");
     }
@@ -47,12 +47,12 @@ pub(in crate::rest::openapi) fn done() -> Value {
 /// A claim that failed.
 pub(in crate::rest::openapi) fn failed() -> Value {
     let more = json!({"status": "failed", "retryAt": "2025-12-03T12:05:04.000Z", "error": error()});
-    and(done(), more)
+    merged(done(), more)
 }
 
 /// A claim that was given back.
 pub(in crate::rest::openapi) fn released() -> Value {
-    and(done(), json!({"status": "released", "attempt": 0}))
+    merged(done(), json!({"status": "released", "attempt": 0}))
 }
 
 /// What became of the wish to claim.
@@ -110,7 +110,7 @@ pub(in crate::rest::openapi) fn handler() -> Value {
         "stale": 0,
         "topics": [handler_topic()],
     });
-    and(new_handler(), more)
+    merged(new_handler(), more)
 }
 
 /// How a handler stands in one topic.

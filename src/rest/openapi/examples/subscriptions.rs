@@ -1,6 +1,6 @@
 //! Examples of subscriptions, jobs and pools.
 
-use crate::rest::openapi::examples::{EVENT_ID, TOPIC, and};
+use crate::rest::openapi::examples::{EVENT_ID, TOPIC, merged};
 use serde_json::{Value, json};
 
 pub(in crate::rest::openapi) const CODE: &str = "order-mailer";
@@ -30,7 +30,7 @@ pub(in crate::rest::openapi) fn binding() -> Value {
 }
 
 pub(in crate::rest::openapi) fn subscription() -> Value {
-    and(
+    merged(
         json!({
             "code": CODE,
             "topic": TOPIC,
@@ -73,7 +73,7 @@ pub(in crate::rest::openapi) fn breaker() -> Value {
 }
 
 pub(in crate::rest::openapi) fn made() -> Value {
-    and(subscription(), secret())
+    merged(subscription(), secret())
 }
 
 pub(in crate::rest::openapi) fn secret() -> Value {

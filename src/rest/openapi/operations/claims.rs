@@ -2,10 +2,10 @@
 
 use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER};
 use crate::rest::openapi::examples::page_of;
-use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
-use crate::rest::openapi::parameters::{must, path};
+use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::parameters::{path, required_query};
 use crate::rest::openapi::schemas::claims::{claim_id, handler_name};
-use crate::rest::openapi::shape::{any_text, either, named};
+use crate::rest::openapi::shape::{any_of, any_text, schema_ref};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Delete, Get, Post, Put};
@@ -13,7 +13,7 @@ use utoipa::openapi::path::Parameter;
 
 pub(super) const TAG: &str = "Claims";
 
-pub(super) fn all() -> Vec<Op> {
+pub(super) fn all() -> Vec<OperationSpec> {
     vec![
         take(),
         complete_several(),
@@ -38,12 +38,12 @@ fn name() -> Parameter {
     path("name", handler_name("The handler."), "The handler's name, percent-encoded where it must be.", HANDLER)
 }
 
-fn take() -> Op {
-    let asked =
-        either([named("ClaimInput"), named("ClaimsInput")], "One claim, or several.").like(examples::new_claim());
-    let answered = either([named("ClaimOutcome"), named("ClaimOutcomes")], "What became of it, or of each.")
-        .like(examples::outcome());
-    op(Post, "/v1/claims", "claimEvent", "Claim an event")
+fn take() -> OperationSpec {
+    let asked = any_of([schema_ref("ClaimInput"), schema_ref("ClaimsInput")], "One claim, or several.")
+        .example(examples::new_claim());
+    let answered = any_of([schema_ref("ClaimOutcome"), schema_ref("ClaimOutcomes")], "What became of it, or of each.")
+        .example(examples::outcome());
+    operation(Post, "/v1/claims", "claimEvent", "Claim an event")
         .about(
             "Takes an event for a handler, for the time of a lease, or says why not: `done` (it is finished, or was \
             discarded), `stale` (a later event of its aggregate is finished, and the order is `latest`), `held` (somebody \
@@ -52,10 +52,10 @@ fn take() -> Op {
             claim, so that whatever the work touches can refuse an older one. Every claim is an attempt, take-overs too. \
             With `{\"claims\": […]}` several are taken in one decision, each with its own result.",
         )
-        .takes_shared(&["Producer-Id"])
-        .body(Body::about("The claim, or up to 100 of them.").shaped(JSON, asked, examples::new_claim()))
-        .answers(200, Answer::about("What became of it.").shaped(JSON, answered, examples::outcome()))
-        .refuses(&[
+        .shared_parameters(&["Producer-Id"])
+        .body(BodySpec::about("The claim, or up to 100 of them.").shaped(JSON, asked, examples::new_claim()))
+        .response(200, ResponseSpec::about("What became of it.").shaped(JSON, answered, examples::outcome()))
+        .problems(&[
             Kind::InvalidType,
             Kind::BatchTooLarge,
             Kind::NotFound,
@@ -65,48 +65,48 @@ fn take() -> Op {
         ])
 }
 
-fn complete_several() -> Op {
+fn complete_several() -> OperationSpec {
     let example = json!({"claims": [{"id": CLAIM_ID, "token": 20_072, "offset": 12_345}]});
-    op(Post, "/v1/claims:done", "completeClaims", "Finish several claims")
+    operation(Post, "/v1/claims:done", "completeClaims", "Finish several claims")
         .about("Ends several claims in one decision. Each is whole by itself, and has its own result.")
-        .takes_shared(&["Producer-Id"])
-        .body(Body::about("Up to 100 completions.").of(JSON, "ClaimCompletions", example))
-        .answers(200, Answer::json("What became of each.", "CompletionResults", examples::completed()))
-        .refuses(&[Kind::InvalidType, Kind::BatchTooLarge, Kind::PayloadTooLarge, Kind::Validation])
+        .shared_parameters(&["Producer-Id"])
+        .body(BodySpec::about("Up to 100 completions.").of(JSON, "ClaimCompletions", example))
+        .response(200, ResponseSpec::json("What became of each.", "CompletionResults", examples::completed()))
+        .problems(&[Kind::InvalidType, Kind::BatchTooLarge, Kind::PayloadTooLarge, Kind::Validation])
 }
 
-fn list() -> Op {
+fn list() -> OperationSpec {
     let which = "Claims of this handler.";
-    op(Get, "/v1/claims", "listClaims", "List open claims")
+    operation(Get, "/v1/claims", "listClaims", "List open claims")
         .about("Claims of a handler that are not finished: live, failed and waiting, dead; by topic and sequence.")
-        .takes(must("handler", any_text(which), which, HANDLER))
-        .takes_shared(&["limit", "cursor"])
-        .answers(200, Answer::json("A page of claims.", "Claims", page_of(&examples::failed())))
-        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+        .parameter(required_query("handler", any_text(which), which, HANDLER))
+        .shared_parameters(&["limit", "cursor"])
+        .response(200, ResponseSpec::json("A page of claims.", "Claims", page_of(&examples::failed())))
+        .problems(&[Kind::NotAcceptable, Kind::Validation])
 }
 
-fn show() -> Op {
-    op(Get, "/v1/claims/{id}", "getClaim", "Read an open claim")
+fn show() -> OperationSpec {
+    operation(Get, "/v1/claims/{id}", "getClaim", "Read an open claim")
         .about("One claim that is not finished.")
-        .takes(id())
-        .answers(200, Answer::json("The claim.", "Claim", examples::claim()))
-        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .parameter(id())
+        .response(200, ResponseSpec::json("The claim.", "Claim", examples::claim()))
+        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
 }
 
-fn heartbeat() -> Op {
-    op(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Keep a claim")
+fn heartbeat() -> OperationSpec {
+    operation(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Keep a claim")
         .about(
             "Begins the claim's lease anew. Send one as often as `heartbeat` in the claim says: at least three times in a \
             lease. Refused with 409 once somebody else has taken it.",
         )
-        .takes(id())
-        .body(Body::about("Who is still at it.").of(JSON, "Heartbeat", json!({"token": 20_072})))
-        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::claim()))
-        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+        .parameter(id())
+        .body(BodySpec::about("Who is still at it.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::claim()))
+        .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
-fn complete() -> Op {
-    op(Post, "/v1/claims/{id}:done", "completeClaim", "Finish a claim")
+fn complete() -> OperationSpec {
+    operation(Post, "/v1/claims/{id}:done", "completeClaim", "Finish a claim")
         .about(
             "Says that the work is done, once and for all. Events it has produced and the group's offset are stored with \
             it in one append: all of it, or nothing. A produced event that is refused answers its own problem, at its place \
@@ -115,11 +115,11 @@ fn complete() -> Op {
             group has come. Said again with the same token it does nothing twice. After the lease \
             it is still taken, unless somebody else has claimed the event since.",
         )
-        .takes(id())
-        .takes_shared(&["Producer-Id"])
-        .body(Body::about("Done, and what came of it.").of(JSON, "Completion", json!({"token": 20_072, "offset": 12_345})))
-        .answers(200, Answer::json("The claim, done.", "Claim", examples::done()))
-        .refuses(&[
+        .parameter(id())
+        .shared_parameters(&["Producer-Id"])
+        .body(BodySpec::about("Done, and what came of it.").of(JSON, "Completion", json!({"token": 20_072, "offset": 12_345})))
+        .response(200, ResponseSpec::json("The claim, done.", "Claim", examples::done()))
+        .problems(&[
             Kind::InvalidType,
             Kind::InvalidSequence,
             Kind::BatchTooLarge,
@@ -133,69 +133,69 @@ fn complete() -> Op {
         ])
 }
 
-fn fail() -> Op {
+fn fail() -> OperationSpec {
     let example = json!({"token": 20_072, "error": examples::error()});
-    op(Post, "/v1/claims/{id}:fail", "failClaim", "Give a claim back")
+    operation(Post, "/v1/claims/{id}:fail", "failClaim", "Give a claim back")
         .about(
             "Says that the attempt failed. The event may be claimed again after a wait that doubles with every failure; \
             after the handler's `maxAttempts`, or at once with `retryable: false`, it is a dead letter.",
         )
-        .takes(id())
-        .body(Body::about("Why.").of(JSON, "Failure", example))
-        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::failed()))
-        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+        .parameter(id())
+        .body(BodySpec::about("Why.").of(JSON, "Failure", example))
+        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::failed()))
+        .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
-fn release() -> Op {
-    op(Post, "/v1/claims/{id}:release", "releaseClaim", "Give a claim back, unfinished")
+fn release() -> OperationSpec {
+    operation(Post, "/v1/claims/{id}:release", "releaseClaim", "Give a claim back, unfinished")
         .about(
             "Gives a claim back without having worked on the event: it may be claimed again at once, and no attempt is spent. \
             The token holds no longer, so saying it again is refused with 409. What a member of a shared group holds is \
             released when the consumer is deleted; when its session ends, the attempts count.",
         )
-        .takes(id())
-        .body(Body::about("Whose claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
-        .answers(200, Answer::json("The claim as it is now.", "Claim", examples::released()))
-        .refuses(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
+        .parameter(id())
+        .body(BodySpec::about("Whose claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::released()))
+        .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
-fn delete_handler() -> Op {
-    op(Delete, "/v1/handlers/{name}", "deleteHandler", "Delete a handler")
+fn delete_handler() -> OperationSpec {
+    operation(Delete, "/v1/handlers/{name}", "deleteHandler", "Delete a handler")
         .about(
             "Deletes a handler: its policy, its open claims, and what it has finished. Its open dead letters are closed, as \
             discarded. The name begins anew: what it has done may be done again. Where the shared group of its name divides \
             a topic, the group's offset there goes, too; refused with 409 while such a group has live members.",
         )
-        .takes(name())
-        .answers(204, Answer::about("It is gone."))
-        .refuses(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
+        .parameter(name())
+        .response(204, ResponseSpec::about("It is gone."))
+        .problems(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
-fn put_handler() -> Op {
-    op(Put, "/v1/handlers/{name}", "putHandler", "Say how a handler works")
+fn put_handler() -> OperationSpec {
+    operation(Put, "/v1/handlers/{name}", "putHandler", "Say how a handler works")
         .about(
             "Says how a handler's work is to be tried; it takes the place of what was said before. A handler nobody has put \
             works with the broker's defaults.",
         )
-        .takes(name())
-        .body(Body::about("How.").of(JSON, "HandlerInput", examples::new_handler()))
-        .answers(201, Answer::json("Said for the first time.", "Handler", examples::handler()).with(&["Location"]))
-        .answers(200, Answer::json("Said again, or anew.", "Handler", examples::handler()))
-        .refuses(&[Kind::PayloadTooLarge, Kind::Validation])
+        .parameter(name())
+        .body(BodySpec::about("How.").of(JSON, "HandlerInput", examples::new_handler()))
+        .response(201, ResponseSpec::json("Said for the first time.", "Handler", examples::handler()).with(&["Location"]))
+        .response(200, ResponseSpec::json("Said again, or anew.", "Handler", examples::handler()))
+        .problems(&[Kind::PayloadTooLarge, Kind::Validation])
 }
 
-fn list_handlers() -> Op {
-    op(Get, "/v1/handlers", "listHandlers", "List handlers")
+fn list_handlers() -> OperationSpec {
+    operation(Get, "/v1/handlers", "listHandlers", "List handlers")
         .about("Handlers in order of their names: those that were put, and those that have claimed something.")
-        .takes_shared(&["limit", "cursor"])
-        .answers(200, Answer::json("A page of handlers.", "Handlers", page_of(&examples::handler())))
-        .refuses(&[Kind::NotAcceptable, Kind::Validation])
+        .shared_parameters(&["limit", "cursor"])
+        .response(200, ResponseSpec::json("A page of handlers.", "Handlers", page_of(&examples::handler())))
+        .problems(&[Kind::NotAcceptable, Kind::Validation])
 }
 
-fn show_handler() -> Op {
-    op(Get, "/v1/handlers/{name}", "getHandler", "Read a handler")
+fn show_handler() -> OperationSpec {
+    operation(Get, "/v1/handlers/{name}", "getHandler", "Read a handler")
         .about("What holds for a handler, what it is at, what failed, what it has given up, and how far behind it is.")
-        .takes(name())
-        .answers(200, Answer::json("The handler.", "Handler", examples::handler()))
-        .refuses(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .parameter(name())
+        .response(200, ResponseSpec::json("The handler.", "Handler", examples::handler()))
+        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
 }

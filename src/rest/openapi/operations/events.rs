@@ -1,10 +1,10 @@
 //! Publishing.
 
-use crate::rest::openapi::Bounds;
+use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples;
-use crate::rest::openapi::operation::{Answer, Body, JSON, Op, op};
-use crate::rest::openapi::parameters::{query, timeout};
-use crate::rest::openapi::shape::{any_text, either, named, word};
+use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::parameters::{optional_query, timeout};
+use crate::rest::openapi::shape::{any_of, any_text, enumeration, schema_ref};
 use contract::{Kind, limits};
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Post;
@@ -14,7 +14,7 @@ pub(super) const TAG: &str = "Publish";
 const CLOUD_EVENT: &str = "application/cloudevents+json";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
-pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
+pub(super) fn all(bounds: &DocumentLimits) -> Vec<OperationSpec> {
     vec![publish(bounds), batch(bounds), import()]
 }
 
@@ -36,35 +36,35 @@ const WAIT: &str = "How long to wait for the projections of `waitFor`.";
 
 const ONE_EVENT: &str = "An event, or CloudEvents. `application/json` where no `Content-Type` is given.";
 
-fn publish(bounds: &Bounds) -> Op {
+fn publish(bounds: &DocumentLimits) -> OperationSpec {
     let stored = "Stored before; this is the stored event.";
-    op(Post, "/v1/events", "publishEvent", "Publish one event")
+    operation(Post, "/v1/events", "publishEvent", "Publish one event")
         .about(PUBLISH)
-        .takes_shared(&["Producer-Id", "waitFor"])
-        .takes(timeout(bounds, bounds.wait_default, WAIT))
+        .shared_parameters(&["Producer-Id", "waitFor"])
+        .parameter(timeout(bounds, bounds.wait_default, WAIT))
         .body(
-            Body::about(ONE_EVENT)
+            BodySpec::about(ONE_EVENT)
                 .of(JSON, "EventInput", examples::new_event())
                 .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .answers(201, Answer::json("Stored now.", "Event", examples::event()).with(&["Location", "Deprecation"]))
-        .answers(
+        .response(201, ResponseSpec::json("Stored now.", "Event", examples::event()).with(&["Location", "Deprecation"]))
+        .response(
             200,
-            Answer::json(stored, "Event", examples::event()).with(&[
+            ResponseSpec::json(stored, "Event", examples::event()).with(&[
                 "Location",
                 "Idempotent-Replayed",
                 "Payload-Mismatch",
                 "Deprecation",
             ]),
         )
-        .answers(207, Answer::json("What became of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
-        .refuses(&[Kind::InvalidType, Kind::InvalidSequence, Kind::BatchTooLarge, Kind::NotAcceptable])
-        .refuses(&[Kind::SequenceExists, Kind::ExpectedSequence, Kind::EventIdReuse, Kind::Trimmed])
-        .refuses(&[Kind::PayloadTooLarge, Kind::Validation, Kind::ProjectionTimeout])
+        .response(207, ResponseSpec::json("What became of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
+        .problems(&[Kind::InvalidType, Kind::InvalidSequence, Kind::BatchTooLarge, Kind::NotAcceptable])
+        .problems(&[Kind::SequenceExists, Kind::ExpectedSequence, Kind::EventIdReuse, Kind::Trimmed])
+        .problems(&[Kind::PayloadTooLarge, Kind::Validation, Kind::ProjectionTimeout])
 }
 
-fn batch(bounds: &Bounds) -> Op {
+fn batch(bounds: &DocumentLimits) -> OperationSpec {
     let about = format!(
         "Stores up to {} events, {} bytes of them at most. The events of one topic are stored together or not at all: \
         where one is refused, its siblings get 424 and are not written. With `atomic=all` that goes for the whole \
@@ -72,21 +72,21 @@ fn batch(bounds: &Bounds) -> Op {
         bounds.batch_max, bounds.batch_bytes_max
     );
     let atomic = "Store all events or none, whichever their topics.";
-    op(Post, "/v1/events:batch", "publishBatch", "Publish several events")
+    operation(Post, "/v1/events:batch", "publishBatch", "Publish several events")
         .about(about)
-        .takes(query("atomic", word(&["all"], atomic), atomic, "all"))
-        .takes_shared(&["Producer-Id", "waitFor"])
-        .takes(timeout(bounds, bounds.wait_default, WAIT))
+        .parameter(optional_query("atomic", enumeration(&["all"], atomic), atomic, "all"))
+        .shared_parameters(&["Producer-Id", "waitFor"])
+        .parameter(timeout(bounds, bounds.wait_default, WAIT))
         .body(
-            Body::about("The events. `application/json` where no `Content-Type` is given.")
+            BodySpec::about("The events. `application/json` where no `Content-Type` is given.")
                 .of(JSON, "BatchInput", examples::new_batch())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .answers(207, Answer::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
-        .refuses(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation, Kind::ProjectionTimeout])
+        .response(207, ResponseSpec::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
+        .problems(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation, Kind::ProjectionTimeout])
 }
 
-fn import() -> Op {
+fn import() -> OperationSpec {
     let about = format!(
         "Loads history: events one per line, of any number, in the order they come, as they are published or as they were \
         read from a broker. `occurredAt` and ids are kept. Each event stands by itself; one that is refused is reported by \
@@ -96,10 +96,10 @@ fn import() -> Op {
         A line may have at most {} bytes; a longer one is refused like any other bad line.",
         limits::EVENT_BYTES_MAX + 64 * 1024
     );
-    let lines = || any_text("Events as JSON, one per line.").like(examples::import_lines());
-    let one = either([named("EventInput"), named("Event")], "A single event.").like(examples::new_event());
+    let lines = || any_text("Events as JSON, one per line.").example(examples::import_lines());
+    let one = any_of([schema_ref("EventInput"), schema_ref("Event")], "A single event.").example(examples::new_event());
     let report = any_text("Lines of JSON: refusals by line, and how far the import has come.");
-    let mut body = Body::about("Events as JSON, one per line; none is an import of nothing.").or_none().shaped(
+    let mut body = BodySpec::about("Events as JSON, one per line; none is an import of nothing.").or_none().shaped(
         JSON,
         one,
         examples::new_event(),
@@ -107,13 +107,17 @@ fn import() -> Op {
     for media in ["application/x-ndjson", "application/ndjson", "application/jsonl"] {
         body = body.shaped(media, lines(), examples::import_lines());
     }
-    let progress = Answer::about("How it goes, as it goes.");
-    op(Post, "/v1/events:import", "importEvents", "Load history")
+    let progress = ResponseSpec::about("How it goes, as it goes.");
+    operation(Post, "/v1/events:import", "importEvents", "Load history")
         .about(about)
         .body(body)
-        .answers(
+        .response(
             200,
-            progress.shaped("application/x-ndjson", report.like(examples::import_report()), examples::import_report()),
+            progress.shaped(
+                "application/x-ndjson",
+                report.example(examples::import_report()),
+                examples::import_report(),
+            ),
         )
-        .refuses(&[Kind::Validation])
+        .problems(&[Kind::Validation])
 }

@@ -11,8 +11,8 @@ mod reading;
 mod subscriptions;
 mod topics;
 
-use super::Bounds;
-use super::operation::Op;
+use super::DocumentLimits;
+use super::operation::OperationSpec;
 
 /// The chapters, in order.
 pub(super) const TAGS: [(&str, &str); 10] = [
@@ -29,7 +29,7 @@ pub(super) const TAGS: [(&str, &str); 10] = [
 ];
 
 /// Every operation.
-pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
+pub(super) fn all(bounds: &DocumentLimits) -> Vec<OperationSpec> {
     let chapters = [
         (events::TAG, events::all(bounds)),
         (reading::TAG, reading::all(bounds)),
@@ -42,5 +42,5 @@ pub(super) fn all(bounds: &Bounds) -> Vec<Op> {
         (projections::TAG, projections::all(bounds)),
         (pages::TAG, pages::all()),
     ];
-    chapters.into_iter().flat_map(|(tag, operations)| operations.into_iter().map(move |it| it.tagged(tag))).collect()
+    chapters.into_iter().flat_map(|(tag, operations)| operations.into_iter().map(move |it| it.tag(tag))).collect()
 }

@@ -1,6 +1,6 @@
 //! How deliveries are authorised.
 
-use crate::rest::openapi::shape::{Shape, any_text, either, object, patterned, word};
+use crate::rest::openapi::shape::{SchemaSpec, any_of, any_text, enumeration, object, patterned};
 use contract::limits::CREDENTIAL_BYTES_MAX;
 use serde_json::json;
 
@@ -16,52 +16,55 @@ const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 /// Credentials of one of the kinds; `type` says which.
-pub(super) fn auth() -> Shape {
+pub(super) fn auth() -> SchemaSpec {
     let example = json!({"type": "bearer", "token": "t0ken"});
     let kinds = [bearer(), basic(), api_key(), oauth2(), mtls()];
-    either(kinds, "How deliveries are authorised: `type` says which members there are.").like(example)
+    any_of(kinds, "How deliveries are authorised: `type` says which members there are.").example(example)
 }
 
-fn kind(name: &str, description: &str) -> Shape {
-    object(description).must("type", word(&[name], "Which kind.").like(name)).closed()
+fn kind(name: &str, description: &str) -> SchemaSpec {
+    object(description).required("type", enumeration(&[name], "Which kind.").example(name)).closed()
 }
 
-fn bearer() -> Shape {
+fn bearer() -> SchemaSpec {
     kind("bearer", "`Authorization: Bearer`, with a token that stays the same.")
-        .must("token", patterned(VISIBLE, "The token.").up_to(CREDENTIAL_BYTES_MAX).like("t0ken"))
-        .like(json!({"type": "bearer", "token": "t0ken"}))
+        .required("token", patterned(VISIBLE, "The token.").max_length(CREDENTIAL_BYTES_MAX).example("t0ken"))
+        .example(json!({"type": "bearer", "token": "t0ken"}))
 }
 
-fn basic() -> Shape {
+fn basic() -> SchemaSpec {
     kind("basic", "`Authorization: Basic`.")
-        .must("username", patterned(USER, "The user; no colon.").up_to(CREDENTIAL_BYTES_MAX).like("orders"))
-        .must("password", patterned(NO_CONTROL, "The password.").up_to(CREDENTIAL_BYTES_MAX).like("s3cret"))
-        .like(json!({"type": "basic", "username": "orders", "password": "s3cret"}))
+        .required("username", patterned(USER, "The user; no colon.").max_length(CREDENTIAL_BYTES_MAX).example("orders"))
+        .required("password", patterned(NO_CONTROL, "The password.").max_length(CREDENTIAL_BYTES_MAX).example("s3cret"))
+        .example(json!({"type": "basic", "username": "orders", "password": "s3cret"}))
 }
 
-fn api_key() -> Shape {
+fn api_key() -> SchemaSpec {
     kind("apikey", "A key in a header of its own.")
-        .must("header", patterned(HEADER, "The header that carries the key.").like("X-Api-Key"))
-        .must("key", patterned(VISIBLE, "The key.").up_to(CREDENTIAL_BYTES_MAX).like("k3y"))
-        .like(json!({"type": "apikey", "header": "X-Api-Key", "key": "k3y"}))
+        .required("header", patterned(HEADER, "The header that carries the key.").example("X-Api-Key"))
+        .required("key", patterned(VISIBLE, "The key.").max_length(CREDENTIAL_BYTES_MAX).example("k3y"))
+        .example(json!({"type": "apikey", "header": "X-Api-Key", "key": "k3y"}))
 }
 
-fn oauth2() -> Shape {
+fn oauth2() -> SchemaSpec {
     let example = json!({
         "type": "oauth2", "tokenUrl": "https://login.invalid/token", "clientId": "orders", "clientSecret": "s3cret",
     });
     kind("oauth2", "A token fetched by OAuth 2 client credentials.")
-        .must("tokenUrl", any_text("Where tokens come from.").like("https://login.invalid/token"))
-        .must("clientId", patterned(PLAIN, "The client.").up_to(CREDENTIAL_BYTES_MAX).like("orders"))
-        .must("clientSecret", patterned(PLAIN, "Its secret.").up_to(CREDENTIAL_BYTES_MAX).like("s3cret"))
-        .or_null("scope", patterned(PLAIN, "What for.").up_to(CREDENTIAL_BYTES_MAX).like("events"))
-        .or_null("audience", patterned(PLAIN, "For whom.").up_to(CREDENTIAL_BYTES_MAX).like("https://hooks.invalid"))
-        .like(example)
+        .required("tokenUrl", any_text("Where tokens come from.").example("https://login.invalid/token"))
+        .required("clientId", patterned(PLAIN, "The client.").max_length(CREDENTIAL_BYTES_MAX).example("orders"))
+        .required("clientSecret", patterned(PLAIN, "Its secret.").max_length(CREDENTIAL_BYTES_MAX).example("s3cret"))
+        .optional_nullable("scope", patterned(PLAIN, "What for.").max_length(CREDENTIAL_BYTES_MAX).example("events"))
+        .optional_nullable(
+            "audience",
+            patterned(PLAIN, "For whom.").max_length(CREDENTIAL_BYTES_MAX).example("https://hooks.invalid"),
+        )
+        .example(example)
 }
 
-fn mtls() -> Shape {
+fn mtls() -> SchemaSpec {
     kind("mtls", "A client certificate.")
-        .must("certificate", any_text("The chain, PEM.").like("…"))
-        .must("key", any_text("Its key, PEM.").like("…"))
-        .like(json!({"type": "mtls", "certificate": "…", "key": "…"}))
+        .required("certificate", any_text("The chain, PEM.").example("…"))
+        .required("key", any_text("Its key, PEM.").example("…"))
+        .example(json!({"type": "mtls", "certificate": "…", "key": "…"}))
 }

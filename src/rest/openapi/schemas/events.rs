@@ -2,16 +2,17 @@
 
 use super::NUMBER_MAX;
 use super::ids::{id, subject_type_id, topic_id, version};
-use crate::rest::openapi::Bounds;
-use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, part};
+use crate::rest::openapi::DocumentLimits;
+use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, at_pointer};
 use crate::rest::openapi::rules::rule;
 use crate::rest::openapi::shape::{
-    Shape, flag, list, named, named_as, named_or_null, number, object, text, text_up_to, time, uuid, word,
+    SchemaSpec, boolean, described_ref, enumeration, list, nullable_ref, number, object, schema_ref, text, text_up_to,
+    time, uuid,
 };
 use contract::limits::{CONTEXT_BYTES_MAX, CONTEXT_PAIRS_MAX, DATA_DEPTH_MAX, LABEL_BYTES_MAX, SUBJECT_BYTES_MAX};
 use serde_json::{Value, json};
 
-pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
+pub(super) fn all(bounds: &DocumentLimits) -> Vec<(&'static str, SchemaSpec)> {
     vec![
         ("EventInput", new_event()),
         ("Event", event()),
@@ -37,206 +38,233 @@ const CLOUD_EVENT_ID: &str = "The `id` of the CloudEvent it came as, where that 
 const DATA_CONTENT_TYPE: &str = "The media type of `data`, where it came as a CloudEvent with another `datacontenttype` than \
     `application/json`.";
 
-fn new_event() -> Shape {
-    let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).like(example);
+fn new_event() -> SchemaSpec {
+    let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).example(example);
     object("An event as a producer submits it.")
-        .or_null("id", uuid(MADE).like(EVENT_ID))
-        .must("type", id("A registered event type."))
-        .or_null("topic", topic_id("Where it goes. Optional, because the type says it; a different one is refused."))
-        .or_null("occurredAt", time("When it happened; the time of arrival when absent.").like(OCCURRED_AT))
-        .must("source", text_up_to(SUBJECT_BYTES_MAX, "Which program speaks.").not_empty().like("example-service"))
-        .or_null("subject", subject("What it speaks of; required unless the type allows none."))
-        .or_null("subjectType", subject_type_id("What kind of thing that is; the type may allow some kinds only."))
-        .or_null("tenant", uuid("Whose event it is; required unless the server is told otherwise.").like(TENANT))
-        .or_null("dataVersion", version("The version of the type's schema; the CURRENT one when absent."))
-        .or_null("sequence", number(1..=NUMBER_MAX, "The event must become exactly this sequence.").like(12_345))
-        .or_null("expectedAggregateSequence", number(0..=u64::MAX, AS_EXPECTED).like(0))
-        .or_null("traceParent", label(TRACE_PARENT, "W3C trace context."))
-        .or_null("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
-        .or_null("causationId", label(EVENT_ID, "The event that caused this one."))
-        .or_null("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
-        .or_null("deduplicationId", label("import-2025-12-03-17", DEDUPLICATION))
-        .or_null("requestId", label("req-81c2", "The request that led to this event."))
-        .may("actor", named_or_null("Actor", "Who did it.").like(user()))
-        .may("context", context())
-        .may("contextData", context_data())
-        .must("data", data())
+        .optional_nullable("id", uuid(MADE).example(EVENT_ID))
+        .required("type", id("A registered event type."))
+        .optional_nullable(
+            "topic",
+            topic_id("Where it goes. Optional, because the type says it; a different one is refused."),
+        )
+        .optional_nullable(
+            "occurredAt",
+            time("When it happened; the time of arrival when absent.").example(OCCURRED_AT),
+        )
+        .required(
+            "source",
+            text_up_to(SUBJECT_BYTES_MAX, "Which program speaks.").not_empty().example("example-service"),
+        )
+        .optional_nullable("subject", subject("What it speaks of; required unless the type allows none."))
+        .optional_nullable(
+            "subjectType",
+            subject_type_id("What kind of thing that is; the type may allow some kinds only."),
+        )
+        .optional_nullable(
+            "tenant",
+            uuid("Whose event it is; required unless the server is told otherwise.").example(TENANT),
+        )
+        .optional_nullable("dataVersion", version("The version of the type's schema; the CURRENT one when absent."))
+        .optional_nullable(
+            "sequence",
+            number(1..=NUMBER_MAX, "The event must become exactly this sequence.").example(12_345),
+        )
+        .optional_nullable("expectedAggregateSequence", number(0..=u64::MAX, AS_EXPECTED).example(0))
+        .optional_nullable("traceParent", label(TRACE_PARENT, "W3C trace context."))
+        .optional_nullable("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
+        .optional_nullable("causationId", label(EVENT_ID, "The event that caused this one."))
+        .optional_nullable("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
+        .optional_nullable("deduplicationId", label("import-2025-12-03-17", DEDUPLICATION))
+        .optional_nullable("requestId", label("req-81c2", "The request that led to this event."))
+        .optional("actor", nullable_ref("Actor", "Who did it.").example(user()))
+        .optional("context", context())
+        .optional("contextData", context_data())
+        .required("data", data())
         .closed()
-        .ruled([rule().without("contextData"), rule().without("context")])
-        .like(examples::new_event())
+        .with_rules([rule().without("contextData"), rule().without("context")])
+        .example(examples::new_event())
 }
 
-fn event() -> Shape {
-    let label = |example: &str, description: &str| text(description).like(example);
+fn event() -> SchemaSpec {
+    let label = |example: &str, description: &str| text(description).example(example);
     let own = |description: &str| number(1..=NUMBER_MAX, description);
     object("A stored event. It never changes.")
-        .must("id", uuid("Its id.").like(EVENT_ID))
-        .may("cloudEventId", text(CLOUD_EVENT_ID).like("A234-1234-1234"))
-        .may("dataContentType", text(DATA_CONTENT_TYPE).like("application/vnd.acme+json"))
-        .must("type", id("Its type, spelt as the producer did."))
-        .must("topic", topic_id("The topic it was stored in."))
-        .must("sequence", own("Its number in the topic, without gaps.").like(12_345))
-        .may("aggregateSequence", own("Its number in the aggregate; absent where it speaks of none.").like(1))
-        .must("position", own("Its number in the log.").like(20_071))
-        .must("createdAt", time("When the broker stored it.").like(OCCURRED_AT))
-        .must("occurredAt", time("When it happened.").like(OCCURRED_AT))
-        .must("source", text("Which program spoke.").like("example-service"))
-        .may("subject", text("What it speaks of.").like(SUBJECT))
-        .may("subjectType", subject_type_id("What kind of thing that is."))
-        .may("tenant", uuid("Whose event it is.").like(TENANT))
-        .may("dataVersion", text("The version of the type's schema it was held against.").like("1.0"))
-        .may("traceParent", label(TRACE_PARENT, "W3C trace context."))
-        .may("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
-        .may("causationId", label(EVENT_ID, "The event that caused this one."))
-        .may("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
-        .may("deduplicationId", label("import-2025-12-03-17", "What deduplicated it."))
-        .may("requestId", label("req-81c2", "The request that led to it."))
-        .may("actor", named_as("Actor", "Who did it."))
-        .may(
+        .required("id", uuid("Its id.").example(EVENT_ID))
+        .optional("cloudEventId", text(CLOUD_EVENT_ID).example("A234-1234-1234"))
+        .optional("dataContentType", text(DATA_CONTENT_TYPE).example("application/vnd.acme+json"))
+        .required("type", id("Its type, spelt as the producer did."))
+        .required("topic", topic_id("The topic it was stored in."))
+        .required("sequence", own("Its number in the topic, without gaps.").example(12_345))
+        .optional("aggregateSequence", own("Its number in the aggregate; absent where it speaks of none.").example(1))
+        .required("position", own("Its number in the log.").example(20_071))
+        .required("createdAt", time("When the broker stored it.").example(OCCURRED_AT))
+        .required("occurredAt", time("When it happened.").example(OCCURRED_AT))
+        .required("source", text("Which program spoke.").example("example-service"))
+        .optional("subject", text("What it speaks of.").example(SUBJECT))
+        .optional("subjectType", subject_type_id("What kind of thing that is."))
+        .optional("tenant", uuid("Whose event it is.").example(TENANT))
+        .optional("dataVersion", text("The version of the type's schema it was held against.").example("1.0"))
+        .optional("traceParent", label(TRACE_PARENT, "W3C trace context."))
+        .optional("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
+        .optional("causationId", label(EVENT_ID, "The event that caused this one."))
+        .optional("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
+        .optional("deduplicationId", label("import-2025-12-03-17", "What deduplicated it."))
+        .optional("requestId", label("req-81c2", "The request that led to it."))
+        .optional("actor", described_ref("Actor", "Who did it."))
+        .optional(
             "republishOf",
-            own("Where it was published again: the sequence at which it was first stored.").like(12_000),
+            own("Where it was published again: the sequence at which it was first stored.").example(12_000),
         )
-        .may("context", context())
-        .must("data", data())
-        .like(examples::event())
+        .optional("context", context())
+        .required("data", data())
+        .example(examples::event())
 }
 
-fn polled_event() -> Shape {
+fn polled_event() -> SchemaSpec {
     let description = "Where the members of a group divide the events: the claim to this one. Finish it with `:done` or \
         `:fail`.";
-    event().may("claim", named_as("Claim", description))
+    event().optional("claim", described_ref("Claim", description))
 }
 
-fn actor() -> Shape {
+fn actor() -> SchemaSpec {
     let kinds = ["user", "service_principal", "system"];
     object("Who caused an event.")
-        .must("type", word(&kinds, "What kind of actor.").like("user"))
-        .must("id", text_up_to(LABEL_BYTES_MAX, "Its id in its own system.").like("user-12345"))
+        .required("type", enumeration(&kinds, "What kind of actor.").example("user"))
+        .required("id", text_up_to(LABEL_BYTES_MAX, "Its id in its own system.").example("user-12345"))
         .closed()
-        .like(user())
+        .example(user())
 }
 
 fn user() -> Value {
     json!({"type": "user", "id": "user-12345"})
 }
 
-fn subject(description: &str) -> Shape {
-    text_up_to(SUBJECT_BYTES_MAX, description).not_empty().like(SUBJECT)
+fn subject(description: &str) -> SchemaSpec {
+    text_up_to(SUBJECT_BYTES_MAX, description).not_empty().example(SUBJECT)
 }
 
-fn context() -> Shape {
+fn context() -> SchemaSpec {
     let label = |description: &str| text_up_to(CONTEXT_BYTES_MAX, description);
     object("Labels to search by.")
-        .others(label("A label's value.").like("console"))
-        .members(CONTEXT_PAIRS_MAX, label("A label's key.").like("appId"))
-        .like(json!({"appId": "console"}))
+        .additional(label("A label's value.").example("console"))
+        .members(CONTEXT_PAIRS_MAX, label("A label's key.").example("appId"))
+        .example(json!({"appId": "console"}))
 }
 
-fn context_data() -> Shape {
+fn context_data() -> SchemaSpec {
     let description =
         "The labels as a list; instead of `context`. No key twice. They are kept and served as `context`.";
-    list(named("ContextPair"), description)
+    list(schema_ref("ContextPair"), description)
         .items(0, CONTEXT_PAIRS_MAX)
-        .like(json!([{"key": "appId", "value": "console"}]))
+        .example(json!([{"key": "appId", "value": "console"}]))
 }
 
-fn context_pair() -> Shape {
+fn context_pair() -> SchemaSpec {
     object("A label.")
-        .must("key", text_up_to(CONTEXT_BYTES_MAX, "Its key.").like("appId"))
-        .must("value", text_up_to(CONTEXT_BYTES_MAX, "Its value.").like("console"))
+        .required("key", text_up_to(CONTEXT_BYTES_MAX, "Its key.").example("appId"))
+        .required("value", text_up_to(CONTEXT_BYTES_MAX, "Its value.").example("console"))
         .closed()
-        .like(json!({"key": "appId", "value": "console"}))
+        .example(json!({"key": "appId", "value": "console"}))
 }
 
-fn data() -> Shape {
+fn data() -> SchemaSpec {
     let description = format!(
         "The payload, kept as it was spelt and held against the type's schema. At most {DATA_DEPTH_MAX} levels deep; no \
         member name twice, no NUL in any text."
     );
-    object(&description).open().like(json!({"userId": "user-12345", "email": "user@example.com"}))
+    object(&description).open().example(json!({"userId": "user-12345", "email": "user@example.com"}))
 }
 
-fn new_batch(bounds: &Bounds) -> Shape {
+fn new_batch(bounds: &DocumentLimits) -> SchemaSpec {
     let example = examples::new_batch();
     let events = list(
-        named("EventInput"),
+        schema_ref("EventInput"),
         "The events. One that is refused gets its own result; the rest stands or falls \
         with it as `atomic` says.",
     );
     object("Events to be published together.")
-        .must("events", events.items(1, bounds.batch_max).like(part(&example, "/events")))
+        .required("events", events.items(1, bounds.batch_max).example(at_pointer(&example, "/events")))
         .closed()
-        .like(example)
+        .example(example)
 }
 
-fn batch_outcome() -> Shape {
+fn batch_outcome() -> SchemaSpec {
     let example = examples::batch_outcome();
     let count = |description: &str| number(0..=NUMBER_MAX, description);
-    let results = list(named("BatchResult"), "One result per event, in the order they were sent.");
+    let results = list(schema_ref("BatchResult"), "One result per event, in the order they were sent.");
     let data = object("The results.")
-        .must("results", results.like(part(&example, "/data/results")))
-        .like(part(&example, "/data"));
+        .required("results", results.example(at_pointer(&example, "/data/results")))
+        .example(at_pointer(&example, "/data"));
     let meta = object("How many there are of each.")
-        .must("total", count("Events in the batch.").like(2))
-        .must("succeeded", count("Stored now or before.").like(1))
-        .must("failed", count("Refused.").like(1))
-        .like(part(&example, "/meta"));
-    object("What became of a batch.").must("data", data).must("meta", meta).like(example)
+        .required("total", count("Events in the batch.").example(2))
+        .required("succeeded", count("Stored now or before.").example(1))
+        .required("failed", count("Refused.").example(1))
+        .example(at_pointer(&example, "/meta"));
+    object("What became of a batch.").required("data", data).required("meta", meta).example(example)
 }
 
-fn batch_result() -> Shape {
+fn batch_result() -> SchemaSpec {
     let status = "What publishing it alone would have been answered with; 424 where a sibling was refused.";
     object("What became of one event of a batch.")
-        .must("index", number(0..=NUMBER_MAX, "Its place in the batch, from 0.").like(0))
-        .must("status", number(200..=599, status).like(201))
-        .may("payloadMismatch", flag("The first submission's `data` was another; the topic flags it.").like(true))
-        .may("deprecated", flag("It was published under a DEPRECATED version of its type's schema.").like(true))
-        .may("event", named_as("Event", "The stored event, where it was not refused."))
-        .may("error", named_as("Problem", "The refusal, without `instance` and `traceId`."))
-        .like(part(&examples::batch_outcome(), "/data/results/0"))
+        .required("index", number(0..=NUMBER_MAX, "Its place in the batch, from 0.").example(0))
+        .required("status", number(200..=599, status).example(201))
+        .optional(
+            "payloadMismatch",
+            boolean("The first submission's `data` was another; the topic flags it.").example(true),
+        )
+        .optional(
+            "deprecated",
+            boolean("It was published under a DEPRECATED version of its type's schema.").example(true),
+        )
+        .optional("event", described_ref("Event", "The stored event, where it was not refused."))
+        .optional("error", described_ref("Problem", "The refusal, without `instance` and `traceId`."))
+        .example(at_pointer(&examples::batch_outcome(), "/data/results/0"))
 }
 
-fn items(example: &Value) -> Shape {
-    list(named("Event"), "The events, in order.").like(part(example, "/items"))
+fn items(example: &Value) -> SchemaSpec {
+    list(schema_ref("Event"), "The events, in order.").example(at_pointer(example, "/items"))
 }
 
-fn event_page() -> Shape {
+fn event_page() -> SchemaSpec {
     let example = examples::event_page();
     let next = "How far the read came, matching or not: go on here. For a member of a shared group, how far the group has \
         come.";
-    let items = list(named("PolledEvent"), "The events, in order.").like(part(&example, "/items"));
+    let items = list(schema_ref("PolledEvent"), "The events, in order.").example(at_pointer(&example, "/items"));
     object("Events of one topic.")
-        .must("items", items)
-        .must("nextOffset", number(0..=NUMBER_MAX, next).like(12_345))
-        .must("tail", number(0..=NUMBER_MAX, "The topic's last sequence.").like(12_345))
-        .like(example)
+        .required("items", items)
+        .required("nextOffset", number(0..=NUMBER_MAX, next).example(12_345))
+        .required("tail", number(0..=NUMBER_MAX, "The topic's last sequence.").example(12_345))
+        .example(example)
 }
 
-fn log_page() -> Shape {
+fn log_page() -> SchemaSpec {
     let example = examples::log_page();
     object("Events of all topics of the default log.")
-        .must("items", items(&example))
-        .must("nextPosition", number(0..=NUMBER_MAX, "How far the read came: go on here.").like(20_071))
-        .must("tail", number(0..=NUMBER_MAX, "The log's last position.").like(20_071))
-        .like(example)
+        .required("items", items(&example))
+        .required("nextPosition", number(0..=NUMBER_MAX, "How far the read came: go on here.").example(20_071))
+        .required("tail", number(0..=NUMBER_MAX, "The log's last position.").example(20_071))
+        .example(example)
 }
 
-fn aggregate() -> Shape {
+fn aggregate() -> SchemaSpec {
     object("An aggregate: its last sequence and its last event.")
-        .must("aggregateSequence", number(1..=NUMBER_MAX, "Its last number.").like(1))
-        .must("sequence", number(1..=NUMBER_MAX, "That event's number in the topic.").like(12_345))
-        .must(
+        .required("aggregateSequence", number(1..=NUMBER_MAX, "Its last number.").example(1))
+        .required("sequence", number(1..=NUMBER_MAX, "That event's number in the topic.").example(12_345))
+        .required(
             "lastEvent",
-            named_or_null("Event", "That event; null once retention has removed it.").like(examples::event()),
+            nullable_ref("Event", "That event; null once retention has removed it.").example(examples::event()),
         )
-        .like(examples::aggregate())
+        .example(examples::aggregate())
 }
 
-fn aggregate_events() -> Shape {
+fn aggregate_events() -> SchemaSpec {
     let example = examples::aggregate_events();
     object("Events of one aggregate.")
-        .must("items", items(&example))
-        .must("nextAfter", number(0..=NUMBER_MAX, "How far the read came: go on here.").like(1))
-        .must("aggregateSequence", number(0..=NUMBER_MAX, "The aggregate's last number; 0: there is none.").like(1))
-        .like(example)
+        .required("items", items(&example))
+        .required("nextAfter", number(0..=NUMBER_MAX, "How far the read came: go on here.").example(1))
+        .required(
+            "aggregateSequence",
+            number(0..=NUMBER_MAX, "The aggregate's last number; 0: there is none.").example(1),
+        )
+        .example(example)
 }

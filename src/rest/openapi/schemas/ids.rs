@@ -4,7 +4,7 @@
 //! compares the two. They do without looking ahead, which not every reader of patterns can do.
 
 use crate::rest::openapi::examples;
-use crate::rest::openapi::shape::{Shape, patterned};
+use crate::rest::openapi::shape::{SchemaSpec, patterned};
 use contract::limits;
 
 /// A version's number.
@@ -123,46 +123,48 @@ pub(in crate::rest::openapi) const VERSION: &str = concat!("^", counted!(), r"\.
 pub(in crate::rest::openapi) const CURSOR: &str = "^[np]([0-7][0-9a-fA-F])*$";
 
 /// An identifier.
-pub(in crate::rest::openapi) fn id(description: &str) -> Shape {
+pub(in crate::rest::openapi) fn id(description: &str) -> SchemaSpec {
     let description = format!("{description} {GRAMMAR}");
-    patterned(ID, &description).up_to(limits::ID_BYTES_MAX).like(examples::CREATED)
+    patterned(ID, &description).max_length(limits::ID_BYTES_MAX).example(examples::CREATED)
 }
 
 const GRAMMAR: &str =
     "A code such as `order.created` or `shop:orders:order:created` (at most 200 bytes), or a GTS identifier.";
 
 /// The id of a topic.
-pub(in crate::rest::openapi) fn topic_id(description: &str) -> Shape {
-    id(description).like(examples::TOPIC)
+pub(in crate::rest::openapi) fn topic_id(description: &str) -> SchemaSpec {
+    id(description).example(examples::TOPIC)
 }
 
 /// The id of a subject type.
-pub(in crate::rest::openapi) fn subject_type_id(description: &str) -> Shape {
-    id(description).like(examples::SUBJECT_TYPE)
+pub(in crate::rest::openapi) fn subject_type_id(description: &str) -> SchemaSpec {
+    id(description).example(examples::SUBJECT_TYPE)
 }
 
 /// The id of a subject type in a path, where `-` is the one of events that name none.
-pub(in crate::rest::openapi) fn subject_type_or_none(description: &str) -> Shape {
+pub(in crate::rest::openapi) fn subject_type_or_none(description: &str) -> SchemaSpec {
     let description = format!("{description} {GRAMMAR} `-`: events that name no subject type.");
-    patterned(ID_OR_NONE, &description).up_to(limits::ID_BYTES_MAX).like(examples::SUBJECT_TYPE)
+    patterned(ID_OR_NONE, &description).max_length(limits::ID_BYTES_MAX).example(examples::SUBJECT_TYPE)
 }
 
 /// A pattern of identifiers.
-pub(in crate::rest::openapi) fn pattern(description: &str) -> Shape {
+pub(in crate::rest::openapi) fn pattern(description: &str) -> SchemaSpec {
     let description = format!(
         "{description} An identifier, or a pattern with one `*` at its end: `order.*`, `shop:orders:*`, `gts.*`."
     );
-    patterned(PATTERN, &description).up_to(limits::ID_BYTES_MAX).like("gts.hyperspot.core.events.type.v1~vendor.*")
+    patterned(PATTERN, &description)
+        .max_length(limits::ID_BYTES_MAX)
+        .example("gts.hyperspot.core.events.type.v1~vendor.*")
 }
 
 /// A duration.
-pub(in crate::rest::openapi) fn duration(description: &str) -> Shape {
+pub(in crate::rest::openapi) fn duration(description: &str) -> SchemaSpec {
     let description =
         format!("{description} An ISO 8601 duration, such as `P30D` or `PT12H`; months and years are not allowed.");
-    patterned(DURATION, &description).up_to(64).like("PT24H")
+    patterned(DURATION, &description).max_length(64).example("PT24H")
 }
 
 /// A schema's version.
-pub(in crate::rest::openapi) fn version(description: &str) -> Shape {
-    patterned(VERSION, &format!("{description} `MAJOR.MINOR`.")).like("1.0")
+pub(in crate::rest::openapi) fn version(description: &str) -> SchemaSpec {
+    patterned(VERSION, &format!("{description} `MAJOR.MINOR`.")).example("1.0")
 }

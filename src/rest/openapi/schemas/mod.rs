@@ -17,10 +17,12 @@ pub(super) mod projections;
 pub(super) mod subscriptions;
 mod topics;
 
-use super::Bounds;
-use super::examples::{self, part};
+use super::DocumentLimits;
+use super::examples::{self, at_pointer};
 use super::problems::{self, TRACE_ID, TYPE_BASE};
-use super::shape::{Shape, any_text, either, list, named, number, object, patterned, text, uuid, word};
+use super::shape::{
+    SchemaSpec, any_of, any_text, enumeration, list, number, object, patterned, schema_ref, text, uuid,
+};
 use contract::{Kind, limits};
 use serde_json::json;
 
@@ -28,7 +30,7 @@ use serde_json::json;
 pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// Every schema with its name.
-pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
+pub(super) fn all(bounds: &DocumentLimits) -> Vec<(&'static str, SchemaSpec)> {
     let mut schemas = vec![
         ("Problem", problem()),
         ("Violation", violation()),
@@ -50,88 +52,93 @@ pub(super) fn all(bounds: &Bounds) -> Vec<(&'static str, Shape)> {
     schemas
 }
 
-fn problem() -> Shape {
+fn problem() -> SchemaSpec {
     let types: Vec<_> = Kind::ALL.iter().map(|kind| format!("{TYPE_BASE}{}", kind.code())).collect();
     let types: Vec<_> = types.iter().map(String::as_str).collect();
     let sample = problems::sample();
     object("A refusal, as RFC 9457 has it.")
-        .must("type", word(&types, "Which refusal it is; its last part is the code.").like(part(&sample, "/type")))
-        .must("title", text("A short title, the same for every refusal of the code.").like("Invalid offset"))
-        .must("status", number(400..=599, "The HTTP status.").like(400))
-        .must("detail", text("What to do about it. Submitted values are never quoted.").like(part(&sample, "/detail")))
-        .may("instance", any_text("The path of the request, without the query.").like("/v1/events:poll"))
-        .may("traceId", patterned("^[0-9a-f]{32}$", "The same as `X-Trace-Id`.").like(TRACE_ID))
-        .may(
+        .required("type", enumeration(&types, "Which refusal it is; its last part is the code.").example(at_pointer(&sample, "/type")))
+        .required("title", text("A short title, the same for every refusal of the code.").example("Invalid offset"))
+        .required("status", number(400..=599, "The HTTP status.").example(400))
+        .required("detail", text("What to do about it. Submitted values are never quoted.").example(at_pointer(&sample, "/detail")))
+        .optional("instance", any_text("The path of the request, without the query.").example("/v1/events:poll"))
+        .optional("traceId", patterned("^[0-9a-f]{32}$", "The same as `X-Trace-Id`.").example(TRACE_ID))
+        .optional(
             "errors",
-            list(named("Violation"), "Every single reason.").items(1, limits::VIOLATIONS_MAX).like(json!([
+            list(schema_ref("Violation"), "Every single reason.").items(1, limits::VIOLATIONS_MAX).example(json!([
                 {"pointer": "/data/email", "detail": "must have the format 'email'"},
             ])),
         )
-        .may("actual", number(0..=NUMBER_MAX, "The aggregate's last sequence (EVENT_BROKER_EXPECTED_SEQUENCE), or the checkpoint (EVENT_BROKER_INVALID_STATE).").like(4))
-        .may("eventId", uuid("The event that is stored all the same (EVENT_BROKER_PROJECTION_TIMEOUT).").like(examples::EVENT_ID))
-        .may("sequence", number(1..=NUMBER_MAX, "Its number in its topic (EVENT_BROKER_PROJECTION_TIMEOUT).").like(12_346))
-        .may("earliest", number(1..=NUMBER_MAX, "The first sequence that can be read (EVENT_BROKER_TRIMMED).").like(10_001))
-        .may("resumeOffset", number(0..=NUMBER_MAX, "The offset to go on with: `earliest` less one (EVENT_BROKER_TRIMMED).").like(10_000))
-        .like(sample)
+        .optional("actual", number(0..=NUMBER_MAX, "The aggregate's last sequence (EVENT_BROKER_EXPECTED_SEQUENCE), or the checkpoint (EVENT_BROKER_INVALID_STATE).").example(4))
+        .optional("eventId", uuid("The event that is stored all the same (EVENT_BROKER_PROJECTION_TIMEOUT).").example(examples::EVENT_ID))
+        .optional("sequence", number(1..=NUMBER_MAX, "Its number in its topic (EVENT_BROKER_PROJECTION_TIMEOUT).").example(12_346))
+        .optional("earliest", number(1..=NUMBER_MAX, "The first sequence that can be read (EVENT_BROKER_TRIMMED).").example(10_001))
+        .optional("resumeOffset", number(0..=NUMBER_MAX, "The offset to go on with: `earliest` less one (EVENT_BROKER_TRIMMED).").example(10_000))
+        .example(sample)
 }
 
-fn read_offset() -> Shape {
-    let number = number(0..=NUMBER_MAX, "Behind this number; 0: from the beginning.").like(12_345);
-    let end = word(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
-    either([number, end.like("earliest")], "Where a read starts: a number, or one of the two ends.").like(12_345)
+fn read_offset() -> SchemaSpec {
+    let number = number(0..=NUMBER_MAX, "Behind this number; 0: from the beginning.").example(12_345);
+    let end = enumeration(&["earliest", "latest"], "Before the first event that is still there, or behind the last.");
+    any_of([number, end.example("earliest")], "Where a read starts: a number, or one of the two ends.").example(12_345)
 }
 
-fn violation() -> Shape {
+fn violation() -> SchemaSpec {
     object("One reason among several why a request was refused.")
-        .must(
+        .required(
             "pointer",
-            any_text("JSON pointer from the event (or the body, or the query) to the place.").like("/data/email"),
+            any_text("JSON pointer from the event (or the body, or the query) to the place.").example("/data/email"),
         )
-        .must("detail", any_text("What is wrong there.").like("must have the format 'email'"))
-        .like(json!({"pointer": "/data/email", "detail": "must have the format 'email'"}))
+        .required("detail", any_text("What is wrong there.").example("must have the format 'email'"))
+        .example(json!({"pointer": "/data/email", "detail": "must have the format 'email'"}))
 }
 
-fn page_info(bounds: &Bounds) -> Shape {
-    let cursor = |description: &str| text(description).like(examples::CURSOR);
+fn page_info(bounds: &DocumentLimits) -> SchemaSpec {
+    let cursor = |description: &str| text(description).example(examples::CURSOR);
     object("Where the neighbouring pages of a list are.")
-        .must_or_null("next_cursor", cursor("`cursor` of the next page; null on the last one."))
-        .must_or_null("prev_cursor", cursor("`cursor` of the page before; null on the first one."))
-        .must("limit", number(1..=bounds.limit_max, "Most rows of a page.").like(20))
-        .like(examples::page_info())
+        .required_nullable("next_cursor", cursor("`cursor` of the next page; null on the last one."))
+        .required_nullable("prev_cursor", cursor("`cursor` of the page before; null on the first one."))
+        .required("limit", number(1..=bounds.limit_max, "Most rows of a page.").example(20))
+        .example(examples::page_info())
 }
 
-fn health() -> Shape {
-    let status = word(&["ok", "ready"], "`ok`: the process lives; `ready`: it can be asked for work.").like("ok");
-    let line = text("What an operator should look at.").like("Retention of the log fails: …");
+fn health() -> SchemaSpec {
+    let status =
+        enumeration(&["ok", "ready"], "`ok`: the process lives; `ready`: it can be asked for work.").example("ok");
+    let line = text("What an operator should look at.").example("Retention of the log fails: …");
     object("How the process is.")
-        .must("status", status)
-        .may(
+        .required("status", status)
+        .optional(
             "degraded",
-            list(line, "What does not work though requests are served; absent where there is nothing.").like(json!([])),
+            list(line, "What does not work though requests are served; absent where there is nothing.")
+                .example(json!([])),
         )
-        .like(json!({"status": "ok"}))
+        .example(json!({"status": "ok"}))
 }
 
-fn document() -> Shape {
-    let info = object("What it describes.").open().like(json!({"title": "Event Broker", "version": "0.1.0"}));
+fn document() -> SchemaSpec {
+    let info = object("What it describes.").open().example(json!({"title": "Event Broker", "version": "0.1.0"}));
     object("An OpenAPI document.")
-        .must("openapi", patterned(r"^3\.1\.\d+$", "Which OpenAPI.").like("3.1.0"))
-        .must("info", info)
-        .must("paths", object("The operations by path.").open().like(json!({})))
+        .required("openapi", patterned(r"^3\.1\.\d+$", "Which OpenAPI.").example("3.1.0"))
+        .required("info", info)
+        .required("paths", object("The operations by path.").open().example(json!({})))
         .open()
-        .like(json!({"openapi": "3.1.0", "info": {"title": "Event Broker", "version": "0.1.0"}, "paths": {}}))
+        .example(json!({"openapi": "3.1.0", "info": {"title": "Event Broker", "version": "0.1.0"}, "paths": {}}))
 }
 
 /// A list of rows with the cursors to the pages around them.
-fn rows(row: &str, description: &str, example: serde_json::Value) -> Shape {
+fn list_page(row: &str, description: &str, example: serde_json::Value) -> SchemaSpec {
     object(description)
-        .must("items", list(named(row), "The rows of this page, in order.").like(part(&example, "/items")))
-        .must("page_info", named("PageInfo"))
-        .like(example)
+        .required(
+            "items",
+            list(schema_ref(row), "The rows of this page, in order.").example(at_pointer(&example, "/items")),
+        )
+        .required("page_info", schema_ref("PageInfo"))
+        .example(example)
 }
 
 /// Words for people.
-fn for_people() -> Shape {
+fn description_text() -> SchemaSpec {
     let description = format!("For people. At most {} characters.", limits::DESCRIPTION_CHARS_MAX);
-    any_text(&description).up_to(limits::DESCRIPTION_CHARS_MAX).like("User-related events")
+    any_text(&description).max_length(limits::DESCRIPTION_CHARS_MAX).example("User-related events")
 }

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Where `new`, which a request carries `at`, might refuse an event that `old` takes.
-pub(in crate::types::schema) fn broken(
+pub(in crate::types::schema) fn incompatibilities(
     at: &str,
     old: &Value,
     new: &Value,
@@ -44,7 +44,7 @@ fn compare(at: &str, old: &Value, new: &Value, target: Option<SchemaTarget>, is_
         return vec![changed(at, CANNOT)];
     }
     let draft_7 = draft_of(new) == Some(Draft::Draft7);
-    let mut walk = Walk {
+    let mut walk = JsonComparison {
         at,
         draft_7,
         is_strict,
@@ -70,12 +70,12 @@ const STEPS_MAX: usize = 200_000;
 const PATTERN_SIZE_MAX: usize = 1024 * 1024;
 
 /// A part of a schema that holds beside others: an object's keywords, or `false`.
-enum Part<'s> {
+enum SchemaPart<'s> {
     Nothing,
     Keywords(&'s Map<String, Value>),
 }
 
-struct Walk<'s> {
+struct JsonComparison<'s> {
     at: &'s str,
     draft_7: bool,
     is_strict: bool,
@@ -90,7 +90,7 @@ struct Walk<'s> {
     found: Vec<Violation>,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> JsonComparison<'s> {
     /// Tells what `new`, which stands at `place`, limits beyond the schemas `olds`, all of which hold.
     fn held(&mut self, olds: &[&'s Value], new: &'s Value, place: &str, depth: usize) {
         // No event is deeper, so nothing there can break.
@@ -101,8 +101,8 @@ impl<'s> Walk<'s> {
         for old in olds {
             for (part, _) in self.parts(self.old, old, "") {
                 match part {
-                    Part::Nothing => return,
-                    Part::Keywords(keywords) => known.push(keywords),
+                    SchemaPart::Nothing => return,
+                    SchemaPart::Keywords(keywords) => known.push(keywords),
                 }
             }
         }
@@ -113,8 +113,8 @@ impl<'s> Walk<'s> {
         }
         for (part, place) in self.parts(self.new, new, place) {
             match part {
-                Part::Nothing => self.tell(&place, "no longer allows anything here"),
-                Part::Keywords(keywords) => self.keywords(&known, keywords, &place, depth),
+                SchemaPart::Nothing => self.report(&place, "no longer allows anything here"),
+                SchemaPart::Keywords(keywords) => self.keywords(&known, keywords, &place, depth),
             }
         }
     }
@@ -127,7 +127,7 @@ impl<'s> Walk<'s> {
                 "type" => {
                     let gone = kinds & !bounds::kinds_of_type(value);
                     if gone != 0 {
-                        self.tell(&here, &format!("no longer allows the type: {}", bounds::names(gone)));
+                        self.report(&here, &format!("no longer allows the type: {}", bounds::names(gone)));
                     }
                 }
                 "enum" => self.listed(olds, &value.as_array().into_iter().flatten().collect::<Vec<_>>(), &here),
@@ -162,7 +162,7 @@ impl<'s> Walk<'s> {
             "unevaluatedItems" | "unevaluatedProperties" => &[],
             _ => {
                 let taken = new.get(keyword).and_then(|value| bounds::taken(keyword, value, olds));
-                return taken.into_iter().for_each(|taken| self.tell(here, taken));
+                return taken.into_iter().for_each(|taken| self.report(here, taken));
             }
         };
         let is_same = olds.iter().any(|old| {
@@ -173,7 +173,7 @@ impl<'s> Walk<'s> {
             }
         });
         if !is_same {
-            self.tell(here, CANNOT);
+            self.report(here, CANNOT);
         }
     }
 
@@ -181,8 +181,8 @@ impl<'s> Walk<'s> {
         let known = olds.iter().filter_map(|old| bounds::listed(old)).min_by_key(Vec::len);
         match known {
             Some(values) if values.iter().all(|value| allowed.contains(value)) => (),
-            Some(_) => self.tell(here, "no longer allows a value that was allowed"),
-            None => self.tell(here, "newly limits which values are allowed"),
+            Some(_) => self.report(here, "no longer allows a value that was allowed"),
+            None => self.report(here, "newly limits which values are allowed"),
         }
         self.steps += allowed.len();
     }
@@ -191,7 +191,7 @@ impl<'s> Walk<'s> {
         for name in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
             self.steps += olds.len();
             if !olds.iter().any(|old| requires(old, name)) {
-                self.tell(here, &format!("newly requires the member '{name}'"));
+                self.report(here, &format!("newly requires the member '{name}'"));
             }
         }
     }
@@ -208,7 +208,7 @@ impl<'s> Walk<'s> {
         match (keyword, value) {
             ("properties", Value::Object(members)) => {
                 for (name, member) in members {
-                    let Some(known) = self.known_of(olds, name) else { continue };
+                    let Some(known) = self.old_schemas_of(olds, name) else { continue };
                     self.held(&known, member, &format!("{here}/{}", escaped(name)), depth + 1);
                 }
             }
@@ -242,11 +242,11 @@ impl<'s> Walk<'s> {
         for name in names(olds) {
             match self.matches(pattern, name) {
                 Some(true) => {
-                    let known = self.known_of(olds, name).unwrap_or_default();
+                    let known = self.old_schemas_of(olds, name).unwrap_or_default();
                     self.held(&known, member, here, depth + 1);
                 }
                 Some(false) => (),
-                None => return self.tell(here, CANNOT),
+                None => return self.report(here, CANNOT),
             }
         }
         for other in patterns.flat_map(Map::values) {
@@ -274,11 +274,11 @@ impl<'s> Walk<'s> {
             if self.names_it(new, name) {
                 continue;
             }
-            let known = self.known_of(olds, name).unwrap_or_default();
+            let known = self.old_schemas_of(olds, name).unwrap_or_default();
             if rest != &Value::Bool(false) {
                 self.held(&known, rest, here, depth + 1);
             } else if !known.iter().any(|known| known == &&Value::Bool(false)) {
-                self.tell(here, &format!("no longer allows the member '{name}'"));
+                self.report(here, &format!("no longer allows the member '{name}'"));
             }
         }
         let kept = new.get("patternProperties").and_then(Value::as_object);
@@ -289,14 +289,14 @@ impl<'s> Walk<'s> {
         }
         let known: Vec<_> = olds.iter().filter_map(|old| closing(old)).collect();
         if known.is_empty() {
-            self.tell(here, "limits members that were left open");
+            self.report(here, "limits members that were left open");
         } else {
             self.held(&known, rest, here, depth + 1);
         }
     }
 
     /// What the old schemas say of a member; `None` where they left it open without naming it.
-    fn known_of(&mut self, olds: &[&'s Map<String, Value>], name: &str) -> Option<Vec<&'s Value>> {
+    fn old_schemas_of(&mut self, olds: &[&'s Map<String, Value>], name: &str) -> Option<Vec<&'s Value>> {
         let (mut known, mut is_named) = (Vec::new(), self.is_strict);
         for old in olds {
             let mut here = false;
@@ -334,7 +334,7 @@ impl<'s> Walk<'s> {
     }
 
     /// The parts of a schema that all hold, each with its place; none where it allows anything.
-    fn parts(&mut self, root: &'s Value, schema: &'s Value, place: &str) -> Vec<(Part<'s>, String)> {
+    fn parts(&mut self, root: &'s Value, schema: &'s Value, place: &str) -> Vec<(SchemaPart<'s>, String)> {
         let (mut parts, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = vec![(schema, place.to_owned())];
         while let Some((schema, place)) = rest.pop() {
@@ -347,7 +347,7 @@ impl<'s> Walk<'s> {
             }
             let keywords = match schema {
                 Value::Bool(false) => {
-                    parts.push((Part::Nothing, place));
+                    parts.push((SchemaPart::Nothing, place));
                     continue;
                 }
                 Value::Object(keywords) => keywords,
@@ -361,7 +361,7 @@ impl<'s> Walk<'s> {
             }
             let all = keywords.get("allOf").and_then(Value::as_array).into_iter().flatten().enumerate();
             rest.extend(all.map(|(index, part)| (part, format!("{place}/allOf/{index}"))));
-            parts.push((Part::Keywords(keywords), place));
+            parts.push((SchemaPart::Keywords(keywords), place));
         }
         parts
     }
@@ -403,7 +403,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    fn tell(&mut self, place: &str, detail: &str) {
+    fn report(&mut self, place: &str, detail: &str) {
         let violation = changed(words::pointer(self.at, place), detail);
         if !self.found.contains(&violation) && self.found.len() < limits::VIOLATIONS_MAX {
             self.found.push(violation);

@@ -28,7 +28,7 @@ pub(super) struct SchemaReach {
 }
 
 /// How far a schema reaches; else why it cannot be used.
-pub(super) fn reach(schema: &Value) -> Result<SchemaReach, &'static str> {
+pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'static str> {
     let index = ReferenceIndex::new(schema).ok_or(UNREADABLE)?;
     scopes::check(schema, &index)?;
     let mut count =
@@ -41,7 +41,7 @@ pub(super) fn reach(schema: &Value) -> Result<SchemaReach, &'static str> {
             Value::Array(items) => rest.extend(items.iter().map(|item| (item, position))),
             Value::Object(members) if seen.insert((std::ptr::from_ref(part), position == PartPosition::Schema)) => {
                 if position == PartPosition::Schema {
-                    most = most.max(count.looks(part)?.count);
+                    most = most.max(count.cost_of(part)?.count);
                     // What is under a keyword that no draft has is compiled if a reference leads there.
                     rest.extend(count.referred.drain(..).map(|part| (part, PartPosition::Schema)));
                 }
@@ -99,7 +99,7 @@ const UNREADABLE: &str = "its references cannot be followed";
 const INTO_DATA: &str = "a reference in it leads into `const`, `enum`, `default` or `examples`, which hold no schemas";
 
 impl<'s> LookCount<'s> {
-    fn looks(&mut self, part: &'s Value) -> Result<PlaceLooks, &'static str> {
+    fn cost_of(&mut self, part: &'s Value) -> Result<PlaceLooks, &'static str> {
         const ONE: PlaceLooks = PlaceLooks { count: 1, chain: 1 };
         let Value::Object(members) = part else { return Ok(ONE) };
         match self.known.get(&std::ptr::from_ref(part)) {
@@ -119,7 +119,7 @@ impl<'s> LookCount<'s> {
             looks.count = looks.count.saturating_add(meta_schemas * META_SCHEMA_LOOKS.count);
             looks.chain = looks.chain.max(meta_schemas * META_SCHEMA_LOOKS.chain);
             for next in further {
-                let next = self.looks(next)?;
+                let next = self.cost_of(next)?;
                 looks.count = looks.count.saturating_add(next.count);
                 looks.chain = looks.chain.max(next.chain + 1);
             }

@@ -14,7 +14,7 @@ use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where `new`, which a request carries `at`, might refuse an event that `old` takes.
-pub(in crate::types::schema) fn broken(at: &str, old: &NewVersion, new: &NewVersion) -> Vec<Violation> {
+pub(in crate::types::schema) fn incompatibilities(at: &str, old: &NewVersion, new: &NewVersion) -> Vec<Violation> {
     let compile = |version: &NewVersion| {
         ProtoSchema::compile(at, version.schema.as_str().unwrap_or_default(), version.message.as_deref())
     };
@@ -26,7 +26,7 @@ pub(in crate::types::schema) fn broken(at: &str, old: &NewVersion, new: &NewVers
     if extended(&old) || extended(&new) {
         return vec![changed(schema_at, "has extensions, which cannot be shown compatible")];
     }
-    let mut walk = Walk { at: schema_at, seen: BTreeSet::new(), rest: Vec::new(), found: Vec::new() };
+    let mut walk = ProtoComparison { at: schema_at, seen: BTreeSet::new(), rest: Vec::new(), found: Vec::new() };
     walk.pair(&old.message, &new.message);
     while let Some((old, new)) = walk.rest.pop() {
         walk.message(&old, &new);
@@ -34,14 +34,14 @@ pub(in crate::types::schema) fn broken(at: &str, old: &NewVersion, new: &NewVers
     walk.found
 }
 
-struct Walk {
+struct ProtoComparison {
     at: String,
     seen: BTreeSet<(String, String)>,
     rest: Vec<(MessageDescriptor, MessageDescriptor)>,
     found: Vec<Violation>,
 }
 
-impl Walk {
+impl ProtoComparison {
     fn pair(&mut self, old: &MessageDescriptor, new: &MessageDescriptor) {
         if self.seen.insert((old.full_name().to_owned(), new.full_name().to_owned())) {
             self.rest.push((old.clone(), new.clone()));
@@ -54,7 +54,7 @@ impl Walk {
         }
         for field in new.fields().filter(FieldDescriptor::is_required) {
             if !old.get_field(field.number()).is_some_and(|known| known.is_required()) {
-                self.tell(&field, "is newly required");
+                self.report(&field, "is newly required");
             }
         }
         self.oneofs(old, new);
@@ -63,14 +63,14 @@ impl Walk {
     fn field(&mut self, new: &MessageDescriptor, old: &FieldDescriptor) {
         let Some(field) = new.get_field(old.number()) else {
             let elsewhere = new.get_field_by_name(old.name()).is_some();
-            return self.tell(old, if elsewhere { "has another number" } else { "was removed" });
+            return self.report(old, if elsewhere { "has another number" } else { "was removed" });
         };
         let found = |name: &str| field_of(new, name).is_some_and(|known| known.number() == old.number());
         if !(found(old.name()) && found(old.json_name())) {
-            return self.tell(old, "was renamed, or its number is used for another member");
+            return self.report(old, "was renamed, or its number is used for another member");
         }
         if field.is_list() != old.is_list() || field.is_map() != old.is_map() {
-            return self.tell(old, "is no longer as often there as it was (one, a list or a map)");
+            return self.report(old, "is no longer as often there as it was (one, a list or a map)");
         }
         self.kind(old, &old.kind(), &field.kind());
     }
@@ -86,20 +86,20 @@ impl Walk {
                 if !well_known(old) && !well_known(new) {
                     self.pair(old, new);
                 } else if old.full_name() != new.full_name() {
-                    self.tell(field, "has another type");
+                    self.report(field, "has another type");
                 }
             }
             (Kind::Enum(old), Kind::Enum(new)) => self.values(field, old, new),
             (Kind::Int32, Kind::Int64) | (Kind::Uint32, Kind::Uint64) => (),
             _ if old == new => (),
-            _ => self.tell(field, "has another type"),
+            _ => self.report(field, "has another type"),
         }
     }
 
     fn values(&mut self, field: &FieldDescriptor, old: &EnumDescriptor, new: &EnumDescriptor) {
         for value in old.values() {
             if new.get_value_by_name(value.name()).is_none_or(|known| known.number() != value.number()) {
-                self.tell(field, &format!("no longer has the enum value '{}'", value.name()));
+                self.report(field, &format!("no longer has the enum value '{}'", value.name()));
             }
         }
     }
@@ -114,12 +114,12 @@ impl Walk {
             // Each member that was in none stands alone.
             let was = real(&field).map_or_else(|| format!("={}", field.number()), |oneof| oneof.full_name().to_owned());
             if was_in.insert(was) && was_in.len() > 1 {
-                self.tell(&field, "may no longer be there together with others: it joined a `oneof`");
+                self.report(&field, "may no longer be there together with others: it joined a `oneof`");
             }
         }
     }
 
-    fn tell(&mut self, field: &FieldDescriptor, detail: &str) {
+    fn report(&mut self, field: &FieldDescriptor, detail: &str) {
         if self.found.len() < limits::VIOLATIONS_MAX {
             let message = field.parent_message().full_name().to_owned();
             self.found.push(changed(self.at.clone(), format!("the member '{}' of {message} {detail}", field.name())));

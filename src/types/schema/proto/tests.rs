@@ -220,7 +220,7 @@ fn what_a_minor_version_may_change() {
             schema: format!("syntax = \"proto3\"; {body}").into(),
             ..NewVersion::json_schema(SchemaVersion::FIRST, Value::Null)
         };
-        let told = super::super::broken("", &version(old), &version(&new), None);
+        let told = super::super::incompatibilities("", &version(old), &version(&new), None);
         match expected {
             "" => assert_eq!(told, [], "{new}"),
             _ => {
@@ -247,6 +247,6 @@ fn what_is_newly_required_breaks() {
         ("extensions 5 to 9;", "extensions 5 to 8;", 0),
         ("extensions 5 to 9; extend A { optional int32 x = 5; }", "extensions 5 to 9;", 1),
     ] {
-        assert_eq!(super::super::broken("", &version(old), &version(new), None).len(), count, "{old} {new}");
+        assert_eq!(super::super::incompatibilities("", &version(old), &version(new), None).len(), count, "{old} {new}");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// Every place where `data` does not fit, up to the limit; none where none can be told.
 pub(super) fn violations(message: &MessageDescriptor, data: &Value) -> Vec<Violation> {
-    let mut found = Found { left: STEPS_MAX, violations: Vec::new() };
+    let mut found = ViolationFinder { left: STEPS_MAX, violations: Vec::new() };
     found.message(message, data, "/data");
     found.violations
 }
@@ -19,14 +19,14 @@ const STEPS_MAX: usize = 20_000;
 /// Longest pointer in an answer, in bytes.
 const POINTER_BYTES_MAX: usize = 256;
 
-struct Found {
+struct ViolationFinder {
     left: usize,
     violations: Vec<Violation>,
 }
 
-impl Found {
+impl ViolationFinder {
     fn message(&mut self, message: &MessageDescriptor, value: &Value, place: &str) {
-        let Value::Object(members) = value else { return self.tell(place, "must be an object") };
+        let Value::Object(members) = value else { return self.report(place, "must be an object") };
         let before = self.violations.len();
         for (name, member) in members {
             if self.left == 0 {
@@ -36,7 +36,7 @@ impl Found {
             let place = format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"));
             match field_of(message, name) {
                 None if is_extension(message, name) => (),
-                None => self.tell(&place, "is not a member the schema knows"),
+                None => self.report(&place, "is not a member the schema knows"),
                 Some(field) => self.member(message, &field, name, member, &place),
             }
         }
@@ -45,11 +45,11 @@ impl Found {
                 !member.is_null() && field_of(message, name).is_some_and(|known| known.number() == field.number())
             });
             if !there {
-                self.tell(place, &format!("is missing the required member '{}'", field.json_name()));
+                self.report(place, &format!("is missing the required member '{}'", field.json_name()));
             }
         }
         if self.violations.len() == before && !fits(message, value.clone()) {
-            self.tell(place, "does not fit the message as a whole: of a `oneof`, only one member may be there");
+            self.report(place, "does not fit the message as a whole: of a `oneof`, only one member may be there");
         }
     }
 
@@ -71,8 +71,8 @@ impl Found {
                     self.one(&kind, item, fits(message, alone(one)), &place);
                 }
             }
-            _ if field.is_list() => self.tell(place, "must be a list"),
-            _ if field.is_map() => self.tell(place, "must be an object"),
+            _ if field.is_list() => self.report(place, "must be a list"),
+            _ if field.is_map() => self.report(place, "must be an object"),
             (kind, _) => self.one(&kind, value, fits(message, alone(value.clone())), place),
         }
     }
@@ -81,12 +81,12 @@ impl Found {
     fn one(&mut self, kind: &Kind, value: &Value, fits: bool, place: &str) {
         match kind {
             Kind::Message(inner) if !is_well_known(inner) => self.message(inner, value, place),
-            _ if !fits => self.tell(place, &expected(kind)),
+            _ if !fits => self.report(place, &expected(kind)),
             _ => (),
         }
     }
 
-    fn tell(&mut self, place: &str, detail: &str) {
+    fn report(&mut self, place: &str, detail: &str) {
         if self.violations.len() >= limits::VIOLATIONS_MAX {
             return;
         }

@@ -8,68 +8,71 @@
 //!   together: what was not looked at before would be looked at now.
 //! - Anything else is told as something that cannot be shown compatible.
 
-use super::tree::Element;
+use super::tree::SchemaElement;
 use crate::types::schema::changed;
 use contract::{Violation, limits};
 
 /// Where `new`, which a request carries `at`, might refuse a document that `old` takes.
-pub(in crate::types::schema) fn broken(at: &str, old: &str, new: &str) -> Vec<Violation> {
-    let (Ok(old), Ok(new)) = (Element::parse(old), Element::parse(new)) else {
+pub(in crate::types::schema) fn incompatibilities(at: &str, old: &str, new: &str) -> Vec<Violation> {
+    let (Ok(old), Ok(new)) = (SchemaElement::parse(old), SchemaElement::parse(new)) else {
         return vec![changed(at, "cannot be compared with the version before it")];
     };
     let is_open = has_room(&old) || has_room(&new);
-    let mut walk = Walk { at, is_open, found: Vec::new() };
+    let mut walk = XsdComparison { at, is_open, found: Vec::new() };
     walk.element(&old, &new, "");
     walk.found
 }
 
-struct Walk<'a> {
+struct XsdComparison<'a> {
     at: &'a str,
     /// Whether a document may have content the schema does not describe.
     is_open: bool,
     found: Vec<Violation>,
 }
 
-impl Walk<'_> {
-    fn element(&mut self, old: &Element, new: &Element, place: &str) {
+impl XsdComparison<'_> {
+    fn element(&mut self, old: &SchemaElement, new: &SchemaElement, place: &str) {
         let place = format!("{place}/{}", label(new));
         let names =
             old.attributes.keys().chain(new.attributes.keys().filter(|name| !old.attributes.contains_key(*name)));
         for name in names {
             let (before, after) = (old.attribute(name), new.attribute(name));
             if before != after && !may_change(old, name, before, after) {
-                self.tell(&place, &format!("the attribute '{name}' changed in a way that cannot be shown compatible"));
+                self.report(
+                    &place,
+                    &format!("the attribute '{name}' changed in a way that cannot be shown compatible"),
+                );
             }
         }
         if old.name == "sequence" { self.in_order(old, new, &place) } else { self.in_any_order(old, new, &place) }
     }
 
-    fn in_order(&mut self, old: &Element, new: &Element, place: &str) {
+    fn in_order(&mut self, old: &SchemaElement, new: &SchemaElement, place: &str) {
         let mut added = new.children.iter();
         for child in &old.children {
             loop {
                 match added.next() {
                     Some(next) if key(next) == key(child) => break self.element(child, next, place),
                     Some(next) => self.added(old, new, next, place),
-                    None => return self.tell(place, &format!("{} was removed or moved", label(child))),
+                    None => return self.report(place, &format!("{} was removed or moved", label(child))),
                 }
             }
         }
         added.for_each(|next| self.added(old, new, next, place));
     }
 
-    fn in_any_order(&mut self, old: &Element, new: &Element, place: &str) {
-        let mut left: Vec<&Element> = new.children.iter().collect();
+    fn in_any_order(&mut self, old: &SchemaElement, new: &SchemaElement, place: &str) {
+        let mut left: Vec<&SchemaElement> = new.children.iter().collect();
         for child in &old.children {
             match left.iter().position(|next| key(next) == key(child)) {
                 Some(at) => self.element(child, left.remove(at), place),
-                None => self.tell(place, &format!("{} was removed", label(child))),
+                None => self.report(place, &format!("{} was removed", label(child))),
             }
         }
         left.into_iter().for_each(|next| self.added(old, new, next, place));
     }
 
-    fn added(&mut self, old: &Element, new: &Element, child: &Element, place: &str) {
+    fn added(&mut self, old: &SchemaElement, new: &SchemaElement, child: &SchemaElement, place: &str) {
         let is_optional = child.attribute("minOccurs") == Some("0");
         let is_welcome = match (new.name.as_str(), child.name.as_str()) {
             ("sequence" | "all", "element" | "sequence" | "choice") => is_optional,
@@ -82,11 +85,11 @@ impl Walk<'_> {
             _ => false,
         };
         if !is_welcome {
-            self.tell(place, &format!("{} was added, which cannot be shown compatible", label(child)));
+            self.report(place, &format!("{} was added, which cannot be shown compatible", label(child)));
         }
     }
 
-    fn tell(&mut self, place: &str, detail: &str) {
+    fn report(&mut self, place: &str, detail: &str) {
         if self.found.len() < limits::VIOLATIONS_MAX {
             let place: String = place.chars().take(200).collect();
             self.found.push(changed(self.at, format!("{detail} (in {place})")));
@@ -95,7 +98,7 @@ impl Walk<'_> {
 }
 
 /// Whether an attribute of a schema's element may go from one value to another, absent ones included.
-fn may_change(element: &Element, name: &str, before: Option<&str>, after: Option<&str>) -> bool {
+fn may_change(element: &SchemaElement, name: &str, before: Option<&str>, after: Option<&str>) -> bool {
     let number = |text: Option<&str>| match text {
         None => Some(1),
         Some("unbounded") => Some(u64::MAX),
@@ -115,7 +118,7 @@ fn may_change(element: &Element, name: &str, before: Option<&str>, after: Option
 }
 
 /// Whether a schema leaves room for content it does not describe.
-fn has_room(schema: &Element) -> bool {
+fn has_room(schema: &SchemaElement) -> bool {
     let mut rest = vec![schema];
     while let Some(element) = rest.pop() {
         let is_wildcard = element.name == "any" || element.name == "anyAttribute";
@@ -132,12 +135,12 @@ fn has_room(schema: &Element) -> bool {
 }
 
 /// What tells children of one element apart.
-fn key(element: &Element) -> (&str, Option<&str>) {
+fn key(element: &SchemaElement) -> (&str, Option<&str>) {
     let names = ["name", "ref", "value", "namespace"];
     (element.name.as_str(), names.into_iter().find_map(|name| element.attribute(name)))
 }
 
-fn label(element: &Element) -> String {
+fn label(element: &SchemaElement) -> String {
     match element.attribute("name").or_else(|| element.attribute("ref")) {
         Some(name) => format!("{} '{name}'", element.name),
         None => element.name.clone(),

@@ -4,12 +4,12 @@
 //! work grows with the square of a model's size, groups written out, and by powers with repetitions in repetitions;
 //! counters in what is repeated make every document dear. All three were measured, and are bounded here.
 
-use super::tree::Element;
+use super::tree::SchemaElement;
 use std::collections::HashMap;
 
 /// Whether the compiler may see a schema; else why not.
-pub(super) fn check(schema: &Element) -> Result<(), &'static str> {
-    let mut measure = Measure { named: HashMap::new(), known: HashMap::new() };
+pub(super) fn check(schema: &SchemaElement) -> Result<(), &'static str> {
+    let mut measure = ContentMeasure { named: HashMap::new(), known: HashMap::new() };
     for child in &schema.children {
         if let Some(name) = child.attribute("name") {
             measure.named.insert((child.name.as_str(), name), child);
@@ -65,7 +65,7 @@ const COUNTED_MAX: usize = 64;
 
 /// What a part of a content model comes to, groups written out.
 #[derive(Clone, Copy, Default)]
-struct Extent {
+struct ContentExtent {
     /// In particles.
     size: usize,
     /// Most repetitions within each other.
@@ -76,7 +76,7 @@ struct Extent {
     references: usize,
 }
 
-impl Extent {
+impl ContentExtent {
     /// What the compiler makes of it.
     fn work(&self) -> usize {
         let folds = 5_usize.saturating_pow(u32::try_from(self.repeats.saturating_sub(1)).unwrap_or(u32::MAX));
@@ -91,24 +91,24 @@ impl Extent {
     }
 }
 
-struct Measure<'s> {
+struct ContentMeasure<'s> {
     /// Groups and types by their names. There is one namespace, as nothing is included.
-    named: HashMap<(&'s str, &'s str), &'s Element>,
+    named: HashMap<(&'s str, &'s str), &'s SchemaElement>,
     /// What was measured; a circle, which the compiler refuses, ends where it began.
-    known: HashMap<*const Element, Extent>,
+    known: HashMap<*const SchemaElement, ContentExtent>,
 }
 
-impl<'s> Measure<'s> {
-    fn of(&mut self, element: &'s Element, depth: usize) -> Result<Extent, &'static str> {
+impl<'s> ContentMeasure<'s> {
+    fn of(&mut self, element: &'s SchemaElement, depth: usize) -> Result<ContentExtent, &'static str> {
         if let Some(known) = self.known.get(&std::ptr::from_ref(element)) {
             return Ok(*known);
         }
         if depth > CHAIN_MAX {
             return Err("it is nested too deeply");
         }
-        self.known.insert(element, Extent::default());
+        self.known.insert(element, ContentExtent::default());
         let is_reference = element.name == "element" && element.attribute("ref").is_some();
-        let mut extent = Extent { size: 1, references: usize::from(is_reference), ..Extent::default() };
+        let mut extent = ContentExtent { size: 1, references: usize::from(is_reference), ..ContentExtent::default() };
         // An element's own type is a content model of its own; the values of an enumeration are looked up.
         let inside = if element.name == "element" { &[][..] } else { &element.children };
         let inside = inside.iter().filter(|child| child.name != "enumeration");
@@ -121,7 +121,7 @@ impl<'s> Measure<'s> {
     }
 
     /// The parts of the schema that an element makes its own by name.
-    fn named_by(&self, element: &Element) -> Vec<&'s Element> {
+    fn named_by(&self, element: &SchemaElement) -> Vec<&'s SchemaElement> {
         let (attribute, kind) = match element.name.as_str() {
             "group" => ("ref", "group"),
             "attributeGroup" => ("ref", "attributeGroup"),
@@ -137,7 +137,7 @@ impl<'s> Measure<'s> {
     }
 }
 
-fn repeated(mut extent: Extent, (min, max): (u64, u64)) -> Result<Extent, &'static str> {
+fn repeated(mut extent: ContentExtent, (min, max): (u64, u64)) -> Result<ContentExtent, &'static str> {
     let is_counted = min > 1 || (max > 1 && max != u64::MAX);
     if is_counted && extent.counted > 0 {
         return Err("it counts occurrences within counted occurrences; use `unbounded` for one of them");
@@ -154,7 +154,7 @@ fn repeated(mut extent: Extent, (min, max): (u64, u64)) -> Result<Extent, &'stat
 }
 
 /// How often something occurs, at least and at most.
-fn occurs(element: &Element) -> Result<(u64, u64), &'static str> {
+fn occurs(element: &SchemaElement) -> Result<(u64, u64), &'static str> {
     let number = |name| match element.attribute(name) {
         None => Ok(1),
         Some("unbounded") => Ok(u64::MAX),

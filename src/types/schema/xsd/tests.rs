@@ -298,7 +298,7 @@ fn what_a_minor_version_may_change() {
             ..NewVersion::json_schema(SchemaVersion::FIRST, Value::Null)
         };
         assert!(compile(&new).is_ok(), "{new}");
-        let told = super::super::broken("", &version(ORDER), &version(&new), None);
+        let told = super::super::incompatibilities("", &version(ORDER), &version(&new), None);
         match expected {
             "" => assert_eq!(told, [], "{new}"),
             _ => {

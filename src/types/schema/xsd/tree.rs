@@ -11,15 +11,15 @@ use xsd_schema::validation::{
 
 /// One element of a schema.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Element {
+pub(super) struct SchemaElement {
     /// Its name; with `{namespace}` in front where that is not XML Schema's.
     pub(super) name: String,
     /// Its attributes and namespace declarations.
     pub(super) attributes: BTreeMap<String, String>,
-    pub(super) children: Vec<Element>,
+    pub(super) children: Vec<SchemaElement>,
 }
 
-impl Element {
+impl SchemaElement {
     /// Reads a schema's text; else why it cannot be read.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let read = catch_unwind(AssertUnwindSafe(|| {
@@ -31,7 +31,7 @@ impl Element {
             let mut runtime = validator.start_run(sink);
             runtime.set_validation_root(ValidationRoot::Lax);
             runtime.set_parse_limits(parse_limits());
-            let mut reader = Reader::default();
+            let mut reader = TreeBuilder::default();
             drive_quick_xml_with(text.as_bytes(), &mut runtime, &nothing, &mut reader).ok()?;
             reader.root
         }));
@@ -47,12 +47,12 @@ impl Element {
 const XSD_NAMESPACE: &str = "http://www.w3.org/2001/XMLSchema";
 
 #[derive(Default)]
-struct Reader {
-    open: Vec<Element>,
-    root: Option<Element>,
+struct TreeBuilder {
+    open: Vec<SchemaElement>,
+    root: Option<SchemaElement>,
 }
 
-impl ValidationEventHandler for Reader {
+impl ValidationEventHandler for TreeBuilder {
     type Error = ();
 
     fn before_element(&mut self, view: ElementStartView<'_>) -> Result<(), ()> {
@@ -63,7 +63,7 @@ impl ValidationEventHandler for Reader {
             format!("{{{}}}{local}", view.namespace_uri)
         };
         let spaces = view.namespace_decls.iter().map(|(prefix, uri)| (format!("xmlns:{prefix}"), (*uri).to_owned()));
-        self.open.push(Element { name, attributes: spaces.collect(), children: Vec::new() });
+        self.open.push(SchemaElement { name, attributes: spaces.collect(), children: Vec::new() });
         Ok(())
     }
 

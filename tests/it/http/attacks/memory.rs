@@ -2,7 +2,7 @@
 //! that nobody reads, and polls by the thousand. Memory stays bounded, and the bystander is served.
 
 use super::super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
-use super::{Bystander, OTHER, Reader, client_from};
+use super::{BystanderPublisher, OTHER, Reader, client_from};
 use futures_util::future::join_all;
 use reqwest::Client;
 use std::net::SocketAddr;
@@ -85,7 +85,7 @@ fn endless_line() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_clients_that_announce_large_bodies_do_not_keep_others_from_publishing() {
     let server = server().await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let silent = send(&server, 600, SILENT).await;
     bystander.goes_on(EVENTS).await;
     expect_bounded(&server, 200);
@@ -96,7 +96,7 @@ async fn silent_clients_that_announce_large_bodies_do_not_keep_others_from_publi
 #[tokio::test(flavor = "multi_thread")]
 async fn imports_of_lines_without_an_end_hold_no_more_than_their_share() {
     let server = server().await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let line = endless_line();
     let importing = send(&server, 300, &line).await;
     bystander.goes_on(EVENTS).await;
@@ -112,7 +112,7 @@ async fn pages_that_nobody_reads_hold_no_more_than_their_share() {
     }
     let server = server().await;
     publish_large(&server, 9).await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     // The system takes some megabytes for each, so one page is not enough.
     let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
     let mut readers = send(&server, 100, &list).await;
@@ -149,7 +149,7 @@ async fn large_events_whose_publishers_read_nothing_hold_no_more_than_their_shar
     )
     .into_bytes();
     request.extend(body.into_bytes());
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let mut publishers = send(&server, 200, &request).await;
     let answers = join_all(publishers.iter_mut().map(status)).await;
     assert!(answers.iter().all(|status| matches!(status.as_str(), "201" | "429")), "{answers:?}");
@@ -168,7 +168,7 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     let variables = [("EVENT_BROKER__SERVER__MAX_WAITS_PER_ADDRESS", "200")];
     let server = Server::start_with(&variables, &[]);
     server.register(CREATED).await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let url = format!("{}/v1/events:poll?topic={TOPIC}&offset=1000000&timeout=30", server.url);
     let clients = http2_clients(4);
     let polls = clients.iter().flat_map(|client| std::iter::repeat_n(client, 100));
@@ -296,7 +296,7 @@ fn endless_head() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_that_are_not_finished_hold_no_more_than_their_share() {
     let server = server().await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let heads = send(&server, 1500, &endless_head()).await;
     bystander.goes_on(EVENTS).await;
     expect_bounded(&server, 150);
@@ -330,7 +330,7 @@ async fn all_of_them_at_once_stay_below_the_bound() {
     }
     let server = server().await;
     publish_large(&server, 9).await;
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let line = endless_line();
     let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
     let stream = get(&format!("/v1/events:stream?topic={TOPIC}&offset=0"));

@@ -3,7 +3,7 @@
 //! While each of them is tried, a bystander publishes events that are held against a schema of their own.
 
 use super::super::{CREATED, Server, answer, event, expect_problem};
-use super::Bystander;
+use super::BystanderPublisher;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -23,12 +23,12 @@ fn type_with_xsd(name: &str, schema: &str) -> Value {
 }
 
 /// A broker with a type that has a schema, and somebody who publishes events of it.
-async fn attacked() -> (Server, Bystander) {
+async fn attacked() -> (Server, BystanderPublisher) {
     let server = Server::start(&[]);
     let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let (status, told) = server.post("/v1/event-types", &json!({"id": CREATED, "dataSchema": schema})).await;
     assert_eq!(status, 201, "{told}");
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     bystander.goes_on(1).await;
     (server, bystander)
 }
@@ -248,7 +248,7 @@ async fn the_first_events_after_a_restart_are_taken_while_large_schemas_are_comp
     }
     bystander.end().await;
     let server = Server::start_in(server.kill(), &[]);
-    let mut bystander = Bystander::begin(&server);
+    let mut bystander = BystanderPublisher::begin(&server);
     let large = (0..6).map(|n| format!("attack.large{n}")).collect::<Vec<_>>();
     join_all(large.iter().map(|large| publish_at_once(&server, large, vec![json!({}); 4]))).await;
     bystander.goes_on(1).await;

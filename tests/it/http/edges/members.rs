@@ -1,10 +1,10 @@
 //! Bodies: every JSON member of every request.
 
-use super::{Stage, consumer};
+use super::{PopulatedServer, consumer};
 use crate::http::{CREATED, TENANT, TOPIC};
 use serde_json::{Value, json};
 
-impl Stage {
+impl PopulatedServer {
     /// Sends `base` once per line `member = value -> status code [pointer]`, with the member so; `absent` takes it away.
     fn check_members(&self, request: &str, base: &Value, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -33,7 +33,7 @@ fn with(base: &Value, member: &str, value: &str) -> String {
 
 #[tokio::test]
 async fn every_member_of_an_event_has_its_edges() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     let event = json!({
         "id": "00000000-0000-4000-8000-000000000001", "type": CREATED, "source": "s", "subject": "s", "tenant": TENANT,
         "data": {"n": 1}, "occurredAt": "2025-12-03T12:00:00Z", "correlationId": "c", "sequence": null,
@@ -158,7 +158,7 @@ const EVENT: &str = r#"
 
 #[tokio::test]
 async fn every_member_of_a_definition_has_its_edges() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     let topic = json!({"id": "gts.hx.core.events.topic.v1~vendor.new.v1", "streaming": true, "description": null});
     stage.check_members("POST /v1/topics", &topic, TOPIC_TABLE);
     if !crate::http::is_on_databases() {
@@ -310,7 +310,7 @@ const RESET_TABLE: &str = r#"
 
 #[tokio::test]
 async fn bodies_that_are_not_what_is_asked_for_are_refused() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     let deep = "[".repeat(60_000);
     for (path, method) in [
         ("/v1/events", "POST"),

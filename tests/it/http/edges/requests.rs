@@ -1,10 +1,10 @@
 //! Paths, queries, headers and methods.
 
-use super::Stage;
+use super::PopulatedServer;
 
 #[tokio::test]
 async fn every_parameter_of_a_read_has_its_edges() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     for path in ["/v1/events", "/v1/events:poll", "/v1/events%3Apoll"] {
         let timeout = if path.ends_with("poll") { "&timeout=0" } else { "" };
         let table = READ.replace("{path}", path).replace("{timeout}", timeout);
@@ -128,7 +128,7 @@ const POLL: &str = "
 
 #[tokio::test]
 async fn every_list_and_every_id_has_its_edges() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     for path in [
         "/v1/topics",
         "/v1/event-types",
@@ -239,7 +239,7 @@ const IDS: &str = "
 
 #[tokio::test]
 async fn methods_media_types_and_encodings_have_their_edges() {
-    let stage = Stage::set().await;
+    let stage = PopulatedServer::set().await;
     stage.check(METHODS);
     stage.check(FORMS);
     for (method, path, allow) in [

@@ -4,7 +4,7 @@
 //! - Appends are looked at where they reach the log.
 
 use super::super::{CREATED, TOPIC, event};
-use super::{Got, Served, USERS, VERSIONED, send};
+use super::{HttpAnswer, InProcessServer, USERS, VERSIONED, send};
 use contract::{BoxFuture, Position};
 use event_broker::{Config, SystemClock};
 use log::{Log, LogError, MemoryLog, Record};
@@ -26,12 +26,12 @@ const EXCUSED: [(&str, &str); 5] = [
 ];
 
 /// A log that notes every append.
-struct Noted {
+struct RecordingLog {
     log: MemoryLog,
     appends: Mutex<Vec<Vec<Record>>>,
 }
 
-impl Noted {
+impl RecordingLog {
     fn new() -> Arc<Self> {
         Arc::new(Self { log: MemoryLog::new(), appends: Mutex::default() })
     }
@@ -47,7 +47,7 @@ impl Noted {
     }
 }
 
-impl Log for Noted {
+impl Log for RecordingLog {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
         if !batch.is_empty() {
             self.appends.lock().unwrap().push(batch.clone());
@@ -60,24 +60,24 @@ impl Log for Noted {
 }
 
 /// A broker whose appends are looked at, and the routes that were tried.
-struct Stage {
-    served: Served,
-    log: Arc<Noted>,
+struct AppendAudit {
+    served: InProcessServer,
+    log: Arc<RecordingLog>,
     tried: BTreeSet<String>,
     keys: u32,
 }
 
-impl Stage {
+impl AppendAudit {
     async fn new() -> Self {
-        let log = Noted::new();
+        let log = RecordingLog::new();
         let mut config = Config::default();
         // Nothing may write but what is asked for.
         config.dispatch.enabled = false;
-        let served = Served::on(config, log.clone(), Arc::new(SystemClock)).await;
+        let served = InProcessServer::on(config, log.clone(), Arc::new(SystemClock)).await;
         Self { served, log, tried: BTreeSet::new(), keys: 0 }
     }
 
-    async fn ask(&mut self, method: &Method, path: &str, body: &Value) -> (Got, Vec<Vec<String>>) {
+    async fn ask(&mut self, method: &Method, path: &str, body: &Value) -> (HttpAnswer, Vec<Vec<String>>) {
         self.log.appends();
         let key = format!("key-{}", self.keys);
         let got = send(&self.served.client, &self.served.url, &key, (method.clone(), path, body)).await;
@@ -92,7 +92,7 @@ impl Stage {
         got.json()
     }
 
-    async fn twice(&mut self, route: &str, path: &str, body: Value, facts: &[&str]) -> (Got, Got) {
+    async fn twice(&mut self, route: &str, path: &str, body: Value, facts: &[&str]) -> (HttpAnswer, HttpAnswer) {
         self.keys += 1;
         let method: Method = route.split_once(' ').unwrap().0.parse().unwrap();
         let (got, appends) = self.ask(&method, path, &body).await;
@@ -288,7 +288,7 @@ impl Stage {
 }
 
 /// What is kept says all but the secret.
-fn expect_without_secret(first: &Got, again: &Got) {
+fn expect_without_secret(first: &HttpAnswer, again: &HttpAnswer) {
     assert!(again.is_replayed() && again.status == first.status, "{again:?}");
     let (first, again) = (first.json(), again.json());
     assert!(first["secret"].is_string() && again["secret"].is_null(), "{first} {again}");
@@ -296,7 +296,7 @@ fn expect_without_secret(first: &Got, again: &Got) {
 
 #[tokio::test]
 async fn every_writing_route_keeps_its_answer_in_the_append_of_its_effect() {
-    let mut stage = Stage::new().await;
+    let mut stage = AppendAudit::new().await;
     stage.publish().await;
     stage.consume().await;
     stage.work().await;

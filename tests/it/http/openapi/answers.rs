@@ -1,7 +1,7 @@
 //! The document told true by the server: every operation is asked with its own examples, and every answer is held against
 //! what the document says of it.
 
-use super::{Document, Operation, expect_valid};
+use super::{ApiDocument, ApiOperation, expect_valid};
 use crate::http::{Server, TOPIC, answer};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -66,18 +66,18 @@ const LETTERS: usize = 30;
 const TASKS: usize = 60;
 
 /// A server, its document, and how to ask.
-struct Asking {
+struct DocumentClient {
     server: Server,
-    document: Document,
+    document: ApiDocument,
     /// A consumer that lives, instead of the one in the examples.
     consumer: String,
     /// What stands in for the claims and dead letters of the examples.
-    work: Work,
+    work: ExampleWork,
 }
 
 /// Claims and dead letters of events that are there.
 #[derive(Default)]
-struct Work {
+struct ExampleWork {
     /// To be kept, to be finished, to be given back: id and token.
     claims: Vec<(String, u64)>,
     /// To be released, each once; every request asks for its claim twice, for its path and for its body.
@@ -93,7 +93,7 @@ struct Work {
     subscribed: AtomicUsize,
 }
 
-impl Work {
+impl ExampleWork {
     /// Gives up enough work for every test to discard as often as it likes.
     async fn begin(server: &Server, event: &Value) -> Self {
         let events: Vec<_> = (0..LETTERS + RELEASES + 3)
@@ -157,7 +157,7 @@ impl Work {
     }
 }
 
-impl Work {
+impl ExampleWork {
     /// A task that nobody has dealt with yet.
     fn task(&self) -> &str {
         &self.tasks[self.dealt_with.fetch_add(1, Ordering::Relaxed)]
@@ -174,12 +174,12 @@ impl Work {
     }
 }
 
-impl Asking {
+impl DocumentClient {
     /// A server on which the examples work.
     async fn begin() -> Self {
         let server = Server::start(&[]);
-        let document = Document::of(&server).await;
-        let mut asking = Self { server, document, consumer: String::new(), work: Work::default() };
+        let document = ApiDocument::of(&server).await;
+        let mut asking = Self { server, document, consumer: String::new(), work: ExampleWork::default() };
         for operation in asking.operations().iter().take(FIRST.len()) {
             let response = asking.request(operation, &[]).send().await.unwrap();
             let status = response.status();
@@ -192,13 +192,13 @@ impl Asking {
         let publish = asking.operations().into_iter().find(|it| it.id == "publishEvent").unwrap();
         let event = &publish.spec["requestBody"]["content"]["application/json"]["example"];
         let subscribed = AtomicUsize::new(asking.work.subscribed.load(Ordering::Relaxed));
-        asking.work = Work { subscribed, ..Work::begin(&asking.server, event).await };
+        asking.work = ExampleWork { subscribed, ..ExampleWork::begin(&asking.server, event).await };
         asking.work.wait_for_tasks(&asking.server).await;
         asking
     }
 
     /// All of them, in an order that works.
-    fn operations(&self) -> Vec<Operation> {
+    fn operations(&self) -> Vec<ApiOperation> {
         let mut operations = self.document.operations();
         let place = |ids: &[&str], id: &str| ids.iter().position(|known| *known == id);
         operations.sort_by_key(|it| (place(&FIRST, &it.id).unwrap_or(FIRST.len()), place(&LAST, &it.id)));
@@ -206,7 +206,7 @@ impl Asking {
     }
 
     /// The operation with the examples of its path, its body and the parameters it cannot do without, and with `more`.
-    fn request(&self, operation: &Operation, more: &[(&str, &str)]) -> RequestBuilder {
+    fn request(&self, operation: &ApiOperation, more: &[(&str, &str)]) -> RequestBuilder {
         let request = self.without_body(operation, more);
         let body = &operation.spec["requestBody"]["content"]["application/json"]["example"];
         match (operation.id.as_str(), body) {
@@ -216,7 +216,7 @@ impl Asking {
     }
 
     /// The example of a body, with what is true of this server.
-    fn working(&self, operation: &Operation, body: &Value) -> Value {
+    fn working(&self, operation: &ApiOperation, body: &Value) -> Value {
         let mut body = body.clone();
         match operation.id.as_str() {
             "commitOffset" => body["offset"] = json!(1),
@@ -236,7 +236,7 @@ impl Asking {
         body
     }
 
-    fn without_body(&self, operation: &Operation, more: &[(&str, &str)]) -> RequestBuilder {
+    fn without_body(&self, operation: &ApiOperation, more: &[(&str, &str)]) -> RequestBuilder {
         let mut path = operation.path.clone();
         let mut query = more.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>();
         for parameter in self.document.parameters(operation) {
@@ -271,7 +271,7 @@ impl Asking {
     }
 
     /// Holds an answer against the document; answers its status and its body.
-    async fn check(&self, operation: &Operation, response: Response) -> (StatusCode, Value) {
+    async fn check(&self, operation: &ApiOperation, response: Response) -> (StatusCode, Value) {
         let status = response.status();
         let what = format!("{} {}: {status}", operation.method, operation.path);
         let specified = &operation.spec["responses"][status.as_str()];
@@ -313,7 +313,7 @@ impl Asking {
         (status, body)
     }
 
-    async fn ask(&self, operation: &Operation, request: RequestBuilder) -> (StatusCode, Value) {
+    async fn ask(&self, operation: &ApiOperation, request: RequestBuilder) -> (StatusCode, Value) {
         self.check(operation, request.send().await.unwrap()).await
     }
 }
@@ -333,7 +333,7 @@ fn text_of(example: &Value) -> String {
 
 #[tokio::test]
 async fn every_operation_answers_its_own_example_as_described() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
         // A page that leads elsewhere is followed by the client; what it leads to is asked by itself.
         if operation.spec["responses"].get("303").is_some() {
@@ -346,7 +346,7 @@ async fn every_operation_answers_its_own_example_as_described() {
 
 #[tokio::test]
 async fn every_form_of_a_body_and_of_an_answer_is_as_described() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
         for (media, content) in operation.spec["requestBody"]["content"].as_object().into_iter().flatten() {
             let body = match &content["example"] {
@@ -371,7 +371,7 @@ async fn every_form_of_a_body_and_of_an_answer_is_as_described() {
 
 #[tokio::test]
 async fn every_parameter_is_taken_with_its_example() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
         for parameter in asking.document.parameters(&operation) {
             let (name, example) = (parameter["name"].as_str().unwrap(), text_of(&parameter["example"]));
@@ -396,7 +396,7 @@ async fn every_parameter_is_taken_with_its_example() {
 
 #[tokio::test]
 async fn what_is_refused_everywhere_is_refused_as_described() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
         let (method, path) = (&operation.method, &operation.path);
         let documented = |status: &str| operation.spec["responses"].get(status).is_some();
@@ -422,7 +422,7 @@ async fn what_is_refused_everywhere_is_refused_as_described() {
 
 #[tokio::test]
 async fn a_method_that_is_not_in_the_document_is_not_allowed() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     let operations = asking.operations();
     for operation in &operations {
         let there: BTreeSet<_> =
@@ -447,7 +447,7 @@ async fn a_method_that_is_not_in_the_document_is_not_allowed() {
 
 #[tokio::test]
 async fn a_duplicate_a_mismatch_and_a_conflict_are_as_described() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     let operation = asking.operations().into_iter().find(|it| it.id == "publishEvent").unwrap();
     let flagging =
         json!({"id": "gts.x.core.events.topic.v1~vendor.flagging.v1", "streaming": true, "onPayloadMismatch": "flag"});
@@ -474,7 +474,7 @@ async fn a_duplicate_a_mismatch_and_a_conflict_are_as_described() {
 
 #[tokio::test]
 async fn a_list_does_not_pass_for_an_object() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
         let media = &operation.spec["requestBody"]["content"]["application/json"];
         if media.is_null() || operation.id == "importEvents" {
@@ -489,7 +489,7 @@ async fn a_list_does_not_pass_for_an_object() {
 
 #[tokio::test]
 async fn an_event_under_a_deprecated_version_is_told_so_as_described() {
-    let asking = Asking::begin().await;
+    let asking = DocumentClient::begin().await;
     let operations = asking.operations();
     let named = |id: &str| operations.iter().find(|it| it.id == id).unwrap();
     // The example's type has 1.0 by its `dataSchema`; finalising 1.1 deprecates it.

@@ -1,17 +1,18 @@
 //! The document told true by the contract: its types and the schemas take and show the same.
 
-use super::{Document, expect_valid};
+use super::{ApiDocument, expect_valid};
 use crate::http::Server;
 use contract::{
-    Actor, ActorType, AggregateSequence, Cleanup, Consumer, ConsumerGroup, Counted, Cursor, DeduplicateBy,
-    Distribution, Event, EventType, Generation, IdPattern, Identifier, Kind, NewCheckpoint, NewConsumer, NewEvent,
-    NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection, Republish,
-    SchemaTarget, SchemaType, SchemaVersion, Segment, Sequence, Span, Streaming, StreamingOptions, Timestamp, Topic,
-    TopicChange, Trim, Version, VersionStatus,
+    Actor, ActorType, AggregateSequence, CleanupPolicy, Consumer, ConsumerGroup, Cursor, DeduplicateBy, Distribution,
+    Event, EventCount, EventType, Generation, IdPattern, Identifier, IsoDuration, Kind, NewCheckpoint, NewConsumer,
+    NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection,
+    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, Segment, Sequence, StreamingOptions,
+    StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
 };
 use contract::{
-    Attempt, Claim, ClaimCompletion, ClaimError, ClaimOrder, ClaimOutcome, Completion, DeadLetter, Failure, Handler,
-    LetterOrder, LetterSource, LetterSummary, NewClaim, NewHandler, Normalisation, Redrive, RedriveOverride, Token,
+    BulkResolveRequest, Claim, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome,
+    Completion, DeadLetter, DeadLetterSource, DeadLetterSummary, FencingToken, Handler, NewClaim, NewHandler,
+    RedriveOverride, RedriveRequest, SubjectNormalisation,
 };
 use proptest::prelude::*;
 use proptest::string::string_regex;
@@ -85,17 +86,21 @@ fn all_members_of_a_topic() -> NewTopic {
     let options = StreamingOptions {
         streaming_type: Some("file".to_owned()),
         location: Some("file://here".to_owned()),
-        retention: Some(Span::hours(1)),
+        retention: Some(IsoDuration::hours(1)),
     };
     NewTopic {
         description: Some("x".to_owned()),
-        streaming: Streaming::Options(options),
+        streaming: StreamingSetting::Options(options),
         retention: Some(text("P30D")),
         idempotent_retention: Some(text("PT24H")),
         on_payload_mismatch: Some(PayloadMismatch::Reject),
         deduplicate_by: Some(DeduplicateBy::Id),
-        cleanup: Some(Cleanup::Compact),
-        aggregate_normalisation: vec![Normalisation::Trim, Normalisation::CaseFold, Normalisation::Nfc],
+        cleanup: Some(CleanupPolicy::Compact),
+        aggregate_normalisation: vec![
+            SubjectNormalisation::Trim,
+            SubjectNormalisation::CaseFold,
+            SubjectNormalisation::Nfc,
+        ],
         internal: true,
         ..NewTopic::new(text("gts.a.b.v1~"))
     }
@@ -123,9 +128,9 @@ fn all_members_of_a_version() -> NewVersion {
     NewVersion { schema_type, mime_type: Some("application/json".to_owned()), message: Some("M".to_owned()), ..version }
 }
 
-fn version() -> Version {
+fn version() -> RegisteredVersion {
     let now = Timestamp::from_millis(0);
-    Version {
+    RegisteredVersion {
         definition: all_members_of_a_version(),
         status: VersionStatus::Deprecated,
         created_at: now,
@@ -139,7 +144,7 @@ fn all_members_of_a_consumer() -> NewConsumer {
         types: vec![text("gts.a.*")],
         subject_types: vec![text("gts.a.b.v1~")],
         cel: Some("true".to_owned()),
-        session_timeout: Some(Span::seconds(30)),
+        session_timeout: Some(IsoDuration::seconds(30)),
         distribution: Some(Distribution::Shared),
         max_in_flight: Some(10),
         ..NewConsumer::new("group", text("gts.a.b.v1~"))
@@ -156,7 +161,7 @@ fn consumer() -> Consumer {
         types,
         subject_types,
         cel,
-        session_timeout: Span::seconds(30),
+        session_timeout: IsoDuration::seconds(30),
         distribution: Distribution::Shared,
         max_in_flight: Some(10),
         created_at: now,
@@ -172,18 +177,18 @@ fn change() -> TopicChange {
 
 #[tokio::test]
 async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let created_at = Timestamp::from_millis(0);
-    let check = Check(&document);
+    let check = SchemaChecker(&document);
     let to = NewCheckpoint::at(Offset(1));
     check.request("EventInput", &all_members_of_an_event());
     check.request("TopicInput", &all_members_of_a_topic());
     check.request("TopicChange", &change());
-    let republish = Republish { dry_run: true, ..Republish::to_group("g", Sequence(1), Sequence(2)) };
+    let republish = RepublishRequest { dry_run: true, ..RepublishRequest::to_group("g", Sequence(1), Sequence(2)) };
     check.request("Republish", &republish);
-    check.request("Trim", &Trim { through: Some(Sequence(1)), before: Some(created_at), erase: true });
-    check.request("Compact", &contract::Compact { erase: true });
-    check.answer("Counted", &Counted { count: 1 });
+    check.request("Trim", &TrimRequest { through: Some(Sequence(1)), before: Some(created_at), erase: true });
+    check.request("Compact", &contract::CompactRequest { erase: true });
+    check.answer("Counted", &EventCount { count: 1 });
     check.request("EventTypeInput", &all_members_of_an_event_type());
     check.request("VersionInput", &all_members_of_a_version());
     check.answer("Version", &version());
@@ -220,16 +225,16 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
 
 #[tokio::test]
 async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
-    let document = Document::of(&Server::start(&[])).await;
-    let check = Check(&document);
-    let (token, offset, events) = (Token(1), Some(Offset(1)), vec![all_members_of_an_event()]);
+    let document = ApiDocument::of(&Server::start(&[])).await;
+    let check = SchemaChecker(&document);
+    let (token, offset, events) = (FencingToken(1), Some(Offset(1)), vec![all_members_of_an_event()]);
     let error = ClaimError::new("X", "y");
     check.request(
         "ClaimInput",
         &NewClaim {
             event_id: Some(Uuid::from_u128(1)),
             owner: Some("w".to_owned()),
-            lease: Some(Span::seconds(1)),
+            lease: Some(IsoDuration::seconds(1)),
             order: Some(ClaimOrder::Gapless),
             ..NewClaim::at("h", text("gts.a.b.v1~"), Sequence(1))
         },
@@ -237,31 +242,31 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
     check.request("ClaimError", &error);
     check.request("Completion", &Completion { token, events: events.clone(), offset });
     check.request("ClaimCompletion", &ClaimCompletion { id: "x".to_owned(), token, events, offset });
-    check.request("Failure", &Failure { token, error, retryable: Some(true) });
+    check.request("Failure", &ClaimFailure { token, error, retryable: Some(true) });
     check.request(
         "HandlerInput",
         &NewHandler {
-            lease: Some(Span::seconds(1)),
+            lease: Some(IsoDuration::seconds(1)),
             max_attempts: Some(1),
-            backoff: Some(Span::seconds(1)),
+            backoff: Some(IsoDuration::seconds(1)),
             order: Some(ClaimOrder::Latest),
         },
     );
     let data = Some(serde_json::from_str("{}").unwrap());
     let changes = RedriveOverride { data, new_event_id: true };
     check.request("RedriveOverride", &changes);
-    check.request("Redrive", &Redrive { changes: Some(changes), reason: Some("r".to_owned()), dry_run: true });
+    check.request("Redrive", &RedriveRequest { changes: Some(changes), reason: Some("r".to_owned()), dry_run: true });
     check.request(
         "LetterOrder",
-        &LetterOrder {
-            source: Some(LetterSource::Subscription),
+        &BulkResolveRequest {
+            source: Some(DeadLetterSource::Subscription),
             name: Some("h".to_owned()),
             topic: Some(text("gts.a.b.v1~")),
             reason: Some("r".to_owned()),
             dry_run: true,
         },
     );
-    fn example<T: DeserializeOwned>(document: &Document, name: &str) -> T {
+    fn example<T: DeserializeOwned>(document: &ApiDocument, name: &str) -> T {
         serde_json::from_value(document.schema(name)["examples"][0].clone()).unwrap()
     }
     let claim: Claim = example(&document, "Claim");
@@ -276,7 +281,7 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
     check.answer("Claim", &claim);
     let outcome: ClaimOutcome = example(&document, "ClaimOutcome");
     check.answer("ClaimOutcome", &ClaimOutcome { retry_at: Some(claim.claimed_at), ..outcome });
-    check.answer("Attempt", &example::<Attempt>(&document, "Attempt"));
+    check.answer("Attempt", &example::<ClaimAttempt>(&document, "Attempt"));
     let handler: Handler = example(&document, "Handler");
     check.answer("Handler", &handler);
     check.answer("HandlerTopic", &handler.topics[0]);
@@ -285,14 +290,14 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
     resolution.new_event_id = Some(Uuid::from_u128(2));
     check.answer("Resolution", &resolution);
     check.answer("DeadLetter", &letter);
-    let summary: LetterSummary = example(&document, "LetterSummary");
+    let summary: DeadLetterSummary = example(&document, "LetterSummary");
     check.answer("LetterSummary", &summary);
     check.answer("LetterCount", &summary.items[0]);
 }
 
-struct Check<'a>(&'a Document);
+struct SchemaChecker<'a>(&'a ApiDocument);
 
-impl Check<'_> {
+impl SchemaChecker<'_> {
     /// A type of requests: everything it can say fits the schema, and everything the schema says it can read.
     fn request<T: Serialize + DeserializeOwned>(&self, name: &str, full: &T) {
         let full = self.answer(name, full);
@@ -369,21 +374,21 @@ fn expect_same(pattern: &str, digits_max: usize, taken: impl Fn(&str) -> bool) {
 
 #[tokio::test]
 async fn patterns_match_what_the_contract_parses() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let pattern = |schema: &Value| schema["pattern"].as_str().unwrap().to_owned();
     let member = |name: &str, member: &str| pattern(&document.schema(name)["properties"][member]);
     expect_same(&member("EventInput", "type"), 9, |text| Identifier::parse(text).is_ok());
     let types = &document.schema("ConsumerInput")["properties"]["types"]["items"];
     expect_same(&pattern(types), 9, |text| IdPattern::parse(text).is_ok());
     expect_same(&member("VersionInput", "version"), 9, |text| text.parse::<SchemaVersion>().is_ok());
-    expect_same(&member("TopicInput", "retention"), 3, |text| text.parse::<Span>().is_ok());
+    expect_same(&member("TopicInput", "retention"), 3, |text| text.parse::<IsoDuration>().is_ok());
     let cursor = &document.0["components"]["parameters"]["cursor"]["schema"];
     expect_same(&pattern(cursor), 99, |text| text.parse::<Cursor>().is_ok());
 }
 
 #[tokio::test]
 async fn the_table_of_codes_is_the_contracts() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let table = document.0["info"]["description"].as_str().unwrap();
     for kind in Kind::ALL {
         assert!(table.contains(&format!("| `{}` | {} |", kind.code(), kind.status())), "{kind:?}");

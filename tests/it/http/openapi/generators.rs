@@ -1,6 +1,6 @@
 //! What generators of clients stumble over, although OpenAPI 3.1 allows it (openapi-generator, oapi-codegen).
 
-use super::Document;
+use super::ApiDocument;
 use crate::http::Server;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn is_data(name: &str) -> bool {
 
 #[tokio::test]
 async fn a_type_is_one_type_or_one_type_and_null() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, schema| {
         let Some(types) = schema["type"].as_array() else { return };
@@ -41,7 +41,7 @@ async fn a_type_is_one_type_or_one_type_and_null() {
 
 #[tokio::test]
 async fn no_member_has_null_for_its_only_type() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, schema| {
         for (name, member) in schema["properties"].as_object().into_iter().flatten() {
@@ -55,7 +55,7 @@ async fn no_member_has_null_for_its_only_type() {
 
 #[tokio::test]
 async fn words_have_letters_to_make_a_name_of() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, schema| {
         let words = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -67,7 +67,7 @@ async fn words_have_letters_to_make_a_name_of() {
 /// openapi-generator takes the alternatives for the whole schema, and loses the members beside them.
 #[tokio::test]
 async fn no_alternatives_stand_beside_members() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, schema| {
         let has = |word: &str| schema.get(word).is_some();
@@ -81,7 +81,7 @@ async fn no_alternatives_stand_beside_members() {
 /// openapi-generator's Go has a function `NewEvent` for every type `Event`.
 #[tokio::test]
 async fn no_schema_is_named_like_the_constructor_of_another() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let names = document.0["components"]["schemas"].as_object().unwrap();
     let odd: Vec<_> = names.keys().filter(|name| names.contains_key(&format!("New{name}"))).collect();
     assert!(odd.is_empty(), "{odd:?}");
@@ -90,7 +90,7 @@ async fn no_schema_is_named_like_the_constructor_of_another() {
 /// Without a name, oapi-codegen's types of a shared parameter are undefined, and openapi-generator's Go takes no default.
 #[tokio::test]
 async fn the_alternatives_of_a_parameter_have_a_name() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, value| {
         if value.get("in").is_some() && value["schema"].get("anyOf").is_some() {
@@ -103,7 +103,7 @@ async fn the_alternatives_of_a_parameter_have_a_name() {
 /// A whole number without a format is taken for one of 32 bits.
 #[tokio::test]
 async fn large_numbers_are_said_to_have_64_bits() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let mut odd = Vec::new();
     each_schema(&document.0, "", &mut |place, schema| {
         let is_large = schema["maximum"].as_u64().is_some_and(|most| most > i32::MAX as u64);
@@ -116,7 +116,7 @@ async fn large_numbers_are_said_to_have_64_bits() {
 
 #[tokio::test]
 async fn shared_parameters_are_not_named_like_schemas() {
-    let document = Document::of(&Server::start(&[])).await;
+    let document = ApiDocument::of(&Server::start(&[])).await;
     let names = |kind: &str| {
         let all = document.0["components"][kind].as_object().unwrap().keys();
         // As a generator makes a type's name of it.

@@ -1,7 +1,7 @@
 //! `gts.profile: strict` on every operation of the document that takes an identifier: each place where one may stand, in
 //! path, query and body, is found in the document and tried.
 
-use super::{Document, Operation};
+use super::{ApiDocument, ApiOperation};
 use crate::http::{CREATED, Server, TENANT, TOPIC};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
@@ -14,13 +14,13 @@ const STRICT: &str = "gts.hx.core.events.topic.v1~acme.shop.main.orders.v1~";
 const RELAXED: [&str; 3] = ["order.created", "gts.x.test1.events.v1~", "gts.order.created.v1"];
 
 /// The document, and how identifiers are told in it.
-struct Places {
-    document: Document,
+struct IdentifierPlaces {
+    document: ApiDocument,
     patterns: BTreeSet<String>,
 }
 
-impl Places {
-    fn of(document: Document) -> Self {
+impl IdentifierPlaces {
+    fn of(document: ApiDocument) -> Self {
         let pattern = |schema: &Value| schema["pattern"].as_str().unwrap().to_owned();
         let aggregate = &document.0["paths"]["/v1/aggregates/{subject_type}/{subject}"]["get"]["parameters"];
         let subject_type = aggregate.as_array().unwrap().iter().find(|it| it["name"] == "subject_type").unwrap();
@@ -76,8 +76,8 @@ fn put(body: &mut Value, (pointer, is_list): &(String, bool), id: &str) {
 /// Sends a request with these parameters instead of the examples; answers what was said.
 async fn ask(
     server: &Server,
-    places: &Places,
-    operation: &Operation,
+    places: &IdentifierPlaces,
+    operation: &ApiOperation,
     (name, id): (&str, &str),
     body: Option<(&str, String)>,
 ) -> (u16, String) {
@@ -130,7 +130,7 @@ fn expect_refused(answer: &(u16, String), what: &str) {
 #[tokio::test]
 async fn a_strict_broker_takes_strict_identifiers_only_wherever_one_may_stand() {
     let server = Server::start_with(&[("EVENT_BROKER__GTS__PROFILE", "strict")], &[]);
-    let places = Places::of(Document::of(&server).await);
+    let places = IdentifierPlaces::of(ApiDocument::of(&server).await);
     let (mut in_addresses, mut in_bodies) = (0, 0);
     for operation in places.document.operations() {
         for parameter in places.document.parameters(&operation) {
@@ -171,7 +171,7 @@ async fn a_strict_broker_takes_strict_identifiers_only_wherever_one_may_stand() 
 }
 
 /// The schema and the example of a body. Lines are told by their first one, as events are published.
-fn body<'a>(places: &'a Places, content: &'a Value) -> (&'a Value, Value) {
+fn body<'a>(places: &'a IdentifierPlaces, content: &'a Value) -> (&'a Value, Value) {
     match &content["example"] {
         Value::String(lines) => {
             (places.document.schema("EventInput"), serde_json::from_str(lines.lines().next().unwrap()).unwrap())
@@ -192,7 +192,7 @@ fn shortened(example: &Value) -> Value {
 }
 
 /// A body that a strict broker takes, where the operation has one.
-fn body_of<'a>(places: &'a Places, operation: &'a Operation) -> Option<(&'a str, String)> {
+fn body_of<'a>(places: &'a IdentifierPlaces, operation: &'a ApiOperation) -> Option<(&'a str, String)> {
     let (media, content) = operation.spec["requestBody"]["content"].as_object()?.iter().next()?;
     let (schema, mut example) = body(places, content);
     let mut found = Vec::new();

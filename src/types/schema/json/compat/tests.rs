@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[track_caller]
 fn check(rows: &[(Value, Value, &str)]) {
     for (old, new, expected) in rows {
-        let told = broken("/schema", old, new, Some(SchemaTarget::Data));
+        let told = incompatibilities("/schema", old, new, Some(SchemaTarget::Data));
         let told: Vec<_> = told.iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
         let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         assert_eq!(told, expected, "\n{old}\n{new}");
@@ -258,11 +258,11 @@ fn references_are_followed_within_the_schema() {
 #[test]
 fn what_a_schema_describes_stays() {
     let event = json!({"properties": {"data": {"type": "object"}}});
-    let told = broken("/schema", &event, &json!({"type": "object"}), None);
+    let told = incompatibilities("/schema", &event, &json!({"type": "object"}), None);
     assert_eq!(told[0].pointer, "/schema");
-    assert_eq!(broken("/schema", &event, &event, None), []);
+    assert_eq!(incompatibilities("/schema", &event, &event, None), []);
     assert_eq!(
-        broken(
+        incompatibilities(
             "/schema",
             &event,
             &json!({"type": ["object", "array", "null", "string", "number", "boolean"]}),
@@ -294,7 +294,7 @@ fn schemas_made_to_hurt_are_compared_at_once() {
         ("listed", listed(20_000), listed(20_001)),
     ] {
         let begun = Instant::now();
-        let told = broken("/schema", &old, &new, Some(SchemaTarget::Data));
+        let told = incompatibilities("/schema", &old, &new, Some(SchemaTarget::Data));
         assert!(told.len() <= limits::VIOLATIONS_MAX);
         // A runaway would take for ever; how long a busy machine takes is nobody's promise.
         assert!(begun.elapsed() < Duration::from_secs(120), "{name} {:?}", begun.elapsed());
