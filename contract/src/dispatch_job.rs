@@ -219,10 +219,10 @@ object!(NewTask Pool);
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolChange {
     /// Most deliveries at a time.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub concurrency: Option<u32>,
     /// Most deliveries begun in a minute; null: as many as it takes.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub rate_per_minute: Option<Option<u32>>,
 }
 

@@ -171,7 +171,7 @@ macro_rules! text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(FromText(PhantomData))
+                deserializer.deserialize_str(IdentifierVisitor(PhantomData))
             }
         }
     };

@@ -220,67 +220,67 @@ pub enum StartFrom {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SubscriptionChange {
     /// For people.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub name: Option<Option<String>>,
     /// For people.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub description: Option<Option<String>>,
     /// Which types.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub event_types: Option<Vec<TypeBinding>>,
     /// A CEL expression.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub filter: Option<Option<String>>,
     /// Only events of this tenant.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub tenant: Option<Option<Uuid>>,
     /// The URL.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub target: Option<String>,
     /// What order.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub mode: Option<DispatchMode>,
     /// Which pool.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub pool: Option<Option<String>>,
     /// For one attempt.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub timeout_seconds: Option<u32>,
     /// The oldest that is delivered.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub max_age_seconds: Option<u32>,
     /// The wait before delivery.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub delay_seconds: Option<u32>,
     /// Who goes first.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub sequence: Option<u32>,
     /// All tries.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub max_attempts: Option<Option<u32>>,
     /// The waits between tries.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub retry_schedule: Option<Option<Vec<IsoDuration>>>,
     /// Whether `data` alone is sent.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub data_only: Option<bool>,
     /// What an event is sent as.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub format: Option<DeliveryFormat>,
     /// Headers of its own.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub headers: Option<BTreeMap<String, String>>,
     /// The secrets, all of them anew.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub signing: Option<SigningSettings>,
     /// How deliveries are authorised.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "nullable")]
     pub auth: Option<Option<DeliveryAuth>>,
     /// Whether the receiver is asked first.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub handshake: Option<bool>,
     /// For whoever reads it.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     pub custom_config: Option<BTreeMap<String, String>>,
 }
 

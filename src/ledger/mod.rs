@@ -160,7 +160,7 @@ impl Ledger {
             overlay: Overlay::default(),
             appender: Appender::start(Arc::clone(&log))?,
             shared: Arc::clone(&shared),
-            checkpoints: CheckpointScheduler::new(folder.is_some(), checkpoint_rows, last_checkpoint),
+            checkpoints: CheckpointScheduler::new(folder.is_some(), checkpoint_rows, checkpointed),
             waiting: VecDeque::new(),
             last_appended: appender::AppendNumber::default(),
             must_compare: false,

@@ -20,8 +20,8 @@ macro_rules! forward_read {
     () => {
         fn read(
             &self,
-            range: $crate::Range,
-            limit: $crate::Limit,
+            range: $crate::ReadRange,
+            limit: $crate::ReadLimit,
         ) -> contract::BoxFuture<'_, Result<Vec<$crate::Record>, $crate::LogError>> {
             self.log.read(range, limit)
         }
@@ -38,8 +38,8 @@ macro_rules! forward_rest {
 
         fn find(
             &self,
-            what: $crate::Find,
-        ) -> contract::BoxFuture<'_, Result<Option<$crate::Header>, $crate::LogError>> {
+            what: $crate::RecordQuery,
+        ) -> contract::BoxFuture<'_, Result<Option<$crate::RecordHeader>, $crate::LogError>> {
             self.log.find(what)
         }
 

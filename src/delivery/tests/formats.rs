@@ -129,7 +129,7 @@ async fn a_task_is_posted_as_it_was_given_and_has_no_event_headers() {
 async fn an_event_that_cannot_be_put_into_the_format_fails_for_good_and_nothing_is_sent() {
     let receiver = HttpReceiver::answering(200, "").await;
     let case = DeliveryCase::to(&receiver.url("/"));
-    for shape in [EventFormat::DataOnly, EventFormat::CloudEventsStructured, EventFormat::CloudEventsBinary] {
+    for format in [EventFormat::DataOnly, EventFormat::CloudEventsStructured, EventFormat::CloudEventsBinary] {
         let payload = DeliveryPayload::Event { text: Bytes::from_static(b"{\"id\":"), format };
         let attempt = WebhookDeliverer::new(local()).deliver(DeliveryRequest { payload, ..delivery_of(&case) }).await;
         expect_failure(&attempt, ErrorClass::Payload, false);

@@ -26,7 +26,7 @@ pub(super) async fn spawn_all(load: &Arc<Load>) -> Vec<JoinHandle<()>> {
         ($worker:path) => {{
             seed += 1;
             let load = Arc::clone(load);
-            working.push(tokio::spawn(async move { $worker(&load, Random::new(seed)).await }));
+            working.push(tokio::spawn(async move { $worker(&load, SeededRandom::new(seed)).await }));
         }};
     }
     spawn!(writers::publish_singly);
