@@ -23,7 +23,7 @@ pub(crate) use writes::BrokerWrites;
 
 use crate::claims::{ClaimDefaults, Claims, StaleEvents};
 use crate::clock::{Clock, LogClock, SystemClock, TrustedClock};
-use crate::config::{Config, Engine};
+use crate::config::{Config, StorageEngine};
 use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::{self, DispatchContext, DispatchJobs};
@@ -92,14 +92,14 @@ impl Broker {
     /// The same with a clock that a broker before this one may have had.
     async fn open_with_clock(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         match config.storage.engine {
-            Engine::Memory => Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await,
-            Engine::File => {
+            StorageEngine::Memory => Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await,
+            StorageEngine::File => {
                 let (path, files) = (&config.storage.path, open_files());
                 let log = logs::open_folder_apart(path.clone(), folder_settings(&config, Arc::clone(&files))).await?;
                 let state = logs::state_of(path);
                 Self::start_on(config, (Arc::new(log), files), Some(state), clock).await
             }
-            Engine::Database => Self::on_database(config, clock).await,
+            StorageEngine::Database => Self::on_database(config, clock).await,
         }
     }
 

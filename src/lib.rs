@@ -37,7 +37,7 @@ pub use broker::{
     Broker, BrokerOpener, BrokerOutage, BrokerSlot, OpenError, SlotState, Supervisor, check_declared, opener,
 };
 pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock, TrustedClock};
-pub use config::{Config, Storage, TopicRoute, UnregisteredPolicy};
+pub use config::{Config, StorageConfig, TopicRoute, UnregisteredPolicy};
 pub use dispatch::pause_dispatch;
 pub use ledger::ReclaimReport;
 pub use logs::{

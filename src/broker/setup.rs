@@ -2,7 +2,7 @@
 
 use super::OpenError;
 use crate::clock::Clock;
-use crate::config::{Config, Engine, FileBudget, Storage};
+use crate::config::{Config, StorageEngine, FileBudget, StorageConfig};
 use crate::delivery::{DeliveryPolicy, WebhookDeliverer, roots};
 use crate::dispatch::DispatchContext;
 use crate::ledger::IncidentReporter;
@@ -66,8 +66,8 @@ pub(super) fn log_settings(
     incidents: Arc<IncidentReporter>,
     open_files: Arc<OpenFiles>,
 ) -> LogSettings {
-    let Storage { engine, path, locations, side_logs, .. } = &config.storage;
-    let default_log = (*engine == Engine::File).then(|| path.clone());
+    let StorageConfig { engine, path, locations, side_logs, .. } = &config.storage;
+    let default_log = (*engine == StorageEngine::File).then(|| path.clone());
     // A broker in memory has a folder for its topics' files too, if it was given one.
     let data = (!path.as_os_str().is_empty()).then(|| path.clone());
     let roots = LogRoots { default_log, data, locations: locations.clone() };

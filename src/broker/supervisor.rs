@@ -18,7 +18,7 @@
 use super::slot::{BrokerOutage, BrokerSlot};
 use super::{Broker, OpenError, max_clock_jump};
 use crate::clock::{SystemClock, TrustedClock};
-use crate::config::{Config, Engine};
+use crate::config::{Config, StorageEngine};
 use crate::ledger::leaves_state_intact;
 use contract::{BoxFuture, Error, Kind};
 use log::{Log, LogError, MemoryLog};
@@ -118,7 +118,7 @@ impl Supervisor {
 pub fn opener(config: Config) -> BrokerOpener {
     // One for all: a jump of the wall clock that is in doubt is not believed because the broker is opened again.
     let clock = Arc::new(TrustedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
-    let memory = (config.storage.engine == Engine::Memory).then(|| Arc::new(MemoryLog::new()));
+    let memory = (config.storage.engine == StorageEngine::Memory).then(|| Arc::new(MemoryLog::new()));
     Box::new(move || {
         let (config, memory, clock) = (config.clone(), memory.clone(), Arc::clone(&clock));
         Box::pin(async move {

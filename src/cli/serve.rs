@@ -4,7 +4,7 @@ use super::config::refusal;
 use super::output::{CliOutput, print_note};
 use super::settings::SettingsArgs;
 use super::{failed, logging};
-use event_broker::config::{Config, Engine, FileBudget, LoadedConfig};
+use event_broker::config::{Config, StorageEngine, FileBudget, LoadedConfig};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &ServeArgs) -> ExitCode {
 /// another thread on it slows down both.
 fn threads(config: &Config) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let left_over = usize::from(config.storage.engine == Engine::Database);
+    let left_over = usize::from(config.storage.engine == StorageEngine::Database);
     config.server.threads.unwrap_or(cores.saturating_sub(left_over).max(1))
 }
 

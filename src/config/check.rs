@@ -5,42 +5,42 @@
 //! - A default that nobody set follows what somebody did set, its maximum for one ([`follow`]); one that was set never changes silently.
 
 use super::document::{YamlNode, YamlValue};
-use super::keys::{Expects, Key};
+use super::keys::{ValueType, ConfigKey};
 use super::nearest::nearest;
-use super::{Config, Engine, HostPattern, Storage, ValueSources, WebOrigin};
+use super::{Config, StorageEngine, HostPattern, StorageConfig, ValueSources, WebOrigin};
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Whether a key takes what is written; else what it takes.
-pub(super) fn fits(key: &Key, node: &YamlNode) -> Result<(), String> {
+pub(super) fn fits(key: &ConfigKey, node: &YamlNode) -> Result<(), String> {
     let refusal = || Err(format!("expected {}, found {}", key.expects, found(&node.value)));
     match (key.expects, &node.value) {
         (_, YamlValue::Nothing) if key.optional => Ok(()),
-        (Expects::Flag, YamlValue::Flag(_)) => Ok(()),
-        (Expects::Number { min, max, .. }, YamlValue::Number(number)) => match number.as_u64() {
+        (ValueType::Flag, YamlValue::Flag(_)) => Ok(()),
+        (ValueType::Number { min, max, .. }, YamlValue::Number(number)) => match number.as_u64() {
             Some(number) if (min..=max).contains(&number) => Ok(()),
             _ => refusal(),
         },
-        (Expects::Word(words), YamlValue::Text(text)) => fits_words(key, words, text),
-        (Expects::Text(_), YamlValue::Text(text)) if text.trim().is_empty() => {
+        (ValueType::Word(words), YamlValue::Text(text)) => fits_words(key, words, text),
+        (ValueType::Text(_), YamlValue::Text(text)) if text.trim().is_empty() => {
             Err(format!("expected {}, found an empty text", key.expects))
         }
-        (Expects::Text(_), YamlValue::Text(_)) => Ok(()),
-        (Expects::Text(_) | Expects::Word(_), YamlValue::Flag(_) | YamlValue::Number(_)) => Err(format!(
+        (ValueType::Text(_), YamlValue::Text(_)) => Ok(()),
+        (ValueType::Text(_) | ValueType::Word(_), YamlValue::Flag(_) | YamlValue::Number(_)) => Err(format!(
             "expected {}, found {}; text stands in quotes where it looks like one",
             key.expects,
             node.value.name()
         )),
-        (Expects::Texts(_), YamlValue::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
+        (ValueType::Texts(_), YamlValue::List(items)) => match items.iter().find_map(|item| odd_text(&item.value)) {
             Some(odd) => Err(format!("expected {}, found {odd} in the list", key.expects)),
             None => Ok(()),
         },
-        (Expects::Items(_), YamlValue::List(_)) => Ok(()),
+        (ValueType::Items(_), YamlValue::List(_)) => Ok(()),
         _ => refusal(),
     }
 }
 
-fn fits_words(key: &Key, words: &'static [&'static str], text: &str) -> Result<(), String> {
+fn fits_words(key: &ConfigKey, words: &'static [&'static str], text: &str) -> Result<(), String> {
     if words.contains(&text) {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn odd_text(value: &YamlValue) -> Option<String> {
 /// Lowers the defaults that nobody set to the maxima that somebody did; a database that somebody named is the log.
 pub(super) fn derive_defaults(config: &mut Config, sources: &ValueSources) {
     if config.storage.url.is_some() && sources.is_default("storage.type") {
-        config.storage.engine = Engine::Database;
+        config.storage.engine = StorageEngine::Database;
     }
     let (polling, consumer) = (&mut config.polling, &mut config.consumer);
     if sources.is_default("polling.default_timeout_secs") {
@@ -147,8 +147,8 @@ fn browsers(config: &Config, refuse: &mut impl FnMut(&str, String)) {
 
 /// A database has a URL, and URLs are ones we know how to reach.
 fn databases(config: &Config, refuse: &mut impl FnMut(&str, String)) {
-    let Storage { engine, url, owner_url, maintenance_url, .. } = &config.storage;
-    if *engine == Engine::Database && url.is_none() {
+    let StorageConfig { engine, url, owner_url, maintenance_url, .. } = &config.storage;
+    if *engine == StorageEngine::Database && url.is_none() {
         refuse("storage.type", "is `database`, but `storage.url` does not say which".to_owned());
     }
     for (key, url) in [("url", url), ("owner_url", owner_url), ("maintenance_url", maintenance_url)] {
@@ -162,7 +162,7 @@ fn databases(config: &Config, refuse: &mut impl FnMut(&str, String)) {
 /// The log's folder can be one, and topics' own folders are elsewhere.
 fn folders(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     let storage = &config.storage;
-    if storage.engine != Engine::Memory
+    if storage.engine != StorageEngine::Memory
         && let Some(detail) = unusable(&storage.path)
     {
         refuse("storage.path", detail);

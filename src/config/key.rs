@@ -5,11 +5,11 @@ use std::fmt;
 
 /// One key of the configuration.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct ConfigKey {
     /// Its path below `modules.event_broker`.
     pub name: &'static str,
     /// What it takes.
-    pub expects: Expects,
+    pub expects: ValueType,
     /// Whether `null` is a value: none.
     pub optional: bool,
     /// What it is for.
@@ -18,7 +18,7 @@ pub struct Key {
 
 /// What a key takes.
 #[derive(Debug, Clone, Copy)]
-pub enum Expects {
+pub enum ValueType {
     /// `true` or `false`.
     Flag,
     /// A whole number within bounds, both of them allowed.
@@ -40,7 +40,7 @@ pub enum Expects {
     Items(&'static str),
 }
 
-impl Key {
+impl ConfigKey {
     /// The key of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -59,7 +59,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Expects {
+impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag => f.write_str("true or false"),
@@ -74,10 +74,10 @@ impl fmt::Display for Expects {
     }
 }
 
-pub(super) const fn key(name: &'static str, expects: Expects, about: &'static str) -> Key {
-    Key { name, expects, optional: false, about }
+pub(super) const fn key(name: &'static str, expects: ValueType, about: &'static str) -> ConfigKey {
+    ConfigKey { name, expects, optional: false, about }
 }
 
-pub(super) const fn number(unit: &'static str, min: u64, max: u64) -> Expects {
-    Expects::Number { unit, min, max }
+pub(super) const fn number(unit: &'static str, min: u64, max: u64) -> ValueType {
+    ValueType::Number { unit, min, max }
 }

@@ -5,20 +5,20 @@
 //!   capitals behind `EVENT_BROKER`, with two underscores before each level.
 
 use super::Config;
-pub use super::key::{Expects, Key};
+pub use super::key::{ValueType, ConfigKey};
 use super::key::{key, number};
 use std::fmt::Write;
 
 /// Every key, in the order of the docs.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key(
         "storage.type",
-        Expects::Word(&["memory", "file", "database"]),
+        ValueType::Word(&["memory", "file", "database"]),
         "What keeps the log. `database` is the PostgreSQL database at `storage.url`, which several brokers may share.",
     ),
     key(
         "storage.path",
-        Expects::Text("a folder"),
+        ValueType::Text("a folder"),
         "The folder of the file engine, from where the program is started; made when missing. With `database` it holds \
          the broker's tables, a cache.",
     ),
@@ -41,43 +41,43 @@ pub const KEYS: &[Key] = &[
     .optional(),
     key(
         "storage.locations",
-        Expects::Texts("folders"),
+        ValueType::Texts("folders"),
         "Folders outside `storage.path` where topics may have a log of their own.",
     ),
     key(
         "storage.side_logs",
-        Expects::Flag,
+        ValueType::Flag,
         "Whether a new topic may begin another log in memory or in `storage.path`; each takes threads and open files. If not, \
          only in `storage.locations`. Logs that are there stay in use.",
     ),
     key(
         "storage.url",
-        Expects::Text("a database URL"),
+        ValueType::Text("a database URL"),
         "The database, as `postgres://user:password@host:5432/name`; the role needs to append and read only.",
     )
     .optional(),
     key(
         "storage.url_file",
-        Expects::Text("a file"),
+        ValueType::Text("a file"),
         "A file that holds `storage.url` and nothing else, so that the password stands neither in the configuration nor on \
          the command line.",
     )
     .optional(),
     key(
         "storage.owner_url",
-        Expects::Text("a database URL"),
+        ValueType::Text("a database URL"),
         "The same database as its owner, who creates and updates the schema at start. Absent: `storage.url` does.",
     )
     .optional(),
     key(
         "storage.maintenance_url",
-        Expects::Text("a database URL"),
+        ValueType::Text("a database URL"),
         "The same database as the role that removes what retention lets go. Absent: `storage.url` tries.",
     )
     .optional(),
     key(
         "storage.require_tls",
-        Expects::Flag,
+        ValueType::Flag,
         "Refuse a database beyond this machine that does not prove its name by a certificate (`sslmode=verify-full`). \
          Otherwise that is a warning at start.",
     ),
@@ -135,19 +135,19 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "claims.order",
-        Expects::Word(&["latest", "gapless"]),
+        ValueType::Word(&["latest", "gapless"]),
         "How events of one aggregate are ordered. `latest`: if a later event is already done, this event is skipped \
          (`stale`). `gapless`: an event waits for the one before it.",
     ),
-    key("dispatch.enabled", Expects::Flag, "Whether this broker pushes events to subscribers."),
+    key("dispatch.enabled", ValueType::Flag, "Whether this broker pushes events to subscribers."),
     key(
         "dispatch.allow_private_targets",
-        Expects::Flag,
+        ValueType::Flag,
         "Whether subscribers in private networks, and on this machine, may be called.",
     ),
     key(
         "dispatch.allowed_hosts",
-        Expects::Texts("host names"),
+        ValueType::Texts("host names"),
         "Hosts that subscriptions and tasks may name, as `hooks.example.com`, or `*.example.com` for all below it. Empty: all.",
     ),
     key(
@@ -168,18 +168,18 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "dispatch.origin",
-        Expects::Text("a name"),
+        ValueType::Text("a name"),
         "What the broker calls itself, by its DNS name, when it asks a receiver for its consent.",
     ),
     key(
         "dispatch.ca_file",
-        Expects::Text("a path"),
+        ValueType::Text("a path"),
         "A PEM file with root certificates that are trusted besides the machine's when events are pushed.",
     )
     .optional(),
     key(
         "dispatch.secret_key",
-        Expects::Text("a secret"),
+        ValueType::Text("a secret"),
         "What the secrets of subscriptions are sealed with, the same for all brokers of a database: 32 random bytes in base64 \
          or hex (`openssl rand -base64 32`); any other text is stretched by PBKDF2 and warned of. Absent: a key file in \
          `storage.path`; with `database` no secrets can be kept.",
@@ -187,13 +187,13 @@ pub const KEYS: &[Key] = &[
     .optional(),
     key(
         "server.listen",
-        Expects::Text("an address and a port"),
+        ValueType::Text("an address and a port"),
         "Where the server listens, as `127.0.0.1:8087` or `[::1]:8087`. Port 0 takes a free one.",
     ),
-    key("server.insecure", Expects::Flag, "Listen beyond loopback without authentication."),
+    key("server.insecure", ValueType::Flag, "Listen beyond loopback without authentication."),
     key(
         "server.allowed_hosts",
-        Expects::Texts("hosts"),
+        ValueType::Texts("hosts"),
         "Names in `Host` (`:authority`) that the server answers for, on any port: `broker.example.com`, or \
          `*.example.com` for all names below one. Always: `localhost`, loopback addresses and the address of \
          `server.listen`; any IP address where that is `0.0.0.0` or `[::]`. Others are refused with 421.",
@@ -262,11 +262,11 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.cors.allowed_origins",
-        Expects::Texts("origins"),
+        ValueType::Texts("origins"),
         "Web pages of other origins that may call the server, as `https://example.com`. `\"*\"` is refused while there is \
          no authentication.",
     ),
-    key("server.compression", Expects::Flag, "Compress answers for clients that take it."),
+    key("server.compression", ValueType::Flag, "Compress answers for clients that take it."),
     key(
         "server.threads",
         number("threads", 1, 1024),
@@ -275,38 +275,38 @@ pub const KEYS: &[Key] = &[
     .optional(),
     key(
         "logging.level",
-        Expects::Text("a level"),
+        ValueType::Text("a level"),
         "`off`, `error`, `warn`, `info`, `debug` or `trace`, or levels by target: `info,event_broker=debug`.",
     ),
-    key("logging.format", Expects::Word(&["text", "json"]), "How log lines are written."),
+    key("logging.format", ValueType::Word(&["text", "json"]), "How log lines are written."),
     key(
         "types.unregistered",
-        Expects::Word(&["refuse", "accept"]),
+        ValueType::Word(&["refuse", "accept"]),
         "What happens to events of types nobody registered; accepted ones are stored without validation.",
     ),
     key(
         "gts.profile",
-        Expects::Word(&["relaxed", "strict"]),
+        ValueType::Word(&["relaxed", "strict"]),
         "Which identifiers are taken. `relaxed`: codes and GTS identifiers. `strict`: only GTS identifiers as their \
          specification has them.",
     ),
-    key("tenant.required", Expects::Flag, "Whether an event must name its tenant."),
+    key("tenant.required", ValueType::Flag, "Whether an event must name its tenant."),
     key(
         "idempotency.key_retention_hours",
         number("hours", 24, 2160),
         "How long the answer to a request with an `Idempotency-Key` is kept.",
     ),
-    key("topics", Expects::Items("topics"), "Topics registered at start, members as in the API."),
-    key("event_types", Expects::Items("event types"), "Event types registered at start, members as in the API."),
+    key("topics", ValueType::Items("topics"), "Topics registered at start, members as in the API."),
+    key("event_types", ValueType::Items("event types"), "Event types registered at start, members as in the API."),
     key(
         "routes",
-        Expects::Items("routes"),
+        ValueType::Items("routes"),
         "Where events go whose type names no topic: `{type, topic}`, `type` a pattern; the most specific \
          wins.",
     ),
     key(
         "default_topic",
-        Expects::Text("an identifier"),
+        ValueType::Text("an identifier"),
         "Where all other events go; registered at start. `null`: nowhere, they must name their topic.",
     )
     .optional(),
@@ -371,7 +371,7 @@ pub(super) fn sections() -> impl Iterator<Item = &'static str> {
 pub fn table() -> String {
     let defaults = serde_json::to_value(Config::folder("./data")).unwrap_or_default();
     let mut table = String::from("| key | takes | default | meaning |\n|---|---|---|---|\n");
-    for Key { name, expects, about, .. } in KEYS {
+    for ConfigKey { name, expects, about, .. } in KEYS {
         let default = match defaults.pointer(&format!("/{}", name.replace('.', "/"))) {
             None | Some(serde_json::Value::Null) => "none".to_owned(),
             Some(serde_json::Value::String(text)) => format!("`{text}`"),

@@ -5,7 +5,7 @@
 //! - All that is wrong is told at once, as far as it can be told.
 
 use super::document::{self, YamlNode, YamlValue};
-use super::keys::{self, ENVIRONMENT_PREFIX, Expects, KEYS, Key};
+use super::keys::{self, ENVIRONMENT_PREFIX, ValueType, KEYS, ConfigKey};
 use super::nearest::{nearest, nearest_path};
 use super::sources::{KeySetting, ValueSource, ValueSources};
 use super::{Config, DatabaseUrl, check};
@@ -119,7 +119,7 @@ impl ConfigLayers {
     fn note_strays(&mut self, document: &YamlNode, origin: &ValueSource) {
         let Some(modules) = document.member(MODULES) else { return };
         let YamlValue::Map(members) = &modules.node.value else { return };
-        let ours = |name: &str| Key::named(name).is_some() || keys::is_section(name);
+        let ours = |name: &str| ConfigKey::named(name).is_some() || keys::is_section(name);
         for member in members.iter().filter(|member| ours(&member.name)) {
             let (place, name) = (origin.at(member.line), &member.name);
             self.notes.push(format!(
@@ -137,7 +137,7 @@ impl ConfigLayers {
         for (variable, value) in ours {
             let rest = variable.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or_default();
             let path = rest.replace("__", ".").to_ascii_lowercase();
-            let is_known = Key::named(&path).is_some() || keys::is_section(&path);
+            let is_known = ConfigKey::named(&path).is_some() || keys::is_section(&path);
             if is_known && keys::variable(&path) == variable {
                 self.add_text(&path, &value, &ValueSource::Environment { variable });
             } else {
@@ -149,8 +149,8 @@ impl ConfigLayers {
 
     /// A value given as text: read as YAML, but where the key wants text it is taken as it is unless it is quoted.
     fn add_text(&mut self, path: &str, value: &str, origin: &ValueSource) {
-        let key = Key::named(path);
-        let wants_text = key.is_some_and(|key| matches!(key.expects, Expects::Text(_) | Expects::Word(_)));
+        let key = ConfigKey::named(path);
+        let wants_text = key.is_some_and(|key| matches!(key.expects, ValueType::Text(_) | ValueType::Word(_)));
         let optional = key.is_some_and(|key| key.optional);
         let node = match document::parse(value) {
             Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, YamlValue::Text(_))) => {
@@ -169,7 +169,7 @@ impl ConfigLayers {
     /// Takes what stands at `path`, a key or a section, whose name stands at `line`.
     fn walk(&mut self, path: &str, line: u64, node: &YamlNode, origin: &ValueSource) {
         let source = origin.at(line);
-        if let Some(key) = Key::named(path) {
+        if let Some(key) = ConfigKey::named(path) {
             match check::fits(key, node) {
                 Ok(()) => self.sources.set(key.name, KeySetting { source, node: node.clone() }),
                 Err(detail) => self.refuse(&source, path, detail),

@@ -23,7 +23,7 @@ mod web;
 
 pub use file_budget::{CONNECTIONS_MIN, FileBudget};
 pub use load::{ConfigError, ConfigProblem, FlagSetting, LoadedConfig, load};
-pub use logging::{Format, Logging};
+pub use logging::{LogFormat, LoggingConfig};
 pub use maintenance::MaintenanceConfig;
 pub(crate) use nearest::likely_name;
 pub use sections::{
@@ -31,7 +31,7 @@ pub use sections::{
     IdempotencyConfig, PollingConfig, SecretKey, TenantConfig, TopicRoute, TypesConfig, UnregisteredPolicy,
 };
 pub use sources::{ValueSource, ValueSources};
-pub use storage::{DatabaseUrl, Engine, Storage};
+pub use storage::{DatabaseUrl, StorageEngine, StorageConfig};
 pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
 use contract::{NewEventType, NewTopic, TopicId};
@@ -43,7 +43,7 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where the log lies, and how long events stay in it.
-    pub storage: Storage,
+    pub storage: StorageConfig,
     /// How large a batch may be.
     pub batch: BatchConfig,
     /// How long a long poll waits.
@@ -57,7 +57,7 @@ pub struct Config {
     /// The HTTP server.
     pub server: HttpServerConfig,
     /// What the program says of itself.
-    pub logging: Logging,
+    pub logging: LoggingConfig,
     /// Event types.
     pub types: TypesConfig,
     /// Identifiers.
@@ -81,21 +81,21 @@ pub struct Config {
 impl Config {
     /// A broker that keeps its log in this folder.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
-        Self { storage: Storage::folder(path), ..Self::default() }
+        Self { storage: StorageConfig::folder(path), ..Self::default() }
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            storage: Storage::default(),
+            storage: StorageConfig::default(),
             batch: BatchConfig::default(),
             polling: PollingConfig::default(),
             consumer: ConsumerConfig::default(),
             claims: ClaimsConfig::default(),
             dispatch: DispatchConfig::default(),
             server: HttpServerConfig::default(),
-            logging: Logging::default(),
+            logging: LoggingConfig::default(),
             types: TypesConfig::default(),
             gts: GtsConfig::default(),
             tenant: TenantConfig::default(),

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// Where a log lies, and how long events stay in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Storage {
+pub struct StorageConfig {
     /// What keeps the log.
     #[serde(rename = "type")]
-    pub engine: Engine,
+    pub engine: StorageEngine,
     /// The folder of the file engine, and of logs that topics keep in files of their own; made when missing. Empty: a
     /// broker in memory has none.
     pub path: PathBuf,
@@ -40,15 +40,15 @@ pub struct Storage {
     pub require_tls: bool,
 }
 
-impl Storage {
+impl StorageConfig {
     /// A folder of files with the usual segments.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
-        Self { engine: Engine::File, path: path.into(), ..Self::default() }
+        Self { engine: StorageEngine::File, path: path.into(), ..Self::default() }
     }
 
     /// The database at `url`; the broker's tables lie in the folder `path`, or in memory where that is empty.
     pub fn database(url: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self { engine: Engine::Database, url: Some(DatabaseUrl(url.into())), path: path.into(), ..Self::default() }
+        Self { engine: StorageEngine::Database, url: Some(DatabaseUrl(url.into())), path: path.into(), ..Self::default() }
     }
 
     /// How much space must be free on the volumes of the logs.
@@ -64,10 +64,10 @@ impl Storage {
     }
 }
 
-impl Default for Storage {
+impl Default for StorageConfig {
     fn default() -> Self {
         Self {
-            engine: Engine::Memory,
+            engine: StorageEngine::Memory,
             path: PathBuf::new(),
             segment_bytes: 64 * 1024 * 1024,
             free_space_warn_bytes: limits::FREE_SPACE_WARN_BYTES_DEFAULT,
@@ -87,7 +87,7 @@ impl Default for Storage {
 /// What keeps a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum StorageEngine {
     /// Memory; gone when the broker is.
     Memory,
     /// A folder of files.
@@ -96,7 +96,7 @@ pub enum Engine {
     Database,
 }
 
-impl Engine {
+impl StorageEngine {
     /// The name a topic's `streaming.type` has for it.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Opening a log in a database, and this process's own tables of it.
 
 use super::folder::warn_of_readers;
-use crate::config::{DatabaseUrl, Storage};
+use crate::config::{DatabaseUrl, StorageConfig};
 use log::LogError;
 use log::file::FolderLock;
 use log_postgres::{PostgresLog, PostgresOptions};
@@ -38,8 +38,8 @@ impl TablesFolder {
 
 /// Opens the database that `storage` names, and takes a folder for the tables below `storage.path`; where that is empty
 /// they stay in memory.
-pub(crate) async fn open_database(storage: &Storage) -> Result<(PostgresLog, Option<TablesFolder>), LogError> {
-    let Storage { url, owner_url, maintenance_url, path, require_tls, .. } = storage;
+pub(crate) async fn open_database(storage: &StorageConfig) -> Result<(PostgresLog, Option<TablesFolder>), LogError> {
+    let StorageConfig { url, owner_url, maintenance_url, path, require_tls, .. } = storage;
     let text = |url: &Option<DatabaseUrl>| url.as_ref().map(|url| url.0.clone());
     let (owner_url, maintenance_url) = (text(owner_url), text(maintenance_url));
     let options =

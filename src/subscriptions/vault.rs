@@ -7,7 +7,7 @@
 //!   in it, readable by its owner alone; a broker in memory makes one up. Brokers that share a database must be told.
 //! - Nothing here is ever printed.
 
-use crate::config::{Config, Engine, SecretKey};
+use crate::config::{Config, StorageEngine, SecretKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD};
 use contract::{DeliveryAuth, Error, Kind, Result};
@@ -90,9 +90,9 @@ impl SecretVault {
     pub(crate) fn of(config: &Config) -> Self {
         let source = match (&config.dispatch.secret_key, config.storage.engine) {
             (Some(text), _) => KeySource::Given(text.clone()),
-            (None, Engine::File) => KeySource::Folder(config.storage.path.clone()),
-            (None, Engine::Memory) => KeySource::Memory,
-            (None, Engine::Database) => KeySource::Nowhere,
+            (None, StorageEngine::File) => KeySource::Folder(config.storage.path.clone()),
+            (None, StorageEngine::Memory) => KeySource::Memory,
+            (None, StorageEngine::Database) => KeySource::Nowhere,
         };
         if let KeySource::Given(text) = &source
             && random_bytes(&text.0).is_none()
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn brokers_on_a_database_keep_secrets_only_with_a_key_they_were_given() {
         let mut config = Config::default();
-        config.storage.engine = Engine::Database;
+        config.storage.engine = StorageEngine::Database;
         let vault = SecretVault::of(&config);
         assert!(!vault.has_key() && vault.seal(ID, &secrets()).is_err());
         assert_eq!(vault.seal(ID, &SubscriptionSecrets::default()).unwrap(), None);

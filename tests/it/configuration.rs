@@ -5,7 +5,7 @@ mod values;
 
 use crate::scenario::check_with;
 use contract::{EventBroker, Kind, TopicRead};
-use event_broker::config::{Config, ConfigError, Engine, FlagSetting, LoadedConfig, keys, load};
+use event_broker::config::{Config, ConfigError, StorageEngine, FlagSetting, LoadedConfig, keys, load};
 use event_broker::{Broker, OpenError};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn at<'a>(config: &'a Value, key: &str) -> &'a Value {
 fn without_anything_the_program_keeps_its_log_in_a_folder_and_an_embedded_broker_in_memory() {
     let loaded = load(None, [], Vec::new()).unwrap();
     assert_eq!(loaded.config, Config::folder("./data"));
-    assert_eq!(Config::default().storage.engine, Engine::Memory);
+    assert_eq!(Config::default().storage.engine, StorageEngine::Memory);
     assert!(loaded.sources.iter().all(|(_, source)| source.to_string() == "default"));
     assert!(loaded.notes.is_empty());
 }
@@ -264,7 +264,7 @@ fn the_quick_start_is_the_one_of_the_product_description() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/quickstart.yaml");
     let loaded = load(Some(&file), [], Vec::new()).unwrap();
     let Config { storage, batch, polling, consumer, .. } = &loaded.config;
-    assert_eq!((storage.engine, storage.retention_days), (Engine::Memory, Some(30)));
+    assert_eq!((storage.engine, storage.retention_days), (StorageEngine::Memory, Some(30)));
     assert_eq!((batch.max_size, batch.max_payload_bytes), (100, 1_048_576));
     assert_eq!((polling.default_timeout_secs, polling.max_timeout_secs, polling.poll_interval_ms), (30, 30, 100));
     assert_eq!((consumer.default_limit, consumer.max_limit), (25, 200));

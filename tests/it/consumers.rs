@@ -7,7 +7,7 @@ use contract::{
     Offset, Position, Result, Sequence, Timestamp, limits,
 };
 use event_broker::ledger::Entry;
-use event_broker::{Broker, Clock, Config, ManualClock, Storage};
+use event_broker::{Broker, Clock, Config, ManualClock, StorageConfig};
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use log::{Log, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
@@ -444,7 +444,7 @@ async fn a_full_house_refuses_until_somebody_has_expired() {
 async fn consumers_read_on_when_nothing_can_be_written() {
     let (disk, clock) = (FaultDisk::new(), Arc::new(ManualClock::at(1_764_763_200_000)));
     let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions::default()).unwrap();
-    let config = Config { storage: Storage::folder("unused"), ..Config::default() };
+    let config = Config { storage: StorageConfig::folder("unused"), ..Config::default() };
     let broker = Broker::on_log(config, Arc::new(log), None, clock.clone()).await.unwrap();
     let id = broker.create_consumer(NewConsumer::new("g", topic_id("default"))).await.unwrap().id;
     disk.fail(DiskOperation::Sync, 1, DiskFault::Error(std::io::ErrorKind::Other));

@@ -51,7 +51,7 @@ impl FaultRun {
         let options = FileLogOptions { segment_bytes, reserve_bytes, ..FileLogOptions::default() };
         let log = FileLog::open(Arc::new(self.disk.clone()), options).unwrap();
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
-        let config = Config { storage: event_broker::Storage::folder("unused"), ..Config::default() };
+        let config = Config { storage: event_broker::StorageConfig::folder("unused"), ..Config::default() };
         let broker = Broker::on_log(config, Arc::new(log), None, clock).await.unwrap();
         for (topic, event_type) in [("a", "made_a"), ("b", "made_b")] {
             broker.register_topic(NewTopic::new(topic_id(topic))).await.unwrap();

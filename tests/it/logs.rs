@@ -8,7 +8,7 @@ use contract::{
     Sequence, StoredEvent, Timestamp, Topic, TopicId, TopicRead,
 };
 use event_broker::ledger::{Command, Decision, Entry, Ledger, LogLocation, TopicPlacement};
-use event_broker::{Broker, Config, LogClock, ManualClock, OpenError, Storage, TrustedClock};
+use event_broker::{Broker, Config, LogClock, ManualClock, OpenError, StorageConfig, TrustedClock};
 use log::file::{FileLog, FileLogOptions, FolderLock};
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -441,7 +441,7 @@ async fn a_change_that_only_the_default_log_has_reaches_the_topics_own_log_at_th
 async fn a_side_log_that_fails_takes_nothing_else_with_it() {
     let folder = TempDir::new().unwrap();
     let config =
-        || Config { storage: Storage { segment_bytes: 2000, ..Storage::folder(folder.path()) }, ..Config::default() };
+        || Config { storage: StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) }, ..Config::default() };
     let broker = open(config()).await;
     register(&broker, topic("side", r#"{"location":"side"}"#)).await.unwrap();
     register(&broker, topic("main", "true")).await.unwrap();

@@ -24,7 +24,7 @@ use contract::{
     RegisterOutcome, RepublishRequest, RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, TopicChange,
     TopicId, TopicRead, TrimRequest,
 };
-use event_broker::{Broker, Clock, Config, ManualClock, Storage};
+use event_broker::{Broker, Clock, Config, ManualClock, StorageConfig};
 use log::{Log, MemoryLog};
 use log_postgres::testing::TestServer as PostgreSql;
 use serde_json::value::RawValue;
@@ -178,14 +178,14 @@ impl ScenarioFixture {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
                 // Small segments, so that every scenario crosses a few.
-                config.storage = Storage { segment_bytes: 2000, retention_days, ..Storage::folder(self.folder.path()) };
+                config.storage = StorageConfig { segment_bytes: 2000, retention_days, ..StorageConfig::folder(self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
             ScenarioEngine::Database => {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
                 let url = self.database.as_deref().unwrap();
-                config.storage = Storage { retention_days, ..Storage::database(url, self.folder.path()) };
+                config.storage = StorageConfig { retention_days, ..StorageConfig::database(url, self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
         };

@@ -14,7 +14,7 @@ use contract::{
     EventBroker, EventType, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, NewVersion, PublishOutcome,
     RegisterOutcome, RegisteredVersion, Result, SchemaType, SchemaVersion, TopicId,
 };
-use event_broker::{Broker, Config, ManualClock, Storage, TopicRoute};
+use event_broker::{Broker, Config, ManualClock, StorageConfig, TopicRoute};
 use log::MemoryLog;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl VersionsFixture {
         self.broker = Some(match &self.folder {
             None => Broker::on_log(config, self.memory.clone(), None, self.clock.clone()).await.unwrap(),
             Some(folder) => {
-                let storage = Storage { segment_bytes: 2000, ..Storage::folder(folder.path()) };
+                let storage = StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) };
                 Broker::open_at(Config { storage, ..config }, self.clock.clone()).await.unwrap()
             }
         });

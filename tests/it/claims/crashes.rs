@@ -4,7 +4,7 @@ use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::{
     Claim, ClaimAnswer, Completion, EventBroker, Kind, NewClaim, NewEvent, NewEventType, Offset, Sequence, TopicRead,
 };
-use event_broker::{Broker, Config, ManualClock, Storage};
+use event_broker::{Broker, Config, ManualClock, StorageConfig};
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 async fn open(disk: &FaultDisk) -> Broker {
     let log = FileLog::open(Arc::new(disk.clone()), FileLogOptions::default()).unwrap();
     let clock = Arc::new(ManualClock::at(1_764_763_200_000));
-    let config = Config { storage: Storage::folder("unused"), ..Config::default() };
+    let config = Config { storage: StorageConfig::folder("unused"), ..Config::default() };
     let broker = Broker::on_log(config, Arc::new(log), None, clock).await.unwrap();
     broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
     broker

@@ -1,12 +1,12 @@
 //! Every key: what it takes, what it does not, and that it arrives.
 
 use super::{at, load_file, load_layers, load_text};
-use event_broker::config::keys::{Expects, KEYS, Key};
+use event_broker::config::keys::{ValueType, KEYS, ConfigKey};
 use event_broker::config::{FlagSetting, LoadedConfig};
 use serde_json::{Value, json};
 
 /// A file with one key in it, on a line of its own as it happens: in flow style, all on line 1.
-fn load_key(key: &Key, value: &str) -> Result<LoadedConfig, String> {
+fn load_key(key: &ConfigKey, value: &str) -> Result<LoadedConfig, String> {
     let (mut text, mut closing) = ("{modules: {event_broker: {".to_owned(), 3);
     for name in key.name.split('.') {
         text.push_str(&format!("{name}: {{"));
@@ -19,7 +19,7 @@ fn load_key(key: &Key, value: &str) -> Result<LoadedConfig, String> {
 }
 
 /// The maxima that other keys are measured by, as large as they go.
-fn roomy(key: &Key) -> Vec<(&'static str, &'static str)> {
+fn roomy(key: &ConfigKey) -> Vec<(&'static str, &'static str)> {
     let maxima = [
         ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
         ("consumer.max_limit", ("EVENT_BROKER__CONSUMER__MAX_LIMIT", "10000")),
@@ -30,7 +30,7 @@ fn roomy(key: &Key) -> Vec<(&'static str, &'static str)> {
 }
 
 /// A value the key takes and does not have by default.
-fn sample(key: &Key) -> Value {
+fn sample(key: &ConfigKey) -> Value {
     match (key.name, key.expects) {
         ("server.listen", _) => json!("[::1]:9000"),
         ("logging.level", _) => json!("warn,event_broker::ledger=trace"),
@@ -43,13 +43,13 @@ fn sample(key: &Key) -> Value {
         ("storage.url_file", _) => json!("tests/it/configuration/database.url"),
         ("claims.backoff_secs", _) => json!(7),
         ("storage.type", _) => json!("memory"),
-        (_, Expects::Text("a database URL")) => json!("postgres://broker@localhost/events"),
-        (_, Expects::Flag) => json!(false),
-        (_, Expects::Number { min, .. }) => json!(min + 1),
-        (_, Expects::Word(words)) => json!(words.last()),
-        (_, Expects::Text(_)) => json!("some-where"),
-        (_, Expects::Texts(_)) => json!(["some-where", "else-where"]),
-        (_, Expects::Items(_)) => panic!("{} needs a sample", key.name),
+        (_, ValueType::Text("a database URL")) => json!("postgres://broker@localhost/events"),
+        (_, ValueType::Flag) => json!(false),
+        (_, ValueType::Number { min, .. }) => json!(min + 1),
+        (_, ValueType::Word(words)) => json!(words.last()),
+        (_, ValueType::Text(_)) => json!("some-where"),
+        (_, ValueType::Texts(_)) => json!(["some-where", "else-where"]),
+        (_, ValueType::Items(_)) => panic!("{} needs a sample", key.name),
     }
 }
 
@@ -82,20 +82,20 @@ fn every_key_arrives_from_file_environment_and_flag() {
 fn every_key_takes_its_edges_and_nothing_beyond() {
     for key in KEYS {
         let (good, bad): (Vec<String>, Vec<String>) = match key.expects {
-            Expects::Flag => (texts(&["true", "false"]), texts(&["yes", "1", "'true'", "[true]", "null"])),
-            Expects::Number { min, max, .. } => {
+            ValueType::Flag => (texts(&["true", "false"]), texts(&["yes", "1", "'true'", "[true]", "null"])),
+            ValueType::Number { min, max, .. } => {
                 let mut bad = texts(&["-1", "1.5", "'7'", "many", "1e3", "{}", "99999999999999999999", "true"]);
                 bad.push((max + 1).to_string());
                 bad.extend(min.checked_sub(1).map(|below| below.to_string()));
                 (vec![min.to_string(), max.to_string()], bad)
             }
-            Expects::Word(words) => {
+            ValueType::Word(words) => {
                 let good = words.iter().filter(|word| **word != "database").map(|word| (*word).to_owned());
                 (good.collect(), texts(&["nonsense", "''", "5", "null", "[]", &words[0].to_uppercase()]))
             }
-            Expects::Text(_) => (Vec::new(), texts(&["''", "' '", "5", "true", "[]", "{}"])),
-            Expects::Texts(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "['']", "[[]]", "null"])),
-            Expects::Items(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "[[]]", "[{}]", "null"])),
+            ValueType::Text(_) => (Vec::new(), texts(&["''", "' '", "5", "true", "[]", "{}"])),
+            ValueType::Texts(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "['']", "[[]]", "null"])),
+            ValueType::Items(_) => (texts(&["[]"]), texts(&["text", "5", "{}", "[5]", "[[]]", "[{}]", "null"])),
         };
         for value in good {
             load_key(key, &value).unwrap_or_else(|refusal| panic!("{}: {value}: {refusal}", key.name));

@@ -5,7 +5,7 @@ mod one_append;
 use super::{CREATED, Deadline, Server, TENANT, TOPIC, client, event, expect_problem};
 use crate::overload::GatedLog;
 use contract::{Sequence, TopicId};
-use event_broker::{Broker, Clock, Config, ManualClock, Storage, SystemClock, rest};
+use event_broker::{Broker, Clock, Config, ManualClock, StorageConfig, SystemClock, rest};
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
 use log::{Log, MemoryLog};
@@ -540,7 +540,7 @@ async fn topics_and_batches_over_several_logs_keep_their_answers_too() {
 #[tokio::test]
 async fn what_was_refused_for_the_moment_is_tried_again() {
     // A limit that is reached: 429.
-    let config = Config { storage: Storage::default(), ..Config::default() };
+    let config = Config { storage: StorageConfig::default(), ..Config::default() };
     let served = InProcessServer::on(config, Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
     let topic = |n: usize| {
         let id = format!("gts.hx.core.events.topic.v1~vendor.t{n}.v1");

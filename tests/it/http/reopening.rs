@@ -2,7 +2,7 @@
 
 use super::{CREATED, TOPIC, client, event};
 use event_broker::config::Config;
-use event_broker::{Broker, BrokerOpener, BrokerOutage, BrokerSlot, SlotState, Storage, Supervisor, SystemClock, rest};
+use event_broker::{Broker, BrokerOpener, BrokerOutage, BrokerSlot, SlotState, StorageConfig, Supervisor, SystemClock, rest};
 use log::LogError;
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
@@ -27,7 +27,7 @@ fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> BrokerOpener {
                 return Err(LogError::from(io::Error::other("the disk is not there")).into());
             }
             let log = Arc::new(FileLog::open(Arc::new(disk), FileLogOptions::default())?);
-            let config = Config { storage: Storage::folder("unused"), ..Config::default() };
+            let config = Config { storage: StorageConfig::folder("unused"), ..Config::default() };
             Broker::on_log(config, log, None, Arc::new(SystemClock)).await
         })
     })

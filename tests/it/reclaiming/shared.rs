@@ -2,7 +2,7 @@
 
 use crate::scenario::{topic_id, type_id};
 use contract::{EventBroker, NewEventType, NewTopic, Sequence};
-use event_broker::{Broker, Config, ManualClock, Storage};
+use event_broker::{Broker, Config, ManualClock, StorageConfig};
 use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, TopicNumber};
 use log_postgres::testing::TestServer as PostgreSql;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ async fn a_database_holds_what_is_needed_and_its_brokers_agree_on_it() {
     let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
     let clock = Arc::new(ManualClock::at(START));
     let open = async |folder: &TempDir| {
-        let storage = Storage::database(&url, folder.path());
+        let storage = StorageConfig::database(&url, folder.path());
         Broker::open_at(Config { storage, ..config() }, Arc::clone(&clock) as Arc<_>).await.unwrap()
     };
     let (one, two) = (open(&folders[0]).await, open(&folders[1]).await);

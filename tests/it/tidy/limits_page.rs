@@ -8,7 +8,7 @@ use super::constants::{Constant, Constants};
 use super::text::{TextFile, between, numbered, repository};
 use super::{named, refuse};
 use event_broker::Config;
-use event_broker::config::keys::{Expects, KEYS};
+use event_broker::config::keys::{ValueType, KEYS};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -158,7 +158,7 @@ fn check_keys(rows: &[Row<'_>], found: &mut Vec<String>) {
     let default_of =
         |name: &str| defaults.pointer(&format!("/{}", name.replace('.', "/"))).cloned().unwrap_or_default();
     for key in KEYS {
-        let Expects::Number { unit, .. } = key.expects else { continue };
+        let ValueType::Number { unit, .. } = key.expects else { continue };
         let default = default_of(key.name);
         let holds = |row: &&Row<'_>| number(row.default).map(Value::from).unwrap_or_default() == default;
         let mut listed = rows.iter().filter(|row| row.keys.contains(&key.name));
