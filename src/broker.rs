@@ -1,6 +1,6 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
-mod declared;
+mod declaration_check;
 #[cfg(test)]
 mod deletion_tests;
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod supervisor;
 mod verbs;
 mod writes;
 
-pub use declared::check_declared;
+pub use declaration_check::check_declared;
 pub use open_error::OpenError;
 pub use slot::{BrokerOutage, BrokerSlot, SlotState};
 pub use supervisor::{BrokerOpener, Supervisor, opener};
@@ -28,11 +28,11 @@ use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::{self, DispatchContext, DispatchJobs};
 use crate::events::{EventPublisher, EventReader, PublishRules};
-use crate::groups::SharedGroups;
 use crate::lag::LagCache;
 use crate::ledger::{IncidentReporter, Ledger, ReplyRecorder};
 use crate::logs::{self, LogFailure, Logs, TablesFolder};
 use crate::projections::Projections;
+use crate::shared_groups::SharedGroups;
 use crate::subscriptions::{SecretVault, Subscriptions};
 use crate::topics::{RetentionFailures, RetentionRun};
 use crate::types::SchemaCompiler;
@@ -92,7 +92,9 @@ impl Broker {
     /// The same with a clock that a broker before this one may have had.
     async fn open_with_clock(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         match config.storage.engine {
-            StorageEngine::Memory => Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await,
+            StorageEngine::Memory => {
+                Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await
+            }
             StorageEngine::File => {
                 let (path, files) = (&config.storage.path, open_files());
                 let log = logs::open_folder_apart(path.clone(), folder_settings(&config, Arc::clone(&files))).await?;

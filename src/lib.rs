@@ -11,7 +11,6 @@
 //! URL, and `dispatch` says when; `answers` finds what a request was answered before; `logs` knows which log a topic lives
 //! in; `ledger` owns one log's order and state. `rest` is the door for everybody else. SQL lives elsewhere.
 
-mod answers;
 mod broker;
 mod claims;
 mod clock;
@@ -22,13 +21,14 @@ mod delivery;
 mod dispatch;
 mod events;
 pub mod filters;
-mod groups;
+mod idempotency;
 mod lag;
 pub mod ledger;
 mod logs;
 mod memory;
 mod projections;
 pub mod rest;
+mod shared_groups;
 mod subscriptions;
 mod topics;
 mod types;

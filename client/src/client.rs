@@ -5,8 +5,8 @@
 //!   and have their effect once.
 //! - An event is published under an id, so that publishing it again is no second event.
 
-use crate::answer;
 use crate::query;
+use crate::response;
 use crate::retry::RetryPolicy;
 use crate::transport::{HttpRequest, HttpResponse, HttpTransport};
 use bytes::Bytes;
@@ -97,13 +97,13 @@ impl Client {
             StatusCode::CREATED => PublishOutcome::Created,
             _ => PublishOutcome::Duplicate { payload_mismatch },
         };
-        let published = PublishedEvent { event: answer::stored_event(answer.body)?, outcome, deprecated };
+        let published = PublishedEvent { event: response::stored_event(answer.body)?, outcome, deprecated };
         Ok(as_created(published, made))
     }
 
     /// Claims an event. Where the answer is lost the claim may be there: whoever asks must find out.
     pub(crate) async fn claim_once(&self, claim: &NewClaim) -> Result<ClaimOutcome> {
-        answer::parse(
+        response::parse(
             &self
                 .transport
                 .send(self.request(Method::POST, &["claims"], &QueryParams::new()).json(claim).once())
@@ -127,12 +127,12 @@ impl Client {
 
     /// What is at this path.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &QueryParams) -> Result<T> {
-        answer::parse(&self.bytes(path, query, Duration::ZERO).await?)
+        response::parse(&self.bytes(path, query, Duration::ZERO).await?)
     }
 
     /// What came of it.
     pub(crate) async fn send_json<T: DeserializeOwned>(&self, ask: HttpRequest) -> Result<T> {
-        answer::parse(&self.send(ask).await?.body)
+        response::parse(&self.send(ask).await?.body)
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     fn an_event_stored_by_an_earlier_try_of_the_same_call_is_new() {
         let text = br#"{"id":"550e8400-e29b-41d4-a716-446655440000","sequence":1,"position":3,
             "createdAt":"2025-12-03T12:05:00.000Z"}"#;
-        let event = answer::stored_event(Bytes::from_static(text)).unwrap();
+        let event = response::stored_event(Bytes::from_static(text)).unwrap();
         let duplicate = PublishOutcome::Duplicate { payload_mismatch: false };
         let published = PublishedEvent { event, outcome: duplicate, deprecated: false };
         for (made, outcome) in

@@ -9,13 +9,13 @@
 //! What the work is, and where a view is kept, is the program's own business ([`handler::Handle`],
 //! [`projection::Project`]).
 
-mod answer;
-mod asking;
 mod client;
 pub mod handler;
 mod problem;
 pub mod projection;
 mod query;
+mod requests;
+mod response;
 mod retry;
 mod stop;
 mod transport;

@@ -3,10 +3,10 @@
 //! - Hot writes that come to the same when repeated (publishing under an id, committing, checkpoints, heartbeats, done,
 //!   failed) are sent as they are; all others carry a key of their call.
 
-use crate::answer::{self, DataBody};
-use crate::asking::{NO_PARAMS, custom_method};
 use crate::client::Client;
 use crate::query;
+use crate::requests::{NO_PARAMS, custom_method};
+use crate::response::{self, DataBody};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, Atomicity, BatchOutcome, BoxFuture, BulkResolveOutcome,
     BulkResolveRequest, Claim, ClaimCompletion, ClaimFailure, ClaimOutcome, CompactRequest, Completion, Consumer,
@@ -129,12 +129,12 @@ impl EventBroker for Client {
 
     fn read(&self, read: TopicRead) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_read(&read, None);
-        Box::pin(async move { answer::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
+        Box::pin(async move { response::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
     }
 
     fn wait(&self, read: TopicRead, timeout: Duration) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_read(&read, Some(timeout));
-        Box::pin(async move { answer::event_page(&self.bytes(&["events:poll"], &query, timeout).await?) })
+        Box::pin(async move { response::event_page(&self.bytes(&["events:poll"], &query, timeout).await?) })
     }
 
     fn read_log(&self, read: LogRead) -> BoxFuture<'_, Result<LogPage>> {
@@ -143,12 +143,12 @@ impl EventBroker for Client {
 
     fn wait_log(&self, read: LogRead, timeout: Duration) -> BoxFuture<'_, Result<LogPage>> {
         let query = query::of_log_read(&read, timeout);
-        Box::pin(async move { answer::log_page(&self.bytes(&["log"], &query, timeout).await?) })
+        Box::pin(async move { response::log_page(&self.bytes(&["log"], &query, timeout).await?) })
     }
 
     fn event(&self, id: Uuid) -> BoxFuture<'_, Result<StoredEvent>> {
         Box::pin(async move {
-            answer::stored_event(self.bytes(&["events", &id.to_string()], NO_PARAMS, Duration::ZERO).await?)
+            response::stored_event(self.bytes(&["events", &id.to_string()], NO_PARAMS, Duration::ZERO).await?)
         })
     }
 
@@ -156,7 +156,7 @@ impl EventBroker for Client {
         Box::pin(async move {
             let path = ["aggregates", query::subject_type(&read), &read.subject];
             let query = query::one("topic", &read.topic);
-            answer::aggregate(&self.bytes(&path, &query, Duration::ZERO).await?)
+            response::aggregate(&self.bytes(&path, &query, Duration::ZERO).await?)
         })
     }
 
@@ -164,7 +164,7 @@ impl EventBroker for Client {
         Box::pin(async move {
             let path = ["aggregates", query::subject_type(&read), &read.subject, "events"];
             let query = query::of_aggregate(&read);
-            answer::aggregate_events(&self.bytes(&path, &query, Duration::ZERO).await?)
+            response::aggregate_events(&self.bytes(&path, &query, Duration::ZERO).await?)
         })
     }
 
@@ -193,7 +193,7 @@ impl EventBroker for Client {
 
     fn read_as(&self, consumer: Uuid, offset: ReadOffset, limit: usize) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_consumer(consumer, offset, limit, None);
-        Box::pin(async move { answer::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
+        Box::pin(async move { response::event_page(&self.bytes(&["events"], &query, Duration::ZERO).await?) })
     }
 
     fn wait_as(
@@ -204,7 +204,7 @@ impl EventBroker for Client {
         timeout: Duration,
     ) -> BoxFuture<'_, Result<EventPage>> {
         let query = query::of_consumer(consumer, offset, limit, Some(timeout));
-        Box::pin(async move { answer::event_page(&self.bytes(&["events:poll"], &query, timeout).await?) })
+        Box::pin(async move { response::event_page(&self.bytes(&["events:poll"], &query, timeout).await?) })
     }
 
     fn commit_offset(&self, consumer: Uuid, offset: Offset) -> BoxFuture<'_, Result<GroupTopic>> {
@@ -296,7 +296,7 @@ impl EventBroker for Client {
         let mut query = query::one("offset", offset);
         query.push(query::seconds(timeout));
         Box::pin(async move {
-            answer::parse(&self.bytes(&["projections", &custom_method(name, "wait")], &query, timeout).await?)
+            response::parse(&self.bytes(&["projections", &custom_method(name, "wait")], &query, timeout).await?)
         })
     }
 
@@ -317,7 +317,7 @@ impl EventBroker for Client {
                 .json(&json!({"claims": claims}))
                 .by(producer)
                 .keyed();
-            answer::outcomes(&self.send(ask).await?.body)
+            response::outcomes(&self.send(ask).await?.body)
         })
     }
 
@@ -353,7 +353,7 @@ impl EventBroker for Client {
                 .request(Method::POST, &["claims:done"], NO_PARAMS)
                 .json(&json!({"claims": completions}))
                 .by(producer);
-            answer::claims(&self.send(ask).await?.body)
+            response::claims(&self.send(ask).await?.body)
         })
     }
 

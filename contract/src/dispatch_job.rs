@@ -1,7 +1,7 @@
 //! Dispatch jobs: the duty to deliver one event to one subscription, or one task to a URL; and the pools they share.
 
-use crate::given::{nullable, required};
 use crate::object::object;
+use crate::patch::{nullable, required};
 use crate::{DispatchMode, FencingToken, IsoDuration, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -20,22 +20,22 @@ mod duration;
 mod error;
 mod event;
 mod event_type;
-mod given;
 mod handler;
 mod identifier;
 mod json;
 pub mod limits;
 mod media_type;
-mod numbers;
 mod object;
+mod patch;
 mod projection;
 mod query;
 mod replay;
 mod republish;
+mod schema_version;
+mod sequence;
 mod subscription;
 mod timestamp;
 mod topic;
-mod version;
 
 pub use breaker::{BreakerState, TargetBreaker};
 pub use broker::{BoxFuture, EventBroker};
@@ -67,7 +67,6 @@ pub use identifier::{
 };
 pub use json::{NUMBER_TOO_LARGE, StrictJson, digest_form, parse_strict};
 pub use media_type::{MediaType, unquote};
-pub use numbers::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};
 pub use projection::{NewCheckpoint, NewProjection, Projection, ProjectionLag};
 pub use query::{
     Aggregate, AggregateEvents, AggregateRead, Cursor, EventFilter, EventPage, LogPage, LogRead, Page, ReadOffset,
@@ -75,6 +74,8 @@ pub use query::{
 };
 pub use replay::{BlockedGroup, GroupActions, NewReplay, Replay, ReplayBound, ReplayOutcome};
 pub use republish::{CompactRequest, EventCount, RepublishRequest, RepublishTarget, TrimRequest};
+pub use schema_version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};
+pub use sequence::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};
 pub use subscription::{
     DeliveryFormat, DispatchMode, NewSecret, NewSubscription, PauseDetails, SigningKind, SigningSettings, StartFrom,
     Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TypeBinding,
@@ -84,4 +85,3 @@ pub use topic::{
     CleanupPolicy, DeduplicateBy, DryRunReport, NewTopic, PayloadMismatch, RegisterOutcome, StreamingOptions,
     StreamingSetting, SubjectNormalisation, Topic, TopicChange,
 };
-pub use version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};

@@ -3,8 +3,8 @@
 //! - A definition is plain values. Secrets come in with it and are never shown again.
 //! - What may be absent has one default, said at its field.
 
-use crate::given::{nullable, required};
 use crate::object::object;
+use crate::patch::{nullable, required};
 use crate::{DeliveryAuth, IdPattern, IsoDuration, Offset, TargetBreaker, Timestamp, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -16,11 +16,11 @@
 use crate::columns::{BatchColumns, SingleTableColumns, SqlParam, TargetTable};
 use crate::failure;
 use crate::fence::SessionFence;
-use crate::link::PersistentConnection;
+use crate::reconnect::PersistentConnection;
 use crate::row::number;
 use crate::session::{ConnectTarget, Session};
-use crate::shown::VisibleTail;
 use crate::tail::KnownTail;
+use crate::visible_tail::VisibleTail;
 use contract::Position;
 use log::{LogError, Record};
 use std::future::poll_fn;

@@ -13,12 +13,12 @@
 
 use crate::append::STATEMENTS;
 use crate::failure;
-use crate::follow::poll_tail;
-use crate::link::PrepareSession;
+use crate::reconnect::PrepareSession;
 use crate::row::{PgTimestamp, number};
 use crate::session::Session;
-use crate::shown::VisibleTail;
 use crate::tail::KnownTail;
+use crate::tail_poller::poll_tail;
+use crate::visible_tail::VisibleTail;
 use contract::Position;
 use log::LogError;
 use std::sync::atomic::{AtomicI64, Ordering};

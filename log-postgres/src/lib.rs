@@ -26,39 +26,39 @@ mod append;
 mod columns;
 mod failure;
 mod fence;
-mod follow;
-mod link;
 mod migrate;
 mod options;
 mod payload;
+mod privileges;
 mod read;
+mod reconnect;
 mod remove;
-mod rights;
 mod row;
 mod session;
-mod shown;
 mod tail;
+mod tail_poller;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod visible_tail;
 
 pub use address::{has_password, redacted_url};
 pub use options::PostgresOptions;
 
 use append::PostgresWriter;
 use contract::{BoxFuture, Position, Segment, Sequence};
-use follow::TailPoller;
-use link::PersistentConnection;
 use log::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use reconnect::PersistentConnection;
 use remove::RecordRemover;
 use session::{ConnectTarget, Session};
-use shown::VisibleTail;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tail::KnownTail;
+use tail_poller::TailPoller;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use visible_tail::VisibleTail;
 
 /// A log in PostgreSQL.
 pub struct PostgresLog {
@@ -96,7 +96,7 @@ impl PostgresLog {
         migrate::migrate(&target, owner).await?;
         let tail = Arc::new(KnownTail::default());
         let session = target.connect(None).await?;
-        follow::poll_tail(&session, &tail).await?;
+        tail_poller::poll_tail(&session, &tail).await?;
         let reader = |_| PersistentConnection::start_unprepared(target.clone());
         let channel = format!("event_broker.{}", options.schema);
         let shown = Arc::new(VisibleTail::default());
@@ -118,7 +118,7 @@ impl PostgresLog {
             remover: RecordRemover::new(maintenance),
             location: format!("postgres:{}", options.schema),
             identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
-            warnings: unproven.into_iter().chain(rights::warnings(&session).await?).collect(),
+            warnings: unproven.into_iter().chain(privileges::warnings(&session).await?).collect(),
             _follower: TailPoller::start(target.clone(), &tail),
             tail,
         })

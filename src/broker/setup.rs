@@ -2,7 +2,7 @@
 
 use super::OpenError;
 use crate::clock::Clock;
-use crate::config::{Config, StorageEngine, FileBudget, StorageConfig};
+use crate::config::{Config, FileBudget, StorageConfig, StorageEngine};
 use crate::delivery::{DeliveryPolicy, WebhookDeliverer, roots};
 use crate::dispatch::DispatchContext;
 use crate::ledger::IncidentReporter;

@@ -3,7 +3,7 @@
 //! The same verbs as `EventBroker`'s, for who speaks to callers that send a request again.
 
 use super::Broker;
-use crate::answers::StoredReplies;
+use crate::idempotency::StoredReplies;
 use crate::ledger::{Ledger, ReplyRecorder};
 use crate::{dispatch, topics, types};
 use contract::{

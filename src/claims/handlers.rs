@@ -1,8 +1,8 @@
 //! Handlers: how their work is to be tried, and how they stand over all logs.
 
-use super::batch::{is_lease, lease_rule};
-use super::finish::PutHandler;
-use super::terms::{ClaimPolicy, span};
+use super::claim::{is_lease, lease_rule};
+use super::complete_decision::PutHandler;
+use super::policy::{ClaimPolicy, span};
 use super::{Claims, check_name};
 use crate::lag::{LagQuery, ScanBudget};
 use crate::ledger::{ClaimRows, ClaimState, Ledger, RegisteredTopic, ReplyRecorder};

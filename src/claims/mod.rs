@@ -8,35 +8,35 @@
 //!
 //! Offsets are `consumers`' business; what becomes of dead letters is `dead_letters`'.
 
-mod batch;
-mod delete;
-mod ending;
-mod finish;
-mod giving_up;
+mod assign;
+mod claim;
+mod claim_decision;
+mod claim_id;
+mod complete;
+mod complete_decision;
+mod dead_letter;
+mod delete_handler;
 mod handlers;
-mod id;
-mod offer;
 mod order;
+mod policy;
 mod release;
-mod stale;
-mod take;
-mod terms;
+mod stale_events;
 
-pub(crate) use offer::{MemberOffer, OfferedEvent};
+pub(crate) use assign::{MemberOffer, OfferedEvent};
+pub(crate) use policy::ClaimDefaults;
 pub(crate) use release::{MemberDeparture, release_all};
-pub(crate) use stale::StaleEvents;
-pub(crate) use terms::ClaimDefaults;
+pub(crate) use stale_events::StaleEvents;
 
 use crate::events::{EventPublisher, EventReader, PublishRules};
 use crate::lag::LagCache;
 use crate::ledger::{ClaimKey, ClaimRow, ClaimSlot, ClaimState, Entry, Ledger, ReplyRecorder, read_failed};
 use crate::logs::{LogRef, Logs};
+use claim_id::ClaimId;
+use complete_decision::{ExtendLease, FailClaim};
 use contract::{
     Claim, ClaimError, ClaimFailure, ClaimStatus, Cursor, Error, FencingToken, Kind, NewHandler, Page, ProducerId,
     Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
-use finish::{ExtendLease, FailClaim};
-use id::ClaimId;
 use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use release::ReleaseClaim;
 use std::sync::Arc;
@@ -183,12 +183,12 @@ impl Claims<'_> {
     async fn done_before(&self, placed: &LocatedClaim, token: FencingToken) -> Result<Claim> {
         let ledger = self.ledger(placed);
         if token < ledger.claims().first_token(&placed.key.handler, placed.key.topic) {
-            return Err(finish::token_lost());
+            return Err(complete_decision::token_lost());
         }
         let row = match claim_at(ledger, &placed.key, token).await? {
             Some(row) => row,
             None if is_reclaimed(ledger, token).await? => self.reclaimed_row(placed, token).await?,
-            None => return Err(finish::token_lost()),
+            None => return Err(complete_decision::token_lost()),
         };
         Ok(done_view(placed, &row, self.defaults()))
     }
@@ -209,7 +209,7 @@ impl Claims<'_> {
             attempt: 1,
             claims: 1,
             owner: self.producer.map_or_else(|| "unknown".to_owned(), |producer| producer.0.clone()),
-            lease_millis: terms::ClaimPolicy::of(None, self.defaults()).lease_millis,
+            lease_millis: policy::ClaimPolicy::of(None, self.defaults()).lease_millis,
             taken_at: stored_at,
             standing: ClaimState::Live { until: stored_at },
             redriven: false,
@@ -253,8 +253,8 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: Cl
         attempt: row.attempt,
         owner: row.owner.clone(),
         status,
-        lease: terms::span(row.lease_millis),
-        heartbeat: terms::span(defaults.heartbeat(row.lease_millis)),
+        lease: policy::span(row.lease_millis),
+        heartbeat: policy::span(defaults.heartbeat(row.lease_millis)),
         claimed_at: Timestamp::from_millis(row.taken_at),
         lease_expires_at,
         retry_at,

@@ -5,7 +5,7 @@
 //! - What is read stays true: events never change, and a finished one stays finished. Only what came behind the read may
 //!   be missing, and the decision can tell ([`Later::through`]).
 
-use super::take::ClaimRequest;
+use super::claim_decision::ClaimRequest;
 use crate::ledger::{ClaimKey, ClaimSlot, ClaimState, DecidedClaims, Decision, GroupKey, Ledger, read_failed};
 use contract::{AggregateSequence, ClaimOrder, Error, Kind, Result, Sequence, limits};
 use log::{AggregateMark, ReadLimit, ReadRange, RecordHeader};

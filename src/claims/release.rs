@@ -5,7 +5,7 @@
 //!   session ended, the leases are over: the attempts count, so that work that kills its worker ends as a dead letter, and
 //!   a late `done` is still accepted while nobody else has claimed the event.
 
-use super::finish::{TokenHold, check_token, open_row, token_lost};
+use super::complete_decision::{TokenHold, check_token, open_row, token_lost};
 use crate::ledger::{ClaimKey, ClaimRow, ClaimState, Command, Decision, Entry};
 use contract::{FencingToken, Result};
 

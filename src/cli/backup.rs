@@ -1,7 +1,7 @@
 //! `event-broker backup`: a data folder's logs, copied while they are in use.
 
-use super::failure::{self, CliError, CliResult};
-use super::folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::data_folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::error::{self, CliError, CliResult};
 use super::output::CliOutput;
 use contract::Timestamp;
 use event_broker::{Clock, SystemClock};
@@ -39,13 +39,13 @@ pub(super) struct BackupArgs {
 }
 
 pub(super) fn run(arguments: &BackupArgs) -> ExitCode {
-    failure::exit_code(backup(arguments))
+    error::exit_code(backup(arguments))
 }
 
 fn backup(arguments: &BackupArgs) -> CliResult {
     let BackupArgs { data, output, without_key, json } = arguments;
     let begun_at = Timestamp::from_millis(SystemClock.now());
-    let found = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
+    let found = data_folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if found.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
         return Err(CliError::Misused(reason));
@@ -54,11 +54,11 @@ fn backup(arguments: &BackupArgs) -> CliResult {
     if draft.is_inside(data) {
         return Err(CliError::Misused(format!("{} lies in the data folder itself", output.display())));
     }
-    let acknowledged = folders::copy_logs(data, draft.path())?;
+    let acknowledged = data_folders::copy_logs(data, draft.path())?;
     if !without_key {
-        folders::copy_key(data, draft.path())?;
+        data_folders::copy_key(data, draft.path())?;
     }
-    let logs = folders::check_logs(draft.path(), &acknowledged)?;
+    let logs = data_folders::check_logs(draft.path(), &acknowledged)?;
     let manifest = BackupManifest { version: BackupManifest::VERSION, begun_at, logs };
     write(&manifest, draft.path()).map_err(|cause| CliError::caused_by(output.display(), cause))?;
     draft.commit()?;

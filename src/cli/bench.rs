@@ -3,8 +3,8 @@
 //! With `--acks` every acknowledged event is a line on standard output, written before the caller goes on: whoever kills
 //! the process knows what it had promised.
 
-use super::failure::{self, CliError, CliResult};
-use super::folders;
+use super::data_folders;
+use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
 use contract::{
     Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Result, Sequence, SubjectTypeId,
@@ -78,7 +78,7 @@ pub(super) struct BenchArgs {
 }
 
 pub(super) fn run(arguments: &BenchArgs) -> ExitCode {
-    failure::exit_code(bench(arguments))
+    error::exit_code(bench(arguments))
 }
 
 fn bench(arguments: &BenchArgs) -> CliResult {
@@ -135,7 +135,7 @@ impl BenchFolder {
     }
 
     fn named(folder: &Path, append: bool) -> CliResult<Self> {
-        let logs = folders::log_folders(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
+        let logs = data_folders::log_folders(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
         match logs.is_empty() || append {
             true => Ok(Self::Named(folder.to_owned())),
             false => Err(CliError::Misused(format!(

@@ -1,7 +1,7 @@
 //! `event-broker claims`: what handlers are at, and how they stand.
 
 use super::client::{self, ClientArgs, RequestRetry};
-use super::failure::CliResult;
+use super::error::CliResult;
 use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Value, json};

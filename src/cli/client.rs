@@ -5,7 +5,7 @@
 //!   connection broke before the answer was there. One that may not is sent once.
 //! - A broker that cannot be reached at all is said so at once.
 
-use super::failure::{BrokerRefusal, CliError, CliResult};
+use super::error::{BrokerRefusal, CliError, CliResult};
 use super::output;
 use bytes::Bytes;
 use contract::encode_identifier;
@@ -76,7 +76,7 @@ pub(super) fn run(work: impl Future<Output = CliResult>) -> ExitCode {
         Ok(runtime) => runtime.block_on(work),
         Err(cause) => Err(CliError::caused_by("cannot start", cause)),
     };
-    super::failure::exit_code(outcome)
+    super::error::exit_code(outcome)
 }
 
 impl BrokerUrl {

@@ -1,6 +1,6 @@
 //! `event-broker completions`: what a shell needs to complete this command line.
 
-use super::failure::{self, CliError};
+use super::error::{self, CliError};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
@@ -21,5 +21,5 @@ pub(super) fn run(arguments: &CompletionsArgs) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::CommandLine::command(), "event-broker", &mut script);
     let printed = std::io::stdout().lock().write_all(&script);
-    failure::exit_code(printed.map(|()| ExitCode::SUCCESS).map_err(|cause| CliError::printing(&cause)))
+    error::exit_code(printed.map(|()| ExitCode::SUCCESS).map_err(|cause| CliError::printing(&cause)))
 }

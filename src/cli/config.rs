@@ -1,6 +1,6 @@
 //! `event-broker config`: what is in force, and where each value came from.
 
-use super::failure::{self, CliError, CliResult};
+use super::error::{self, CliError, CliResult};
 use super::output::print_note;
 use super::settings::SettingsArgs;
 use comfy_table::{Table, presets};
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &ConfigArgs) -> ExitCode {
         }
     };
     if let Err(failure) = check(&loaded) {
-        return failure::exit_code(Err(failure));
+        return error::exit_code(Err(failure));
     }
     let mut loaded = loaded;
     loaded.notes.extend(connections_note(loaded.config.server.max_connections));

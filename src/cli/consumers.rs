@@ -1,7 +1,7 @@
 //! `event-broker consumers`: who reads, and how far each group has come.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::CliResult;
+use super::error::CliResult;
 use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Map, Value, json};

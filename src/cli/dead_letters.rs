@@ -1,7 +1,7 @@
 //! `event-broker dead-letters`: what was given up, and what to make of it.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Map, Value, json};

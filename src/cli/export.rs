@@ -5,18 +5,18 @@
 //!   with a log of their own follow, one after the other.
 //! - What is in the file when an export breaks off is whole lines in order, and `--after` goes on behind them.
 
-mod file;
+mod sink;
 
 use super::client::{self, BrokerClient, BrokerUrl};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::output::{self, CliOutput, print_note};
 use super::reading::{self, DEFAULT_TOPIC, TopicPage};
 use contract::{Offset, ReadOffset};
-use file::ExportSink;
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use sink::ExportSink;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 //! - A line that is refused keeps no other from being stored.
 
 use super::client::{self, BrokerUrl, RequestRetry};
-use super::failure::{BrokerRefusal, CliError, CliResult};
+use super::error::{BrokerRefusal, CliError, CliResult};
 use super::input::{self, InputSource};
 use super::output::{self, CliOutput};
 use bytes::Bytes;

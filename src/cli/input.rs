@@ -5,7 +5,7 @@
 //!   spelt.
 //! - Values are read as they are asked for: a file need not fit in memory.
 
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Value};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! `event-broker jobs`: what is delivered, what failed, and what to make of it.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::CliResult;
+use super::error::CliResult;
 use super::output::{CliOutput, cell_text, escape_controls, member};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! - Colours go to a terminal alone, and not where `NO_COLOR` is set.
 //! - What came from outside is printed without its control characters: an event must not steer a terminal.
 
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags};

@@ -1,7 +1,7 @@
 //! `event-broker projections`: how far views have come, and the order to rebuild one.
 
 use super::client::{self, ClientArgs, RequestRetry};
-use super::failure::CliResult;
+use super::error::CliResult;
 use super::output::{CliOutput, member};
 use reqwest::Method;
 use serde_json::{Value, json};

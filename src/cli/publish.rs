@@ -1,14 +1,14 @@
 //! `event-broker publish`: events from the command line, a file or standard input, in their order.
 
-mod built;
-mod sending;
+mod batch_sender;
+mod event_flags;
 
 use super::client::{self, BrokerUrl};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::input::{self, JsonValues};
 use super::output::{CliOutput, TextColour, escape_controls, print_note};
-use built::EventFlags;
-use sending::{BatchSender, EventAnswer, InputReader};
+use batch_sender::{BatchSender, EventAnswer, InputReader};
+use event_flags::EventFlags;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};

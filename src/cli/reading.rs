@@ -1,7 +1,7 @@
 //! Reading a topic's events page by page, and which of them are wanted.
 
 use super::client::BrokerClient;
-use super::failure::CliResult;
+use super::error::CliResult;
 use super::input::pair;
 use contract::ReadOffset;
 use serde::Deserialize;

@@ -4,8 +4,8 @@
 //! - What is to be said is written down in `cut/` before the files are changed: a repair that is cut short is done again,
 //!   and nothing of it is forgotten.
 
-use super::failure::{self, CliError, CliResult};
-use super::folders;
+use super::data_folders;
+use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
 use contract::Position;
 use event_broker::{RepairLosses, STATE_FOLDER, SalvageReport, acknowledged_state, pending_repair, salvage};
@@ -49,12 +49,12 @@ pub(super) struct RepairArgs {
 }
 
 pub(super) fn run(arguments: &RepairArgs) -> ExitCode {
-    failure::exit_code(repair(arguments))
+    error::exit_code(repair(arguments))
 }
 
 fn repair(arguments: &RepairArgs) -> CliResult {
     let data = &arguments.data;
-    let folders = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
+    let folders = data_folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if folders.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
         return Err(CliError::Misused(reason));

@@ -1,8 +1,8 @@
 //! `event-broker restore`: a backup, made a data folder again.
 
 use super::backup::print_logs;
-use super::failure::{self, CliError, CliResult};
-use super::folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::data_folders::{self, BackupLog, BackupManifest, StagedFolder};
+use super::error::{self, CliError, CliResult};
 use super::output::print_note;
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use event_broker::ledger::{Ledger, LogLocation};
@@ -43,20 +43,20 @@ pub(super) struct RestoreArgs {
 }
 
 pub(super) fn run(arguments: &RestoreArgs) -> ExitCode {
-    failure::exit_code(restore(arguments))
+    error::exit_code(restore(arguments))
 }
 
 fn restore(arguments: &RestoreArgs) -> CliResult {
     let RestoreArgs { from, data, json } = arguments;
-    let found = folders::log_folders(from).map_err(|cause| CliError::caused_by(from.display(), cause))?;
+    let found = data_folders::log_folders(from).map_err(|cause| CliError::caused_by(from.display(), cause))?;
     if found.is_empty() {
         return Err(CliError::Misused(format!("there is no backup in {}; name it with --from", from.display())));
     }
     let manifest = manifest(from)?;
     let draft = StagedFolder::begin(data)?;
-    let acknowledged = folders::copy_logs(from, draft.path())?;
-    folders::copy_key(from, draft.path())?;
-    let logs = folders::check_logs(draft.path(), &acknowledged)?;
+    let acknowledged = data_folders::copy_logs(from, draft.path())?;
+    data_folders::copy_key(from, draft.path())?;
+    let logs = data_folders::check_logs(draft.path(), &acknowledged)?;
     match &manifest {
         Some(manifest) => compare(&manifest.logs, &logs)?,
         None => print_note(&format_args!(

@@ -4,7 +4,7 @@ use super::config::refusal;
 use super::output::{CliOutput, print_note};
 use super::settings::SettingsArgs;
 use super::{failed, logging};
-use event_broker::config::{Config, StorageEngine, FileBudget, LoadedConfig};
+use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;

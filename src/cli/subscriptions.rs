@@ -1,7 +1,7 @@
 //! `event-broker subscriptions`: who is sent which events.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::output::{CliOutput, cell_text, escape_controls, member, progress_bar};
 use reqwest::Method;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@
 //! - A stream that ends or breaks is opened again behind the last event seen; a refusal ends it for good.
 
 use super::client::{self, BrokerClient, BrokerUrl, RequestRetry};
-use super::failure::{BrokerRefusal, CliError, CliResult};
+use super::error::{BrokerRefusal, CliError, CliResult};
 use super::output::{CliOutput, TextColour, escape_controls, on_one_line, print_note, reader_is_gone};
 use super::reading::{self, DEFAULT_TOPIC, FilterArgs};
 use super::sse::{SseMessage, SseParser};

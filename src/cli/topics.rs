@@ -1,7 +1,7 @@
 //! `event-broker topics`: what topics there are, made, changed, looked into, published again and let go.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::input;
 use super::output::{CliOutput, member};
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! `event-broker types`: event types and the versions of their schemas.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
-use super::failure::{CliError, CliResult};
+use super::error::{CliError, CliResult};
 use super::input::{self, InputSource};
 use super::output::{CliOutput, escape_controls, member, print_note};
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! `event-broker verify`: is the log what was written?
 
-use super::failure::{self, CliError, CliResult};
-use super::folders;
+use super::data_folders;
+use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
 use event_broker::acknowledged_state;
 use log::FileDamage;
@@ -33,12 +33,12 @@ pub(super) struct VerifyArgs {
 }
 
 pub(super) fn run(arguments: &VerifyArgs) -> ExitCode {
-    failure::exit_code(verify(arguments))
+    error::exit_code(verify(arguments))
 }
 
 fn verify(arguments: &VerifyArgs) -> CliResult {
     let data = &arguments.data;
-    let folders = folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
+    let folders = data_folders::log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))?;
     if folders.is_empty() {
         let reason = format!("there is no log in {}; name the data folder with --data", data.display());
         return Err(CliError::Misused(reason));
@@ -53,7 +53,7 @@ fn verify(arguments: &VerifyArgs) -> CliResult {
 /// Checks one log and says what it found; whether all is well.
 fn check(folder: &Path, arguments: &VerifyArgs) -> CliResult<bool> {
     let known = acknowledged_state(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
-    let report = folders::check(folder, known.acknowledged)?;
+    let report = data_folders::check(folder, known.acknowledged)?;
     match arguments.json {
         true => print_json(folder, &report)?,
         false => print(folder, &report, arguments)?,
@@ -74,7 +74,7 @@ fn print(folder: &Path, report: &VerifyReport, arguments: &VerifyArgs) -> CliRes
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
     output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))?;
     if !damages.is_empty() {
-        print_note(&folders::advice(folder));
+        print_note(&data_folders::advice(folder));
     }
     Ok(())
 }

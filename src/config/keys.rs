@@ -5,7 +5,7 @@
 //!   capitals behind `EVENT_BROKER`, with two underscores before each level.
 
 use super::Config;
-pub use super::key::{ValueType, ConfigKey};
+pub use super::key::{ConfigKey, ValueType};
 use super::key::{key, number};
 use std::fmt::Write;
 

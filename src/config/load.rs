@@ -4,11 +4,11 @@
 //! - Every setting is held against [`keys`] where it stands, so that a refusal can name its place.
 //! - All that is wrong is told at once, as far as it can be told.
 
-use super::document::{self, YamlNode, YamlValue};
-use super::keys::{self, ENVIRONMENT_PREFIX, ValueType, KEYS, ConfigKey};
-use super::nearest::{nearest, nearest_path};
-use super::sources::{KeySetting, ValueSource, ValueSources};
-use super::{Config, DatabaseUrl, check};
+use super::keys::{self, ConfigKey, ENVIRONMENT_PREFIX, KEYS, ValueType};
+use super::provenance::{KeySetting, ValueSource, ValueSources};
+use super::suggestion::{nearest, nearest_path};
+use super::yaml::{self, YamlNode, YamlValue};
+use super::{Config, DatabaseUrl, validate};
 use contract::IdentifierProfile;
 use std::fmt;
 use std::io::Read;
@@ -95,9 +95,9 @@ impl ConfigLayers {
             Ok(text) => text,
             Err(reason) => return self.refuse(&place, "", format!("the file cannot be read: {reason}")),
         };
-        let document = match document::parse(&text) {
+        let document = match yaml::parse(&text) {
             Ok(document) => document,
-            Err(document::YamlError { line, reason }) => {
+            Err(yaml::YamlError { line, reason }) => {
                 let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
                 return self.refuse(&place, "", format!("not readable as YAML: {reason}"));
             }
@@ -152,14 +152,14 @@ impl ConfigLayers {
         let key = ConfigKey::named(path);
         let wants_text = key.is_some_and(|key| matches!(key.expects, ValueType::Text(_) | ValueType::Word(_)));
         let optional = key.is_some_and(|key| key.optional);
-        let node = match document::parse(value) {
+        let node = match yaml::parse(value) {
             Ok(node) if !wants_text || (value.starts_with(['"', '\'']) && matches!(node.value, YamlValue::Text(_))) => {
                 node
             }
             Ok(node) if optional && matches!(node.value, YamlValue::Nothing) => node,
             _ if wants_text => YamlNode::text(value),
             Ok(node) => node,
-            Err(document::YamlError { reason, .. }) => {
+            Err(yaml::YamlError { reason, .. }) => {
                 return self.refuse(origin, path, format!("not readable as YAML: {reason}"));
             }
         };
@@ -170,7 +170,7 @@ impl ConfigLayers {
     fn walk(&mut self, path: &str, line: u64, node: &YamlNode, origin: &ValueSource) {
         let source = origin.at(line);
         if let Some(key) = ConfigKey::named(path) {
-            match check::fits(key, node) {
+            match validate::fits(key, node) {
                 Ok(()) => self.sources.set(key.name, KeySetting { source, node: node.clone() }),
                 Err(detail) => self.refuse(&source, path, detail),
             }
@@ -194,7 +194,7 @@ impl ConfigLayers {
         }
     }
 
-    fn walk_member(&mut self, path: &str, member: &document::YamlMember, origin: &ValueSource) {
+    fn walk_member(&mut self, path: &str, member: &yaml::YamlMember, origin: &ValueSource) {
         let name = &member.name;
         let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if name.contains('.') {
@@ -220,8 +220,8 @@ impl ConfigLayers {
             let place = self.sources.of("storage.url_file");
             self.refuse(&place, "storage.url_file", detail);
         }
-        check::derive_defaults(&mut config, &self.sources);
-        for (key, detail) in check::values(&config, &self.sources) {
+        validate::derive_defaults(&mut config, &self.sources);
+        for (key, detail) in validate::values(&config, &self.sources) {
             let place = self.sources.of(&key);
             self.refuse(&place, &key, detail);
         }

@@ -7,31 +7,31 @@
 //!
 //! Reading the environment and the command line is the caller's business; doing what a key says is the room's it names.
 
-mod check;
-mod document;
 mod file_budget;
 mod key;
 pub mod keys;
 mod load;
 mod logging;
 mod maintenance;
-mod nearest;
+mod provenance;
 mod sections;
-mod sources;
 mod storage;
+mod suggestion;
+mod validate;
 mod web;
+mod yaml;
 
 pub use file_budget::{CONNECTIONS_MIN, FileBudget};
 pub use load::{ConfigError, ConfigProblem, FlagSetting, LoadedConfig, load};
 pub use logging::{LogFormat, LoggingConfig};
 pub use maintenance::MaintenanceConfig;
-pub(crate) use nearest::likely_name;
+pub use provenance::{ValueSource, ValueSources};
 pub use sections::{
     BatchConfig, ClaimsConfig, ConsumerConfig, CorsConfig, DispatchConfig, GtsConfig, HttpServerConfig,
     IdempotencyConfig, PollingConfig, SecretKey, TenantConfig, TopicRoute, TypesConfig, UnregisteredPolicy,
 };
-pub use sources::{ValueSource, ValueSources};
-pub use storage::{DatabaseUrl, StorageEngine, StorageConfig};
+pub use storage::{DatabaseUrl, StorageConfig, StorageEngine};
+pub(crate) use suggestion::likely_name;
 pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
 use contract::{NewEventType, NewTopic, TopicId};

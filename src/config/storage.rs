@@ -48,7 +48,12 @@ impl StorageConfig {
 
     /// The database at `url`; the broker's tables lie in the folder `path`, or in memory where that is empty.
     pub fn database(url: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self { engine: StorageEngine::Database, url: Some(DatabaseUrl(url.into())), path: path.into(), ..Self::default() }
+        Self {
+            engine: StorageEngine::Database,
+            url: Some(DatabaseUrl(url.into())),
+            path: path.into(),
+            ..Self::default()
+        }
     }
 
     /// How much space must be free on the volumes of the logs.

@@ -4,12 +4,12 @@
 //! - Nobody sees the difference: an expired consumer is not found before that either.
 //! - What an expired member of a shared group held is released with it. So a poll of another member clears away first.
 
-use super::unused::forget_unused_in;
+use super::unused_names::forget_unused_in;
 use super::{ConsumerSessions, EXPIRED_PER_ENTRY_MAX};
 use crate::claims::{MemberDeparture, release_all};
-use crate::groups::SharedGroups;
 use crate::ledger::{Command, Decision, Entry, Ledger};
 use crate::logs::{Logs, run_periodically};
+use crate::shared_groups::SharedGroups;
 use contract::{Consumer, Distribution, Result};
 use std::sync::{Arc, Weak};
 use std::time::Duration;

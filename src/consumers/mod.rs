@@ -14,19 +14,19 @@ mod expiry;
 mod groups;
 mod peers;
 mod sessions;
-mod unused;
+mod unused_names;
 
 pub(crate) use expiry::run_consumer_expiry;
 pub(crate) use sessions::ConsumerSessions;
-pub(crate) use unused::{forget_unused, unused_millis};
+pub(crate) use unused_names::{forget_unused, unused_millis};
 
 use crate::claims::{ClaimDefaults, MemberDeparture};
 use crate::events::EventReader;
 use crate::filters::{self, CompiledFilter};
-use crate::groups::{SharedGroups, SharedPoll};
 use crate::lag::LagCache;
 use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder};
 use crate::logs::{LogRef, Logs};
+use crate::shared_groups::{SharedGroups, SharedPoll};
 use contract::{
     Consumer, Cursor, Distribution, Error, EventFilter, EventPage, IsoDuration, Kind, NewConsumer, Page, ReadOffset,
     Result, Timestamp, Violation, limits,

@@ -2,8 +2,8 @@
 
 use super::expiry::expire;
 use super::{ConsumerRow, Consumers};
-use crate::groups::PeerSource;
 use crate::ledger::Ledger;
+use crate::shared_groups::PeerSource;
 use contract::{BoxFuture, Consumer};
 use std::sync::Arc;
 use uuid::Uuid;

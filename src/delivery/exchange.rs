@@ -5,9 +5,9 @@
 //! - Of a body only so much is read; then the connection is closed (HTTP/1.1) or the stream reset (HTTP/2), and what the
 //!   receiver still sends goes nowhere.
 
-use super::answer::ReceiverResponse;
 use super::failure::{DeliveryFailure, ErrorClass};
 use super::pool::PooledClient;
+use super::response::ReceiverResponse;
 use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};

@@ -6,10 +6,10 @@
 //! - A receiver may name a rate, in requests per minute.
 
 use super::WebhookDeliverer;
-use super::answer::ReceiverResponse;
 use super::credentials::{AuthMethod, ClientIdentity};
 use super::failure::DeliveryFailure;
 use super::headers::CustomHeaders;
+use super::response::ReceiverResponse;
 use super::target::DeliveryTarget;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, USER_AGENT};

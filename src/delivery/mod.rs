@@ -12,35 +12,34 @@
 //! too.
 
 mod addresses;
-mod answer;
 mod connect;
 mod credentials;
 mod exchange;
 mod failure;
 mod handshake;
 mod headers;
+mod lru;
 mod pool;
-mod recent;
 mod request;
 mod resolve;
-mod secret;
+mod response;
+mod signature;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod tokens;
 
-pub(crate) use answer::AttemptOutcome;
 pub(crate) use credentials::{AuthMethod, ClientIdentity, OAuthGrant, roots};
 pub(crate) use failure::{DeliveryFailure, ErrorClass};
 pub(crate) use handshake::{ConsentAnswer, ConsentRequest};
 pub(crate) use headers::{CustomHeaders, check_headers, check_no_credentials};
 pub(crate) use request::{DeliveryPayload, DeliveryRequest, EventFormat};
 pub(crate) use resolve::Resolve;
-pub(crate) use secret::{SecretKind, WebhookSecret, check_secrets};
+pub(crate) use response::AttemptOutcome;
+pub(crate) use signature::{SecretKind, WebhookSecret, check_secrets};
 pub(crate) use target::{DeliveryTarget, check_target};
 
-use answer::ReceiverResponse;
 use bytes::Bytes;
 use connect::ConnectSettings;
 use contract::Timestamp;
@@ -49,6 +48,7 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 use pool::ClientPool;
 use resolve::SystemResolver;
+use response::ReceiverResponse;
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use super::DeliveryPolicy;
 use super::connect::{ConnectSettings, OriginConnector};
 use super::credentials::ClientIdentity;
 use super::failure::{DeliveryFailure, ErrorClass};
-use super::recent::LruMap;
+use super::lru::LruMap;
 use super::target::{DeliveryTarget, TargetOrigin};
 use super::tls::TrustStore;
 use bytes::Bytes;

@@ -7,7 +7,7 @@
 use super::credentials::{AuthMethod, ClientIdentity};
 use super::failure::{DeliveryFailure, ErrorClass};
 use super::headers::CustomHeaders;
-use super::secret::{WebhookSecret, signature};
+use super::signature::{WebhookSecret, signature};
 use super::target::DeliveryTarget;
 use bytes::Bytes;
 use contract::{CloudEvent, Event, Sequence, Timestamp};

@@ -7,8 +7,8 @@
 use super::credentials::{OAuthClient, secret_header};
 use super::exchange::{ExchangeError, exchange, timed_out};
 use super::failure::{DeliveryFailure, ErrorClass};
+use super::lru::LruMap;
 use super::pool::ClientPool;
-use super::recent::LruMap;
 use bytes::Bytes;
 use contract::limits::CREDENTIAL_BYTES_MAX;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};

@@ -5,8 +5,8 @@
 //! - Only what is not known by itself (delivered, or not begun) is found by walking the topic, and one request walks a
 //!   bounded part of it; the cursor says how far.
 
+use super::job_list_builder::{JobListBuilder, place, task_place};
 use super::jobs::{DispatchJobs, EventLane, lane_of, read, record_at};
-use super::listing::{JobListBuilder, place, task_place};
 use crate::filters::FilterStats;
 use crate::ledger::{JobEnd, JobKey, JobState, KnownJob, Ledger, SubscriptionRow};
 use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};

@@ -6,7 +6,7 @@
 //! Lists are `job_list`'s business, message groups that do not move `blocked`'s.
 
 use super::DispatchContext;
-use super::face::{JobSnapshot, JobSubject};
+use super::job_view::{JobSnapshot, JobSubject};
 use crate::events::EventReader;
 use crate::filters::FilterStats;
 use crate::ledger::{JobInterest, JobKey, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};

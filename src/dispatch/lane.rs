@@ -1,6 +1,6 @@
 //! A lane in the planner: what holds for it, and its jobs.
 
-use super::turns::{DeliveryClass, LanePace};
+use super::pool_queue::{DeliveryClass, LanePace};
 use bytes::Bytes;
 use contract::{DispatchMode, Sequence};
 use roaring::RoaringTreemap;

@@ -3,7 +3,7 @@
 //! The answer's text and the target's address may hold secrets: neither is in a line.
 
 use super::retry::NextStep;
-use super::sending::LaneSource;
+use super::send::LaneSource;
 use contract::{JobAttempt, Timestamp};
 use uuid::Uuid;
 

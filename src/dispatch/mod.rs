@@ -12,38 +12,38 @@
 //!
 //! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
 
-mod ahead;
-mod blocked;
+mod actions;
+mod blocked_groups;
 mod breaker;
-mod face;
-mod flight_bytes;
-mod groups;
+mod feeder;
+mod in_flight_bytes;
 mod job_list;
+mod job_list_builder;
+mod job_view;
 mod jobs;
 mod lane;
 mod lease;
-mod listing;
 mod log_lines;
+mod message_groups;
 mod pausing;
 mod planner;
+mod pool_queue;
 mod pools;
+mod read_ahead;
+mod reconcile;
 mod report;
 mod retry;
-mod scan;
-mod sending;
-mod sync;
-mod trial;
-mod turns;
-mod verbs;
-mod waiting;
+mod send;
+mod test_delivery;
+mod waiting_jobs;
 pub(crate) mod worker;
 
+pub(crate) use actions::JobAction;
 pub(crate) use breaker::CircuitBreakers;
 pub(crate) use jobs::DispatchJobs;
 pub use pausing::pause_dispatch;
 pub(crate) use pausing::{pause_of, resume_dispatch};
 pub(crate) use report::attempts_of;
-pub(crate) use verbs::JobAction;
 pub(crate) use worker::DispatchWorker;
 
 use crate::clock::Clock;
@@ -97,7 +97,7 @@ pub(crate) struct DispatchContext {
     /// Whether waits differ by chance.
     pub(crate) jitters: bool,
     pub(crate) breakers: CircuitBreakers,
-    test_deliveries: trial::TestDeliveryLimiter,
+    test_deliveries: test_delivery::TestDeliveryLimiter,
     in_flight: Mutex<HashSet<JobKey>>,
     /// Whether deliveries are to end.
     stopping: watch::Sender<bool>,
@@ -124,7 +124,7 @@ impl DispatchContext {
             lease_millis,
             jitters: true,
             breakers: CircuitBreakers::default(),
-            test_deliveries: trial::TestDeliveryLimiter::default(),
+            test_deliveries: test_delivery::TestDeliveryLimiter::default(),
             in_flight: Mutex::default(),
             stopping: watch::Sender::new(false),
             running: watch::Sender::new(false),
@@ -250,4 +250,4 @@ async fn keep_dispatching(
 }
 
 #[cfg(test)]
-mod model;
+mod planner_model;

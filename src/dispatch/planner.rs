@@ -13,13 +13,13 @@
 //! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
 
 use super::breaker::{BreakerChange, CircuitBreakers};
-use super::flight_bytes::InFlightBytes;
-use super::groups::MessageGroup;
+use super::in_flight_bytes::InFlightBytes;
 use super::lane::{
     AfterAttempt, CachedEvent, LaneKey, LanePlan, LaneQueueing, LaneRules, NewJob, PlannedJob, PlannerPick,
 };
+use super::message_groups::MessageGroup;
+use super::pool_queue::DeliveryClass;
 use super::pools::PoolPlan;
-use super::turns::DeliveryClass;
 use bytes::Bytes;
 use contract::{Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};

@@ -4,7 +4,7 @@
 //! - No more begin in a minute than the rate says, and no fewer either where enough wait: nothing is rounded away, however
 //!   often the pool is asked. Time comes in as the log's, which never falls.
 
-use super::turns::{DeliveryClass, PoolQueue};
+use super::pool_queue::{DeliveryClass, PoolQueue};
 use contract::Pool;
 
 /// One pool in use.

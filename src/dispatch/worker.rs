@@ -6,18 +6,18 @@
 //! - A job that failed goes back to the planner when that is durable; so every attempt has a higher token.
 //! - What was under way when a broker died was never written down: whoever comes next sends it again.
 
-mod written;
+mod recording;
 
 use super::DispatchContext;
 use super::breaker::BreakerChange;
+use super::feeder::{LaneReading, PAGE, TopicFeeder};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::TakeLease;
 use super::log_lines::{log_expiry, log_failure};
 use super::planner::Planner;
 use super::report::{FailedJob, LaneReport, RecordDeliveries, job_attempt};
 use super::retry::{self, NextStep};
-use super::scan::{LaneReading, PAGE, TopicFeeder};
-use super::sending::{DeliveryResult, JobResult, LaneSource, PanicFallback, expire, send_event, send_task};
+use super::send::{DeliveryResult, JobResult, LaneSource, PanicFallback, expire, send_event, send_task};
 use crate::clock::LogClock;
 use crate::delivery::AttemptOutcome;
 use crate::ledger::{DeliveredJob, JobKey, JobSlot, Ledger, TASKS};

@@ -5,26 +5,26 @@
 //!   check comes first, so a retry gets its first answer.
 //! - Reading never waits for the writer: it goes to the log, up to the tail the ledger shows ([`read`]).
 
-mod bundle;
 pub(crate) mod cloud_event_id;
+mod envelope;
 mod fingerprint;
 mod outcome;
 mod prepare;
+mod produced;
 mod publish;
 mod read;
 mod released_data;
 mod removed;
-mod repeat;
-mod spread;
-mod start;
-mod text;
+mod republish;
+mod scan_start;
+mod split_by_log;
 
-pub(crate) use bundle::{ProducedEvents, ProducedOutcome};
 pub(crate) use fingerprint::FingerprintBuilder;
 pub(crate) use outcome::stored_event;
 pub(crate) use prepare::{PublishRules, destination, draft_of};
+pub(crate) use produced::{ProducedEvents, ProducedOutcome};
 pub(crate) use publish::EventPublisher;
 pub(crate) use read::{EventReader, stored_at, unreadable};
 pub(crate) use removed::removed;
-pub(crate) use repeat::{RepublishAs, RepublishEvents, original_of};
-pub(crate) use start::before_earliest;
+pub(crate) use republish::{RepublishAs, RepublishEvents, original_of};
+pub(crate) use scan_start::before_earliest;

@@ -3,7 +3,7 @@
 //! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the text itself. What it
 //! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
 
-use super::{cloud_event_id, fingerprint, text};
+use super::{cloud_event_id, envelope, fingerprint};
 use crate::config::{Config, TopicRoute, UnregisteredPolicy, likely_name};
 use crate::ledger::{EventDraft, RegisteredTopic, RegisteredType, Registry};
 use crate::logs::{LocatedTopic, LogRef, Logs};
@@ -56,7 +56,7 @@ pub(crate) struct PreparedEvent {
 /// An event's text, with the id it got.
 struct WrittenEvent {
     id: Uuid,
-    text: text::EventText,
+    text: envelope::EventText,
 }
 
 /// Why an event could not be prepared.
@@ -341,7 +341,7 @@ fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopi
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
     let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
-    let text = text::write(event, id, &topic.topic.definition.id, occurred_at, version, None)
+    let text = envelope::write(event, id, &topic.topic.definition.id, occurred_at, version, None)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     match text.bytes.len() > limits::EVENT_BYTES_MAX {
         true => Err(too_large()),
@@ -352,7 +352,7 @@ fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopi
 /// An event of the broker's own, which no rule is held against.
 pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &RegisteredTopic, now: i64) -> Result<EventDraft> {
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
-    let text = text::write(event, id, &topic.topic.definition.id, Timestamp::from_millis(now), None, None)
+    let text = envelope::write(event, id, &topic.topic.definition.id, Timestamp::from_millis(now), None, None)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     Ok(EventDraft {
         topic: topic.number,

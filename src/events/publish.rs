@@ -12,7 +12,7 @@ use super::prepare::{
 };
 use super::released_data::ReleasedData;
 use super::removed::first_stored;
-use super::spread::{LogSpread, log_spread, publish_by_log, spans_logs};
+use super::split_by_log::{LogSpread, log_spread, publish_by_log, spans_logs};
 use crate::ledger::{Command, Decision, IdempotencyRow, Ledger, Registry, ReplyRecorder};
 use crate::logs::{LogRef, Logs};
 use contract::{

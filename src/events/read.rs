@@ -9,7 +9,7 @@
 
 use super::fingerprint;
 use super::outcome::stored_event;
-use super::start::{ScanStart, before};
+use super::scan_start::{ScanStart, before};
 use crate::filters::{self, CompiledFilter, FilterStats};
 use crate::ledger::{AggregateHead, Ledger, RegisteredTopic, read_failed};
 use crate::logs::{LocatedTopic, LogRef, Logs, SideLog};

@@ -1,7 +1,7 @@
 //! Events that were stored once and may be removed by now: what is there, and what is told of one that is not.
 
 use super::outcome::stored_event;
-use super::start::before_earliest;
+use super::scan_start::before_earliest;
 use crate::ledger::{Ledger, read_failed};
 use contract::{Error, Kind, Position, Result, Sequence, StoredEvent};
 use log::{ReadLimit, ReadRange, TopicNumber};

@@ -9,17 +9,17 @@
 //!
 //! How far a read scans, and what is done with a match, is the reader's business.
 
+mod body_conditions;
 mod cel;
-mod members;
-mod memo;
 #[cfg(test)]
 mod tests;
+mod verdict_cache;
 
+use body_conditions::{BodyConditions, ParsedBody};
 use cel::CelProgram;
 use contract::{EventFilter, IdPattern, Identifier, Result};
 use log::Record;
-use members::{BodyConditions, ParsedBody};
-use memo::VerdictCache;
+use verdict_cache::VerdictCache;
 
 /// A filter ready for use; share it between the tasks that read.
 pub struct CompiledFilter {

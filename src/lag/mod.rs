@@ -8,10 +8,10 @@
 //! - The cost of one question is bounded. What could not be read yet counts as if it was to be done, so a number may be too
 //!   high at first, never too low.
 
-mod outlook;
+mod remaining_work;
 mod view;
 
-pub(crate) use outlook::RemainingWork;
+pub(crate) use remaining_work::RemainingWork;
 
 use crate::filters;
 use crate::ledger::{ClaimRows, ConsumerFilter, Ledger, RegisteredTopic, read_failed};

@@ -9,7 +9,7 @@
 //!   decision must succeed before that is told: one with records, or an empty one that only compares.
 //! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
 
-use super::crowd::AdaptiveBatch;
+use super::batch_size::AdaptiveBatch;
 use contract::{BoxFuture, Position};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use log::{Log, LogError, Record};

@@ -7,12 +7,12 @@
 //! - One that skipped facts of a newer version is not believed by that version.
 //! - It is written on a thread of its own; the writer goes on deciding meanwhile.
 
+use super::disk_table::{DiskTables, FoundCheckpoint, WrittenCheckpoint};
 use super::entry::DICTIONARY;
 use super::log_snapshot;
-use super::rows::IdempotencyRow;
+use super::row_codec::IdempotencyRow;
 use super::snapshot::StateSnapshot;
 use super::state::LedgerState;
-use super::table::{DiskTables, FoundCheckpoint, WrittenCheckpoint};
 use contract::{Error, Kind, Position, Sequence};
 use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, TopicNumber, crash_point};
 use serde::Deserialize;
@@ -295,7 +295,7 @@ async fn belongs_to(log: &dyn Log, snapshot: &StateSnapshot, folder: &Path) -> R
     Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
 }
 
-fn freeze(state: &mut LedgerState) -> Option<super::table::CheckpointJob> {
+fn freeze(state: &mut LedgerState) -> Option<super::disk_table::CheckpointJob> {
     if state.carrying.is_under_way() {
         // It would not have the pieces before it.
         return None;

@@ -8,20 +8,20 @@
 //!
 //! Why an event was given up, and what a person made of it, is [`super::letters`]' business.
 
-mod decided;
 mod fold;
-mod open;
+mod open_claims;
+mod overlay;
 
-pub use super::finished::FinishedBy;
-pub use decided::DecidedClaims;
-pub(super) use decided::{ClaimsOverlay, ClaimsOverlayWriter};
+pub use super::finished_claims::FinishedBy;
 pub(super) use fold::ClaimsFold;
+pub use overlay::DecidedClaims;
+pub(super) use overlay::{ClaimsOverlay, ClaimsOverlayWriter};
 
-use super::division::{GroupProgress, GroupProgressSnapshot};
-use super::feed::{ClaimFeed, ClaimFeeds};
-use super::finished::{FinishedClaims, FinishedSnapshot};
+use super::claim_feed::{ClaimFeed, ClaimFeeds};
+use super::finished_claims::{FinishedClaims, FinishedSnapshot};
+use super::group_progress::{GroupProgress, GroupProgressSnapshot};
 use contract::{ClaimAttempt, ClaimError, FencingToken, NewHandler, Sequence, Timestamp, limits};
-use open::OpenClaims;
+use open_claims::OpenClaims;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;

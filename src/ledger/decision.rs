@@ -5,20 +5,20 @@
 //! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
 //!   overlay is dropped.
 
-use super::answer;
-use super::carrying;
+use super::carried_state;
 use super::claims::DecidedClaims;
+use super::consumers::DecidedConsumers;
+use super::dead_letters::DecidedDeadLetters;
+use super::disk_table::KeyMap;
 use super::dispatch::DecidedDispatch;
 use super::entry::{Entry, EntryConcern};
 use super::growth::check_room;
-use super::letters::DecidedDeadLetters;
-use super::parts::TableOverlays;
+use super::idempotency;
 use super::projections::DecidedProjections;
-use super::readers::DecidedConsumers;
 use super::registry::Registry;
-use super::rows::{AggregateHead, IdempotencyRow};
+use super::row_codec::{AggregateHead, IdempotencyRow};
 use super::state::LedgerState;
-use super::table::KeyMap;
+use super::state_tables::TableOverlays;
 use bytes::{BufMut, Bytes, BytesMut};
 use contract::{AggregateSequence, Error, Kind, Position, Result, Sequence, Timestamp};
 use log::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, StorageRoom, TopicNumber};
@@ -270,7 +270,7 @@ impl<'a> Decision<'a> {
     /// changes row by row.
     pub fn carry_state(&mut self) -> Result<()> {
         let failed = |error| Error::new(Kind::Unavailable, "The state could not be written.").with_source(error);
-        for entry in carrying::pieces(&self.state.tables).map_err(failed)? {
+        for entry in carried_state::pieces(&self.state.tables).map_err(failed)? {
             self.add_entry(entry)?;
         }
         let trimmed: Vec<_> =
@@ -303,7 +303,7 @@ impl<'a> Decision<'a> {
                 self.note_registered(entry, header);
             }
             EntryConcern::Keys => {
-                if let Some((key, row)) = answer::row(&entry, header.position, header.time) {
+                if let Some((key, row)) = idempotency::row(&entry, header.position, header.time) {
                     self.overlay.layers.note_answer(key, row);
                 }
             }

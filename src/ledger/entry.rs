@@ -13,12 +13,12 @@ mod subject;
 
 pub(super) use concern::EntryConcern;
 
-use super::answer::{self, StoredReply};
-use super::carried::CarriedRows;
+use super::carried_rows::CarriedRows;
 use super::claims::ClaimKey;
+use super::dead_letters::StoredDeadLetter;
 use super::dispatch::{DispatchFact, JobKey};
-use super::home::TopicPlacement;
-use super::letters::StoredDeadLetter;
+use super::idempotency::{self, StoredReply};
+use super::placement::TopicPlacement;
 use contract::{
     ClaimError, Consumer, EventType, EventTypeId, FencingToken, Generation, NewHandler, NewProjection, Offset,
     Position, RegisteredVersion, Sequence, Topic, TopicId,
@@ -196,7 +196,7 @@ pub enum Entry {
     /// A request under a key was answered so. Whoever sends it again gets this answer.
     AnswerKept {
         /// Fingerprint of the key and its scope.
-        #[serde(with = "answer::digits")]
+        #[serde(with = "idempotency::digits")]
         key: u128,
         /// Fingerprint of the request.
         digest: u64,

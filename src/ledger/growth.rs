@@ -53,8 +53,8 @@ impl Entry {
 mod tests {
     use super::*;
     use crate::ledger::decision::{Decision, Overlay};
+    use crate::ledger::disk_table::DiskTables;
     use crate::ledger::state::LedgerState;
-    use crate::ledger::table::DiskTables;
     use contract::{Offset, Position, Sequence, Timestamp, Topic};
 
     #[test]

@@ -6,86 +6,86 @@
 //!
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
 
-mod answer;
 mod appender;
-mod away;
-mod bits;
-mod carried;
-mod carrying;
+mod batch_size;
+mod bitmap;
+mod carried_rows;
+mod carried_state;
+mod catch_up;
 mod checkpoint;
+mod claim_feed;
 mod claims;
 mod command;
-mod crowd;
+mod consumers;
+mod dead_letters;
 mod decision;
-mod deleted;
-mod detachable;
+mod deleted_projections;
+mod detachable_log;
+mod disk_table;
 mod dispatch;
-mod division;
 mod entry;
 mod failure;
-mod feed;
-mod finished;
-mod fold;
+mod finished_claims;
+mod group_progress;
 mod growth;
-mod home;
+mod idempotency;
 mod incidents;
-mod layer;
-mod letters;
 mod log_snapshot;
-mod parts;
+mod outage;
+mod overlay_map;
+mod placement;
 mod projections;
-mod readers;
 mod reclaim;
 mod registry;
-mod rows;
+mod row_codec;
 mod snapshot;
 mod state;
-mod table;
-mod tag;
+mod state_tables;
 #[cfg(test)]
 pub(crate) mod testing;
+mod type_tag;
 mod usage;
 mod writer;
 
-pub use answer::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
-pub use carried::CarriedRows;
+pub use carried_rows::CarriedRows;
 pub use checkpoint::{LastCheckpoint, last_checkpoint};
+pub use claim_feed::{ClaimChanges, ClaimFeed};
 pub use claims::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired};
 pub use command::Command;
+pub use consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
+pub use dead_letters::{
+    DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
+};
 pub use decision::{Decision, EventDraft, UndoMark};
 pub use dispatch::{
     DecidedDispatch, DeliveredJob, DispatchFact, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow,
     JobSlot, JobState, KnownJob, LaneProgress, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
-pub use division::GroupProgress;
 pub use entry::Entry;
 pub use failure::read_failed;
-pub use feed::{ClaimChanges, ClaimFeed};
-pub use home::{LogLocation, TopicPlacement};
+pub use group_progress::GroupProgress;
+pub use idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
 pub use incidents::{IncidentReporter, leaves_state_intact};
-pub use letters::{
-    DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
-};
-pub use parts::StateTables;
+pub use placement::{LogLocation, TopicPlacement};
 pub use projections::{DecidedProjections, ProjectionRow, ProjectionRows};
-pub use readers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
 pub use reclaim::ReclaimReport;
 pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
 pub use registry::{PlacedTopic, RegisteredTopic, RegisteredType, Registry};
-pub use rows::{AggregateHead, IdempotencyRow};
+pub use row_codec::{AggregateHead, IdempotencyRow};
 pub use state::LedgerState;
-pub use tag::tag;
+pub use state_tables::StateTables;
+pub use type_tag::tag;
 pub use usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
 
 use crate::clock::LogClock;
-use answer::{RecordReply, RecordedOutcome};
 use appender::Appender;
 use checkpoint::CheckpointScheduler;
 use command::{QueuedCommand, SubmittedCommand};
 use contract::{Error, Kind, Position, Result};
 use decision::Overlay;
-use detachable::DetachableLog;
+use detachable_log::DetachableLog;
 use futures_util::FutureExt;
+use idempotency::{RecordReply, RecordedOutcome};
 use log::{Log, LogError, TopicNumber};
 use reclaim::ReclaimMemo;
 use std::collections::VecDeque;
@@ -148,7 +148,7 @@ impl Ledger {
         incidents: Arc<IncidentReporter>,
     ) -> std::result::Result<Self, LogError> {
         let (state, checkpointed) =
-            fold::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis).await?;
+            catch_up::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis).await?;
         clock.observe(state.time);
         let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);

@@ -5,9 +5,9 @@
 //! - A reset begins a new generation. Generations count from 1 and never go back, not even when a projection is deleted
 //!   and another one is registered under its name ([`DeletedProjections`]).
 
-use super::deleted::DeletedProjections;
+use super::deleted_projections::DeletedProjections;
 use super::entry::Entry;
-use super::layer::OverlayMap;
+use super::overlay_map::OverlayMap;
 use contract::{Error, Generation, NewProjection, Offset, Position, Result, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

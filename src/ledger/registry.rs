@@ -6,8 +6,8 @@
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
 use super::entry::{DICTIONARY_BASELINE, Entry};
-use super::home::{LogLocation, TopicPlacement};
-use super::tag::tag;
+use super::placement::{LogLocation, TopicPlacement};
+use super::type_tag::tag;
 use contract::{
     EventType, EventTypeId, IsoDuration, NewTopic, NewVersion, Position, RegisteredVersion, SchemaVersion, Sequence,
     Timestamp, Topic, TopicId, VersionStatus, limits,

@@ -4,12 +4,12 @@
 //! A checkpoint that cannot be read is folded anew. A snapshot in the log stands for entries that are gone, so whatever is
 //! added here needs a default that is right for a text without it.
 
+use super::disk_table::DiskTables;
 use super::entry::DICTIONARY;
-use super::home::TopicPlacement;
-use super::parts::StateTablesSnapshot;
+use super::placement::TopicPlacement;
 use super::registry::Registry;
 use super::state::{LastBody, LastRecord, LedgerState};
-use super::table::DiskTables;
+use super::state_tables::StateTablesSnapshot;
 use super::usage::EntryUsage;
 use contract::{EventType, Position, Sequence, Topic};
 use log::TopicNumber;

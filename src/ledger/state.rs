@@ -4,14 +4,14 @@
 //! - State only ever holds what is durable; what is still being written is [`super::decision`]'s overlay.
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
-use super::answer;
-use super::carried::CarriedRows;
-use super::carrying::CarriedPieces;
+use super::carried_rows::CarriedRows;
+use super::carried_state::CarriedPieces;
+use super::disk_table::DiskTables;
 use super::entry::{self, Entry, EntryConcern};
-use super::parts::StateTables;
+use super::idempotency;
 use super::registry::Registry;
-use super::rows::{AggregateHead, IdempotencyRow};
-use super::table::DiskTables;
+use super::row_codec::{AggregateHead, IdempotencyRow};
+use super::state_tables::StateTables;
 use super::usage::EntryUsage;
 use bytes::Bytes;
 use contract::{Error, Kind, Position, Result, Sequence};
@@ -262,7 +262,7 @@ impl LedgerState {
     }
 
     fn apply_key(&mut self, entry: &Entry, header: &RecordHeader) {
-        if let Some((key, row)) = answer::row(entry, header.position, header.time) {
+        if let Some((key, row)) = idempotency::row(entry, header.position, header.time) {
             self.disk_tables.keys.put(key, row.encode());
         }
     }

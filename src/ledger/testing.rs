@@ -1,11 +1,11 @@
 //! For tests that compare what different folds come to.
 
+use super::disk_table::DiskTables;
 use super::log_snapshot::skip_reclaimed;
-use super::rows::IdempotencyRow;
+use super::row_codec::IdempotencyRow;
 use super::snapshot::StateSnapshot;
 use super::state::LedgerState;
-use super::table::DiskTables;
-use super::{Ledger, fold, reclaim};
+use super::{Ledger, catch_up, reclaim};
 use contract::{Result, Sequence};
 use log::{Log, LogError, Record};
 use std::collections::BTreeMap;
@@ -45,14 +45,14 @@ pub(crate) fn fold_records(records: &[Record], answers_millis: i64) -> FoldedSta
 /// A fold of these records, and then of what the log holds behind them: as a broker opens that has a checkpoint there.
 pub(crate) async fn fold_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
     let mut state = skip_reclaimed(log, applied(records, answers_millis), None).await?;
-    fold::catch_up(log, &mut state, |_, _| ()).await?;
+    catch_up::catch_up(log, &mut state, |_, _| ()).await?;
     Ok(FoldedState::of(&state))
 }
 
 /// The same without looking at a snapshot: as a broker does that runs and is behind.
 pub(crate) async fn follow_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
     let mut state = applied(records, answers_millis);
-    fold::catch_up(log, &mut state, |_, _| ()).await?;
+    catch_up::catch_up(log, &mut state, |_, _| ()).await?;
     Ok(FoldedState::of(&state))
 }
 

@@ -19,13 +19,13 @@
 //! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
 
 use super::appender::{AppendBatch, AppendNumber, Appender, FailedAppend};
-use super::away::{ANSWER_MAX, LogOutage, RetryBudget};
 use super::checkpoint::CheckpointScheduler;
 use super::command::QueuedCommand;
 use super::decision::{Decision, Overlay};
 use super::failure::unavailable;
+use super::outage::{ANSWER_MAX, LogOutage, RetryBudget};
 use super::state::LedgerState;
-use super::{LedgerView, WriterMessage, fold, letters};
+use super::{LedgerView, WriterMessage, catch_up, dead_letters};
 use crate::clock::LogClock;
 use contract::{Error, Position};
 use log::{Log, LogError, Record, TopicNumber};
@@ -220,7 +220,7 @@ impl LedgerWriter {
         for record in records {
             self.state.apply(record)?;
             self.overlay.remove_durable(record);
-            letters::log_new_letter(record);
+            dead_letters::log_new_letter(record);
         }
         if records.is_empty() {
             return Ok(());
@@ -291,7 +291,7 @@ impl LedgerWriter {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
         let away = &mut self.outage;
-        let outcome = fold::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
+        let outcome = catch_up::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
             topics.extend(page.iter().map(|record| record.header.topic));
             topics.sort_unstable();
             topics.dedup();

@@ -1,6 +1,6 @@
 //! Opening a log in a database, and this process's own tables of it.
 
-use super::folder::warn_of_readers;
+use super::data_folder::warn_of_readers;
 use crate::config::{DatabaseUrl, StorageConfig};
 use log::LogError;
 use log::file::FolderLock;

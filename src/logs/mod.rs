@@ -9,16 +9,16 @@
 //! How a topic comes to live in a side log is `topics`' business.
 
 mod chore;
+mod data_folder;
 mod database;
-mod folder;
 mod location;
 mod salvage;
 
 pub(crate) use chore::{run_periodically, run_reclaiming};
+pub(crate) use data_folder::{FolderSettings, open_folder_apart};
+pub use data_folder::{STATE_FOLDER, acknowledged_state, open_folder, pending_repair};
+pub(crate) use data_folder::{repair_advice, state_of};
 pub(crate) use database::{TablesFolder, open_database};
-pub(crate) use folder::{FolderSettings, open_folder_apart};
-pub use folder::{STATE_FOLDER, acknowledged_state, open_folder, pending_repair};
-pub(crate) use folder::{repair_advice, state_of};
 pub(crate) use location::LogRoots;
 pub use salvage::{RepairLosses, SalvageReport, salvage};
 

@@ -6,7 +6,7 @@
 //!   said again, and everything that changes row by row (offsets, claims, subscriptions, …) is appended as it is. So the
 //!   checkpoint stays a cache. A topic whose registration is lost for good gets its name back from one of its events.
 
-use super::folder::{open_repaired, state_of};
+use super::data_folder::{open_repaired, state_of};
 use crate::clock::{LogClock, SystemClock, TrustedClock};
 use crate::ledger::{
     AggregateHead, CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry, TopicPlacement,

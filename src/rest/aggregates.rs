@@ -3,11 +3,11 @@
 //! In a path `-` is the subject type of events that name none. It is no identifier, so it stands for nothing else.
 
 use super::AppState;
-use super::asked::ApiRequest;
 use super::negotiate::JSON;
 use super::problem::HandlerResult;
 use super::read::{ok_response, with_items};
-use super::sending;
+use super::request::ApiRequest;
+use super::response_budget;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<AppState> {
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&["topic"])?.check_accepts_json()?;
-    sending::budgeted_event(&asked.app, asked.app.events().aggregate(aggregate_query(&asked)?), |aggregate| {
+    response_budget::budgeted_event(&asked.app, asked.app.events().aggregate(aggregate_query(&asked)?), |aggregate| {
         Ok(aggregate_response(aggregate))
     })
     .await
@@ -44,7 +44,7 @@ fn aggregate_response(aggregate: &Aggregate) -> Response {
 
 async fn list(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&["topic", "after", "limit"])?.check_accepts_json()?;
-    sending::budgeted_page(&asked.app, asked.app.events().read_aggregate(aggregate_query(&asked)?), |page| {
+    response_budget::budgeted_page(&asked.app, asked.app.events().read_aggregate(aggregate_query(&asked)?), |page| {
         let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
         Ok(ok_response(JSON, Body::from(with_items(&page.items, &[], &rest))))
     })

@@ -11,8 +11,8 @@
 //! Programs that are no browsers send neither `Origin` nor `Sec-Fetch-Site`, and are asked for a `Host` alone. What a page
 //! of another origin may read is the browser's decision, by the headers of [`BrowserPolicy::cors`].
 
-use super::params::QueryParams;
 use super::problem::Problem;
+use super::query_params::QueryParams;
 use crate::config::{HostPattern, WebAuthority, WebHost, WebOrigin};
 use axum::response::Response;
 use contract::{Error, Kind};

@@ -1,14 +1,14 @@
 //! Claims: taking events to work on them, one or several at a time, and saying what came of it.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn};
 use super::body::{self, BodyLimit};
+use super::custom_methods;
 use super::events::producer;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem, ProblemDocument};
-use super::rows::{self, PageQuery};
-use super::told::{self, Reply};
-use super::verb;
+use super::reply::{self, Reply};
+use super::request::{ApiRequest, BodyLimitFn};
 use axum::Router;
 use axum::routing::{get, post};
 use contract::{
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/claims:done", post(idempotent(DONE, complete_batch)))
         .route(
             "/v1/claims/{id}",
-            get(show).post(idempotent(DONE, custom_method)).fallback(verb::other_methods("GET, HEAD")),
+            get(show).post(idempotent(DONE, custom_method)).fallback(custom_methods::other_methods("GET, HEAD")),
         )
 }
 
@@ -88,16 +88,16 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let missing = || Error::invalid("/handler", "is missing: say whose claims");
     let handler = asked.params.one("handler")?.ok_or_else(missing)?;
     let page = asked.app.events().open_claims(handler, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     let piece = asked.path_param("id");
-    if let (_, Some("heartbeat" | "done" | "fail" | "release")) = verb::split(piece) {
+    if let (_, Some("heartbeat" | "done" | "fail" | "release")) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    rows::json_response(&asked.app.events().open_claim(piece).await?)
+    pages::json_response(&asked.app.events().open_claim(piece).await?)
 }
 
 /// What `:heartbeat` and `:release` take.
@@ -111,7 +111,7 @@ struct ClaimTokenBody {
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
     let piece = asked.path_param("id").to_owned();
-    let (id, verb) = verb::split(&piece);
+    let (id, verb) = custom_methods::split(&piece);
     match verb {
         Some("heartbeat") => {
             let ClaimTokenBody { token } = asked.json().await?;
@@ -131,7 +131,7 @@ async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
             let failure: ClaimFailure = asked.json().await?;
             asked.respond_with(Reply::ok, |keep| asked.writes().fail_claim(id, failure, keep)).await
         }
-        Some(_) => Err(verb::unknown()),
+        Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),
     }
 }
@@ -169,7 +169,7 @@ fn results_reply<'a, T>(outcomes: &'a [Result<T>], done: impl Fn(&'a T) -> Claim
     });
     let told = Reply::ok(&ClaimResults { results: results.collect() });
     // Where nothing came of any of them, and one may be told otherwise in a moment, all are.
-    let is_passing = |problem: &Problem| !told::is_final(problem.status());
+    let is_passing = |problem: &Problem| !reply::is_final(problem.status());
     match answers.iter().all(Result::is_err) && answers.iter().filter_map(|it| it.as_ref().err()).any(is_passing) {
         true => told.without_storing(),
         false => told,

@@ -1,12 +1,12 @@
 //! Consumers, and the groups whose offset they share.
 
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::BodyLimit;
-use super::once::idempotent;
+use super::custom_methods;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::{AppState, whole_numbers};
 use axum::Router;
 use axum::routing::get;
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Router<AppState> {
             get(show)
                 .delete(idempotent(NO_BODY, remove))
                 .post(idempotent(DEFINITION, custom_method))
-                .fallback(verb::other_methods(METHODS)),
+                .fallback(custom_methods::other_methods(METHODS)),
         )
         .route("/v1/consumer-groups", get(list_groups))
         .route(
@@ -43,7 +43,7 @@ pub(super) fn routes() -> Router<AppState> {
             get(show_group)
                 .delete(idempotent(NO_BODY, remove_group))
                 .post(idempotent(DEFINITION, group_custom_method))
-                .fallback(verb::other_methods(METHODS)),
+                .fallback(custom_methods::other_methods(METHODS)),
         )
 }
 
@@ -62,13 +62,13 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let wanted = PageQuery::of(&asked)?;
     let group = asked.params.one("consumerGroup")?;
     let page = asked.app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     let consumer = asked.app.events().consumer(id_of(&asked)?).await?;
-    rows::json_response(&ConsumerEnvelope { data: &consumer })
+    pages::json_response(&ConsumerEnvelope { data: &consumer })
 }
 
 async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
@@ -80,13 +80,13 @@ async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
 /// `POST /v1/consumers/{id}:commit`.
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
-    match verb::split(asked.path_param("id")) {
+    match custom_methods::split(asked.path_param("id")) {
         (id, Some("commit")) => {
             let id = uuid(id)?;
             let offset = committed_offset(asked.json().await?)?;
             asked.respond_with(Reply::ok, |keep| asked.writes().commit_offset(id, offset, keep)).await
         }
-        (_, Some(_)) => Err(verb::unknown()),
+        (_, Some(_)) => Err(custom_methods::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
     }
 }
@@ -107,24 +107,24 @@ async fn list_groups(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let wanted = PageQuery::of(&asked)?;
     let page = asked.app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn show_group(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().consumer_group(asked.path_param("name")).await?)
+    pages::json_response(&asked.app.events().consumer_group(asked.path_param("name")).await?)
 }
 
 /// `POST /v1/consumer-groups/{name}:reset`.
 async fn group_custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
-    match verb::split(asked.path_param("name")) {
+    match custom_methods::split(asked.path_param("name")) {
         (name, Some("reset")) => {
             let name = name.to_owned();
             let reset = group_reset(asked.json().await?)?;
             asked.respond_with(Reply::ok, |keep| asked.writes().reset_group(&name, reset, keep)).await
         }
-        (_, Some(_)) => Err(verb::unknown()),
+        (_, Some(_)) => Err(custom_methods::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
     }
 }
@@ -132,7 +132,7 @@ async fn group_custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
 async fn remove_group(asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
     let name = asked.path_param("name");
-    if let (_, Some("reset")) = verb::split(name) {
+    if let (_, Some("reset")) = custom_methods::split(name) {
         return Err(Problem::not_allowed("POST"));
     }
     asked.respond_with(Reply::no_content, |keep| asked.writes().delete_group(name, keep)).await
@@ -165,7 +165,7 @@ fn not_an_offset() -> Error {
 
 /// The consumer a path names. A verb of one is not read or deleted, but posted.
 fn id_of(asked: &ApiRequest) -> HandlerResult<Uuid> {
-    match verb::split(asked.path_param("id")) {
+    match custom_methods::split(asked.path_param("id")) {
         (_, Some("commit")) => Err(Problem::not_allowed("POST")),
         _ => Ok(uuid(asked.path_param("id"))?),
     }

@@ -1,14 +1,14 @@
 //! Dead letters: finding what was given up, trying it again, letting it be; one or many at a time.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn};
 use super::body::BodyLimit;
+use super::custom_methods;
 use super::events::producer;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn};
 use axum::Router;
 use axum::routing::{get, post};
 use contract::{BulkResolveRequest, DeadLetterFilter, DeadLetterSource, Error, Kind, RedriveRequest, Result, limits};
@@ -28,7 +28,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/dead-letters/summary", get(summary))
         .route(
             "/v1/dead-letters/{id}",
-            get(show).post(idempotent(ORDER, custom_method)).fallback(verb::other_methods("GET, HEAD")),
+            get(show).post(idempotent(ORDER, custom_method)).fallback(custom_methods::other_methods("GET, HEAD")),
         )
 }
 
@@ -46,7 +46,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
         },
     };
     let page = asked.app.events().dead_letters(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 fn source(text: &str) -> Result<DeadLetterSource> {
@@ -59,16 +59,16 @@ fn source(text: &str) -> Result<DeadLetterSource> {
 
 async fn summary(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().dead_letter_summary().await?)
+    pages::json_response(&asked.app.events().dead_letter_summary().await?)
 }
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     let piece = asked.path_param("id");
-    if let (_, Some("redrive" | "discard")) = verb::split(piece) {
+    if let (_, Some("redrive" | "discard")) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    rows::json_response(&asked.app.events().dead_letter(id_of(piece)?).await?)
+    pages::json_response(&asked.app.events().dead_letter(id_of(piece)?).await?)
 }
 
 /// `{reason}`.
@@ -83,7 +83,7 @@ struct DiscardBody {
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
     let piece = asked.path_param("id").to_owned();
-    let (id, verb) = verb::split(&piece);
+    let (id, verb) = custom_methods::split(&piece);
     let by = producer(asked.headers());
     match verb {
         Some("redrive") => {
@@ -96,7 +96,7 @@ async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
             let by = by?;
             asked.respond_with(Reply::ok, |keep| asked.writes().discard(id, reason, by.as_ref(), keep)).await
         }
-        Some(_) => Err(verb::unknown()),
+        Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),
     }
 }

@@ -1,11 +1,11 @@
 //! Dispatch as a whole: resuming it after a restore.
 
 use super::AppState;
-use super::asked::{ApiRequest, NO_BODY};
 use super::events::producer;
-use super::once::idempotent;
+use super::idempotency::idempotent;
 use super::problem::HandlerResult;
-use super::told::Reply;
+use super::reply::Reply;
+use super::request::{ApiRequest, NO_BODY};
 use axum::Router;
 use axum::routing::post;
 use contract::SubscriptionStatus;

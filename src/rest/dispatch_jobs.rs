@@ -1,14 +1,14 @@
 //! Dispatch jobs: what is delivered, what failed, and what a person does about it; and tasks.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn};
 use super::body::BodyLimit;
+use super::custom_methods;
 use super::events::producer;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn};
 use crate::dispatch::JobAction;
 use axum::Router;
 use axum::routing::get;
@@ -22,7 +22,7 @@ const TASK: BodyLimitFn =
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/dispatch-jobs", get(list).post(idempotent(TASK, create))).route(
         "/v1/dispatch-jobs/{id}",
-        get(show).post(idempotent(TASK, custom_method)).fallback(verb::other_methods("GET, HEAD")),
+        get(show).post(idempotent(TASK, custom_method)).fallback(custom_methods::other_methods("GET, HEAD")),
     )
 }
 
@@ -37,7 +37,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     };
     asked.app.broker.refresh().await?;
     let page = asked.app.broker.jobs(None).list(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 fn status(text: &str) -> Result<JobStatus> {
@@ -62,23 +62,23 @@ async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     let piece = asked.path_param("id");
-    if let (_, Some(_)) = verb::split(piece) {
+    if let (_, Some(_)) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
     asked.allow_params(&[])?.check_accepts_json()?;
     asked.app.broker.refresh().await?;
-    rows::json_response(&asked.app.broker.jobs(None).get(piece).await?)
+    pages::json_response(&asked.app.broker.jobs(None).get(piece).await?)
 }
 
 /// `POST /v1/dispatch-jobs/{id}:retry`, `:cancel` and `:complete`.
 async fn custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
-    let (id, verb) = verb::split(asked.path_param("id"));
+    let (id, verb) = custom_methods::split(asked.path_param("id"));
     let verb = match verb {
         Some("retry") => JobAction::Retry,
         Some("cancel") => JobAction::Cancel,
         Some("complete") => JobAction::Complete,
-        Some(_) => return Err(verb::unknown()),
+        Some(_) => return Err(custom_methods::unknown()),
         None => return Err(Problem::not_allowed("GET, HEAD")),
     };
     let by = producer(asked.headers())?;

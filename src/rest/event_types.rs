@@ -1,13 +1,13 @@
 //! Event types and the versions of their schemas.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::BodyLimit;
-use super::once::idempotent;
+use super::custom_methods;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use axum::Router;
 use axum::routing::{get, post};
 use contract::{
@@ -30,14 +30,14 @@ pub(super) fn routes() -> Router<AppState> {
             get(show)
                 .delete(idempotent(NO_BODY, remove))
                 .post(idempotent(NO_BODY, custom_method))
-                .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_EVENT_TYPE)),
+                .fallback(custom_methods::other_methods_of_identifier(METHODS, custom_methods::OF_EVENT_TYPE)),
         )
         .route("/v1/event-types/{id}/versions", post(idempotent(DEFINITION, add_version)))
         .route(
             "/v1/event-types/{id}/versions/{version}",
             get(show_version)
                 .post(idempotent(NO_BODY, version_custom_method))
-                .fallback(verb::other_methods("GET, HEAD")),
+                .fallback(custom_methods::other_methods("GET, HEAD")),
         )
 }
 
@@ -48,7 +48,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let topic = asked.params.identifier::<TopicId>("topic")?;
     let (cursor, limit) = (wanted.cursor.as_ref(), wanted.limit);
     let page = asked.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit).await?;
-    rows::page_response(&page, limit)
+    pages::page_response(&page, limit)
 }
 
 async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -60,7 +60,7 @@ async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
 fn registered_reply(registered: &RegisterOutcome<EventType>) -> Reply {
     match registered {
         RegisterOutcome::Created(made) => {
-            let piece = verb::identifier_piece(made.definition.id.as_str(), verb::OF_EVENT_TYPE);
+            let piece = custom_methods::identifier_piece(made.definition.id.as_str(), custom_methods::OF_EVENT_TYPE);
             Reply::created(made, &format!("/v1/event-types/{piece}"))
         }
         RegisterOutcome::Unchanged(known) => Reply::ok(known),
@@ -69,7 +69,7 @@ fn registered_reply(registered: &RegisterOutcome<EventType>) -> Reply {
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().event_type(&id_of(&asked)?).await?)
+    pages::json_response(&asked.app.events().event_type(&id_of(&asked)?).await?)
 }
 
 async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
@@ -80,7 +80,7 @@ async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
 
 /// The event type a path names. A verb of one is not read or deleted, but posted.
 fn id_of(asked: &ApiRequest) -> HandlerResult<EventTypeId> {
-    match asked.identifier_and_method(verb::OF_EVENT_TYPE) {
+    match asked.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
         (id, None) => Ok(asked.parse_identifier(&id)?),
     }
@@ -89,12 +89,12 @@ fn id_of(asked: &ApiRequest) -> HandlerResult<EventTypeId> {
 /// `POST /v1/event-types/{id}:archive`.
 async fn custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
-    match asked.identifier_and_method(verb::OF_EVENT_TYPE) {
+    match asked.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
         (id, Some(_)) => {
             let id = asked.parse_identifier(&id)?;
             asked.respond_with(Reply::ok, |keep| asked.writes().archive_event_type(&id, keep)).await
         }
-        (id, None) => Err(verb::unknown_for_identifier(&id, METHODS)),
+        (id, None) => Err(custom_methods::unknown_for_identifier(&id, METHODS)),
     }
 }
 
@@ -113,20 +113,20 @@ async fn add_version(mut asked: ApiRequest) -> HandlerResult<Reply> {
 async fn show_version(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     let version = asked.path_param("version");
-    if let (_, Some("finalise" | "deprecate")) = verb::split(version) {
+    if let (_, Some("finalise" | "deprecate")) = custom_methods::split(version) {
         return Err(Problem::not_allowed("POST"));
     }
     let event_type = asked.app.events().event_type(&asked.identifier("id")?).await?;
     let wanted = version_of(version)?;
     let found = event_type.versions.iter().find(|known| known.definition.version == wanted);
-    rows::json_response(found.ok_or_else(|| Error::not_found("version"))?)
+    pages::json_response(found.ok_or_else(|| Error::not_found("version"))?)
 }
 
 /// `POST …/versions/{version}:finalise` and `:deprecate`.
 async fn version_custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
     let id: EventTypeId = asked.identifier("id")?;
-    match verb::split(asked.path_param("version")) {
+    match custom_methods::split(asked.path_param("version")) {
         (version, Some("finalise")) => {
             let version = version_of(version)?;
             asked.respond_with(Reply::ok, |keep| asked.writes().finalise_version(&id, version, keep)).await
@@ -136,7 +136,7 @@ async fn version_custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
             asked.respond_with(Reply::ok, |keep| asked.writes().deprecate_version(&id, version, keep)).await
         }
         (_, None) => Err(Problem::not_allowed("GET, HEAD")),
-        (_, Some(_)) => Err(verb::unknown()),
+        (_, Some(_)) => Err(custom_methods::unknown()),
     }
 }
 

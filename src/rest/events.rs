@@ -1,14 +1,14 @@
 //! Publishing: one event, or a batch.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn};
 use super::body::{self, BodyLimit};
 use super::cloudevents;
+use super::idempotency::idempotent;
 use super::negotiate::{self, RequestFormat};
-use super::once::idempotent;
 use super::problem::{HandlerResult, Problem};
 use super::projections::ProjectionWait;
-use super::told::{EventSpan, HEADER_TRUE, REPLAYED, Reply};
+use super::reply::{EventSpan, HEADER_TRUE, REPLAYED, Reply};
+use super::request::{ApiRequest, BodyLimitFn};
 use axum::Router;
 use axum::routing::post;
 use contract::{

@@ -1,12 +1,12 @@
 //! Handlers: how their work is to be tried, and how they stand.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::BodyLimit;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::HandlerResult;
-use super::rows::{self, PageQuery};
-use super::told::Reply;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use axum::Router;
 use axum::routing::get;
 use contract::{Handler, Kind, NewHandler, RegisterOutcome};
@@ -27,12 +27,12 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let wanted = PageQuery::of(&asked)?;
     let page = asked.app.events().handlers(wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().handler(asked.path_param("name")).await?)
+    pages::json_response(&asked.app.events().handler(asked.path_param("name")).await?)
 }
 
 async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {

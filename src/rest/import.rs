@@ -17,14 +17,14 @@ mod report;
 use self::lines::{ImportLine, LINE_BYTES_MAX, LineReader};
 use self::report::ImportReport;
 use super::AppState;
-use super::asked::ApiRequest;
 use super::body;
 use super::events;
-use super::once;
+use super::idempotency;
 use super::problem::{HandlerResult, Problem};
 use super::read::ok_response;
-use super::told;
-use crate::answers::InFlightGuard;
+use super::reply;
+use super::request::ApiRequest;
+use crate::idempotency::InFlightGuard;
 use crate::ledger::{IdempotentRequest, ReplyPiece, StoredReply};
 use axum::Router;
 use axum::body::Body;
@@ -55,14 +55,14 @@ pub(super) fn routes() -> Router<AppState> {
 async fn import(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?;
     check_media(asked.headers())?;
-    let keyed = once::key_of(asked.headers())?.map(|key| KeyedImport::begin(&asked, &key)).transpose()?;
+    let keyed = idempotency::key_of(asked.headers())?.map(|key| KeyedImport::begin(&asked, &key)).transpose()?;
     let (app, body) = asked.into_body();
     if let Some(keyed) = &keyed
         && let Some(found) = app.broker.stored_replies().find(keyed.key).await?
     {
         let digest = keyed.digest_of(&app, body).await?;
         return match found.answers(digest) {
-            true => Ok(told::replay_response(found.replay().await?)),
+            true => Ok(reply::replay_response(found.replay().await?)),
             false => Err(IdempotentRequest::reused().into()),
         };
     }
@@ -103,9 +103,9 @@ struct KeyedImport {
 
 impl KeyedImport {
     fn begin(asked: &ApiRequest, key: &str) -> Result<Self> {
-        let key = once::fingerprint(asked, key);
-        let about = once::digest_of(asked, &[]);
-        Ok(Self { key, about, _turn: once::acquire_key(&asked.app, key)? })
+        let key = idempotency::fingerprint(asked, key);
+        let about = idempotency::digest_of(asked, &[]);
+        Ok(Self { key, about, _turn: idempotency::acquire_key(&asked.app, key)? })
     }
 
     /// The digest of the whole body, which is read for nothing else.
@@ -118,7 +118,7 @@ impl KeyedImport {
     }
 
     fn digest(&self, lines: &blake3::Hasher) -> u64 {
-        crate::answers::digest(&[&self.about.to_le_bytes()], Some("lines"), lines.finalize().as_bytes())
+        crate::idempotency::digest(&[&self.about.to_le_bytes()], Some("lines"), lines.finalize().as_bytes())
     }
 
     /// Keeps the last line.

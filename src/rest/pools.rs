@@ -1,12 +1,12 @@
 //! Pools: concurrency and rate that subscriptions share.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::BodyLimit;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::HandlerResult;
-use super::rows::{self, PageQuery};
-use super::told::Reply;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use axum::Router;
 use axum::routing::get;
 use contract::{Kind, Pool, PoolChange};
@@ -25,7 +25,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let wanted = PageQuery::of(&asked)?;
     asked.app.broker.refresh().await?;
     let page = asked.app.broker.subscriptions(None).pools(wanted.cursor.as_ref(), wanted.limit)?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -39,7 +39,7 @@ async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     asked.app.broker.refresh().await?;
-    rows::json_response(&asked.app.broker.subscriptions(None).pool(asked.path_param("code"))?)
+    pages::json_response(&asked.app.broker.subscriptions(None).pool(asked.path_param("code"))?)
 }
 
 async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {

@@ -1,13 +1,13 @@
 //! Projections: how far views have come, and waiting for them, by themselves or while publishing.
 
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::address_limiter::AddressPermit;
 use super::body::BodyLimit;
-use super::crowd::AddressPermit;
-use super::once::idempotent;
+use super::custom_methods;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::{AppState, whole_numbers};
 use crate::projections::AwaitedProjection;
 use axum::Router;
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// The answer to a method that a projection, or a verb of one, does not take.
 fn not_allowed(path: &str) -> Problem {
-    Problem::not_allowed(match verb::split(path).1 {
+    Problem::not_allowed(match custom_methods::split(path).1 {
         Some("wait") => "GET, HEAD",
         Some(_) => "POST",
         None => "GET, HEAD, PUT, DELETE",
@@ -52,7 +52,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let wanted = PageQuery::of(&asked)?;
     let page = asked.app.events().projections(wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn put(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -71,12 +71,12 @@ fn registered_reply(registered: &RegisterOutcome<Projection>) -> Reply {
 
 /// `GET /v1/projections/{name}` and `GET /v1/projections/{name}:wait`.
 async fn show(asked: ApiRequest) -> HandlerResult {
-    if let (name, Some("wait")) = verb::split(asked.path_param("name")) {
+    if let (name, Some("wait")) = custom_methods::split(asked.path_param("name")) {
         return wait(&asked, name).await;
     }
     let name = name_of(&asked)?;
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().projection(&name).await?)
+    pages::json_response(&asked.app.events().projection(&name).await?)
 }
 
 async fn wait(asked: &ApiRequest, name: &str) -> HandlerResult {
@@ -89,7 +89,7 @@ async fn wait(asked: &ApiRequest, name: &str) -> HandlerResult {
         // Who has no more time to wait still learns whether it is there.
         () = app.drained() => app.events().wait_for_projection(name, offset, Duration::ZERO).await?,
     };
-    rows::json_response(&projection)
+    pages::json_response(&projection)
 }
 
 async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
@@ -100,11 +100,11 @@ async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
 
 /// `POST /v1/projections/{name}:checkpoint` and `:reset`.
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    let (name, verb) = verb::split(asked.path_param("name"));
+    let (name, verb) = custom_methods::split(asked.path_param("name"));
     let (name, is_checkpoint) = (name.to_owned(), verb == Some("checkpoint"));
     if !matches!(verb, Some("checkpoint" | "reset")) {
         let is_unknown = verb.is_some() && !is_custom_method(asked.path_param("name"));
-        return Err(if is_unknown { verb::unknown() } else { not_allowed(asked.path_param("name")) });
+        return Err(if is_unknown { custom_methods::unknown() } else { not_allowed(asked.path_param("name")) });
     }
     asked.allow_params(&[])?;
     match is_checkpoint {
@@ -129,7 +129,7 @@ fn name_of(asked: &ApiRequest) -> HandlerResult<String> {
 
 /// Whether a piece of path is a verb of a projection: no name has a colon in it.
 fn is_custom_method(piece: &str) -> bool {
-    matches!(verb::split(piece).1, Some("wait" | "checkpoint" | "reset"))
+    matches!(custom_methods::split(piece).1, Some("wait" | "checkpoint" | "reset"))
 }
 
 /// `{offset, expected?, generation?}`.

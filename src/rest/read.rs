@@ -1,11 +1,11 @@
 //! Reading: a topic's events now or as soon as there are any, one event, the whole log.
 
 use super::AppState;
-use super::asked::ApiRequest;
 use super::cloudevents;
 use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, ResponseFormat};
 use super::problem::{HandlerResult, Problem};
-use super::sending;
+use super::request::ApiRequest;
+use super::response_budget;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -83,7 +83,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
     let taken = negotiate::response_format(asked.headers())?;
     let wanted = ReadQuery::of(&asked, asked.params.read_offset()?)?;
-    sending::budgeted_page(&asked.app, wanted.read(&asked.app), |page| event_page_response(taken, page)).await
+    response_budget::budgeted_page(&asked.app, wanted.read(&asked.app), |page| event_page_response(taken, page)).await
 }
 
 async fn poll(asked: ApiRequest) -> HandlerResult {
@@ -94,7 +94,8 @@ async fn poll(asked: ApiRequest) -> HandlerResult {
     let (app, patient) = asked.into_waiting();
     patient
         .wait(async move {
-            sending::budgeted_page(&app, wanted.wait(&app, timeout), |page| event_page_response(taken, page)).await
+            response_budget::budgeted_page(&app, wanted.wait(&app, timeout), |page| event_page_response(taken, page))
+                .await
         })
         .await
 }
@@ -103,7 +104,7 @@ async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?;
     let taken = negotiate::response_format(asked.headers())?;
     let id = Uuid::try_parse(asked.path_param("id")).map_err(|_| Error::not_found("event"))?;
-    sending::budgeted_event(&asked.app, asked.app.events().event(id), |event| {
+    response_budget::budgeted_event(&asked.app, asked.app.events().event(id), |event| {
         Ok(match taken {
             ResponseFormat::Json => ok_response(JSON, Body::from(event.text.clone())),
             ResponseFormat::CloudEvents => ok_response(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
@@ -130,7 +131,7 @@ async fn log(asked: ApiRequest) -> HandlerResult {
                 () = app.drained() => app.events().read_log(read).await,
             }
         };
-        sending::budgeted_page(&app, page, |page| log_page_response(taken, page)).await
+        response_budget::budgeted_page(&app, page, |page| log_page_response(taken, page)).await
     };
     patient.wait(page).await
 }

@@ -6,12 +6,12 @@
 //! - A peer must send its head in time, take its answers in time, and answer the network's probes.
 //! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
 
-use super::crowd::PeerAddress;
+use super::address_limiter::PeerAddress;
 use super::head_meter::HeadMeter;
-use super::parking::ParkingSlot;
+use super::parked::ParkingSlot;
 use super::problem::Problem;
 use super::socket::{HttpSocket, HttpVersion, encode_problem};
-use super::{HttpFrontend, edge};
+use super::{HttpFrontend, middleware};
 use crate::broker::SlotState;
 use contract::{Error, Kind};
 use http::Request;
@@ -136,7 +136,7 @@ async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpF
         let (shared, meter) = (parking.clone(), Arc::clone(&meter));
         let service = service_fn(move |request: Request<Incoming>| {
             let reading = meter.parsed(!request.body().is_end_stream());
-            edge::handle(Arc::clone(&at_hand), peer.clone(), Some(shared.clone()), (request, reading))
+            middleware::handle(Arc::clone(&at_hand), peer.clone(), Some(shared.clone()), (request, reading))
         });
         let connection = http1::Builder::new()
             .timer(parking.timer().clone())
@@ -168,7 +168,8 @@ async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpF
 
 async fn serve_http2(socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFrontend>) {
     let (options, at_hand) = (&front.options, Arc::clone(&front));
-    let service = service_fn(move |request| edge::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
+    let service =
+        service_fn(move |request| middleware::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)

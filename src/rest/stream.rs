@@ -5,11 +5,11 @@
 //! - A stream ends cleanly when the server drains, and with a problem when its range is gone.
 
 use super::AppState;
-use super::asked::ApiRequest;
-use super::crowd::AddressPermit;
+use super::address_limiter::AddressPermit;
 use super::problem::{HandlerResult, Problem};
 use super::read::{ReadQuery, event_bytes, ok_response};
-use super::sending;
+use super::request::ApiRequest;
+use super::response_budget;
 use crate::memory::{ByteBudget, PageBudget};
 use axum::Router;
 use axum::body::Body;
@@ -54,7 +54,7 @@ async fn stream_events(asked: ApiRequest) -> HandlerResult {
     let start = first.next_offset;
     wanted.continue_after(start);
     let opening = format!(": from {start}\nretry: 1000\n\n{}", sse_text(&first));
-    let opening = sending::budgeted_chunk(opening.into(), room.take_reservation());
+    let opening = response_budget::budgeted_chunk(opening.into(), room.take_reservation());
     let following = EventStream { app, answers, query: wanted, last: start, ended: false, _permit: member };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
@@ -107,7 +107,7 @@ impl EventStream {
             text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
         }
         self.last = page.next_offset;
-        Some((Ok(sending::budgeted_chunk(text.into(), room.take_reservation())), self))
+        Some((Ok(response_budget::budgeted_chunk(text.into(), room.take_reservation())), self))
     }
 }
 

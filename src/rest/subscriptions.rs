@@ -1,14 +1,14 @@
 //! Subscriptions: who is sent which events; making, changing, pausing, replaying, and trying them out.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::{self, BodyLimit};
+use super::custom_methods;
 use super::events::producer;
-use super::once::idempotent;
+use super::idempotency::idempotent;
+use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use crate::delivery::SecretKind;
 use crate::subscriptions::new_view;
 use axum::Router;
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<AppState> {
                 .patch(idempotent(DEFINITION, change))
                 .delete(idempotent(NO_BODY, remove))
                 .post(idempotent(DEFINITION, custom_method))
-                .fallback(verb::other_methods("GET, HEAD, PATCH, DELETE")),
+                .fallback(custom_methods::other_methods("GET, HEAD, PATCH, DELETE")),
         )
         .route("/v1/subscriptions/{id}/groups", get(groups))
         .route("/v1/subscriptions/{id}/replays", get(replays))
@@ -76,12 +76,12 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let wanted = PageQuery::of(&asked)?;
     asked.app.broker.refresh().await?;
     let page = asked.app.broker.subscriptions(None).list(wanted.cursor.as_ref(), wanted.limit)?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 /// The subscription a path names; a verb of one does not take this method.
 fn id_of(asked: &ApiRequest) -> HandlerResult<String> {
-    match verb::split(asked.path_param("id")) {
+    match custom_methods::split(asked.path_param("id")) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
         (id, None) => Ok(id.to_owned()),
     }
@@ -91,7 +91,7 @@ async fn show(asked: ApiRequest) -> HandlerResult {
     let id = id_of(&asked)?;
     asked.allow_params(&[])?.check_accepts_json()?;
     asked.app.broker.refresh().await?;
-    rows::json_response(&asked.app.broker.subscriptions(None).get(&id)?)
+    pages::json_response(&asked.app.broker.subscriptions(None).get(&id)?)
 }
 
 async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -118,14 +118,14 @@ async fn groups(asked: ApiRequest) -> HandlerResult {
     asked.app.broker.refresh().await?;
     let found = asked.app.broker.subscriptions(None).find(asked.path_param("id"))?;
     let page = asked.app.broker.jobs(None).groups(found, wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::page_response(&page, wanted.limit)
+    pages::page_response(&page, wanted.limit)
 }
 
 async fn replays(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
     asked.app.broker.refresh().await?;
     let replays = asked.app.broker.subscriptions(None).replays(asked.path_param("id"))?;
-    rows::json_response(&json!({"items": replays}))
+    pages::json_response(&json!({"items": replays}))
 }
 
 #[derive(Deserialize, Default)]
@@ -162,7 +162,7 @@ async fn optional_body<T: DeserializeOwned + Default>(asked: &mut ApiRequest) ->
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
     let piece = asked.path_param("id").to_owned();
-    let (id, verb) = verb::split(&piece);
+    let (id, verb) = custom_methods::split(&piece);
     let by = producer(asked.headers())?;
     let app = asked.app.clone();
     let subscriptions = app.broker.subscriptions(by.as_ref());
@@ -200,7 +200,7 @@ async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
             app.broker.refresh().await?;
             asked.respond_with(Reply::ok, |keep| subscriptions.replay(id, replay, keep)).await
         }
-        Some(_) => Err(verb::unknown()),
+        Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD, PATCH, DELETE")),
     }
 }

@@ -1,13 +1,13 @@
 //! Topics: register, change, describe, list, publish again, let go, and the segments they lie in.
 
 use super::AppState;
-use super::asked::{ApiRequest, BodyLimitFn, NO_BODY};
 use super::body::BodyLimit;
-use super::once::idempotent;
+use super::custom_methods;
+use super::idempotency::idempotent;
+use super::pages::{self, PageInfo, PageQuery};
 use super::problem::{HandlerResult, Problem};
-use super::rows::{self, PageInfo, PageQuery};
-use super::told::Reply;
-use super::verb;
+use super::reply::Reply;
+use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
 use axum::Router;
 use axum::routing::get;
 use contract::{
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<AppState> {
                 .patch(idempotent(DEFINITION, change))
                 .delete(idempotent(NO_BODY, remove))
                 .post(idempotent(DEFINITION, custom_method))
-                .fallback(verb::other_methods_of_identifier(METHODS, verb::OF_TOPIC)),
+                .fallback(custom_methods::other_methods_of_identifier(METHODS, custom_methods::OF_TOPIC)),
         )
 }
 
@@ -40,7 +40,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
     let wanted = PageQuery::of(&asked)?;
     let pattern = asked.params.pattern("topic")?;
     let page = asked.app.events().topics(pattern.as_ref(), wanted.cursor.as_ref(), wanted.limit).await?;
-    rows::json_response(&TopicsPage { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
+    pages::json_response(&TopicsPage { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
 }
 
 async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -52,7 +52,7 @@ async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
 fn registered_reply(registered: &RegisterOutcome<Topic>) -> Reply {
     match registered {
         RegisterOutcome::Created(made) => {
-            let piece = verb::identifier_piece(made.definition.id.as_str(), verb::OF_TOPIC);
+            let piece = custom_methods::identifier_piece(made.definition.id.as_str(), custom_methods::OF_TOPIC);
             Reply::created(made, &format!("/v1/topics/{piece}"))
         }
         RegisterOutcome::Unchanged(known) => Reply::ok(known),
@@ -61,7 +61,7 @@ fn registered_reply(registered: &RegisterOutcome<Topic>) -> Reply {
 
 async fn show(asked: ApiRequest) -> HandlerResult {
     asked.allow_params(&[])?.check_accepts_json()?;
-    rows::json_response(&asked.app.events().topic(&id_of(&asked)?).await?)
+    pages::json_response(&asked.app.events().topic(&id_of(&asked)?).await?)
 }
 
 async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
@@ -85,8 +85,8 @@ async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
 /// answer with the last one, the others behind it.
 async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
     asked.allow_params(&[])?;
-    let (id, verb) = asked.identifier_and_method(verb::OF_TOPIC);
-    let Some(verb) = verb else { return Err(verb::unknown_for_identifier(&id, METHODS)) };
+    let (id, verb) = asked.identifier_and_method(custom_methods::OF_TOPIC);
+    let Some(verb) = verb else { return Err(custom_methods::unknown_for_identifier(&id, METHODS)) };
     let id: TopicId = asked.parse_identifier(&id)?;
     let counted = match verb {
         "republish" => {
@@ -101,7 +101,7 @@ async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
             let trim: TrimRequest = asked.json().await?;
             asked.app.events().trim_topic(&id, trim).await?
         }
-        _ => return Err(verb::unknown()),
+        _ => return Err(custom_methods::unknown()),
     };
     Ok(Reply::ok(&counted))
 }
@@ -120,7 +120,7 @@ async fn segments(asked: ApiRequest) -> HandlerResult {
 
 /// The topic a path names. A verb of one is not read or changed, but posted.
 fn id_of(asked: &ApiRequest) -> HandlerResult<TopicId> {
-    match asked.identifier_and_method(verb::OF_TOPIC) {
+    match asked.identifier_and_method(custom_methods::OF_TOPIC) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
         (id, None) => Ok(asked.parse_identifier(&id)?),
     }
@@ -154,7 +154,7 @@ fn segments_page(segments: &TopicSegments, wanted: &PageQuery, descending: bool)
         false => Page::of(rows, cursor, limit, key),
     };
     let (first, last) = (segments.segments.first(), segments.segments.last());
-    rows::json_response(&SegmentsPage {
+    pages::json_response(&SegmentsPage {
         topic: &segments.topic,
         start: first.map(|segment| segment.start_sequence),
         start_time: first.map(|segment| segment.start_time),

@@ -1,7 +1,7 @@
 //! The decisions about subscriptions and pools.
 
 use super::DEFAULT_POOL;
-use super::news::{OperationalEvent, announce};
+use super::operational_events::{OperationalEvent, announce};
 use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
 use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
 use log::TopicNumber;

@@ -7,21 +7,21 @@
 //!
 //! What is sent when is `dispatch`' business, how one attempt is made `delivery`'s.
 
-mod check;
+mod compiled;
 mod consent;
 mod decide;
-mod news;
+mod operational_events;
 mod pools;
 mod replay;
-mod terms;
+mod validate;
 mod vault;
 
-pub(crate) use check::{host as check_host, task as check_task};
+pub(crate) use compiled::{CompiledSubscription, DEFAULT_POOL, DeliverySettings, EventSummary, RetrySchedule};
 pub(crate) use decide::check_pool;
-pub(crate) use news::{AnnounceTarget, OperationalEvent, announce};
+pub(crate) use operational_events::{AnnounceTarget, OperationalEvent, announce};
 pub(crate) use pools::pool_of;
 pub(crate) use replay::is_replaced;
-pub(crate) use terms::{CompiledSubscription, DEFAULT_POOL, DeliverySettings, EventSummary, RetrySchedule};
+pub(crate) use validate::{host as check_host, task as check_task};
 pub use vault::KEY_FILE;
 pub(crate) use vault::SecretVault;
 
@@ -30,7 +30,6 @@ use crate::dispatch::DispatchContext;
 use crate::events::{EventReader, PublishRules, before_earliest};
 use crate::ledger::{LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, read_failed};
 use crate::logs::{LocatedTopic, LogRef, Logs};
-use check::SecretExposure;
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation,
@@ -43,6 +42,7 @@ use log::RecordQuery;
 use std::sync::Arc;
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
+use validate::SecretExposure;
 use vault::{SigningSecret, SubscriptionSecrets};
 
 /// How often a request is decided anew because something changed under it, before it is told to come back.
@@ -73,9 +73,9 @@ impl Subscriptions<'_> {
         new: NewSubscription,
         keep: ReplyRecorder<SubscriptionRow>,
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
-        check::subscription(&new, self.allows_private())?;
+        validate::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
-        news::prepare(self.logs.default_ledger()).await?;
+        operational_events::prepare(self.logs.default_ledger()).await?;
         let located = self.located(&new)?;
         let (mut definition, mut secrets) = split_secrets(new);
         let exposure = SecretExposure {
@@ -83,7 +83,7 @@ impl Subscriptions<'_> {
             has_secrets: !secrets.is_empty(),
             headers: definition.headers.keys().map(String::as_str).collect(),
         };
-        check::exposure(&exposure, &self.policy.config.dispatch)?;
+        validate::exposure(&exposure, &self.policy.config.dispatch)?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
         let made = wants_secret.then(|| WebhookSecret::generate(SecretKind::Symmetric)).transpose()?;
         secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
@@ -170,7 +170,7 @@ impl Subscriptions<'_> {
             if reauthorised {
                 secrets.auth = new.auth;
             }
-            check::subscription(&definition, self.allows_private())?;
+            validate::subscription(&definition, self.allows_private())?;
             // What is as it was before there was such a rule stays so.
             let is_new = |name: &&str| !row.definition.headers.contains_key(*name);
             let exposure = SecretExposure {
@@ -178,7 +178,7 @@ impl Subscriptions<'_> {
                 has_secrets: signs || (secrets.auth.is_some() && (reauthorised || change.target.is_some())),
                 headers: definition.headers.keys().map(String::as_str).filter(is_new).collect(),
             };
-            check::exposure(&exposure, &self.policy.config.dispatch)?;
+            validate::exposure(&exposure, &self.policy.config.dispatch)?;
             self.check_pool(definition.pool.as_deref())?;
             let terms = CompiledSubscription::compile(row.id, &definition, &secrets, self.allows_private())?;
             let asked = row.definition.handshake && row.definition.target == definition.target;
@@ -407,7 +407,7 @@ fn millis_from(time: Timestamp) -> i64 {
 pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
     Subscription {
         id: row.id,
-        definition: terms::effective(&row.definition),
+        definition: compiled::effective(&row.definition),
         auth_type: row.auth_type.clone(),
         status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
         pause: row.paused.clone(),

@@ -1,7 +1,7 @@
 //! Pools: concurrency and rate that subscriptions share. The `default` one is always there.
 
 use super::decide::{DeletePool, PutPool, unknown_pool};
-use super::{DEFAULT_POOL, Subscriptions, check};
+use super::{DEFAULT_POOL, Subscriptions, validate};
 use crate::config::DispatchConfig;
 use crate::ledger::{DispatchRows, ReplyRecorder};
 use contract::{Cursor, Error, Kind, Page, Pool, PoolChange, Result};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 impl Subscriptions<'_> {
     /// Makes a pool. The same again is no error.
     pub(crate) async fn create_pool(&self, pool: Pool, keep: ReplyRecorder<Pool>) -> Result<Pool> {
-        check::pool(&pool)?;
+        validate::pool(&pool)?;
         if pool.code == DEFAULT_POOL {
             return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
         }
@@ -39,7 +39,7 @@ impl Subscriptions<'_> {
         let mut pool = self.pool(code)?;
         pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
         pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
-        check::pool(&pool)?;
+        validate::pool(&pool)?;
         self.logs.default_ledger().submit_recording(PutPool { pool, is_new: false }, keep).await
     }
 

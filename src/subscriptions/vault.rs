@@ -7,7 +7,7 @@
 //!   in it, readable by its owner alone; a broker in memory makes one up. Brokers that share a database must be told.
 //! - Nothing here is ever printed.
 
-use crate::config::{Config, StorageEngine, SecretKey};
+use crate::config::{Config, SecretKey, StorageEngine};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD};
 use contract::{DeliveryAuth, Error, Kind, Result};

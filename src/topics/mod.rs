@@ -4,18 +4,18 @@
 //! - What may change later is what readers and numbering do not rest on.
 //! - A topic may live in a log of its own choice; see [`placing`].
 
-mod chore;
 mod compaction;
 mod deletion;
 mod placing;
 mod republish;
 mod retention;
+mod retention_chore;
 
-pub(crate) use chore::{RetentionFailures, run_retention};
 pub(crate) use deletion::{delete, dry_run, finish_removals};
 pub(crate) use placing::reopen_side_logs;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
 pub(crate) use retention::{RetentionRun, compact_now, erase, expire, may_erase, tombstones, trim, trim_on_request};
+pub(crate) use retention_chore::{RetentionFailures, run_retention};
 
 use crate::ledger::{
     Command, Decision, Entry, Ledger, LogLocation, Registry, ReplyRecorder, TopicPlacement, read_failed,

@@ -9,9 +9,9 @@
 //!
 //! When this is done, and what becomes of its failures, is [`super::chore`]'s business.
 
-use super::chore::{RetentionFailures, RetentionWork};
 use super::compaction::{CompactionRules, compact};
 use super::deletion::remove_deleted;
+use super::retention_chore::{RetentionFailures, RetentionWork};
 use crate::ledger::{
     CarriedRows, Command, Decision, Entry, Ledger, LogLocation, RegisteredTopic, Registry, read_failed,
 };

@@ -7,10 +7,10 @@
 //! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
 
 mod compile_queue;
-mod compiled;
-mod declared;
+mod declared_versions;
 mod deletion;
 pub(crate) mod schema;
+mod schema_compiler;
 pub(crate) mod versions;
 
 use crate::ledger::{Command, Decision, Entry, Ledger, RegisteredType, Registry, ReplyRecorder};
@@ -22,8 +22,8 @@ use contract::{
 use schema::SchemaSource;
 use std::sync::Arc;
 
-pub(crate) use compiled::SchemaCompiler;
 pub(crate) use deletion::{TypeSearches, delete};
+pub(crate) use schema_compiler::SchemaCompiler;
 
 /// Registers an event type.
 pub(crate) async fn register(
@@ -71,7 +71,7 @@ async fn check_off_thread(
         };
         schemas.run(CompileWork::Registration, compile).await?;
     }
-    let declared = declared::versions(schemas, &event_type).await?;
+    let declared = declared_versions::versions(schemas, &event_type).await?;
     Ok((Arc::unwrap_or_clone(event_type), declared))
 }
 
@@ -183,7 +183,7 @@ impl Command for RegisterEventType {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many event types as it may."));
         }
         let created_at = Timestamp::from_millis(decision.now());
-        let versions = declared::registered(&self.declared, created_at);
+        let versions = declared_versions::registered(&self.declared, created_at);
         let event_type = EventType { definition: self.definition.clone(), created_at, versions, archived: false };
         decision.add_entry(Entry::EventTypeRegistered { event_type })?;
         get(decision.registry(), &self.definition.id).map(RegisterOutcome::Created)

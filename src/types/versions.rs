@@ -8,7 +8,7 @@
 //! - An archived type takes no events and no versions; what is stored stays.
 
 use super::compile_queue::CompileWork;
-use super::{SchemaCompiler, declared, schema};
+use super::{SchemaCompiler, declared_versions, schema};
 use crate::ledger::{Command, Decision, Entry, Ledger, RegisteredType, ReplyRecorder};
 use contract::{
     Error, EventType, EventTypeId, Kind, NewVersion, Position, RegisterOutcome, RegisteredVersion, Result,
@@ -76,7 +76,7 @@ pub(crate) async fn add(
         let (compiler, seen, version) = (schemas.clone(), Arc::clone(&known), version.clone());
         let check = move || {
             let target = seen.event_type.definition.schema_target;
-            let definition = declared::checked(&compiler, "", version, target)?;
+            let definition = declared_versions::checked(&compiler, "", version, target)?;
             if seen.version(definition.version).is_none_or(|known| known.definition != definition) {
                 refuse_if_incompatible(&seen, &definition)?;
             }
@@ -159,7 +159,7 @@ fn is_above(known: &RegisteredType, version: SchemaVersion) -> bool {
 fn refuse_if_incompatible(known: &RegisteredType, definition: &NewVersion) -> Result<()> {
     let before = highest(known, definition.version.major).filter(|_| is_above(known, definition.version));
     let target = known.event_type.definition.schema_target;
-    declared::refuse_incompatible(
+    declared_versions::refuse_incompatible(
         before.map_or_else(Vec::new, |old| schema::incompatibilities("", &old.definition, definition, target)),
     )
 }
@@ -216,7 +216,7 @@ impl Command for AddVersion {
         }
         let others = known.event_type.versions.iter().map(|version| &version.definition);
         let others = others.filter(|other| other.version != self.definition.version);
-        declared::check_room(others.chain([&self.definition]))?;
+        declared_versions::check_room(others.chain([&self.definition]))?;
         let version = RegisteredVersion {
             definition: self.definition.clone(),
             status: VersionStatus::Finalising,

@@ -3,12 +3,12 @@
 mod crashes;
 mod deletion;
 mod finality;
-mod giving_back;
+mod known_pitfalls;
 mod lag;
 mod model;
 mod offsets;
 mod races;
-mod traps;
+mod release;
 
 use crate::scenario::{check, check_alone, check_with};
 use event_broker::Config;

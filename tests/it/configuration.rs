@@ -5,7 +5,7 @@ mod values;
 
 use crate::scenario::check_with;
 use contract::{EventBroker, Kind, TopicRead};
-use event_broker::config::{Config, ConfigError, StorageEngine, FlagSetting, LoadedConfig, keys, load};
+use event_broker::config::{Config, ConfigError, FlagSetting, LoadedConfig, StorageEngine, keys, load};
 use event_broker::{Broker, OpenError};
 use serde_json::Value;
 use std::path::PathBuf;

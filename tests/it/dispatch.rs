@@ -1,6 +1,6 @@
 //! Dispatch by the real program: killed at random, and before receivers of every bad habit.
 
 mod consent;
-mod hostile;
+mod hostile_receivers;
 mod kills;
 mod receiver;

@@ -440,8 +440,10 @@ async fn a_change_that_only_the_default_log_has_reaches_the_topics_own_log_at_th
 #[tokio::test]
 async fn a_side_log_that_fails_takes_nothing_else_with_it() {
     let folder = TempDir::new().unwrap();
-    let config =
-        || Config { storage: StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) }, ..Config::default() };
+    let config = || Config {
+        storage: StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) },
+        ..Config::default()
+    };
     let broker = open(config()).await;
     register(&broker, topic("side", r#"{"location":"side"}"#)).await.unwrap();
     register(&broker, topic("main", "true")).await.unwrap();

@@ -178,7 +178,8 @@ impl ScenarioFixture {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
                 // Small segments, so that every scenario crosses a few.
-                config.storage = StorageConfig { segment_bytes: 2000, retention_days, ..StorageConfig::folder(self.folder.path()) };
+                config.storage =
+                    StorageConfig { segment_bytes: 2000, retention_days, ..StorageConfig::folder(self.folder.path()) };
                 Broker::open_at(config, clock).await
             }
             ScenarioEngine::Database => {

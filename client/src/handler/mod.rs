@@ -12,22 +12,22 @@
 //! happens twice is up to the effect: it keeps the event's id (or the token) where the effect is, or produces events, which
 //! are stored with the completion or not at all. `docs/clients.md` has the recipes.
 
-mod attend;
-mod effect;
+mod availability;
+mod error;
+mod event_handler;
+mod heartbeat;
 mod lanes;
 mod once;
 mod options;
 mod progress;
 mod runner;
-mod shared;
+mod shared_group_source;
 mod source;
-mod stopped;
 mod sweep;
-mod weather;
 mod work;
 
-pub use effect::{EventHandler, WorkError, WorkOutput};
+pub use error::HandlerError;
+pub use event_handler::{EventHandler, WorkError, WorkOutput};
 pub use once::{WorkOutcome, once};
 pub use options::{HandlerOptions, RunnerState, StartPosition, WorkDivision};
 pub use runner::{HandlerRunner, run};
-pub use stopped::HandlerError;

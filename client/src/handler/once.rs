@@ -1,6 +1,6 @@
 //! One event, worked on once, however often and by whatever way it is delivered.
 
-use super::effect::EventHandler;
+use super::event_handler::EventHandler;
 use super::lanes::WaitingEvent;
 use super::options::HandlerOptions;
 use super::work::{WorkEnd, WorkerContext};

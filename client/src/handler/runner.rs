@@ -2,15 +2,15 @@
 //!
 //! - The loop only routes; what happens to one event is `work`'s business, whose turn it is is `lanes`'.
 
-use super::effect::EventHandler;
+use super::availability::{RequestKind, is_passing};
+use super::error::HandlerError;
+use super::event_handler::EventHandler;
 use super::lanes::{LaneKey, LaneQueue, SubjectMatching, WaitingEvent};
 use super::options::{HandlerOptions, RunnerState, WorkDivision};
 use super::progress::OffsetProgress;
-use super::shared::SharedGroupSource;
+use super::shared_group_source::SharedGroupSource;
 use super::source::{EventBatch, EventSource, PollingSource};
-use super::stopped::HandlerError;
 use super::sweep::SweepResult;
-use super::weather::{RequestKind, is_passing};
 use super::work::{WorkEnd, WorkerContext};
 use crate::client::Client;
 use crate::stop::{StopSignal, UntilStopped};

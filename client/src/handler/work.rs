@@ -10,12 +10,12 @@
 //!
 //! - A claim counts from before it was asked for, on this machine's own clock: it never seems to live longer than it does.
 
-use super::effect::EventHandler;
+use super::availability::{BrokerAvailability, RequestKind, is_passing};
+use super::event_handler::EventHandler;
 use super::lanes::WaitingEvent;
 use super::once::WorkOutcome;
 use super::options::HandlerOptions;
 use super::progress::OffsetProgress;
-use super::weather::{BrokerAvailability, RequestKind, is_passing};
 use crate::client::Client;
 use crate::retry::RetryPolicy;
 use contract::{

@@ -1,6 +1,6 @@
 //! Where a runner begins: at the view's own checkpoint, at the broker's, or with an empty view.
 
-use super::stopped::ViewError;
+use super::error::ViewError;
 use super::{Checkpoint, ProjectionError, ProjectionRunner, ProjectionView};
 use crate::retry::jitter;
 use crate::stop::StopSignal;

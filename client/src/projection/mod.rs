@@ -8,12 +8,12 @@
 //! - An event that cannot be applied stops its own projection and is named; others are tasks of their own and go on.
 
 mod begin;
-mod reading;
+mod error;
+mod reader;
 mod runner;
-mod stopped;
 
+pub use error::ProjectionError;
 pub use runner::{ProjectionOptions, ProjectionRunner};
-pub use stopped::ProjectionError;
 
 use contract::{Generation, Offset, StoredEvent};
 

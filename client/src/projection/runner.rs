@@ -9,7 +9,7 @@
 //!
 //! - Asked to stop, it finishes the event it is at, tells the broker, and ends.
 
-use super::reading::{FollowEnd, ProjectionPage, ProjectionReader, ReportedOffset};
+use super::reader::{FollowEnd, ProjectionPage, ProjectionReader, ReportedOffset};
 use super::{Checkpoint, ProjectionError, ProjectionView};
 use crate::client::Client;
 use crate::retry::{RetryPolicy, jitter};

@@ -14,13 +14,13 @@
 
 use super::LOG_FOLDER;
 use super::disk::{Disk, discard};
-use super::folder::{FolderDisk, FolderLock};
-use super::marks::TrimMarksFile;
-use super::names::{LogFileName, SegmentName, marks_file};
+use super::file_names::{LogFileName, SegmentName, marks_file};
+use super::folder_disk::{FolderDisk, FolderLock};
+use super::frame_scan;
 use super::recover::HEAD_FLAW;
-use super::scan;
-use super::segment::HEAD_BYTES;
+use super::segment_head::HEAD_BYTES;
 use super::torn::LastSegment;
+use super::trim_marks::TrimMarksFile;
 use crate::{FileDamage, LogError};
 use contract::Position;
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,9 +159,9 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
                 self.copied.insert(name.base, name);
                 return Ok(());
             }
-            let Some(head) = scan::read_head(&self.target, name)? else {
+            let Some(head) = frame_scan::read_head(&self.target, name)? else {
                 let was_used = name.base <= self.acknowledged;
-                if was_used || !scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {
+                if was_used || !frame_scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {
                     self.done.bytes = bytes;
                     damage = Some((0, HEAD_FLAW.to_owned()));
                     continue;

@@ -6,15 +6,15 @@
 //! - Beside segments only torn appends in `cut/` hold bodies; they go with the next erasure that is completed. What
 //!   `repair` puts there was asked for by a person, who has to delete it.
 
-use super::cuts::discard_torn;
+use super::background::BackgroundWorker;
+use super::cut_folder::discard_torn;
 use super::disk::discard;
+use super::file_names::LogFileName;
 use super::index::LookupError;
-use super::keeper::BackgroundWorker;
-use super::marks::TrimMarks;
-use super::names::LogFileName;
-use super::retention::{SegmentAction, choose, holds_removed};
 use super::rewrite::rewrite;
+use super::segment_retention::{SegmentAction, choose, holds_removed};
 use super::state::SealedSegment;
+use super::trim_marks::TrimMarks;
 use crate::{FileDamage, LogError};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

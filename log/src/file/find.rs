@@ -2,9 +2,9 @@
 
 use super::frame::{self, HEADER_BYTES_MAX};
 use super::index::{FrameLocation, LookupError, RecordOrder};
-use super::marks::TrimMarks;
-use super::segment::SegmentHead;
+use super::segment_head::SegmentHead;
 use super::state::{SealedSegment, SharedLog};
+use super::trim_marks::TrimMarks;
 use crate::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery};
 use contract::{Position, Sequence};
 use std::sync::Arc;

@@ -15,54 +15,54 @@
 //!  read ──▶ hot tail, in RAM ──else──▶ segment by segment: index ──▶ places ──▶ one large read ──▶ checked records
 //! ```
 
+mod background;
 mod backup;
-mod cuts;
+mod cut_folder;
 mod disk;
 mod erase;
 mod fetch;
+mod file_names;
 mod find;
-mod folder;
+mod folder_disk;
 mod frame;
+mod frame_scan;
+mod hot_tail;
 mod index;
-mod keeper;
-mod marks;
-mod names;
+mod list_segments;
 mod open_files;
 mod read;
 mod recover;
 mod repair;
 mod reserve;
-mod retention;
 mod rewrite;
-mod scan;
-mod segment;
-mod segments;
+mod segment_head;
+mod segment_retention;
 mod space;
 mod state;
-mod tail;
 mod torn;
+mod trim_marks;
 mod verify;
 mod writer;
 
 pub use backup::{BackupProgress, backup};
-pub use cuts::CUT_FOLDER;
+pub use cut_folder::CUT_FOLDER;
 pub use disk::{Disk, VolumeSpace};
-pub use folder::{FolderDisk, FolderLock, private_file, private_folder, volume_space};
-pub use marks::LostSequences;
+pub use folder_disk::{FolderDisk, FolderLock, private_file, private_folder, volume_space};
 pub use open_files::{OPEN_FILES_DEFAULT, OpenFiles, is_out_of_files};
 pub use repair::{AcknowledgedState, RepairFinding, RepairReport, repair, repair_disk};
 pub use reserve::RESERVE_BYTES;
 pub use space::SpaceLimits;
+pub use trim_marks::LostSequences;
 pub use verify::{VerifyProgress, VerifyReport, verify, verify_disk};
 
 use crate::{
     FileDamage, Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, StorageRoom, TopicNumber,
 };
+use background::BackgroundTask;
 use contract::{BoxFuture, Position, Segment, Sequence};
-use cuts::CutFolder;
-use keeper::BackgroundTask;
+use cut_folder::CutFolder;
 use recover::{RecoveredLog, recover};
-use retention::holds_removed;
+use segment_retention::holds_removed;
 use state::SharedLog;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -189,7 +189,7 @@ impl FileLog {
         let writer = Arc::new(Mutex::new(LogWriter::new(Arc::clone(&shared))));
         let (keeping, sealing, data_folder) = (Arc::clone(&shared), Arc::clone(&writer), cuts_in.data_folder());
         let keeper = thread::Builder::new().name("log-keeper".to_owned());
-        let thread = Some(keeper.spawn(move || keeper::run(keeping, sealing, data_folder, &keepers))?);
+        let thread = Some(keeper.spawn(move || background::run(keeping, sealing, data_folder, &keepers))?);
         shared.reserve.fill(&*shared.disk);
         if shared.reserve.is_missing() {
             tracing::error!("the disk is full: there is no room for the reserve, and no events are stored");

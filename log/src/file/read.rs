@@ -9,9 +9,9 @@
 use super::Disk;
 use super::disk::CachedOnlyDisk;
 use super::fetch::fetch;
+use super::frame_scan;
 use super::index::{FrameLocation, LookupError, SegmentIndex};
-use super::scan;
-use super::segment::SegmentHead;
+use super::segment_head::SegmentHead;
 use super::state::{LogState, SealedSegment, SharedLog};
 use crate::{LogError, ReadLimit, ReadRange, Record, RecordHeader};
 use contract::{AggregateSequence, Position, Sequence};
@@ -161,13 +161,13 @@ impl SharedLog {
     /// Rebuilds a sealed segment's index from its records; the keeper writes it down.
     pub(crate) fn rebuild_index(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
         let head = segment.head;
-        let live = scan::index(&*self.disk, &head)?
+        let live = frame_scan::index(&*self.disk, &head)?
             .map_err(|(offset, flaw)| LogError::Damaged(self.damage(&head.name.file(), offset, flaw)))?;
         if let Some(summary) = live.summary() {
             let healed = SealedSegment { head, summary, index: SegmentIndex::Live(live) };
             self.state_mut().replace(segment, Arc::new(healed));
             // Without a keeper the index stays in RAM, which serves as well.
-            let _ = self.chores.send(super::keeper::BackgroundTask::Tidy);
+            let _ = self.chores.send(super::background::BackgroundTask::Tidy);
         }
         Ok(())
     }

@@ -9,16 +9,16 @@
 //!   record, which is for readers to be told.
 //! - What is cut is kept aside.
 
-use super::cuts::CutFolder;
+use super::background::write_index;
+use super::cut_folder::CutFolder;
 use super::disk::discard;
+use super::file_names::{LogFileName, SegmentName};
+use super::frame_scan;
 use super::index::{LookupError, PagedIndex, SegmentIndex};
-use super::keeper::write_index;
-use super::marks::{TrimMarks, TrimMarksFile};
-use super::names::{LogFileName, SegmentName};
-use super::scan;
-use super::segment::{HEAD_BYTES, SegmentHead};
+use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::state::{ActiveSegment, LogState, SealedSegment};
 use super::torn::{self, LastSegment, SegmentTail};
+use super::trim_marks::{TrimMarks, TrimMarksFile};
 use super::{Disk, FileLogOptions};
 use crate::{FileDamage, LogError};
 use contract::Position;
@@ -161,7 +161,7 @@ impl LogRecovery<'_> {
     fn read_last(&self, segments: &mut Vec<SegmentName>) -> Result<(Option<LastSegment>, Vec<SegmentName>), LogError> {
         let mut unused = Vec::new();
         while let Some(name) = segments.pop_if(|name| name.generation == 1) {
-            if let Some(head) = scan::read_head(self.disk, name)? {
+            if let Some(head) = frame_scan::read_head(self.disk, name)? {
                 let last = LastSegment::read(self.disk, head, self.acknowledged)?;
                 if let Some((offset, reason)) = last.tail.flaw.as_ref().filter(|_| last.tail.is_damage) {
                     return Err(self.damaged(name, *offset, reason));
@@ -169,7 +169,7 @@ impl LogRecovery<'_> {
                 return Ok((Some(last), unused));
             }
             // A head is synced before the first record is written: without one, a file never had any.
-            if name.base <= self.acknowledged || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
+            if name.base <= self.acknowledged || !frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
                 return Err(self.damaged(name, 0, HEAD_FLAW));
             }
             unused.push(name);
@@ -181,7 +181,7 @@ impl LogRecovery<'_> {
     fn open_sealed(&self, segments: &[SegmentName]) -> Result<Vec<Arc<SealedSegment>>, LogError> {
         let mut sealed = Vec::with_capacity(segments.len());
         for name in segments {
-            let head = scan::read_head(self.disk, *name)?.ok_or_else(|| self.damaged(*name, 0, HEAD_FLAW))?;
+            let head = frame_scan::read_head(self.disk, *name)?.ok_or_else(|| self.damaged(*name, 0, HEAD_FLAW))?;
             sealed.extend(self.open_segment(head)?.map(Arc::new));
         }
         Ok(sealed)
@@ -200,7 +200,7 @@ impl LogRecovery<'_> {
             Err(LookupError::Failed(error)) => return Err(error),
             Err(LookupError::Gone | LookupError::BadIndex) => {}
         }
-        let live = scan::index(self.disk, &head)?
+        let live = frame_scan::index(self.disk, &head)?
             .map_err(|(offset, flaw)| self.damaged(head.name, offset, flaw.to_string()))?;
         let Some(summary) = live.summary() else { return Ok(None) };
         // An index that cannot be written stays in RAM.

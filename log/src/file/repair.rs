@@ -9,8 +9,8 @@
 mod apply;
 mod survey;
 
-use super::cuts::CutFolder;
-use super::marks::LostSequences;
+use super::cut_folder::CutFolder;
+use super::trim_marks::LostSequences;
 use super::{Disk, FolderDisk, FolderLock, LOG_FOLDER};
 use crate::{FileDamage, LogError, RecordHeader, TopicNumber};
 use contract::{Position, Sequence};

@@ -8,7 +8,7 @@
 
 use super::Disk;
 use super::disk::VolumeSpace;
-use super::folder::volume_space;
+use super::folder_disk::volume_space;
 use crate::StorageRoom;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -5,15 +5,15 @@
 //! - Everything in it is durable. The tail's watch is moved after the state, so whoever is woken finds the records.
 
 use super::FileLogOptions;
+use super::background::BackgroundTask;
 use super::frame::FrameFlaw;
+use super::hot_tail::HotTail;
 use super::index::{LiveIndex, SegmentIndex, SegmentSummary};
-use super::keeper::BackgroundTask;
-use super::marks::{TrimMarks, TrimMarksFile};
 use super::reserve::DiskReserve;
-use super::segment::{HEAD_BYTES, SegmentHead};
+use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::space::SpaceWatch;
-use super::tail::HotTail;
-use super::{Disk, names::SegmentName};
+use super::trim_marks::{TrimMarks, TrimMarksFile};
+use super::{Disk, file_names::SegmentName};
 use crate::{FileDamage, Record, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::HashMap;

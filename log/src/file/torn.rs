@@ -8,8 +8,8 @@
 
 use super::Disk;
 use super::frame::FrameFlaw;
-use super::scan::{FrameScanner, ScanStep, ScannedFrame};
-use super::segment::{HEAD_BYTES, SegmentHead};
+use super::frame_scan::{FrameScanner, ScanStep, ScannedFrame};
+use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::state::ActiveSegment;
 use crate::RecordHeader;
 use contract::{Position, Sequence};

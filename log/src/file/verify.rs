@@ -4,15 +4,15 @@
 //!   torn append is named all the same; and one that is known to be acknowledged is damage.
 //! - Damage does not end the walk: it goes on at the next record that can be recognised.
 
-use super::folder::{FolderDisk, FolderLock};
+use super::file_names::{LogFileName, SegmentName};
+use super::folder_disk::{FolderDisk, FolderLock};
 use super::frame::FrameHeader;
+use super::frame_scan::{self, FrameScanner, ScanStep, ScannedFrame};
 use super::index::{LiveIndex, LookupError, encode_index, index_is_finished};
-use super::marks::{TrimMarks, TrimMarksFile};
-use super::names::{LogFileName, SegmentName};
 use super::recover::HEAD_FLAW;
-use super::scan::{self, FrameScanner, ScanStep, ScannedFrame};
-use super::segment::{HEAD_BYTES, SegmentHead};
+use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::torn::LastSegment;
+use super::trim_marks::{TrimMarks, TrimMarksFile};
 use super::{Disk, LOG_FOLDER};
 use crate::{FileDamage, LogError, TopicNumber};
 use contract::{Position, Sequence};
@@ -125,10 +125,10 @@ impl<'a> LogVerifier<'a> {
 
     fn segment(&mut self, name: SegmentName, is_last: bool) -> Result<(), LogError> {
         self.report.segments += 1;
-        let Some(head) = scan::read_head(self.disk, name)? else {
+        let Some(head) = frame_scan::read_head(self.disk, name)? else {
             // A last segment that is nothing but a torn head was never used.
             let was_used = !is_last || name.base <= self.acknowledged;
-            if was_used || !scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
+            if was_used || !frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
                 self.damage(&name.file(), 0, HEAD_FLAW);
                 self.lost_records = true;
                 self.next = None;

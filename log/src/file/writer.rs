@@ -7,13 +7,13 @@
 //!   the same again.
 //! - Work per record is kept small: encode, checksum, push.
 
+use super::background::BackgroundTask;
 use super::disk::discard;
+use super::file_names::SegmentName;
 use super::frame::{self, BODY_BYTES_MAX, BatchSlot};
 use super::index::SegmentIndex;
-use super::keeper::BackgroundTask;
-use super::names::SegmentName;
 use super::open_files::is_out_of_files;
-use super::segment::SegmentHead;
+use super::segment_head::SegmentHead;
 use super::state::{ActiveSegment, LogState, SealedSegment, SharedLog};
 use crate::{LogError, Record, RecordHeader, TopicNumber, crash_point};
 use contract::{Position, Sequence};

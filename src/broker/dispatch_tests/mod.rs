@@ -22,27 +22,27 @@
 //! replayed           -> mail/1@1 mail/1@2                deliveries marked as replayed since, with the replay's number
 //! ```
 
+mod actions;
 mod ageing;
 mod bounds;
 mod damage;
 mod deferrals;
+mod definitions;
 mod finality;
 mod history;
+mod known_pitfalls;
 mod lists;
 mod modes;
-mod more;
-mod news;
+mod more_commands;
+mod operational_events;
 mod panics;
 mod pausing;
 mod pools;
 mod races;
 mod receiver;
 mod replays;
-mod several;
+mod several_brokers;
 mod topics;
-mod traps;
-mod verbs;
-mod words;
 
 use super::Broker;
 use crate::clock::{Clock, ManualClock};
@@ -55,13 +55,13 @@ use contract::{
     DeadLetterFilter, DispatchJob, Error, EventBroker, JobFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange,
     RedriveRequest, ReplayBound, RepublishRequest, Result, Sequence, TopicId, TopicRead, limits,
 };
+use definitions::{changed, describe, name, sorted, subscription, turns};
 use log::{Log, MemoryLog};
 use receiver::ScriptedReceiver;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use words::{changed, describe, name, sorted, subscription, turns};
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";

@@ -2,7 +2,7 @@
 
 use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;
-use crate::delivery::secret::signature;
+use crate::delivery::signature::signature;
 use serde_json::Value;
 
 async fn sent(change: impl FnOnce(&mut DeliveryCase)) -> ReceivedRequest {

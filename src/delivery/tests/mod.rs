@@ -3,12 +3,12 @@
 //! - Receivers listen on a free port; names are resolved by a table of the test's own.
 //! - A receiver that hangs or drips is met with a short time-out; nothing waits for a fixed time.
 
-mod answers;
 mod connections;
 mod formats;
 mod hostile;
 mod oauth;
 mod receiver;
+mod responses;
 mod third_parties;
 mod trust;
 

@@ -3,8 +3,8 @@
 use super::{
     ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, FinishedBy, HandlerRows, TopicClaims, lease_expired,
 };
-use crate::ledger::division::GroupProgress;
 use crate::ledger::entry::Entry;
+use crate::ledger::group_progress::GroupProgress;
 use contract::{FencingToken, NewHandler, Offset, Position, Sequence};
 use log::RecordHeader;
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 //! - A job is a number in a lane. What is settled is one number, and bits above it; only jobs that deviate are rows.
 //! - Rows may stand below what is settled: a job that failed holds its group, never the lane.
 
-use crate::ledger::bits::{from_text, to_text};
+use crate::ledger::bitmap::{from_text, to_text};
 use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -7,18 +7,18 @@
 //!
 //! What is sent when is `dispatch`' business.
 
-mod decided;
 mod fact;
 mod fold;
 mod history;
 mod lane;
+mod overlay;
 
-pub use decided::DecidedDispatch;
-pub(super) use decided::{DispatchOverlay, DispatchOverlayWriter};
 pub use fact::{DeliveredJob, DispatchFact};
 pub(super) use fold::DispatchFold;
 pub use history::{JobInterest, KnownJob};
 pub use lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
+pub use overlay::DecidedDispatch;
+pub(super) use overlay::{DispatchOverlay, DispatchOverlayWriter};
 
 use contract::{DispatchMode, FencingToken, NewSubscription, PauseDetails, Pool, Position, Sequence};
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
 //! Every entry, written and read again.
 
 use super::*;
-use crate::ledger::answer::ReplyPiece;
 use crate::ledger::decision::{Decision, Overlay};
-use crate::ledger::home::LogLocation;
+use crate::ledger::disk_table::DiskTables;
+use crate::ledger::idempotency::ReplyPiece;
+use crate::ledger::placement::LogLocation;
 use crate::ledger::state::LedgerState;
-use crate::ledger::table::DiskTables;
 use contract::{ClaimAttempt, ClaimOrder, DeadLetterSource};
 use contract::{Distribution, NewEventType, NewTopic, NewVersion, Position, SchemaVersion, Timestamp, VersionStatus};
 

@@ -19,11 +19,11 @@ mod memo;
 
 pub(super) use memo::ReclaimMemo;
 
-use crate::ledger::answer::StoredReply;
-use crate::ledger::carried::CarriedRows;
+use crate::ledger::carried_rows::CarriedRows;
 use crate::ledger::command::Command;
 use crate::ledger::decision::Decision;
 use crate::ledger::entry::Entry;
+use crate::ledger::idempotency::StoredReply;
 use crate::ledger::log_snapshot::SnapshotPartWriter;
 use crate::ledger::snapshot::StateSnapshot;
 use crate::ledger::usage::{EntryUsage, ReclaimPolicy};

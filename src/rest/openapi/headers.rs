@@ -3,7 +3,7 @@
 //! A header stands once among the components; answers refer to it.
 
 use super::problems::TRACE_ID;
-use super::shape::{SchemaSpec, enumeration, number, patterned, text};
+use super::schema_spec::{SchemaSpec, enumeration, number, patterned, text};
 use serde_json::{Value, json};
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::{Ref, ResponseBuilder};

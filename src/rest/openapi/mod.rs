@@ -8,14 +8,14 @@
 mod docs;
 mod examples;
 mod headers;
-mod operation;
+mod member_rules;
+mod operation_spec;
 mod operations;
 mod pages;
 mod parameters;
 mod problems;
-mod rules;
+mod schema_spec;
 mod schemas;
-mod shape;
 
 use super::AppState;
 use axum::Router;

@@ -4,7 +4,7 @@
 //! - It is compressed when somebody first takes it so, on a thread for such work, and never again.
 //! - An answer refers to the bytes and copies none: one that nobody reads takes no room.
 
-use super::super::sending;
+use super::super::response_budget;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -60,7 +60,7 @@ impl StaticPage {
         if compresses {
             headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        sending::shared(response)
+        response_budget::shared(response)
     }
 
     /// Whether the caller has it already.

@@ -2,8 +2,8 @@
 
 use super::DocumentLimits;
 use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJECT, SUBJECT_TYPE, TENANT, TOPIC};
+use super::schema_spec::{SchemaSpec, any_text, enumeration, list, number, patterned, schema_ref, text, time, uuid};
 use super::schemas::ids;
-use super::shape::{SchemaSpec, any_text, enumeration, list, number, patterned, schema_ref, text, time, uuid};
 use contract::limits::{CEL_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};

@@ -4,7 +4,7 @@
 //! - A response that several operations share stands once, named by its codes.
 
 use super::headers;
-use super::shape::schema_ref;
+use super::schema_spec::schema_ref;
 use contract::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

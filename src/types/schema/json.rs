@@ -13,14 +13,14 @@
 
 mod bounds;
 pub(super) mod compat;
+mod cost;
 mod keywords;
+mod messages;
 mod positions;
-mod reach;
 mod references;
 mod scopes;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use super::patterns::{PatternBudget, SchemaOrigin};
 use contract::{CloudEvent, Error, Identifier, IsoDuration, Result, SchemaTarget, Violation, limits, parse_strict};
@@ -52,10 +52,10 @@ impl JsonSchema {
         if let Some(pointer) = unknown_draft_within(&schema) {
             return Err(refused(at, &pointer, DRAFTS));
         }
-        let reach = reach::evaluations_per_value(&schema).map_err(|detail| refused(at, "", detail))?;
+        let reach = cost::evaluations_per_value(&schema).map_err(|detail| refused(at, "", detail))?;
         let validator = options(draft)
             .build(&schema)
-            .map_err(|error| refused(at, error.instance_path().as_str(), words::schema_fault(error.kind())))?;
+            .map_err(|error| refused(at, error.instance_path().as_str(), messages::schema_fault(error.kind())))?;
         if reach.is_partial {
             // The validator follows what we do not, so what that takes is not known.
             return Err(refused(at, "", "a reference in it cannot be followed; write it as `#/$defs/name`"));
@@ -93,8 +93,8 @@ impl JsonSchema {
     /// The validator collects every failure before it gives the first, so it is asked for all only where they are few.
     fn failures(&self, instance: &Value) -> Vec<Violation> {
         let at = if self.target == SchemaTarget::Data { "/data" } else { "" };
-        let told = |error: ValidationError<'_>| words::violations(at, &error);
-        if reach::has_at_most(instance, LOOKS_MAX / self.reach) {
+        let told = |error: ValidationError<'_>| messages::violations(at, &error);
+        if cost::has_at_most(instance, LOOKS_MAX / self.reach) {
             self.validator.iter_errors(instance).flat_map(told).take(limits::VIOLATIONS_MAX).collect()
         } else {
             let first = self.validator.validate(instance).err().map(told).unwrap_or_default();
@@ -234,5 +234,5 @@ fn target_of(schema: &Value) -> SchemaTarget {
 }
 
 fn refused(at: &str, pointer: &str, detail: &str) -> Error {
-    super::refused(&words::pointer(at, pointer), detail)
+    super::refused(&messages::pointer(at, pointer), detail)
 }

@@ -8,10 +8,10 @@
 //! Which message `data` is: the one named, else the only top-level message that no other message uses, else the last.
 
 pub(super) mod compat;
+mod messages;
 mod scan;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use super::refused;
 use contract::{Error, Result, Violation};
@@ -53,7 +53,7 @@ impl ProtoSchema {
         if fits && !self.has_required {
             return Ok(());
         }
-        let found = words::violations(&self.message, data);
+        let found = messages::violations(&self.message, data);
         match (fits, found.is_empty()) {
             (true, true) => Ok(()),
             (false, true) => Err(vec![Violation::new("/data", "does not fit the message the schema describes")]),

@@ -8,11 +8,11 @@
 //! - The library is young: a panic inside it is a refusal here. Depth and size of documents are bounded.
 
 pub(super) mod compat;
+mod messages;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod words;
 
 use super::patterns::{PatternBudget, SchemaOrigin};
 use super::refused;
@@ -175,7 +175,7 @@ impl CompiledCopy {
         });
         let compiled = match compiled {
             Ok(Ok(compiled)) => compiled,
-            Ok(Err(error)) => return Err(words::schema_fault(&error)),
+            Ok(Err(error)) => return Err(messages::schema_fault(&error)),
             Err(_) => return Err(UNCOMPILED.to_owned()),
         };
         if !compiled.directive_failures().is_empty() {
@@ -241,7 +241,7 @@ fn validate(set: &SchemaSet, document: &str) -> Vec<Violation> {
     drop(runtime);
     let ViolationSink(mut found) = failures;
     match driven {
-        Err(error) => found.push(Violation::new(POINTER, words::unreadable(&error))),
+        Err(error) => found.push(Violation::new(POINTER, messages::unreadable(&error))),
         Ok(outcome) if found.is_empty() && (outcome.root_validity != Some(SchemaValidity::Valid) || !ended) => {
             found.push(Violation::new(POINTER, "does not fit the schema"));
         }
@@ -260,7 +260,7 @@ struct ViolationSink(Vec<Violation>);
 impl ValidationSink for &mut ViolationSink {
     fn on_error(&mut self, error: ValidationError) {
         if self.0.len() < limits::VIOLATIONS_MAX {
-            self.0.push(Violation::new(POINTER, words::failure(&error)));
+            self.0.push(Violation::new(POINTER, messages::failure(&error)));
         }
     }
 

@@ -1,9 +1,9 @@
 //! The command line: the real program, run as people and scripts run it.
 
-mod asking;
+mod broker_requests;
+mod data_folders;
 mod dispatching;
-mod folders;
-mod moving;
+mod export_import;
 mod publishing;
 mod registry;
 mod tailing;

@@ -1,7 +1,7 @@
 //! Every key: what it takes, what it does not, and that it arrives.
 
 use super::{at, load_file, load_layers, load_text};
-use event_broker::config::keys::{ValueType, KEYS, ConfigKey};
+use event_broker::config::keys::{ConfigKey, KEYS, ValueType};
 use event_broker::config::{FlagSetting, LoadedConfig};
 use serde_json::{Value, json};
 

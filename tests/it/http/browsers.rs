@@ -2,7 +2,7 @@
 //!
 //! Every combination of headers is a unit test of `rest::browser_policy`; `scripts/attack-browsers` tries it with Chromium.
 
-use super::wire::{RawConnection, ask};
+use super::raw_http::{RawConnection, ask};
 use super::{CREATED, Server, TOPIC, answer, client, event, expect_problem};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Import over HTTP: a bad line costs that line only, and a client may send everything before it reads.
 
-use super::wire::{RawConnection, RawResponse, ask};
+use super::raw_http::{RawConnection, RawResponse, ask};
 use super::{CREATED, Server, TOPIC, event};
 use serde_json::{Value, json};
 use std::io::{Read, Write};

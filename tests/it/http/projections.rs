@@ -1,6 +1,6 @@
 //! Projections over HTTP: every verb and every refusal, and publishing that waits for them.
 
-use super::wire::ask;
+use super::raw_http::ask;
 use super::{CREATED, Server, TOPIC, answer, event, expect_problem};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -2,7 +2,9 @@
 
 use super::{CREATED, TOPIC, client, event};
 use event_broker::config::Config;
-use event_broker::{Broker, BrokerOpener, BrokerOutage, BrokerSlot, SlotState, StorageConfig, Supervisor, SystemClock, rest};
+use event_broker::{
+    Broker, BrokerOpener, BrokerOutage, BrokerSlot, SlotState, StorageConfig, Supervisor, SystemClock, rest,
+};
 use log::LogError;
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};

@@ -94,8 +94,10 @@ async fn a_refused_deletion_writes_nothing() {
 async fn a_deletion_in_a_log_that_failed_changes_nothing() {
     let folder = TempDir::new().unwrap();
     filled(folder.path(), false).await;
-    let small =
-        || Config { storage: StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) }, ..Config::default() };
+    let small = || Config {
+        storage: StorageConfig { segment_bytes: 2000, ..StorageConfig::folder(folder.path()) },
+        ..Config::default()
+    };
     let broker = open(small()).await;
     let (there, away) = (folder.path().join("logs/side/log"), folder.path().join("logs/side/away"));
     std::fs::rename(&there, &away).unwrap();

@@ -8,7 +8,7 @@ use super::constants::{Constant, Constants};
 use super::text::{TextFile, between, numbered, repository};
 use super::{named, refuse};
 use event_broker::Config;
-use event_broker::config::keys::{ValueType, KEYS};
+use event_broker::config::keys::{KEYS, ValueType};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 //! - Positions ascend; so do each topic's sequences. Who pushes checks that.
 //! - Records are numbered from 0 in the order of their frames; the maps hold these numbers.
 
-use super::numbered::KeyNumbers;
-use super::run::AggregateRun;
+use super::aggregate_run::AggregateRun;
+use super::key_numbers::KeyNumbers;
 use super::{FrameLocation, ReadPlan, RecordOrder, SegmentSummary, TopicSummary};
 use crate::{ReadLimit, ReadRange, RecordHeader, TopicNumber};
 use contract::{Position, Sequence};

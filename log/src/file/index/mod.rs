@@ -4,12 +4,12 @@
 //! - It names places; whether the bytes there are what it promises is for the reader to check.
 //! - In RAM a sealed segment costs its summary and two bytes of filter per record; the rest is read as needed.
 
-mod filter;
+mod aggregate_run;
+mod bloom_filter;
+mod key_numbers;
 mod live;
-mod numbered;
 mod paged;
 mod pages;
-mod run;
 mod summary;
 
 pub(crate) use live::LiveIndex;

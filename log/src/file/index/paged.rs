@@ -3,11 +3,11 @@
 //! - Its head (summary, topics, sections) and its filters stay in RAM; everything else is read per question.
 //! - A page that does not match its checksum is [`Miss::BadIndex`]: the index is rebuilt from the segment.
 
-use super::filter::BloomFilter;
+use super::bloom_filter::BloomFilter;
 use super::pages::{IndexSection, PAYLOAD_BYTES, PageReader, PageWriter};
 use super::{FrameLocation, LiveIndex, LookupError, ReadPlan, RecordOrder, SegmentSummary, TopicSummary};
 use crate::file::Disk;
-use crate::file::segment::SegmentHead;
+use crate::file::segment_head::SegmentHead;
 use crate::{ReadLimit, ReadRange};
 use bytes::{Buf, BufMut};
 

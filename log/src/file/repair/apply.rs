@@ -1,11 +1,11 @@
 //! Carrying a repair out: files are kept aside, then the marks are written, then the segments.
 
-use super::super::cuts::CutFolder;
+use super::super::cut_folder::CutFolder;
 use super::super::disk::{Disk, discard};
+use super::super::file_names::LogFileName;
 use super::super::frame::FrameHeader;
-use super::super::marks::{TrimMarks, TrimMarksFile};
-use super::super::names::LogFileName;
-use super::super::segment::{HEAD_BYTES, RewrittenExtent, SegmentHead};
+use super::super::segment_head::{HEAD_BYTES, RewrittenExtent, SegmentHead};
+use super::super::trim_marks::{TrimMarks, TrimMarksFile};
 use super::RepairReport;
 use super::survey::SurveyedSegment;
 use crate::LogError;

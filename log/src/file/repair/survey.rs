@@ -1,13 +1,13 @@
 //! What is left of a log, frame by frame, and what is to be done about the rest.
 
 use super::super::disk::Disk;
+use super::super::file_names::{LogFileName, SegmentName, marks_file};
 use super::super::frame::{FrameFlaw, FrameHeader};
-use super::super::marks::{LostSequences, TrimMarks, TrimMarksFile};
-use super::super::names::{LogFileName, SegmentName, marks_file};
+use super::super::frame_scan::{self, FrameScanner, ScanStep, ScannedFrame};
 use super::super::recover::HEAD_FLAW;
-use super::super::scan::{self, FrameScanner, ScanStep, ScannedFrame};
-use super::super::segment::{HEAD_BYTES, SegmentHead};
+use super::super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::super::torn::LastSegment;
+use super::super::trim_marks::{LostSequences, TrimMarks, TrimMarksFile};
 use super::super::verify::verify_files;
 use super::apply::{RepairAction, RepairPlan};
 use super::{AcknowledgedState, RepairFinding, RepairReport};
@@ -174,7 +174,7 @@ impl<'a> LogSurvey<'a> {
         }
         let is_unused = is_last
             && name.base > self.known.acknowledged
-            && scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)?;
+            && frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)?;
         // One that was begun and never used, opening takes away by itself.
         if !is_unused {
             self.plan_removal(name, HEAD_FLAW);
@@ -184,7 +184,7 @@ impl<'a> LogSurvey<'a> {
 
     /// A segment's head, and whether it is the one that was written, or one with the salt that stands in it.
     fn readable_head(&self, name: SegmentName) -> Result<Option<(SegmentHead, bool)>, LogError> {
-        if let Some(head) = scan::read_head(self.disk, name)? {
+        if let Some(head) = frame_scan::read_head(self.disk, name)? {
             return Ok(Some((head, true)));
         }
         let mut bytes = [0; HEAD_BYTES];
@@ -200,7 +200,7 @@ impl<'a> LogSurvey<'a> {
 
     /// Walks a segment and takes note of what is intact.
     fn walk(&mut self, head: SegmentHead, is_last: bool) -> Result<SurveyedSegment, LogError> {
-        let is_read = scan::read_head(self.disk, head.name)?.is_some();
+        let is_read = frame_scan::read_head(self.disk, head.name)?.is_some();
         let mut found =
             SurveyedSegment { head, intact: Vec::new(), bad_bodies: Vec::new(), last: None, is_sound: is_read };
         let (mut end, mut is_growing) = (u64::MAX, false);

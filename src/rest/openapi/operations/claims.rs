@@ -2,10 +2,10 @@
 
 use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER};
 use crate::rest::openapi::examples::page_of;
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{path, required_query};
+use crate::rest::openapi::schema_spec::{any_of, any_text, schema_ref};
 use crate::rest::openapi::schemas::claims::{claim_id, handler_name};
-use crate::rest::openapi::shape::{any_of, any_text, schema_ref};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Delete, Get, Post, Put};

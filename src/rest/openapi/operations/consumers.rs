@@ -1,9 +1,9 @@
 //! Consumers, and the groups whose offset they share.
 
 use crate::rest::openapi::examples::{self, CONSUMER_ID};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, path};
-use crate::rest::openapi::shape::{any_text, uuid};
+use crate::rest::openapi::schema_spec::{any_text, uuid};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Delete, Get, Post};

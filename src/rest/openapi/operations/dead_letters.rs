@@ -2,11 +2,11 @@
 
 use crate::rest::openapi::examples::claims::{self as examples, HANDLER, LETTER_ID};
 use crate::rest::openapi::examples::{TOPIC, page_of};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, path};
+use crate::rest::openapi::schema_spec::{any_text, enumeration, uuid};
 use crate::rest::openapi::schemas::dead_letters::source;
 use crate::rest::openapi::schemas::ids::topic_id;
-use crate::rest::openapi::shape::{any_text, enumeration, uuid};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Get, Post};

@@ -1,7 +1,7 @@
 //! Event types, and the versions of their schemas.
 
 use crate::rest::openapi::examples::{self, CREATED, OCCURRED_AT, REGISTERED_AT, TOPIC, merged};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, path};
 use crate::rest::openapi::schemas::ids;
 use contract::Kind;

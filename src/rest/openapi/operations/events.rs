@@ -2,9 +2,9 @@
 
 use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples;
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, timeout};
-use crate::rest::openapi::shape::{any_of, any_text, enumeration, schema_ref};
+use crate::rest::openapi::schema_spec::{any_of, any_text, enumeration, schema_ref};
 use contract::{Kind, limits};
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Post;

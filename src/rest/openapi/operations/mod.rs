@@ -12,7 +12,7 @@ mod subscriptions;
 mod topics;
 
 use super::DocumentLimits;
-use super::operation::OperationSpec;
+use super::operation_spec::OperationSpec;
 
 /// The chapters, in order.
 pub(super) const TAGS: [(&str, &str); 10] = [

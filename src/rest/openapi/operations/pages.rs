@@ -1,8 +1,8 @@
 //! Health, the document itself, and the pages for people.
 
-use crate::rest::openapi::operation::{OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{header, path};
-use crate::rest::openapi::shape::any_text;
+use crate::rest::openapi::schema_spec::any_text;
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Get;
@@ -79,7 +79,7 @@ fn docs_file() -> OperationSpec {
         .problems(&[Kind::NotFound])
 }
 
-fn content(example: &str) -> crate::rest::openapi::shape::SchemaSpec {
+fn content(example: &str) -> crate::rest::openapi::schema_spec::SchemaSpec {
     any_text("The file.").example(example)
 }
 

@@ -2,11 +2,11 @@
 
 use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples::{self, PROJECTION};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{path, required_query, timeout};
+use crate::rest::openapi::schema_spec::number;
 use crate::rest::openapi::schemas::NUMBER_MAX;
 use crate::rest::openapi::schemas::projections::name;
-use crate::rest::openapi::shape::number;
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Delete, Get, Post, Put};

@@ -2,10 +2,10 @@
 
 use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples::{self, EVENT_ID, SUBJECT, SUBJECT_TYPE, TOPIC};
-use crate::rest::openapi::operation::{JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{FILTERS, header, optional_query, path, read_start, required_query, timeout};
+use crate::rest::openapi::schema_spec::{SchemaSpec, any_of, any_text, enumeration, number, object, patterned, uuid};
 use crate::rest::openapi::schemas::{NUMBER_MAX, ids};
-use crate::rest::openapi::shape::{SchemaSpec, any_of, any_text, enumeration, number, object, patterned, uuid};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::Get;

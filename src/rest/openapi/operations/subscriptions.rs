@@ -2,10 +2,10 @@
 
 use crate::rest::openapi::examples::subscriptions::{self as examples, CODE, JOB_ID, POOL};
 use crate::rest::openapi::examples::{EVENT_ID, page_of};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, path};
+use crate::rest::openapi::schema_spec::{any_text, uuid};
 use crate::rest::openapi::schemas::subscriptions::{code, status};
-use crate::rest::openapi::shape::{any_text, uuid};
 use contract::Kind;
 use serde_json::json;
 use utoipa::openapi::HttpMethod::{Delete, Get, Patch, Post};

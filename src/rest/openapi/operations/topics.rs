@@ -1,10 +1,10 @@
 //! Topics.
 
 use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC};
-use crate::rest::openapi::operation::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
+use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{optional_query, path, required_query};
+use crate::rest::openapi::schema_spec::patterned;
 use crate::rest::openapi::schemas::ids;
-use crate::rest::openapi::shape::patterned;
 use contract::Kind;
 use contract::limits::REPUBLISH_EVENTS_MAX;
 use serde_json::json;

@@ -4,8 +4,8 @@ use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, list_page};
 use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER, LETTER_ID, OWNER};
 use crate::rest::openapi::examples::{EVENT_ID, at_pointer, new_event, page_of};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_text, boolean, described_ref, enumeration, list, nullable_ref, number, object, patterned,
     schema_ref, text, time, uuid,
 };

@@ -2,7 +2,7 @@
 
 use super::ids::{ID, id, subject_type_id, topic_id};
 use crate::rest::openapi::examples::{self, CREATED, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT};
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_of, any_text, boolean, enumeration, list, number, object, only_null, patterned, schema_ref, text,
     text_up_to, time, uuid,
 };

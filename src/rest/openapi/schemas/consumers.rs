@@ -3,8 +3,8 @@
 use super::ids::{duration, pattern, topic_id};
 use super::{NUMBER_MAX, list_page};
 use crate::rest::openapi::examples::{self, CEL, CONSUMER_ID, CREATED, OCCURRED_AT, at_pointer};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, enumeration, list, nullable_ref, number, object, patterned, schema_ref, text, time, uuid,
 };
 use contract::limits::{

@@ -1,6 +1,6 @@
 //! How deliveries are authorised.
 
-use crate::rest::openapi::shape::{SchemaSpec, any_of, any_text, enumeration, object, patterned};
+use crate::rest::openapi::schema_spec::{SchemaSpec, any_of, any_text, enumeration, object, patterned};
 use contract::limits::CREDENTIAL_BYTES_MAX;
 use serde_json::json;
 

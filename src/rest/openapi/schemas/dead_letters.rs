@@ -5,7 +5,7 @@ use super::ids::topic_id;
 use super::{NUMBER_MAX, list_page};
 use crate::rest::openapi::examples::claims::{self as examples, LETTER_ID};
 use crate::rest::openapi::examples::{EVENT_ID, at_pointer, page_of};
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_text, boolean, described_ref, enumeration, list, number, object, schema_ref, time, uuid,
 };
 use contract::limits::REASON_BYTES_MAX;

@@ -3,8 +3,8 @@
 use super::ids::{id, subject_type_id, topic_id, version as version_number};
 use super::{description_text, list_page};
 use crate::rest::openapi::examples::{self, OCCURRED_AT, REGISTERED_AT};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_text, any_value, boolean, enumeration, list, object, schema_ref, time,
 };
 use contract::limits::{LABEL_BYTES_MAX, SCHEMA_BYTES_MAX, SUBJECT_BYTES_MAX, SUBJECT_TYPES_MAX, VERSIONS_MAX};

@@ -4,8 +4,8 @@ use super::NUMBER_MAX;
 use super::ids::{id, subject_type_id, topic_id, version};
 use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, at_pointer};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, boolean, described_ref, enumeration, list, nullable_ref, number, object, schema_ref, text, text_up_to,
     time, uuid,
 };

@@ -4,7 +4,7 @@
 //! compares the two. They do without looking ahead, which not every reader of patterns can do.
 
 use crate::rest::openapi::examples;
-use crate::rest::openapi::shape::{SchemaSpec, patterned};
+use crate::rest::openapi::schema_spec::{SchemaSpec, patterned};
 use contract::limits;
 
 /// A version's number.

@@ -20,7 +20,7 @@ mod topics;
 use super::DocumentLimits;
 use super::examples::{self, at_pointer};
 use super::problems::{self, TRACE_ID, TYPE_BASE};
-use super::shape::{
+use super::schema_spec::{
     SchemaSpec, any_of, any_text, enumeration, list, number, object, patterned, schema_ref, text, uuid,
 };
 use contract::{Kind, limits};

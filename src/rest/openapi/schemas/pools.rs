@@ -4,7 +4,7 @@ use super::list_page;
 use super::subscriptions::code;
 use crate::rest::openapi::examples::page_of;
 use crate::rest::openapi::examples::subscriptions::{self as examples, POOL};
-use crate::rest::openapi::shape::{SchemaSpec, number, object};
+use crate::rest::openapi::schema_spec::{SchemaSpec, number, object};
 use contract::limits;
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use super::ids::topic_id;
 use super::{NUMBER_MAX, list_page};
 use crate::rest::openapi::examples::{self, CEL, PROJECTION, at_pointer};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{SchemaSpec, boolean, number, object, patterned, schema_ref, text, time};
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{SchemaSpec, boolean, number, object, patterned, schema_ref, text, time};
 use contract::limits::{CEL_BYTES_MAX, LABEL_BYTES_MAX};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use super::ids::{duration, pattern, topic_id, version};
 use super::{NUMBER_MAX, credentials, list_page};
 use crate::rest::openapi::examples::subscriptions::{self as examples, CODE, JOB_ID, POOL, SUBSCRIPTION_ID};
 use crate::rest::openapi::examples::{EVENT_ID, at_pointer, page_of};
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_of, any_text, any_value, boolean, described_ref, enumeration, list, nullable_ref, number, object,
     patterned, schema_ref, text_up_to, time, uuid,
 };

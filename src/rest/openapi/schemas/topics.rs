@@ -3,8 +3,8 @@
 use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, description_text};
 use crate::rest::openapi::examples::{self, REGISTERED_AT, USERS_TOPIC, at_pointer};
-use crate::rest::openapi::rules::rule;
-use crate::rest::openapi::shape::{
+use crate::rest::openapi::member_rules::rule;
+use crate::rest::openapi::schema_spec::{
     SchemaSpec, any_of, any_text, boolean, described_ref, enumeration, list, number, object, schema_ref, text,
     text_up_to, time,
 };

@@ -14,7 +14,7 @@ use super::bounds::{self, ARRAY, OBJECT};
 use super::keywords::{
     closing, escaped, is_anything, is_plain_list, may_name, names, refers_plainly, requires, target,
 };
-use super::{draft_of, target_of, words};
+use super::{draft_of, messages, target_of};
 use crate::types::schema::changed;
 use contract::{SchemaTarget, Violation, limits};
 use jsonschema::Draft;
@@ -404,7 +404,7 @@ impl<'s> JsonComparison<'s> {
     }
 
     fn report(&mut self, place: &str, detail: &str) {
-        let violation = changed(words::pointer(self.at, place), detail);
+        let violation = changed(messages::pointer(self.at, place), detail);
         if !self.found.contains(&violation) && self.found.len() < limits::VIOLATIONS_MAX {
             self.found.push(violation);
         }

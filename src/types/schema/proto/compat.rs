@@ -6,7 +6,7 @@
 //! - An enum keeps its values. A member joins no `oneof` it was not in.
 //! - What cannot be compared (extensions) must not be there, unless the files are equal.
 
-use super::words::field_of;
+use super::messages::field_of;
 use super::{ProtoSchema, reachable};
 use crate::types::schema::changed;
 use contract::{NewVersion, Violation, limits};

@@ -1,6 +1,6 @@
 //! The pages for people, as a browser loads them: compressed, and once.
 
-use crate::http::wire::{RawConnection, ask};
+use crate::http::raw_http::{RawConnection, ask};
 use crate::http::{CREATED, Server, TOPIC, event};
 use serde_json::json;
 

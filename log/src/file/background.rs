@@ -1,0 +1,290 @@
+//! The keeper: the background thread that writes indexes of sealed segments and gives space back.
+//!
+//! - Everything it does can be done again: a chore that fails is tried anew with the next one, and nothing depends on it.
+//! - It alone replaces and drops sealed segments, one at a time.
+//! - Between chores it looks now and then whether something removed is to be erased ([`super::erase`]), and how much space is
+//!   free ([`super::space`]).
+
+use super::disk::discard;
+use super::erase::{EraseUrgency, IDLE_AFTER, urgency};
+use super::index::{LiveIndex, PagedIndex, SegmentIndex, encode_index};
+use super::rewrite;
+use super::segment_head::SegmentHead;
+use super::segment_retention::{SegmentAction, choose};
+use super::state::{SealedSegment, SharedLog};
+use super::writer::LogWriter;
+use super::{Disk, index::LookupError};
+use crate::{LogError, crash_point};
+use contract::Position;
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often the keeper looks whether something is to be erased, and at the free space.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the keeper waits after it failed to erase.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// What the keeper is asked to do.
+pub(crate) enum BackgroundTask {
+    /// Write missing indexes and give space back.
+    Tidy,
+    /// Look whether there is room again.
+    FillReserve,
+    /// Erase everything that was removed, and say when it is done.
+    Erase(oneshot::Sender<Result<(), LogError>>),
+    /// Look whether something removed is to be erased, and at the free space.
+    Look,
+    /// Say when everything asked before is done.
+    Settle(Sender<()>),
+    /// Finish.
+    Stop,
+}
+
+/// Does chores until told to stop. `data_folder` is where torn appends are kept, if not beside the log's files.
+pub(crate) fn run(
+    shared: Arc<SharedLog>,
+    writer: Arc<Mutex<LogWriter>>,
+    data_folder: Option<PathBuf>,
+    chores: &Receiver<BackgroundTask>,
+) {
+    let last_append = (shared.state().tail, (shared.options.now)());
+    let mut keeper = BackgroundWorker {
+        shared,
+        writer,
+        data_folder,
+        damaged: HashSet::new(),
+        waiting: Vec::new(),
+        last_append,
+        failed_at: None,
+        has_more: false,
+    };
+    loop {
+        let chore = keeper.next_chore(chores);
+        keeper.shared.space.look(&*keeper.shared.disk);
+        match chore {
+            BackgroundTask::Look => keeper.erase_if_urgent(),
+            BackgroundTask::Erase(done) => {
+                keeper.waiting.push(done);
+                keeper.has_more = true;
+            }
+            BackgroundTask::Tidy => {
+                keeper.tidy();
+                // Chores that follow each other must not put erasing off.
+                keeper.erase_if_urgent();
+            }
+            BackgroundTask::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
+            BackgroundTask::Settle(done) => {
+                // Who asked may have left.
+                let _ = done.send(());
+            }
+            BackgroundTask::Stop => break,
+        }
+    }
+}
+
+/// Writes the index of a sealed segment and opens it.
+pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex) -> Result<PagedIndex, LookupError> {
+    let Some(index) = encode_index(live, head) else { return Err(LookupError::BadIndex) };
+    let file = head.name.index_file();
+    discard(disk, &file)?;
+    crash_point("seal.before_index");
+    disk.write(&file, index.head.len() as u64, &index.body)?;
+    disk.sync(Some(&file))?;
+    disk.write(&file, 0, &index.head)?;
+    crash_point("seal.after_index_write");
+    disk.sync(Some(&file))?;
+    disk.sync(None)?;
+    crash_point("seal.after_index_sync");
+    PagedIndex::open(disk, head)
+}
+
+/// A chore that failed is tried again, and told meanwhile: a full disk is somebody's business.
+fn warn_on_failure(outcome: Result<(), LookupError>, what: &str, segment: &SealedSegment) {
+    if let Err(LookupError::Failed(error)) = outcome {
+        tracing::warn!(segment = segment.name().base.get(), %error, "{what}; it is tried again");
+    }
+}
+
+pub(super) struct BackgroundWorker {
+    pub(super) shared: Arc<SharedLog>,
+    /// Asked to seal the growing segment; its lock is held for no longer than a roll takes.
+    pub(super) writer: Arc<Mutex<LogWriter>>,
+    /// Where torn appends are kept in `cut/`.
+    pub(super) data_folder: Option<PathBuf>,
+    /// Segments that cannot be rewritten because a record to keep is damaged.
+    pub(super) damaged: HashSet<Position>,
+    /// Who waits until everything removed is erased.
+    waiting: Vec<oneshot::Sender<Result<(), LogError>>>,
+    /// The tail when it was last seen to move, and when that was, in milliseconds.
+    last_append: (Position, i64),
+    /// When erasing last failed, in milliseconds.
+    failed_at: Option<i64>,
+    /// Whether there is more to erase at once. Chores that were asked for come first all the same.
+    has_more: bool,
+}
+
+impl BackgroundWorker {
+    /// What was asked for next, or to look where nothing was.
+    fn next_chore(&self, chores: &Receiver<BackgroundTask>) -> BackgroundTask {
+        let is_watching = self.shared.options.erase_within.is_some() || self.shared.space.is_on();
+        if !is_watching && self.waiting.is_empty() {
+            return chores.recv().unwrap_or(BackgroundTask::Stop);
+        }
+        let wait = if self.has_more { Duration::ZERO } else { LOOK_EVERY };
+        chores.recv_timeout(wait).unwrap_or_else(|nothing| match nothing {
+            RecvTimeoutError::Timeout => BackgroundTask::Look,
+            RecvTimeoutError::Disconnected => BackgroundTask::Stop,
+        })
+    }
+
+    /// Erases from one segment, if that is urgent.
+    fn erase_if_urgent(&mut self) {
+        let urgent = self.urgency();
+        self.has_more = false;
+        if urgent == EraseUrgency::Wait {
+            return;
+        }
+        let outcome = self.erase_next(urgent == EraseUrgency::Due);
+        self.has_more = urgent == EraseUrgency::Due && matches!(outcome, Ok(true));
+        self.failed_at = outcome.is_err().then(self.shared.options.now);
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "removed events were not erased; it is tried again");
+        }
+        if !self.has_more && urgent == EraseUrgency::Due {
+            for waiting in self.waiting.drain(..) {
+                // Who asked may have left.
+                let _ = waiting.send(outcome.as_ref().map(|_| ()).map_err(LogError::clone));
+            }
+        }
+    }
+
+    fn urgency(&mut self) -> EraseUrgency {
+        let (tail, since) = {
+            let state = self.shared.state();
+            (state.tail, state.marks.unerased_since())
+        };
+        let options = &self.shared.options;
+        let now = (options.now)();
+        if tail != self.last_append.0 {
+            self.last_append = (tail, now);
+        }
+        if !self.waiting.is_empty() {
+            return EraseUrgency::Due;
+        }
+        // A clock that is set back or ahead costs one wait at most.
+        let has_passed = |time: i64, wait: Duration| u128::from(now.abs_diff(time)) >= wait.as_millis();
+        if self.failed_at.is_some_and(|failed| !has_passed(failed, RETRY_AFTER)) {
+            return EraseUrgency::Wait;
+        }
+        let is_idle = has_passed(self.last_append.1, IDLE_AFTER);
+        // A clock that was ahead when something was removed must not put its erasure off.
+        if since.is_some_and(|since| since > now) {
+            let _held = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.shared.state_mut();
+            state.marks = Arc::new(state.marks.as_ref().clone().with_unerased(now));
+        }
+        urgency(since, now, options.erase_within, is_idle)
+    }
+
+    /// Writes a segment's index. On failure it stays in RAM, and the next chore tries again.
+    pub(super) fn seal_or_warn(&self, segment: &Arc<SealedSegment>) {
+        warn_on_failure(self.seal(segment), "the index of a segment was not written", segment);
+    }
+
+    /// Notes that a segment cannot be rewritten.
+    pub(super) fn note_damaged(&mut self, segment: &SealedSegment) {
+        let base = segment.name().base;
+        tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
+        self.damaged.insert(base);
+    }
+
+    fn tidy(&mut self) {
+        let segments = self.shared.state().sealed.clone();
+        for segment in &segments {
+            // On failure the index stays in RAM, which serves as well; the next chore tries again.
+            self.seal_or_warn(segment);
+        }
+        self.seal_growing_if_short();
+        self.reclaim();
+        self.shared.reserve.fill(&*self.shared.disk);
+        self.shared.space.look(&*self.shared.disk);
+    }
+
+    fn seal(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
+        let SegmentIndex::Live(live) = &segment.index else { return Ok(()) };
+        let disk = &*self.shared.disk;
+        // Zeros that were written ahead of the next append are not needed any more.
+        disk.truncate(&segment.name().file(), segment.summary.bytes)?;
+        let paged = write_index(disk, &segment.head, live)?;
+        let sealed =
+            SealedSegment { head: segment.head, summary: segment.summary.clone(), index: SegmentIndex::Paged(paged) };
+        self.shared.state_mut().replace(segment, Arc::new(sealed));
+        Ok(())
+    }
+
+    /// While room is short, seals the growing segment if retention would take it: it may hold most of a small volume.
+    fn seal_growing_if_short(&self) {
+        if self.shared.space.room().allows_growth() && !self.shared.reserve.is_missing() {
+            return;
+        }
+        let is_wanted = {
+            let state = self.shared.state();
+            let growing = state.active.as_ref().and_then(|active| active.index.summary());
+            growing.is_some_and(|growing| choose(&growing, &state.marks) != SegmentAction::Keep)
+        };
+        if is_wanted && let Err(error) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() {
+            tracing::warn!(%error, "the growing segment was not sealed, and gives no space back; it is tried again");
+        }
+    }
+
+    /// Carries out what retention chooses. A segment that fails stays as it is.
+    fn reclaim(&mut self) {
+        let (segments, marks) = {
+            let state = self.shared.state();
+            (state.sealed.clone(), Arc::clone(&state.marks))
+        };
+        for segment in &segments {
+            let base = segment.name().base;
+            match choose(&segment.summary, &marks) {
+                SegmentAction::Keep => {}
+                SegmentAction::Drop => {
+                    warn_on_failure(
+                        self.drop_segment(segment).map_err(LookupError::from),
+                        "a segment was not dropped",
+                        segment,
+                    );
+                }
+                SegmentAction::Rewrite if self.damaged.contains(&base) => {}
+                SegmentAction::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
+                    Ok(Some(rewritten)) => self.seal_or_warn(&rewritten),
+                    Ok(None) => self.note_damaged(segment),
+                    Err(LookupError::BadIndex) => _ = self.shared.rebuild_index(segment),
+                    missed => warn_on_failure(missed.map(drop), "a segment was not rewritten", segment),
+                },
+            }
+        }
+    }
+
+    /// Notes durably that the segment is meant to be missing, then takes it away.
+    pub(super) fn drop_segment(&self, segment: &SealedSegment) -> io::Result<()> {
+        let name = segment.name();
+        {
+            let mut file = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
+            let marks = self.shared.state().marks.with_dropped(name.base, segment.through());
+            let disk = &*self.shared.disk;
+            self.shared.reserve.spend_if_full(disk, || file.store(disk, &marks))?;
+            let mut state = self.shared.state_mut();
+            state.marks = Arc::new(marks);
+            state.drop_sealed(name.base);
+        }
+        let disk = &*self.shared.disk;
+        discard(disk, &name.file())?;
+        discard(disk, &name.index_file())?;
+        disk.sync(None)
+    }
+}

@@ -1,0 +1,168 @@
+//! Walking a segment frame by frame, as recovery, rebuilding and verifying do.
+//!
+//! - Frames stand one behind the other from the head on; where the rest of the file is zeros, there are no more.
+//! - Nothing is decided here: a flaw is named with its offset, what it means depends on who walks.
+
+use super::frame::{self, FrameFlaw, FrameHeader, HEADER_BYTES_MAX, MARKER};
+use super::index::LiveIndex;
+use super::segment_head::{HEAD_BYTES, SegmentHead};
+use super::{Disk, file_names::SegmentName};
+use std::io;
+
+/// Bytes read at once.
+const WINDOW_BYTES: usize = 1024 * 1024;
+
+/// A frame met on the way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScannedFrame {
+    /// Where it begins.
+    pub(crate) offset: u64,
+    /// Its header, which matches its checksum.
+    pub(crate) frame: FrameHeader,
+    /// Whether its body matches too.
+    pub(crate) body: Result<(), FrameFlaw>,
+}
+
+/// What a walk comes to next.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "looked at where it is made, one at a time")]
+pub(crate) enum ScanStep {
+    /// A frame.
+    Frame(ScannedFrame),
+    /// Nothing but zeros, or the end of the file.
+    End,
+    /// Bytes that are no frame.
+    Flaw(FrameFlaw),
+}
+
+/// A walk along one file.
+pub(crate) struct FrameScanner<'a> {
+    disk: &'a dyn Disk,
+    file: String,
+    salt: u32,
+    check_bodies: bool,
+    /// Where the next frame should begin.
+    offset: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+/// Reads a segment's head. `None` where it is not one.
+pub(crate) fn read_head(disk: &dyn Disk, name: SegmentName) -> io::Result<Option<SegmentHead>> {
+    let mut bytes = [0; HEAD_BYTES];
+    let filled = disk.read(&name.file(), 0, &mut bytes)?;
+    Ok(if filled == HEAD_BYTES { SegmentHead::decode(&bytes, name) } else { None })
+}
+
+/// Whether a file holds nothing but zeros from `offset` on.
+pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Result<bool> {
+    let mut window = vec![0; WINDOW_BYTES];
+    loop {
+        let filled = disk.read(file, offset, &mut window)?;
+        if window.iter().take(filled).any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        if filled < window.len() {
+            return Ok(true);
+        }
+        offset += filled as u64;
+    }
+}
+
+/// Indexes a sealed segment by its headers; the place of what is no frame, if there is such. Bodies are left for their
+/// readers to check: a bad one spoils only itself.
+pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, FrameFlaw)>> {
+    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
+    let mut walk = FrameScanner::headers(disk, head);
+    loop {
+        match walk.step()? {
+            ScanStep::Frame(found) => live.push(&found.frame.header, found.frame.bytes()),
+            ScanStep::End => return Ok(Ok(live)),
+            ScanStep::Flaw(flaw) => return Ok(Err((walk.offset(), flaw))),
+        }
+    }
+}
+
+impl<'a> FrameScanner<'a> {
+    /// A walk that checks headers and bodies.
+    pub(crate) fn whole(disk: &'a dyn Disk, head: &SegmentHead) -> Self {
+        Self::new(disk, head, true)
+    }
+
+    /// A walk that trusts bodies.
+    pub(crate) fn headers(disk: &'a dyn Disk, head: &SegmentHead) -> Self {
+        Self::new(disk, head, false)
+    }
+
+    fn new(disk: &'a dyn Disk, head: &SegmentHead, check_bodies: bool) -> Self {
+        let file = head.name.file();
+        let offset = HEAD_BYTES as u64;
+        Self { disk, file, salt: head.salt, check_bodies, offset, window: Vec::new(), window_at: 0 }
+    }
+
+    /// Where the next frame should begin.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next frame. After a flaw it stays where it is.
+    pub(crate) fn step(&mut self) -> io::Result<ScanStep> {
+        let (salt, check_bodies) = (self.salt, self.check_bodies);
+        let decoded = frame::decode(self.view(HEADER_BYTES_MAX)?, salt);
+        let frame = match decoded {
+            Ok(frame) => frame,
+            Err(_) if zeros_from(self.disk, &self.file, self.offset)? => return Ok(ScanStep::End),
+            Err(flaw) => return Ok(ScanStep::Flaw(flaw)),
+        };
+        let view = self.view(frame.bytes())?;
+        if view.len() < frame.bytes() {
+            return Ok(ScanStep::Flaw(FrameFlaw::Short));
+        }
+        let body = view.get(frame.header_bytes..).unwrap_or_default();
+        let body = if check_bodies { frame.check(body) } else { Ok(()) };
+        let offset = self.offset;
+        self.offset += frame.bytes() as u64;
+        Ok(ScanStep::Frame(ScannedFrame { offset, frame, body }))
+    }
+
+    /// Goes on at another place.
+    pub(crate) fn resume(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
+    /// The first frame header anywhere from `offset` on for which `wanted` holds. The salt makes sure that it is one,
+    /// and not a body that looks like one.
+    pub(crate) fn search(mut self, offset: u64, wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<Option<u64>> {
+        self.offset = offset;
+        self.window.clear();
+        loop {
+            let salt = self.salt;
+            let view = self.view(WINDOW_BYTES)?;
+            let whole_file = view.len() < WINDOW_BYTES;
+            let starts = view.windows(MARKER.len()).enumerate().filter(|(_, start)| *start == MARKER);
+            let mut frames = starts.filter_map(|(at, _)| Some((at, frame::decode(view.get(at..)?, salt).ok()?)));
+            if let Some((at, _)) = frames.find(|(_, frame)| wanted(frame)) {
+                return Ok(Some(self.offset + at as u64));
+            }
+            if whole_file {
+                return Ok(None);
+            }
+            // A header may begin in this window and end in the next.
+            self.offset += (WINDOW_BYTES - HEADER_BYTES_MAX) as u64 + 1;
+        }
+    }
+
+    /// Up to `bytes` bytes from the current place on; fewer only where the file ends.
+    fn view(&mut self, bytes: usize) -> io::Result<&[u8]> {
+        let start = self.offset.wrapping_sub(self.window_at) as usize;
+        if self.window.len() < start.saturating_add(bytes) {
+            self.window_at = self.offset;
+            self.window = vec![0; bytes.max(WINDOW_BYTES)];
+            let filled = self.disk.read(&self.file, self.offset, &mut self.window)?;
+            self.window.truncate(filled);
+        }
+        let start = (self.offset - self.window_at) as usize;
+        let rest = self.window.get(start..).unwrap_or_default();
+        Ok(rest.get(..bytes).unwrap_or(rest))
+    }
+}

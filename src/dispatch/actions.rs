@@ -1,0 +1,237 @@
+//! What a person does about a job: retry, cancel, complete; and asking for a task.
+//!
+//! - A verb that does not fit how the job stands is refused, and changes nothing.
+//! - With the job its dead letter is closed, in the same append.
+
+use super::job_view::{JobSnapshot, JobSubject};
+use super::jobs::{DispatchJobs, JobRef, record_at};
+use crate::ledger::{
+    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobState, ReplyRecorder, StoredTask,
+    TaskRow,
+};
+use crate::subscriptions::{check_host, check_pool, check_task};
+use contract::{DispatchJob, Error, GroupActions, JobAttempt, JobStatus, Kind, NewTask, Result};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Who acts where nobody says.
+const UNKNOWN_CALLER: &str = "unknown";
+
+/// What a person does about a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobAction {
+    /// Try again now, with all attempts.
+    Retry,
+    /// Cancel it.
+    Cancel,
+    /// It need not be delivered any more.
+    Complete,
+}
+
+impl DispatchJobs<'_> {
+    /// Does something about a job; answers it as it is then.
+    pub(crate) async fn act(&self, id: &str, verb: JobAction, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+        let face = match self.job_ref(id)? {
+            JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
+            JobRef::Event(lane, sequence) => {
+                let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
+                self.check_is_job(&lane, &record)?;
+                JobSubject::Event(Box::new((lane, record)))
+            }
+        };
+        let now = self.job_snapshot(&face);
+        check(verb, face.view(now.clone()).status)?;
+        let by = self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone());
+        let act = ActOnJob { key: face.key(), event: face.event(), action: verb, by };
+        let ledger = Arc::clone(face.ledger());
+        let shown = move |acted: &ActionOutcome| face.view(acted.job_snapshot(&now));
+        let seen = shown.clone();
+        let keep = keep.map_answer(move |acted| Some(Ok(seen(acted))));
+        Ok(shown(&ledger.submit_recording(act, keep).await?))
+    }
+
+    /// Asks for a task.
+    pub(crate) async fn create_task(&self, new: NewTask, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+        check_task(&new, self.context.config.allow_private_targets)?;
+        check_host("/target", &new.target, &self.context.config)?;
+        let ledger = self.logs.default_ledger();
+        let task = StoredTask {
+            code: new.code,
+            target: new.target,
+            payload: new.payload.get().to_owned(),
+            message_group: new.message_group,
+            mode: new.mode,
+            pool: new.pool,
+            scheduled_for: new.scheduled_for.map(|at| at.millis()),
+        };
+        // Nothing is known of it yet, so it is shown of its row alone.
+        let (now, home) = (ledger.now(), Arc::clone(ledger));
+        let shown = move |row: &TaskRow| {
+            JobSubject::Task(Arc::clone(&home), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
+        };
+        let seen = shown.clone();
+        let keep = keep.map_answer(move |row| Some(Ok(seen(row))));
+        Ok(shown(&ledger.submit_recording(CreateTask { id: Uuid::new_v4(), task }, keep).await?))
+    }
+}
+
+/// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
+pub(super) fn available_actions(status: JobStatus, waiting: u64, is_lower_bound: bool) -> GroupActions {
+    let then = |one: &str, many: &str| match waiting {
+        count if is_lower_bound => format!("those behind it, {count} or more, {many}"),
+        0 => "nothing waits behind it".to_owned(),
+        1 => format!("the one behind it {one}"),
+        count => format!("the {count} behind it {many}"),
+    };
+    let say = |verb, what: &str, then: String| fits(verb, status).then(|| format!("{what}; {then}."));
+    let (waits, goes) =
+        (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
+    GroupActions {
+        retry: say(JobAction::Retry, "It is tried again now, with all its attempts before it", waits),
+        cancel: say(JobAction::Cancel, "It is cancelled and never delivered", goes.clone()),
+        complete: say(JobAction::Complete, "It counts as delivered without being sent again", goes),
+    }
+}
+
+fn check(verb: JobAction, status: JobStatus) -> Result<()> {
+    match fits(verb, status) {
+        true => Ok(()),
+        false => Err(wrong_status()),
+    }
+}
+
+/// Which verbs fit which status.
+const fn fits(verb: JobAction, status: JobStatus) -> bool {
+    match verb {
+        JobAction::Retry => {
+            matches!(status, JobStatus::Error | JobStatus::Cancelled | JobStatus::Expired | JobStatus::Pending)
+        }
+        JobAction::Cancel => {
+            matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending | JobStatus::Queued)
+        }
+        JobAction::Complete => matches!(status, JobStatus::Error | JobStatus::Expired | JobStatus::Pending),
+    }
+}
+
+fn wrong_status() -> Error {
+    Error::new(Kind::InvalidState, "The job's status does not allow this; look at the job again.")
+}
+
+struct ActOnJob {
+    key: JobKey,
+    event: Uuid,
+    action: JobAction,
+    by: String,
+}
+
+/// What became of it.
+struct ActionOutcome {
+    slot: Option<JobSlot>,
+    /// What was tried of a job that had a story and is over now.
+    attempts: Vec<JobAttempt>,
+    at: i64,
+}
+
+impl ActionOutcome {
+    /// How the job stands then.
+    fn job_snapshot(&self, before: &JobSnapshot) -> JobSnapshot {
+        let recent = before.recent.iter().chain(&self.attempts).cloned().collect();
+        JobSnapshot { slot: self.slot.clone(), recent, now: before.now.max(self.at), is_in_flight: before.is_in_flight }
+    }
+}
+
+impl Command for ActOnJob {
+    type Answer = ActionOutcome;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<ActionOutcome> {
+        let slot = decision.dispatch().slot(self.key);
+        match (self.action, &slot) {
+            (JobAction::Retry, Some(JobSlot::Ended(JobEnd::Completed)))
+            | (JobAction::Cancel | JobAction::Complete, Some(JobSlot::Ended(_))) => return Err(wrong_status()),
+            _ => (),
+        }
+        let (job, event, by) = (self.key, self.event, self.by.clone());
+        let what = match self.action {
+            JobAction::Retry => DispatchFact::JobRetried { job, event, by },
+            JobAction::Cancel => DispatchFact::JobCancelled { job, by },
+            JobAction::Complete => DispatchFact::JobCompleted { job, by },
+        };
+        decision.add_entry(Entry::Dispatch { what })?;
+        let row = match slot {
+            Some(JobSlot::Open(row)) => Some(row),
+            _ => None,
+        };
+        if let Some(JobRow { standing: JobState::Dead { letter: Some(letter), .. }, .. }) = &row {
+            self.close(*letter, decision)?;
+        }
+        let attempts = row.map(|row| row.attempts).unwrap_or_default();
+        Ok(ActionOutcome { slot: decision.dispatch().slot(self.key), attempts, at: decision.now() })
+    }
+
+    fn bytes(&self) -> usize {
+        self.by.len()
+    }
+}
+
+impl ActOnJob {
+    /// What was given up is dealt with.
+    fn close(&self, letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
+        let by = self.by.clone();
+        decision.add_entry(match self.action {
+            JobAction::Retry => Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None },
+            JobAction::Cancel => {
+                let reason = "The job was cancelled.".to_owned();
+                Entry::Discarded { letter, claim: None, by, reason, job: None }
+            }
+            JobAction::Complete => {
+                let reason = "The job was completed by a person.".to_owned();
+                Entry::Discarded { letter, claim: None, by, reason, job: None }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+struct CreateTask {
+    id: Uuid,
+    task: StoredTask,
+}
+
+impl Command for CreateTask {
+    type Answer = TaskRow;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<TaskRow> {
+        check_pool(decision, self.task.pool.as_deref())?;
+        if !decision.dispatch().has_room_for_tasks() {
+            let detail = "As many tasks wait as may; come back when some are over.";
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
+        }
+        let what = DispatchFact::TaskCreated { id: self.id, task: Box::new(self.task.clone()) };
+        decision.add_entry(Entry::Dispatch { what })?;
+        decision.dispatch().task(self.id).ok_or_else(|| Error::not_found("job"))
+    }
+
+    fn bytes(&self) -> usize {
+        self.task.payload.len() + self.task.target.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_verb_would_do_is_said_of_none_one_and_many() {
+        let cancel = |waiting| available_actions(JobStatus::Error, waiting, false).cancel.unwrap();
+        for (waiting, end) in [
+            (0, "; nothing waits behind it."),
+            (1, "; the one behind it goes on in order."),
+            (2, "; the 2 behind it go on in order."),
+        ] {
+            assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
+        }
+        let many = available_actions(JobStatus::Error, 5, true).cancel.unwrap();
+        assert!(many.ends_with("; those behind it, 5 or more, go on in order."), "{many}");
+        assert!(available_actions(JobStatus::Completed, 1, false).retry.is_none());
+    }
+}

@@ -1,0 +1,150 @@
+//! Message groups that do not move: which job blocks which group, and how many wait behind it.
+
+use super::actions::available_actions;
+use super::job_list::SCANNED_MAX;
+use super::jobs::{DispatchJobs, EventLane, job_id, read, record_at};
+use crate::filters::FilterStats;
+use crate::ledger::{JobKey, Ledger, SubscriptionRow};
+use crate::subscriptions::EventSummary;
+use contract::{BlockedGroup, Cursor, DispatchMode, Error, JobStatus, Page, Result, Sequence, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Rows looked at before others get their turn at the state.
+const ROWS_PER_LOCK: usize = 256;
+
+/// A group that does not move.
+struct BlockedHead {
+    group: String,
+    /// The lane of the job that blocks it: the subscription, or a replay.
+    lane: Uuid,
+    head: Sequence,
+    /// Live jobs behind this wait for it.
+    floor: Sequence,
+    since: i64,
+    status: JobStatus,
+    waiting: u64,
+}
+
+impl DispatchJobs<'_> {
+    /// Message groups of a subscription that do not move, in the order of the jobs that block them, and how many jobs
+    /// wait in each: the page behind `cursor`.
+    pub(crate) async fn groups(
+        &self,
+        (ledger, row): (Arc<Ledger>, SubscriptionRow),
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<BlockedGroup>> {
+        self.reader.check_limit(limit)?;
+        let after = match cursor {
+            None => Sequence::ZERO,
+            // One of another list is behind all groups.
+            Some(Cursor::After(place)) => Sequence(place.parse().unwrap_or(u64::MAX)),
+            Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
+        };
+        let lane = EventLane { ledger, lane: row.id, row, replay: None };
+        if lane.row.definition.mode != DispatchMode::BlockOnError {
+            return Ok(Page { items: Vec::new(), next: None, prev: None });
+        }
+        let (mut groups, next) = self.blocked(&lane, after, limit).await?;
+        if next.is_none() {
+            self.blocked_by_replays(&lane, limit, &mut groups).await?;
+        }
+        let is_lower_bound = !self.count_waiting(&lane, &mut groups).await?;
+        let code = &lane.row.definition.code;
+        let items = groups.into_iter().map(|it| BlockedGroup {
+            message_group: format!("{code}:{}", it.group),
+            blocked_by: job_id(JobKey { lane: it.lane, sequence: it.head }),
+            since: Timestamp::from_millis(it.since),
+            waiting: it.waiting,
+            waiting_is_lower_bound: is_lower_bound,
+            verbs: available_actions(it.status, it.waiting, is_lower_bound),
+        });
+        let next = next.map(|sequence| Cursor::After(sequence.to_string()));
+        Ok(Page { items: items.collect(), next, prev: None })
+    }
+
+    /// So many groups whose heads are behind a sequence; and where to go on, if there may be more.
+    async fn blocked(
+        &self,
+        lane: &EventLane,
+        mut after: Sequence,
+        limit: usize,
+    ) -> Result<(Vec<BlockedHead>, Option<Sequence>)> {
+        let (mut groups, mut left) = (Vec::<BlockedHead>::new(), SCANNED_MAX);
+        loop {
+            let rows: Vec<_> = {
+                let rows = lane.ledger.dispatch();
+                let of = rows.lane(lane.lane);
+                let open = of.into_iter().flat_map(|of| of.open_after(after));
+                open.take(ROWS_PER_LOCK).map(|(sequence, row)| (sequence, row.since)).collect()
+            };
+            if rows.is_empty() {
+                return Ok((groups, None));
+            }
+            for (sequence, since) in rows {
+                if groups.len() == limit || left == 0 {
+                    return Ok((groups, Some(after)));
+                }
+                (after, left) = (sequence, left - 1);
+                let Some(record) = record_at(lane, sequence).await? else { continue };
+                let Some(group) = EventSummary::at(&record.body).and_then(|peek| peek.group()) else { continue };
+                if groups.iter().all(|known| known.group != group) {
+                    let status = self.view(lane, &record).status;
+                    let (lane, head) = (lane.lane, sequence);
+                    groups.push(BlockedHead { group, lane, head, floor: head, since, status, waiting: 0 });
+                }
+            }
+        }
+    }
+
+    /// Adds groups that a replayed job blocks, behind all others.
+    async fn blocked_by_replays(&self, lane: &EventLane, limit: usize, groups: &mut Vec<BlockedHead>) -> Result<()> {
+        let (floor, replays) = {
+            let rows = lane.ledger.dispatch();
+            let of_it = rows.replays().filter(|(_, replay)| replay.subscription == lane.row.id);
+            let replays: Vec<_> = of_it.map(|(id, replay)| (id, *replay)).collect();
+            (rows.lane(lane.lane).map_or(Sequence::ZERO, |of| of.recorded_through()), replays)
+        };
+        for (id, replay) in replays {
+            let replayed = EventLane { lane: id, replay: Some(replay), ..lane.clone() };
+            let (blocked, _) = self.blocked(&replayed, Sequence::ZERO, limit.saturating_sub(groups.len())).await?;
+            for it in blocked {
+                if groups.iter().all(|known| known.group != it.group) {
+                    groups.push(BlockedHead { floor, ..it });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what waits behind each head; whether all of the topic was looked at.
+    async fn count_waiting(&self, lane: &EventLane, groups: &mut [BlockedHead]) -> Result<bool> {
+        let Some(mut after) = groups.iter().map(|it| it.floor).min() else { return Ok(true) };
+        let filters = self.filters(lane)?;
+        let places: HashMap<String, usize> =
+            groups.iter().enumerate().map(|(place, it)| (it.group.clone(), place)).collect();
+        let (mut failures, mut left) = (FilterStats::default(), SCANNED_MAX);
+        while left > 0 {
+            let page = read(lane, &mut after).await?;
+            let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(true) };
+            for record in &page {
+                let group = EventSummary::at(&record.body).and_then(|peek| peek.group());
+                let Some(place) = group.and_then(|group| places.get(&group)) else { continue };
+                let sequence = record.header.sequence;
+                let rows = lane.ledger.dispatch();
+                let waits = rows
+                    .lane(lane.lane)
+                    .is_some_and(|of| !of.is_ended(sequence) && filters.is_job(lane, of, record, &mut failures));
+                if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.floor) {
+                    blocked.waiting += 1;
+                }
+            }
+            left = left.saturating_sub(page.len());
+            after = last;
+            tokio::task::yield_now().await;
+        }
+        Ok(read(lane, &mut after).await?.is_empty())
+    }
+}

@@ -1,0 +1,159 @@
+//! How a job looks: what it is made of, and how it stands at a moment.
+//!
+//! - Pure, so that a decision can show the job as it leaves it.
+
+use super::job_list_builder::StatusFacts;
+use super::jobs::{EventLane, job_id};
+use super::reconcile::task_expires;
+use crate::ledger::{JobKey, JobRow, JobSlot, JobState, Ledger, TASKS, TaskRow};
+use crate::subscriptions::EventSummary;
+use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
+use log::Record;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What a job is made of.
+#[derive(Clone)]
+pub(super) enum JobSubject {
+    /// An event in a lane.
+    Event(Box<(EventLane, Record)>),
+    Task(Arc<Ledger>, TaskRow),
+}
+
+/// How it stands.
+#[derive(Clone)]
+pub(super) struct JobSnapshot {
+    pub(super) slot: Option<JobSlot>,
+    /// What is remembered of its attempts once it is over.
+    pub(super) recent: Vec<JobAttempt>,
+    pub(super) now: i64,
+    pub(super) is_in_flight: bool,
+}
+
+impl JobSnapshot {
+    /// Nothing came of it yet.
+    pub(super) const fn not_begun(now: i64) -> Self {
+        Self { slot: None, recent: Vec::new(), now, is_in_flight: false }
+    }
+
+    /// That the receiver put it off, while it waits for that.
+    fn deferred(&self) -> Option<JobDeferral> {
+        match &self.slot {
+            Some(JobSlot::Open(JobRow { standing: JobState::Waiting { .. }, deferred, .. })) => deferred.clone(),
+            _ => None,
+        }
+    }
+
+    /// Since when it ages, if a person had it tried again.
+    const fn renewed(&self) -> Option<i64> {
+        match &self.slot {
+            Some(JobSlot::Open(row)) => row.aged_from,
+            _ => None,
+        }
+    }
+
+    fn attempts(self) -> Vec<JobAttempt> {
+        match self.slot {
+            Some(JobSlot::Open(row)) => row.attempts,
+            _ => self.recent,
+        }
+    }
+}
+
+impl JobSubject {
+    pub(super) const fn ledger(&self) -> &Arc<Ledger> {
+        match self {
+            Self::Event(it) => &it.0.ledger,
+            Self::Task(ledger, _) => ledger,
+        }
+    }
+
+    pub(super) const fn key(&self) -> JobKey {
+        match self {
+            Self::Event(it) => JobKey { lane: it.0.lane, sequence: it.1.header.sequence },
+            Self::Task(_, task) => JobKey { lane: TASKS, sequence: task.number },
+        }
+    }
+
+    /// The event's id, or the task's.
+    pub(super) const fn event(&self) -> Uuid {
+        match self {
+            Self::Event(it) => Uuid::from_u128(it.1.header.id),
+            Self::Task(_, task) => task.id,
+        }
+    }
+
+    /// The job at a moment.
+    pub(super) fn view(&self, moment: JobSnapshot) -> DispatchJob {
+        match self {
+            Self::Event(it) => event_view(&it.0, &it.1, moment),
+            Self::Task(_, task) => self::task_view(task, moment),
+        }
+    }
+}
+
+fn event_view(lane: &EventLane, record: &Record, moment: JobSnapshot) -> DispatchJob {
+    let (sequence, time) = (record.header.sequence, record.header.time);
+    let definition = &lane.row.definition;
+    let aged_from = moment.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
+    let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
+    let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
+    let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
+    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused };
+    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    let deferred = moment.deferred();
+    let peek = EventSummary::at(&record.body);
+    let group = peek.as_ref().and_then(EventSummary::group);
+    DispatchJob {
+        id: job_id(JobKey { lane: lane.lane, sequence }),
+        kind: JobKind::Event,
+        code: peek.as_ref().map(|peek| peek.event_type.clone()).unwrap_or_default(),
+        subscription: Some(definition.code.clone()),
+        replay: lane.replay.map(|_| lane.lane),
+        event: Some(Uuid::from_u128(record.header.id)),
+        topic: Some(definition.topic.clone()),
+        sequence: Some(sequence),
+        subject: peek.and_then(|peek| peek.subject),
+        target: definition.target.clone(),
+        status,
+        message_group: group.map(|group| format!("{}:{group}", definition.code)),
+        attempts: moment.attempts(),
+        scheduled_for: scheduled.map(Timestamp::from_millis),
+        expires_at: Some(Timestamp::from_millis(expires)),
+        deferred,
+        dead_letter,
+        created_at: Timestamp::from_millis(time),
+    }
+}
+
+fn task_view(row: &TaskRow, moment: JobSnapshot) -> DispatchJob {
+    let due = row.task.scheduled_for.unwrap_or(row.at);
+    let open = match &moment.slot {
+        Some(JobSlot::Open(open)) => Some(open),
+        _ => None,
+    };
+    let expires = task_expires(row, open);
+    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused: false };
+    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
+    let deferred = moment.deferred();
+    DispatchJob {
+        id: row.id.to_string(),
+        kind: JobKind::Task,
+        code: row.task.code.clone(),
+        subscription: None,
+        replay: None,
+        event: None,
+        topic: None,
+        sequence: None,
+        subject: None,
+        target: row.task.target.clone(),
+        status,
+        message_group: row.task.message_group.clone(),
+        attempts: moment.attempts(),
+        scheduled_for: scheduled.map(Timestamp::from_millis),
+        expires_at: Some(Timestamp::from_millis(expires)),
+        deferred,
+        dead_letter,
+        created_at: Timestamp::from_millis(row.at),
+    }
+}

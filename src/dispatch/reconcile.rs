@@ -1,0 +1,348 @@
+//! Keeping in step: what the log says about subscriptions, replays, tasks and pools, made known to the planner.
+//!
+//! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
+//! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
+
+use super::feeder::group_of;
+use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
+use super::send::LaneSource;
+use super::worker::{DispatchWorker, lane_reading};
+use crate::events::stored_at;
+use crate::ledger::{DispatchRows, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
+use crate::subscriptions::{CompiledSubscription, DEFAULT_POOL, pool_of};
+use contract::{DispatchMode, Error, Position, Result, Sequence, limits};
+use log::TopicNumber;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How long a lane waits that could not be built, in milliseconds.
+const BUILD_RETRY_MILLIS: i64 = 10_000;
+
+/// A lane as the log has it.
+struct DesiredLane {
+    lane: Uuid,
+    touched: Position,
+    row: SubscriptionRow,
+    /// The replay's last sequence, and when it was ordered.
+    replay: Option<(Sequence, i64)>,
+}
+
+impl DispatchWorker {
+    /// Takes in what was said since the last time.
+    pub(super) async fn reconcile(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
+        let Some(default) = self.context.default.upgrade() else { return Ok(()) };
+        let (version, replays) = {
+            let rows = ledger.dispatch();
+            (rows.version(), rows.replays().count())
+        };
+        // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
+        let pools_version = default.dispatch().version();
+        let seen = (version, pools_version, replays);
+        let is_due = self.unbuilt.values().any(|at| *at <= now);
+        if self.reconciled_at == Some(seen) && !self.must_reconcile && !is_due {
+            return Ok(());
+        }
+        let is_first = self.reconciled_at.is_none();
+        self.take_pools(&default.dispatch(), now);
+        self.find_pools();
+        let (wanted, mut changed) = desired_lanes(&ledger.dispatch(), &self.known);
+        changed.retain(|it| self.unbuilt.get(&it.lane).is_none_or(|at| *at <= now));
+        self.unbuilt.retain(|lane, _| wanted.contains(lane));
+        let gone: Vec<_> =
+            self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
+        for lane in gone {
+            self.forget(lane, now);
+        }
+        if !changed.is_empty() || self.must_build_tasks(ledger) {
+            // A lane is built from the log: what was delivered must be there, or it would be delivered again.
+            self.flush(ledger).await?;
+        }
+        for it in changed {
+            match self.build(ledger, &it, is_first, now).await {
+                Ok(()) => {
+                    self.unbuilt.remove(&it.lane);
+                    self.known.insert(it.lane, it.touched);
+                }
+                Err(error) => self.postpone_lane(&it, &error, now),
+            }
+        }
+        self.reconcile_tasks(ledger, now);
+        (self.reconciled_at, self.must_reconcile) = (Some(seen), false);
+        Ok(())
+    }
+
+    /// Sees how many more jobs may become rows, and says so when there is no room for another.
+    pub(super) fn update_rows_left(&mut self, ledger: &Ledger, now: i64) {
+        let (open, most) = (ledger.dispatch().open_jobs(), self.context.config.max_open_jobs as usize);
+        let left = most.saturating_sub(open);
+        self.planner.set_rows_left(left, ledger.dispatch().lanes_over_share(most), now);
+        let is_full = left == 0;
+        if is_full && !self.is_full {
+            tracing::warn!(
+                open,
+                most,
+                "no more jobs may be open (dispatch.max_open_jobs): deliveries wait until some end"
+            );
+        }
+        self.is_full = is_full;
+    }
+
+    /// Whether something was said about a task that is known, so that all are built anew.
+    fn must_build_tasks(&self, ledger: &Ledger) -> bool {
+        let touched = ledger.dispatch().touched(TASKS);
+        touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched)
+    }
+
+    fn take_pools(&mut self, rows: &DispatchRows, now: i64) {
+        let mut pools: Vec<_> = rows.pools().cloned().collect();
+        pools.extend(pool_of(rows, &self.context.config, DEFAULT_POOL).filter(|_| rows.pool(DEFAULT_POOL).is_none()));
+        self.planner.set_pools(&pools, now);
+    }
+
+    /// The pool of a lane: the one it names, or the default one where that does not exist. Versions that let a pool go
+    /// while it was used left such logs behind, and nothing may wait for ever.
+    fn pool_or_default(&mut self, lane: Uuid, pool: String) -> String {
+        if self.planner.has_pool(&pool) {
+            return pool;
+        }
+        if self.without_pool.insert(lane, pool.clone()).is_none() {
+            tracing::warn!(%lane, pool, "a pool does not exist; the default pool delivers in its place");
+        }
+        DEFAULT_POOL.to_owned()
+    }
+
+    /// Lanes whose pool exists by now are built anew.
+    fn find_pools(&mut self) {
+        let found = self.without_pool.extract_if(|_, pool| self.planner.has_pool(pool));
+        for (lane, _) in found.collect::<Vec<_>>() {
+            self.known.remove(&lane);
+        }
+    }
+
+    fn forget(&mut self, lane: Uuid, now: i64) {
+        let key = LaneKey { lane, part: 0 };
+        self.known.remove(&lane);
+        self.without_pool.remove(&lane);
+        self.breakers_closed.remove(&lane);
+        self.sources.remove(&key);
+        self.recorded.remove(&lane);
+        self.planner.drop_lane(key, now);
+        for walk in self.feeders.values_mut() {
+            walk.remove(key);
+        }
+        self.feeders.retain(|_, walk| !walk.is_empty());
+    }
+
+    /// The events of a lane's open jobs cannot be read: it waits, and no other lane waits for it.
+    fn postpone_lane(&mut self, wanted: &DesiredLane, error: &Error, now: i64) {
+        let subscription = &wanted.row.definition.code;
+        tracing::warn!(%error, subscription, "the events of its open jobs cannot be read; nothing is delivered to it");
+        self.forget(wanted.lane, now);
+        self.unbuilt.insert(wanted.lane, now.saturating_add(BUILD_RETRY_MILLIS));
+    }
+
+    async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &DesiredLane, is_first: bool, now: i64) -> Result<()> {
+        let key = LaneKey { lane: wanted.lane, part: 0 };
+        let terms = match CompiledSubscription::of(&wanted.row, &self.context.vault) {
+            Ok(terms) => Arc::new(terms),
+            Err(error) => {
+                tracing::error!(%error, subscription = wanted.row.definition.code, "a subscription cannot be served");
+                self.forget(wanted.lane, now);
+                return Ok(());
+            }
+        };
+        let (through, open) = {
+            let rows = ledger.dispatch();
+            let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
+            (lane.recorded_through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
+        };
+        let mut rules = rules(&terms, wanted);
+        rules.pool = self.pool_or_default(wanted.lane, rules.pool);
+        let closed = wanted.row.breaker_closed;
+        if self.breakers_closed.insert(wanted.lane, closed).is_some_and(|known| known != closed) {
+            self.context.breakers.close(&rules.target);
+        }
+        if let Some(wished_at) = open.iter().filter_map(|(_, row)| row.aged_from).max() {
+            self.context.breakers.request_probe(&rules.target, wished_at, now);
+        }
+        self.planner.put_lane(key, rules.clone(), through, now);
+        self.recorded.insert(wanted.lane, through);
+        let topic = TopicNumber(wanted.row.number);
+        for (sequence, row) in open {
+            let is_dead = matches!(row.standing, JobState::Dead { .. });
+            // There may be very many, and only here one of them holds a group.
+            if is_dead && terms.mode != DispatchMode::BlockOnError {
+                continue;
+            }
+            let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
+            let Some(stored) = stored else { continue };
+            let ordered = terms.mode != DispatchMode::Immediate;
+            let group = ordered.then(|| group_of(&stored.text)).flatten();
+            let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
+            let event = EventArrival { time: stored.created_at.millis(), bytes };
+            let job = row_job(&rules, &row, sequence, group, terms.mode, event);
+            self.planner.offer_row(key, job, is_dead, now);
+        }
+        let until = wanted.replay.map(|(to, _)| to);
+        // One that is paused may be far behind, and waits for nobody.
+        let all_new = is_first && wanted.replay.is_none() && !rules.paused;
+        self.feeders.entry(wanted.row.number).or_default().put(key, lane_reading(&terms, until), through, all_new);
+        let replay = wanted.replay.map(|_| wanted.lane);
+        self.sources.insert(key, LaneSource::Events { subscription: terms, topic, replay });
+        Ok(())
+    }
+
+    /// Tasks: those that are new, or all that are not over where something was said about one.
+    fn reconcile_tasks(&mut self, ledger: &Ledger, now: i64) {
+        let rows = ledger.dispatch();
+        let Some(lane) = rows.lane(TASKS) else { return };
+        let touched = rows.touched(TASKS);
+        if self.known.insert(TASKS, touched) != Some(touched) {
+            let old: Vec<_> = self.sources.keys().filter(|key| key.lane == TASKS).copied().collect();
+            for key in old {
+                self.sources.remove(&key);
+                self.planner.drop_lane(key, now);
+            }
+            self.last_task = Sequence::ZERO;
+        }
+        for task in rows.tasks_behind(self.last_task) {
+            self.last_task = task.number;
+            self.offer_task(task, lane.slot(task.number), now);
+        }
+    }
+
+    /// A task that is not over, in the lane of its pool.
+    fn offer_task(&mut self, task: &TaskRow, slot: Option<JobSlot>, now: i64) {
+        let row = match slot {
+            Some(JobSlot::Ended(_)) => return,
+            Some(JobSlot::Open(row)) => Some(row),
+            None => None,
+        };
+        if let Some(wished_at) = row.as_ref().and_then(|row| row.aged_from) {
+            self.context.breakers.request_probe(&task.task.target, wished_at, now);
+        }
+        let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
+        let pool = self.pool_or_default(TASKS, pool);
+        let key = LaneKey { lane: TASKS, part: tag(&pool) };
+        if self.sources.insert(key, LaneSource::Tasks).is_none() {
+            self.planner.put_lane(key, task_rules(pool), Sequence::ZERO, now);
+        }
+        let is_dead = row.as_ref().is_some_and(|row| matches!(row.standing, JobState::Dead { .. }));
+        self.planner.offer_row(key, task_job(task, row.as_ref()), is_dead, now);
+    }
+}
+
+/// All lanes that are served, and those of them that something was said about, in their order.
+fn desired_lanes(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<DesiredLane>) {
+    let (mut all, mut changed) = (BTreeSet::new(), Vec::new());
+    let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
+        all.insert(lane);
+        // Thousands may be as they were: only the others are copied.
+        if known.get(&lane) != Some(&touched) {
+            changed.push(DesiredLane { lane, touched, row: row.clone(), replay });
+        }
+    };
+    for row in rows.subscriptions() {
+        want(row.id, rows.touched(row.id), row, None);
+    }
+    for (id, replay) in rows.replays() {
+        let Some(row) = rows.subscription(replay.subscription) else { continue };
+        want(id, rows.touched(id).max(rows.touched(row.id)), row, Some((replay.to, replay.at)));
+    }
+    changed.sort_unstable_by_key(|it| it.lane);
+    (all, changed)
+}
+
+fn rules(terms: &CompiledSubscription, wanted: &DesiredLane) -> LaneRules {
+    let replay = wanted.replay;
+    LaneRules {
+        scope: terms.id,
+        pool: terms.pool.clone(),
+        priority: terms.priority,
+        mode: terms.mode,
+        target: terms.delivery.target.as_str().into(),
+        delay_millis: if replay.is_some() { 0 } else { terms.delay_millis },
+        max_age_millis: terms.max_age_millis,
+        ages_from: replay.map(|(_, at)| at),
+        is_replay: replay.is_some(),
+        paused: wanted.row.paused.is_some(),
+    }
+}
+
+fn task_rules(pool: String) -> LaneRules {
+    LaneRules {
+        scope: TASKS,
+        pool,
+        priority: 99,
+        mode: DispatchMode::BlockOnError,
+        target: "".into(),
+        delay_millis: 0,
+        max_age_millis: i64::MAX,
+        ages_from: None,
+        is_replay: false,
+        paused: false,
+    }
+}
+
+fn row_job(
+    rules: &LaneRules,
+    row: &JobRow,
+    sequence: Sequence,
+    group: Option<u64>,
+    mode: DispatchMode,
+    event: EventArrival,
+) -> PlannedJob {
+    let expires = rules.expires(row.aged_from, event.time);
+    let due = match row.standing {
+        JobState::Waiting { until } => until.min(expires),
+        JobState::Dead { .. } => i64::MAX,
+    };
+    let (spent, tried) = (row.spent, row.tried);
+    let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
+    PlannedJob {
+        sequence,
+        group,
+        mode,
+        due,
+        expires,
+        has_row: true,
+        spent,
+        tried,
+        target: None,
+        bytes: event.bytes,
+        stored: None,
+    }
+}
+
+/// When a task expires: a day after it was to be delivered at first, or after a person had it tried again.
+pub(super) fn task_expires(task: &TaskRow, row: Option<&JobRow>) -> i64 {
+    let from = row.and_then(|row| row.aged_from).unwrap_or(task.task.scheduled_for.unwrap_or(task.at).max(task.at));
+    from.saturating_add(i64::from(limits::JOB_AGE_SECONDS_DEFAULT) * 1000)
+}
+
+fn task_job(task: &TaskRow, row: Option<&JobRow>) -> PlannedJob {
+    let begins = task.task.scheduled_for.unwrap_or(task.at);
+    let due = match row.map(|row| row.standing) {
+        Some(JobState::Waiting { until }) => until.max(begins),
+        Some(JobState::Dead { .. }) => i64::MAX,
+        None => begins,
+    };
+    let due = due.min(task_expires(task, row));
+    let mode = task.task.mode;
+    // Groups of tasks are told apart by their mode, too: what one lets pass another does not.
+    let group = task.task.message_group.as_ref().map(|group| tag(&format!("{mode:?} {group}")));
+    PlannedJob {
+        sequence: task.number,
+        group,
+        mode: if group.is_none() { DispatchMode::Immediate } else { mode },
+        due,
+        expires: task_expires(task, row),
+        has_row: true,
+        spent: row.map_or(0, |row| row.spent),
+        tried: row.map_or(0, |row| row.tried),
+        target: Some(task.task.target.as_str().into()),
+        bytes: u32::try_from(task.task.payload.len()).unwrap_or(u32::MAX),
+        stored: None,
+    }
+}

@@ -1,0 +1,92 @@
+//! Trying a subscription out: one signed delivery of a made-up event, of which nothing is stored.
+
+use super::jobs::DispatchJobs;
+use super::report::job_attempt;
+use super::send::unsigned_delivery;
+use crate::delivery::{DeliveryPayload, DeliveryRequest};
+use crate::ledger::SubscriptionRow;
+use crate::subscriptions::CompiledSubscription;
+use contract::{Error, JobAttempt, Kind, Result, Timestamp};
+use serde_json::json;
+use std::sync::{Mutex, PoisonError};
+use uuid::Uuid;
+
+/// The type of events that are made up.
+const TEST_TYPE: &str = "gts.hyperspot.core.events.type.v1~hx.broker.test.v1";
+
+/// Tries that may follow each other at once, and after how long there is one more. They pass by the rates of pools.
+const TRIES_AT_ONCE: i64 = 30;
+const TRY_MILLIS: i64 = 1000;
+
+/// Bounds how often subscriptions are tried out, over all of them.
+#[derive(Debug, Default)]
+pub(super) struct TestDeliveryLimiter {
+    /// When all that were made are paid for, in milliseconds.
+    free_at: Mutex<i64>,
+}
+
+impl TestDeliveryLimiter {
+    /// Takes one, or says after how many seconds there is one.
+    fn take(&self, now: i64) -> Result<()> {
+        let mut paid_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = (*paid_at).max(now) + TRY_MILLIS;
+        let over = next - now - TRIES_AT_ONCE * TRY_MILLIS;
+        if over > 0 {
+            let detail = "Subscriptions are tried out too often; once a second is allowed, and a few more at a time.";
+            let wait = u32::try_from(over.div_euclid(1000) + 1).unwrap_or(1);
+            return Err(Error::new(Kind::Overloaded, detail).with_retry_after(wait));
+        }
+        *paid_at = next;
+        Ok(())
+    }
+}
+
+impl DispatchJobs<'_> {
+    /// Sends a made-up event; answers what came of it.
+    pub(crate) async fn test(&self, row: &SubscriptionRow) -> Result<JobAttempt> {
+        self.context.test_deliveries.take(self.logs.default_ledger().now())?;
+        let (now, id) = (self.logs.default_ledger().now(), Uuid::new_v4());
+        let terms = CompiledSubscription::of(row, self.vault)?;
+        let at = Timestamp::from_millis(now);
+        let event = json!({
+            "id": id,
+            "type": TEST_TYPE,
+            "topic": row.definition.topic,
+            "occurredAt": at,
+            "source": "event-broker",
+            "data": {"test": true},
+            "sequence": 0,
+            "position": 0,
+            "createdAt": at,
+        });
+        let (id, signing) = (id.to_string(), terms.signing(now));
+        let payload =
+            DeliveryPayload::Event { text: event.to_string().into_bytes().into(), format: terms.delivery.format };
+        let delivery = DeliveryRequest {
+            signing: &signing,
+            subscription: Some(&terms.code),
+            topic: Some(&terms.topic),
+            ..unsigned_delivery(&terms.delivery, payload, &id, self.context.clock.now())
+        };
+        let attempt = self.context.deliver.deliver(delivery).await;
+        Ok(job_attempt(&attempt, 1, now, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_bounded_and_come_back_with_time() {
+        let trials = TestDeliveryLimiter::default();
+        let now = 1_000_000;
+        for number in 0..TRIES_AT_ONCE {
+            assert!(trials.take(now).is_ok(), "{number}");
+        }
+        let refused = trials.take(now).unwrap_err();
+        assert_eq!((refused.kind(), refused.retry_after_seconds()), (Kind::Overloaded, Some(2)));
+        assert!(trials.take(now + TRY_MILLIS).is_ok());
+        assert!(trials.take(now + TRY_MILLIS).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! What a writing request is told: an answer that can be sent, and kept to be sent again.
+//!
+//! - The body is whole in memory. Where it holds stored events it knows them, so that what is kept need not repeat them.
+//! - Kept is what was decided: 2xx, and 4xx but for those that speak of the moment or of the form of the request.
+//! - A problem is kept without path and trace: the request it answers has its own.
+
+use super::negotiate::JSON;
+use super::problem::Problem;
+use crate::idempotency::ReplayedReply;
+use crate::ledger::{ReplyPiece, StoredReply};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use contract::{Error, Kind, Position, StoredEvent};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use serde::Serialize;
+
+/// Marks what was answered before.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The value of headers that are there or not.
+pub(crate) const HEADER_TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// An answer.
+pub(crate) struct Reply {
+    response: http::Response<Bytes>,
+    /// Where in the body stored events stand, in their order.
+    events: Vec<EventSpan>,
+    /// Whether it may differ when the request is sent again.
+    transient: bool,
+}
+
+/// A stored event in a body.
+pub(crate) struct EventSpan {
+    pub(crate) at: usize,
+    pub(crate) bytes: usize,
+    pub(crate) position: Position,
+}
+
+impl Reply {
+    /// Done, and nothing to say.
+    pub(crate) fn no_content(_: &()) -> Self {
+        Self::new(StatusCode::NO_CONTENT, Bytes::new())
+    }
+
+    /// The thing as it is now.
+    pub(crate) fn ok<T: Serialize>(thing: &T) -> Self {
+        match serde_json::to_vec(thing) {
+            Ok(body) => Self::new(StatusCode::OK, body.into()).with_header(CONTENT_TYPE, JSON),
+            Err(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
+        }
+    }
+
+    /// The thing that was made, and where it is.
+    pub(crate) fn created<T: Serialize>(thing: &T, location: &str) -> Self {
+        let mut told = Self::ok(thing);
+        if told.response.status().is_success() {
+            *told.response.status_mut() = StatusCode::CREATED;
+        }
+        match HeaderValue::from_str(location) {
+            Ok(location) => told.with_header(LOCATION, location),
+            Err(_) => told,
+        }
+    }
+
+    /// A stored event, as it is stored.
+    pub(crate) fn event(status: StatusCode, event: &StoredEvent) -> Self {
+        let mark = EventSpan { at: 0, bytes: event.text.len(), position: event.position };
+        Self { events: vec![mark], ..Self::new(status, event.text.clone()).with_header(CONTENT_TYPE, JSON) }
+    }
+
+    /// A text with stored events in it.
+    pub(crate) fn results(status: StatusCode, body: Vec<u8>, events: Vec<EventSpan>) -> Self {
+        Self { events, ..Self::new(status, body.into()).with_header(CONTENT_TYPE, JSON) }
+    }
+
+    /// The same with a header.
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.response.headers_mut().insert(name, value);
+        self
+    }
+
+    /// The same, but it is not kept: the request may be told something else when it is sent again.
+    pub(crate) const fn without_storing(mut self) -> Self {
+        self.transient = true;
+        self
+    }
+
+    fn new(status: StatusCode, body: Bytes) -> Self {
+        let mut response = http::Response::new(body);
+        *response.status_mut() = status;
+        Self { response, events: Vec::new(), transient: false }
+    }
+
+    /// What is kept of it beside the events it speaks of: they are named by their positions in the same log.
+    pub(crate) fn to_stored(&self) -> Option<StoredReply> {
+        let body = self.response.body();
+        let (mut pieces, mut from) = (Vec::new(), 0);
+        for EventSpan { at, bytes, position } in &self.events {
+            pieces.extend(text(body.get(from..*at)?)?);
+            pieces.push(ReplyPiece::Event(*position));
+            from = at + bytes;
+        }
+        pieces.extend(text(body.get(from..)?)?);
+        self.stored_with_body(pieces)
+    }
+
+    /// What is kept of it apart from them: every word.
+    pub(crate) fn to_stored_whole(&self) -> Option<StoredReply> {
+        self.stored_with_body(text(self.response.body())?.into_iter().collect())
+    }
+
+    fn stored_with_body(&self, body: Vec<ReplyPiece>) -> Option<StoredReply> {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = self.response.headers().iter().filter_map(header).collect();
+        let status = self.response.status();
+        (is_final(status) && !self.transient).then(|| StoredReply { status: status.as_u16(), headers, body })
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        self.response.map(Body::from)
+    }
+}
+
+impl Problem {
+    /// What is kept of a refusal.
+    pub(crate) fn to_stored(&self) -> Option<StoredReply> {
+        let body = serde_json::to_string(&self.document(None, None)).ok()?;
+        let status = self.status();
+        is_final(status).then(|| StoredReply {
+            status: status.as_u16(),
+            headers: Vec::new(),
+            body: vec![ReplyPiece::Text(body)],
+        })
+    }
+}
+
+/// The text of a piece; none where it is empty, `None` where it is no text.
+fn text(bytes: &[u8]) -> Option<Option<ReplyPiece>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    Some((!text.is_empty()).then(|| ReplyPiece::Text(text.to_owned())))
+}
+
+/// Whether sending the same request again could only be told the same.
+pub(crate) fn is_final(status: StatusCode) -> bool {
+    match status.as_u16() {
+        401 | 403 | 405 | 406 | 408 | 413 | 415 | 421 | 429 => false,
+        200..=299 | 400..=499 => true,
+        _ => false,
+    }
+}
+
+/// The answer of an earlier request, given again.
+pub(crate) fn replay_response(ReplayedReply { status, headers, body }: ReplayedReply) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match status.is_client_error() {
+        true => Problem::from_document(&body).unwrap_or_else(unreadable).into_response(),
+        false => Response::new(Body::from(body)),
+    };
+    *response.status_mut() = status;
+    for (name, value) in headers {
+        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response.headers_mut().insert(REPLAYED, HEADER_TRUE);
+    response
+}
+
+fn unreadable() -> Problem {
+    Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log.").into()
+}
