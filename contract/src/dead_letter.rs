@@ -38,7 +38,7 @@ pub struct DeadLetter {
     pub source: DeadLetterSource,
     /// The handler, or the subscription.
     pub name: String,
-    /// The same again, by the name seed 001 has for it.
+/// The same as `name`, under the member name that dead-letter headers use.
     pub service: String,
     /// How it stands.
     pub status: DeadLetterStatus,

@@ -106,7 +106,7 @@ pub struct StreamingOptions {
     /// Where another log lies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
-    /// Retention as seed 000 spells it, inside `streaming`.
+    /// Retention; `retention` of the topic itself takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<IsoDuration>,
 }

@@ -1,7 +1,7 @@
 //! The sections of the configuration, one struct each, with what is in force when nobody says otherwise.
 //!
 //! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
-//! - Units stand at the end of a name, as seed 000 spells them.
+//! - Units are suffixes of a name (`max_timeout_secs`).
 
 use contract::{ClaimOrder, IdPattern, IdentifierProfile, TopicId, limits};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct PollingConfig {
     pub default_timeout_secs: u64,
     /// The longest a poll may ask to wait, in seconds.
     pub max_timeout_secs: u64,
-    /// Without effect: polls are woken by the append. Kept because seed 000 has it.
+    /// Without effect: polls are woken by the append. Accepted so that existing configurations stay valid.
     pub poll_interval_ms: u64,
 }
 

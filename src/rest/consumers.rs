@@ -21,7 +21,7 @@ const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 256 * 1024, too_large:
 /// Methods of one consumer, and of one group.
 const METHODS: &str = "GET, HEAD, DELETE";
 
-/// A consumer, as seed 000 wraps it.
+/// A consumer; the HTTP contract wraps it in `data`.
 #[derive(Serialize)]
 struct ConsumerEnvelope<'a> {
     data: &'a Consumer,

@@ -165,7 +165,7 @@ fn segments_page(segments: &TopicSegments, wanted: &PageQuery, descending: bool)
     })
 }
 
-/// A list of topics; seed 000 spells it so.
+/// A list of topics; the HTTP contract names the list `topics`.
 #[derive(Serialize)]
 struct TopicsPage<'a> {
     topics: &'a [Topic],

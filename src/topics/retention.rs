@@ -246,7 +246,7 @@ async fn earliest(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Option<Seq
     }
 }
 
-/// Seed 000 spells retention inside `streaming`; the topic's own member wins.
+/// Retention may also be given inside `streaming`; the topic's own member takes precedence.
 fn age_millis(topic: &RegisteredTopic) -> Option<i64> {
     let definition = &topic.topic.definition;
     let inner = match &definition.streaming {

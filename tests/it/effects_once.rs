@@ -1,4 +1,4 @@
-//! The acceptance tests of seed 002, by number and name, on files and on PostgreSQL.
+//! The acceptance tests of once-only effects, on files and on PostgreSQL.
 //!
 //! Brokers, workers and projections are real processes, and those that crash are killed. Effects are counted outside: in a
 //! file that workers append to, in a table that the projection keeps.
@@ -27,17 +27,17 @@ macro_rules! on_both_engines {
 }
 
 on_both_engines! {
-    number_1_a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_once
-    number_2_a_worker_crashes_at_four_points_and_side_effects_happen_once
-    number_3_a_projection_crashes_at_three_points_and_its_view_counts_each_event_once
-    number_4_events_out_of_order_are_ignored_where_they_are_stale
-    number_5_of_two_workers_that_receive_the_same_event_only_one_claims_it
-    number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_person
-    number_7_aggregates_whose_names_look_alike_do_not_collide
-    number_8_while_the_registry_is_away_the_worker_pauses_and_no_effect_happens
+    a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_once
+    a_worker_crashes_at_four_points_and_side_effects_happen_once
+    a_projection_crashes_at_three_points_and_its_view_counts_each_event_once
+    events_out_of_order_are_ignored_where_they_are_stale
+    of_two_workers_that_receive_the_same_event_only_one_claims_it
+    failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_person
+    aggregates_whose_names_look_alike_do_not_collide
+    while_the_registry_is_away_the_worker_pauses_and_no_effect_happens
 }
 
-use outage::number_8_while_the_registry_is_away_the_worker_pauses_and_no_effect_happens;
+use outage::while_the_registry_is_away_the_worker_pauses_and_no_effect_happens;
 
 /// The effects' events, each of which must be there once.
 fn once(effects: &[WorkerEffect]) -> HashSet<Uuid> {
@@ -57,7 +57,7 @@ async fn publish_from(stage: &BrokerProcess, events: &[Value], checkpoint: usize
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-async fn number_1_a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_once(engine: Engine) {
+async fn a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_once(engine: Engine) {
     const EVENTS: usize = 30;
     let mut stage = BrokerProcess::on(engine).await;
     stage.put_handler("billing").await;
@@ -96,7 +96,7 @@ async fn number_1_a_publisher_publishes_again_after_a_rollback_and_side_effects_
     assert_eq!(stage.effects("billing").len(), EVENTS);
 }
 
-async fn number_2_a_worker_crashes_at_four_points_and_side_effects_happen_once(engine: Engine) {
+async fn a_worker_crashes_at_four_points_and_side_effects_happen_once(engine: Engine) {
     const EVENTS: u64 = 7;
     let stage = BrokerProcess::on(engine).await;
     let published: HashSet<_> = stage.publish_several(EVENTS).await.into_iter().collect();
@@ -123,7 +123,7 @@ async fn number_2_a_worker_crashes_at_four_points_and_side_effects_happen_once(e
     }
 }
 
-async fn number_3_a_projection_crashes_at_three_points_and_its_view_counts_each_event_once(engine: Engine) {
+async fn a_projection_crashes_at_three_points_and_its_view_counts_each_event_once(engine: Engine) {
     const EVENTS: u64 = 6;
     let stage = BrokerProcess::on(engine).await;
     stage.publish_several(EVENTS).await;
@@ -151,7 +151,7 @@ async fn deliver(worker: &mut RunningProgram, ids: &[Uuid], order: &[usize]) -> 
     said
 }
 
-async fn number_4_events_out_of_order_are_ignored_where_they_are_stale(engine: Engine) {
+async fn events_out_of_order_are_ignored_where_they_are_stale(engine: Engine) {
     let stage = BrokerProcess::on(engine).await;
     let mut ids = Vec::new();
     for n in 1..=6 {
@@ -169,7 +169,7 @@ async fn number_4_events_out_of_order_are_ignored_where_they_are_stale(engine: E
     assert_eq!(numbers("gapless"), [1, 2, 3, 4, 5, 6]);
 }
 
-async fn number_5_of_two_workers_that_receive_the_same_event_only_one_claims_it(engine: Engine) {
+async fn of_two_workers_that_receive_the_same_event_only_one_claims_it(engine: Engine) {
     const ROUNDS: usize = 25;
     let stage = BrokerProcess::on(engine).await;
     // On a shared log they ask two brokers.
@@ -189,7 +189,7 @@ async fn number_5_of_two_workers_that_receive_the_same_event_only_one_claims_it(
     assert_eq!(once(&stage.effects("billing")).len(), ROUNDS);
 }
 
-async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_person(engine: Engine) {
+async fn failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_person(engine: Engine) {
     let stage = BrokerProcess::on(engine).await;
     let (lease, backoff) = (Some("PT5S".parse().unwrap()), Some("PT0.2S".parse().unwrap()));
     let terms = NewHandler { lease, backoff, max_attempts: Some(3), order: Some(ClaimOrder::Latest) };
@@ -229,7 +229,7 @@ async fn number_6_failed_work_is_retried_after_a_back_off_then_given_up_and_left
     assert_eq!(stage.client.dead_letter_summary().await.unwrap().count, 0);
 }
 
-async fn number_7_aggregates_whose_names_look_alike_do_not_collide(engine: Engine) {
+async fn aggregates_whose_names_look_alike_do_not_collide(engine: Engine) {
     let stage = BrokerProcess::on(engine).await;
     let names = [
         "acme",

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Seed 000's own sample.
+/// A topic as the HTTP contract's example registers it.
 const SAMPLE: &str = r#"{"id":"gts.hx.core.events.topic.v1~vendor.users.v1","description":"User-related events","streaming":{"type":"file","location":"file://var/lib/hyperspot/events","retention":"PT30D"}}"#;
 
 fn clock() -> Arc<ManualClock> {

@@ -1,4 +1,4 @@
-//! Examples: those of seed 000 where it prints one, with what an answer has besides.
+//! Examples of requests and responses, with every member that a response has.
 //!
 //! Every one is held against its schema by a test.
 
@@ -248,7 +248,7 @@ pub(super) fn segments() -> Value {
     })
 }
 
-/// The schema of seed 000's event type.
+/// The schema of the example event type.
 pub(super) fn data_schema() -> Value {
     json!({
         "type": "object",

@@ -25,7 +25,7 @@ async fn pauses(worker: &mut RunningProgram, stage: &BrokerProcess) -> usize {
     before
 }
 
-pub(super) async fn number_8_while_the_registry_is_away_the_worker_pauses_and_no_effect_happens(engine: Engine) {
+pub(super) async fn while_the_registry_is_away_the_worker_pauses_and_no_effect_happens(engine: Engine) {
     let database = (engine == Engine::Postgres)
         .then(|| Database::start_with(ServerOptions { fsync: true, ..ServerOptions::default() }));
     let mut stage = BrokerProcess::at(database.as_ref().map(Database::create_database)).await;

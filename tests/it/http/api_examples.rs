@@ -1,4 +1,4 @@
-//! Seed 000 as it is printed: every request and every answer in it, against the real program.
+//! The examples of the HTTP contract: every printed request and response, sent to the real program.
 //!
 //! - The files beside this one are the seed's own blocks, byte for byte.
 //! - An answer has every member that is printed, with the printed value unless the broker assigns it, and beyond those
@@ -18,7 +18,7 @@ const ASSIGNED: &[&str] = &["createdAt", "sequence"];
 
 macro_rules! printed {
     ($name:literal) => {
-        include_str!(concat!("seed000/", $name, ".json"))
+        include_str!(concat!("api_examples/", $name, ".json"))
     };
 }
 

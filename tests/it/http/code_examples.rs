@@ -1,4 +1,4 @@
-//! The examples of seed 003 (`Event Processing Architecture`), sent as they are written there.
+//! Event types, subscriptions and events named by codes, with `contextData`, as an application would send them.
 //!
 //! Its events name no tenant, so the broker is told not to want one. Its `id`s are TSIDs, which CloudEvents are sent with.
 

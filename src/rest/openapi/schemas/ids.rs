@@ -100,7 +100,7 @@ macro_rules! seconds {
         r"[0-9]{1,8}(\.[0-9]{1,9})?S"
     };
 }
-/// Days may also stand behind the `T`, as seed 000 writes them.
+/// `PT30D`: days are accepted after the `T` too.
 macro_rules! days {
     () => {
         concat!("T([0-9]{1,4}D([0-9]{1,5}H)?([0-9]{1,6}M)?(", seconds!(), ")?|", clock!(), ")")
