@@ -24,7 +24,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     history.crash()?;
     add("opened after a crash", history.open()?.memory);
     add("opened after a clean stop", history.open()?.memory);
-    table.note("peak: the most since the process began; publishing includes the callers and their requests");
+    table.note("peak: the maximum since the process started; publishing includes the callers and their requests");
     report.table(&table);
     report.table(&history.bare.table());
     Ok(())
