@@ -44,7 +44,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     one_thread()?.block_on(async {
         let mut samples = Samples::default();
         let mut table = Table::new(
-            "Claim and done over HTTP, beside publishing",
+            "Claim and done over HTTP, compared with publishing",
             [
                 "",
                 "pairs/s",

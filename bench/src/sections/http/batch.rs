@@ -43,7 +43,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         ],
     );
     let mut disk = Table::new(
-        "The file engine under it, beside the bare disk",
+        "The file engine below it, compared with the bare disk",
         ["", "disk MiB/s", "synced raw MiB/s", "ours of it", "unsynced raw MiB/s", "ours of it"],
     );
     let mut running = start_all(run, &mut table).await?;

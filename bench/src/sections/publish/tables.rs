@@ -53,7 +53,7 @@ pub(super) fn groups(cases: &[Case]) -> Table {
 }
 
 pub(super) fn sync_rates(cases: &[Case]) -> Table {
-    let title = "Sync rate, beside a bare loop of write + fdatasync with as many bytes";
+    let title = "Sync rate, compared with a bare loop of write + fdatasync with as many bytes";
     let mut table =
         Table::new(title, ["", "syncs/s", "growing file", "ours of it", "file written ahead", "ours of it"]);
     for case in cases {
@@ -72,7 +72,7 @@ pub(super) fn sync_rates(cases: &[Case]) -> Table {
 }
 
 pub(super) fn bandwidths(cases: &[Case]) -> Table {
-    let title = "Bandwidth, beside bare sequential writing";
+    let title = "Bandwidth, compared with bare sequential writing";
     let mut table = Table::new(
         title,
         ["", "disk MiB/s", "synced raw", "disk of it", "text of it", "unsynced raw", "disk of it", "text of it"],
