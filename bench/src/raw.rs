@@ -150,8 +150,10 @@ impl Samples {
     }
 
     pub(crate) fn table(&self) -> Table {
-        let mut table =
-            Table::new("The bare disk, in turns with the above", ["", "median", "least", "most", "p50 ms", "p99 ms"]);
+        let mut table = Table::new(
+            "The bare disk, measured in turn with the above",
+            ["", "median", "least", "most", "p50 ms", "p99 ms"],
+        );
         let rate = |sync: &SyncLoop| sync.syncs_per_second;
         let speed = |sync: &SyncLoop| sync.bytes_per_second;
         let (p50, p99) = waits(&self.blocks);

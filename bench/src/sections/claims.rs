@@ -44,8 +44,17 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     one_thread()?.block_on(async {
         let mut samples = Samples::default();
         let mut table = Table::new(
-            "Claim and done over HTTP, beside publishing",
-            ["", "pairs/s", "p50 ms", "p99 ms", "server CPU us/pair", "publishing events/s", "server CPU us/event", "pairs of events"],
+            "Claim and done over HTTP, compared with publishing",
+            [
+                "",
+                "pairs/s",
+                "p50 ms",
+                "p99 ms",
+                "server CPU us/pair",
+                "publishing events/s",
+                "server CPU us/event",
+                "pairs of events",
+            ],
         );
         samples.take(run.place, run.raw_time())?;
         let server = Server::start(run, Kind::File, "claims-file", Topics::ONE).await?;
@@ -60,8 +69,14 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
             Err(reason) => table.note(format!("PostgreSQL: not run: {reason}")),
         }
         samples.take(run.place, run.raw_time())?;
-        table.note("a pair is two requests, one after the other, and two entries in the log; p50 and p99 are of both together");
-        table.note("pairs of events: pairs per second in parts of events published per second in the same shape; medians of rounds in turns");
+        table.note(
+            "a pair is two requests, one after the other, and two entries in the log; p50 and p99 are for both \
+            together",
+        );
+        table.note(
+            "pairs of events: pairs per second as a share of the events published per second with the same \
+            connections and batches; medians of alternating rounds",
+        );
         report.table(&table);
         report.table(&samples.table());
         Ok(())

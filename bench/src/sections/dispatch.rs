@@ -87,7 +87,7 @@ async fn deliveries(run: &Run<'_>, report: &mut Report) -> Outcome {
         "p99 ms",
         "RSS MiB, peak",
     ];
-    let mut table = Table::new("Durable deliveries to a receiver on this machine, as many as go", columns);
+    let mut table = Table::new("Durable deliveries to a receiver on this machine, at the maximum rate", columns);
     for (broker, rounds) in &brokers {
         show(report, &mut table, broker, rounds, &bare)?;
     }
@@ -147,32 +147,34 @@ async fn memory(run: &Run<'_>, report: &mut Report) -> Outcome {
         let met = peak < RSS_WANTED && paced.rate >= DELIVERIES_WANTED;
         report.target(name, "< 100 MB", format!("{} MB", fine(peak / 1e6)), met);
     }
-    table.note("single events; the peak since the process began, its program's own pages included");
+    table.note("single events; the peak since the process started, including the pages of the program itself");
     report.table(&table);
     Ok(())
 }
 
 fn note(table: &mut Table) {
     table.note(format!(
-        "events of about 600 bytes as stored are published in batches of {}, every one synced, at most {} ahead of the \
-        receiver, whose queue is most of the times; a round ends when the last completion is durable",
+        "events of about 600 bytes as stored are published in batches of {}, every one synced, at most {} ahead of \
+        the receiver, so the times are mostly time in this queue; a round ends when the last completion is durable",
         subscribed::BATCH,
         whole(subscribed::AHEAD as f64)
     ));
     table.note(format!(
         "default pool: {CONCURRENCY} deliveries at a time over HTTP/1.1; signed with one secret; the receiver is one \
-        thread that answers 204, on the same two cores"
+        thread that responds 204, on the same two cores"
     ));
     table.note(
-        "RSS holds the rows of what was published, too, up to maintenance.checkpoint_rows; a broker without \
+        "RSS includes the table rows of the published events, up to maintenance.checkpoint_rows; a broker without \
         subscriptions has them as well",
     );
     table.note(
-        "the HTTP client alone: the same library with as many calls at a time, the same headers and body, nothing read, \
-        signed or kept; sender CPU is its own then",
+        "the HTTP client alone: the same library with as many concurrent calls, the same headers and body, nothing \
+        read, signed or stored; here sender CPU is the client's",
     );
-    table.note("all run at once and are asked in turns; figures are medians of the rounds, CPU is per delivery");
-    table.note("no other webhook dispatcher is at hand on this machine to be measured beside it");
+    table.note(
+        "all run at the same time and are measured in turn; figures are medians of the rounds, CPU is per delivery",
+    );
+    table.note("no other webhook dispatcher was available on this machine for a comparison");
 }
 
 /// From publishing to receiving, at given rates.
@@ -195,9 +197,8 @@ async fn times(run: &Run<'_>, report: &mut Report, brokers: &[Subscribed]) -> Ou
             ]);
         }
     }
-    table
-        .note("from before the request that publishes one event is written to when its delivery is read, same process");
-    table.note("answer: the publisher's own, after the sync; a delivery begins when the event is durable");
+    table.note("from before the request that publishes one event is written until its delivery is read, same process");
+    table.note("answer: the publisher's own response, after the sync; a delivery begins when the event is durable");
     report.table(&table);
     Ok(())
 }

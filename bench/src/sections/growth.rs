@@ -38,7 +38,9 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let raw_bytes_per_second = history.bare.synced_bytes_per_second();
     let again = Step { done, memory, raw_bytes_per_second };
     table.row(row("more, old aggregates".to_owned(), &again));
-    table.note("the last row goes to aggregates there are already, in no order: their rows are looked up on disk");
+    table.note(
+        "the last row is events of existing aggregates, in no particular order: their rows are looked up on disk",
+    );
     table.note("synced raw: as many bytes per write as the engine in the step before, fdatasync after each");
     report.table(&table);
     report.table(&history.bare.table());

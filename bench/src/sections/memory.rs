@@ -9,7 +9,7 @@ use crate::usage::Memory;
 pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let events = run.count(growth::EVENTS);
     let history = run.history(events)?;
-    let title = format!("RAM with {0} aggregates and {0} live keys, in a process of its own", whole(events as f64));
+    let title = format!("RAM with {0} aggregates and {0} live keys, in a separate process", whole(events as f64));
     let mut table = Table::new(title, ["", "RSS MiB", "peak MiB", "RSS bytes per aggregate and key"]);
     let mut add = |name: &str, memory: Memory| {
         let each = fine(memory.rss_bytes as f64 / events as f64);
@@ -24,7 +24,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     history.crash()?;
     add("opened after a crash", history.open()?.memory);
     add("opened after a clean stop", history.open()?.memory);
-    table.note("peak: the most since the process began; publishing includes the callers and their requests");
+    table.note("peak: the maximum since the process started; publishing includes the callers and their requests");
     report.table(&table);
     report.table(&history.bare.table());
     Ok(())

@@ -23,8 +23,8 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     samples.take(place, raw_time)?;
     opening(run.history(large)?, &mut table, crashes)?;
     samples.take(place, raw_time)?;
-    table.note("crash: killed (SIGKILL) while 64 callers published batches of 100; the page cache stays");
-    table.note("reading its files: every segment from front to back in pieces of 1 MiB, without the broker");
+    table.note("crash: killed (SIGKILL) while 64 callers published batches of 100; the page cache is kept");
+    table.note("reading its files: every segment from beginning to end in pieces of 1 MiB, without the broker");
     report.table(&table);
     report.table(&samples.table());
     Ok(())

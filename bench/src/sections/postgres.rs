@@ -59,7 +59,7 @@ async fn singles(run: &Run<'_>, report: &mut Report, cluster: &Cluster, samples:
     let server = broker(run, &ours, "postgres").await?;
     let rows = stored(run, &ours).await?;
     let filled = sql::Table::filled(&theirs, &rows).await?;
-    let mut table = table("Publishing to PostgreSQL, one event to a request", "of INSERT");
+    let mut table = table("Publishing to PostgreSQL, one event per request", "of INSERT");
     for count in CLIENTS {
         samples.take(run.place, run.raw_time())?;
         let clients = Clients::connect(&theirs, &filled, Way::Insert, count, 1).await?;
@@ -119,9 +119,9 @@ async fn batches(run: &Run<'_>, report: &mut Report, cluster: &Cluster, samples:
         }
     }
     note(&mut table, cluster, &rows);
-    table.note("the loops: one connection, 100 rows to a commit, prepared; the better of the two in each round counts");
+    table.note("the loops: one connection, 100 rows per commit, prepared; the better of the two in each round counts");
     table.note(
-        "the engine alone: PostgresLog::append of 100 records in this process; its CPU stands as the generator's",
+        "the engine alone: PostgresLog::append of 100 records in this process; its CPU is shown as the generator's",
     );
     report.table(&table);
     Ok(())
@@ -150,11 +150,12 @@ fn note(table: &mut Table, cluster: &Cluster, rows: &Rows) {
         cluster.version()
     ));
     table.note(format!(
-        "all write to the broker's own table with its seven indexes, each in a database of its own that begins with {} \
-        events; plain SQL writes the broker's rows (about {} bytes of cells each) with fresh numbers and ids",
+        "all write to the broker's own table with its seven indexes, each in a separate database that initially \
+        contains {} events; plain SQL writes the broker's rows (about {} bytes of column data each) with new numbers \
+        and ids",
         whole(rows.len() as f64),
         whole(rows.bytes())
     ));
-    table.note("events/commit: by the transactions that rows carry; all rows of a round are counted in the table");
+    table.note("events/commit: by the transaction ids of the rows; all rows of a round are counted in the table");
     table.note("PostgreSQL CPU: all its processes; generator: one thread, which is the SQL client of plain SQL");
 }

@@ -49,9 +49,9 @@ pub(crate) fn measure_slow_disk(run: &mut Run<'_>, report: &mut Report) -> Outco
     }
     let mut table = speeds("Publishing, in files on a slow disk", &files)?;
     table.note(
-        "every write and fdatasync is done; then both, ours and the bare loop, wait until a sync has taken 0.45 ms",
+        "every write and fdatasync is executed; then both, ours and the bare loop, wait until a sync has taken 0.45 ms",
     );
-    table.note("and its bytes have taken as long as at 170 MiB/s");
+    table.note("and its bytes as long as at 170 MiB/s");
     report.table(&table);
     report.table(&groups(&files));
     report.table(&sync_rates(&files));
@@ -59,19 +59,19 @@ pub(crate) fn measure_slow_disk(run: &mut Run<'_>, report: &mut Report) -> Outco
     Ok(())
 }
 
-/// One way alone, for as long as a profiler wants.
+/// One way to publish, without the others, for a profiler.
 #[derive(clap::Args, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// How many publish at the same time.
+    /// Concurrent callers.
     #[arg(long, default_value_t = 16)]
     callers: u64,
-    /// Events to a request.
+    /// Events per request.
     #[arg(long, default_value_t = 100)]
     batch: u64,
-    /// How long.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// In memory instead of in files.
+    /// Publish to memory instead of files.
     #[arg(long)]
     memory: bool,
 }

@@ -40,7 +40,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
     let file = runtime.block_on(async { rounds(&Store::files(&folder).await?, run.count(ROUNDS)).await })?;
     add_rounds(&mut table, "file", &file);
     samples.take(run.place, run.raw_time())?;
-    table.note("below 0: the reader had the event before the publisher had its answer");
+    table.note("below 0: the reader received the event before the publisher received its response");
     report.table(&table);
     report.table(&samples.table());
     Ok(())

@@ -41,7 +41,7 @@ pub(super) async fn measure(run: &Run<'_>, report: &mut Report) -> Outcome {
     let [_, busy] = &contenders;
     subscribe(&busy.server, &receiver, subscriptions).await?;
     let columns = ["", "events/s", "of no subscriptions", "p50 ms", "p99 ms", "broker CPU us/event", "RSS MiB"];
-    let mut table = Table::new("Publishing, with and without subscriptions and jobs that wait", columns);
+    let mut table = Table::new("Publishing, with and without subscriptions and waiting jobs", columns);
     for (connections, events) in LOADS {
         let load = Load::publish(connections, events, run.http_time());
         for _ in 0..=run.rounds() {
@@ -56,12 +56,12 @@ pub(super) async fn measure(run: &Run<'_>, report: &mut Report) -> Outcome {
         contenders.iter_mut().for_each(|contender| contender.rounds.clear());
     }
     table.note(format!(
-        "waiting jobs: {} to events of other types of the topic, and one BLOCK_ON_ERROR to all that are published, with {} \
-        jobs when it begins and one more with every event; its receiver takes 64 and never answers",
+        "waiting jobs: {} to events of other types of the topic, and one with BLOCK_ON_ERROR to all published \
+        events, with {} jobs at the start and one more per event; its receiver accepts 64 and never responds",
         counted(subscriptions, "subscription"),
         whole(waiting as f64)
     ));
-    table.note("both have the same events and are asked in turns; medians of the rounds, the ratio of each round");
+    table.note("both get the same events and are measured in turn; medians of the rounds, the ratio of each round");
     report.table(&table);
     Ok(())
 }

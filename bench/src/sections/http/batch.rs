@@ -43,7 +43,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         ],
     );
     let mut disk = Table::new(
-        "The file engine under it, beside the bare disk",
+        "The file engine below it, compared with the bare disk",
         ["", "disk MiB/s", "synced raw MiB/s", "ours of it", "unsynced raw MiB/s", "ours of it"],
     );
     let mut running = start_all(run, &mut table).await?;
@@ -57,7 +57,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     disk.note(
         "disk: growth of the segment files; raw: 256 KiB pieces with fdatasync each, and 1 MiB with one at the end",
     );
-    disk.note("the bare disk has the machine to itself; ours shares it with parsing, checking and the generator");
+    disk.note("the bare loop has the machine to itself; ours shares it with parsing, validation and the generator");
     let mut body = br#"{"events":[]}"#.to_vec();
     text::events(&mut body, 1_234_567, BATCH);
     note_load(&mut table, &running, body.len());

@@ -172,19 +172,23 @@ pub(super) fn ratio(running: &[Running], ours: Contender, theirs: Contender) -> 
 /// What the notes of every such table say.
 pub(super) fn note_load(table: &mut Table, running: &[Running], body_bytes: usize) {
     table.note(format!(
-        "a request's body has {body_bytes} bytes and goes to all of them alike; ids and subjects are fresh, 100 000 \
+        "a request's body has {body_bytes} bytes and is the same for all servers; ids and subjects are new, 100 000 \
         aggregates"
     ));
     table.note(
-        "ours checks schema, idempotency and order; file and durable-streams (--durability wal) answer after \
-        fdatasync, the others keep nothing",
+        "ours checks schema, idempotency and order; file and durable-streams (--durability wal) respond after \
+        fdatasync, the others store nothing",
     );
     if running.iter().any(|running| running.server.kind == Kind::DurableStreams) {
-        table
-            .note("durable-streams 0.1.5 with its defaults; JSON mode, which parses the body; answers 204 without one");
+        table.note(
+            "durable-streams 0.1.5 with its defaults; JSON mode, which parses the body; responds 204 without a \
+                body",
+        );
     }
-    table.note("generator: its part of the processor time of both; one thread of the bench process");
-    table.note("all servers run at once and are asked in turns; figures and ratios are medians of the rounds");
+    table.note("generator: its share of the processor time of generator and server; one thread of the bench process");
+    table.note(
+        "all servers run at the same time and are measured in turn; figures and ratios are medians of the rounds",
+    );
     table
         .note("durable-streams flushes the whole file system some seconds later; a pause keeps that out of our rounds");
 }

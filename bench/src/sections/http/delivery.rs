@@ -84,13 +84,20 @@ async fn measure(run: &Run<'_>, report: &mut Report, way: Way) -> Outcome {
             until_all(run, &mut all, &server, way, readers, engine).await?;
         }
     }
-    paced.note("from before the publisher's request is written to after the reader's answer is read, same process");
-    paced.note("received/s: while publishing; answer: the publisher's own; server cores: processor time per second");
-    paced.note("generator: its part of the processor time of both; its one thread publishes and reads for everybody");
+    paced
+        .note("from before the publisher's request is written until after the reader's response is read, same process");
     paced.note(
-        "1 000 readers of one topic at 5 000 events/s would be 5 million a second: more than two cores can write",
+        "received/s: while publishing; answer: the publisher's own response; server cores: processor time per second",
     );
-    all.note("all readers wait on one topic; one event is published when the server is at rest");
+    paced.note(
+        "generator: its share of the processor time of generator and server; its one thread publishes and runs all \
+        readers",
+    );
+    paced.note(
+        "1 000 readers of one topic at 5 000 events/s would be 5 million events per second: more than two cores can \
+        write",
+    );
+    all.note("all readers wait on one topic; one event is published when the server is idle");
     report.table(&paced);
     report.table(&all);
     Ok(())

@@ -56,14 +56,17 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     let columns = ["", "KiB each", "CPU, of a core", "RSS before MiB", "with MiB", "after MiB", "seconds to open all"];
     let count = run.count(READERS);
-    let mut table = Table::new(format!("{} readers that wait for nothing", whole(count as f64)), columns);
+    let mut table = Table::new(format!("{} idle readers", whole(count as f64)), columns);
     for idle in [Idle::Polls, Idle::PollsTogether, Idle::Streams] {
         let cost = idle.cost(run, count).await?;
         idle.show(report, &mut table, count, &cost);
     }
-    table.note("file engine, a topic nothing is published to; RSS of the server: what the kernel holds for sockets is not in it");
-    table.note("CPU in 20 of the 30 s that a poll waits; of streams in 18 s, in which each writes a sign of life once or twice");
-    table.note("with: at the end of that time; after: 12 s after all of them went away");
+    table.note("file engine, a topic without new events; RSS of the server, without the kernel's memory for sockets");
+    table.note(
+        "CPU in 20 of the 30 s that a poll waits; for streams in 18 s, in which each sends a keep-alive once or \
+        twice",
+    );
+    table.note("with: at the end of that time; after: 12 s after all readers disconnected");
     report.table(&table);
     crowd(run, report).await
 }
@@ -209,7 +212,7 @@ async fn crowd(run: &Run<'_>, report: &mut Report) -> Outcome {
     server.settle().await?;
     let after = publish(run, &server).await?;
     let mut table =
-        Table::new("A publisher among connections that wait", ["", "events/s", "p50 ms", "p99 ms", "p99.9 ms"]);
+        Table::new("A publisher beside waiting connections", ["", "events/s", "p50 ms", "p99 ms", "p99.9 ms"]);
     let crowded = format!("with {} waiting, a connection each", counted(count, "poll"));
     for (name, rounds) in [("alone", &before), (crowded.as_str(), &among), ("alone again", &after)] {
         let at = |share| fine(at(rounds, share));
@@ -217,11 +220,13 @@ async fn crowd(run: &Run<'_>, report: &mut Report) -> Outcome {
         table.row([name.to_owned(), rate, at(0.5), at(0.99), at(0.999)]);
     }
     table.note(format!(
-        "20 000 connections are wanted; a process may have {} files open here, so {} fit beside its own",
+        "the target is 20 000 connections; a process may have {} files open here, so {} fit in addition to its own",
         whole(open_files_max() as f64),
         whole(fitting as f64)
     ));
-    table.note("64 connections publish 2 000 events/s to another topic than the one that is waited on, file engine");
+    table.note(
+        "64 connections publish 2 000 events/s to a topic other than the one that the readers wait for, file engine",
+    );
     table.note("medians of the rounds");
     if answered {
         table.note("some polls ended while the publisher was measured");

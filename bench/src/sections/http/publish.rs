@@ -1,4 +1,4 @@
-//! Publishing over HTTP, one event to a request.
+//! Publishing over HTTP, one event per request.
 
 use super::contender::{CONNECTIONS_MAX, Contender, Running, in_turns, note_load, ratio, start_all, warm_up};
 use super::one_thread;
@@ -20,7 +20,7 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     let mut samples = Samples::default();
     let mut table = Table::new(
-        "Publishing over HTTP, one event to a request",
+        "Publishing over HTTP, one event per request",
         ["", "requests/s", "p50 ms", "p99 ms", "p99.9 ms", "server CPU us", "generator", "of bare axum"],
     );
     let mut running = start_all(run, &mut table).await?;

@@ -55,10 +55,10 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
         rows(report, &mut table, connections, &servers, &rounds);
     }
     table.note(format!(
-        "{events} events; the pages of all connections together walk the topic from front to back, again and again"
+        "{events} events; all connections together read the topic page by page from beginning to end, repeatedly"
     ));
-    table.note("GiB/s: bodies of answers, through a loopback socket, on a machine the reader shares with the server");
-    table.note("bare axum serves the same page every time, as many bytes, without looking for it");
+    table.note("GiB/s: response bodies, through a loopback socket, on a machine that reader and server share");
+    table.note("bare axum serves the same page every time, with as many bytes, without a lookup");
     report.table(&table);
     Ok(())
 }

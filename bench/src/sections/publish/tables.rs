@@ -28,7 +28,7 @@ pub(super) fn speeds(title: &str, cases: &[Case]) -> Outcome<Table> {
 }
 
 pub(super) fn groups(cases: &[Case]) -> Table {
-    let title = "Events to a sync, in files";
+    let title = "Events per sync, in files";
     let mut table = Table::new(
         title,
         ["", "syncs/s", "events/sync", "KiB/sync", "ms/sync", "disk busy", "disk MiB/s", "disk bytes/event"],
@@ -45,15 +45,15 @@ pub(super) fn groups(cases: &[Case]) -> Table {
             whole(case.ours(|done| done.counts.bytes as f64 / done.events.max(1) as f64)),
         ]);
     }
-    table.note("syncs are fdatasync calls on segment files, bytes what the log wrote to them");
+    table.note("syncs are fdatasync calls on segment files, bytes are what the log wrote to them");
     table.note(
-        "ms/sync: the engine's own write and fdatasync of a group; disk busy: the part of the time spent in them",
+        "ms/sync: the engine's own write and fdatasync of a group; disk busy: the share of the time spent in them",
     );
     table
 }
 
 pub(super) fn sync_rates(cases: &[Case]) -> Table {
-    let title = "Sync rate, beside a bare loop of write + fdatasync with as many bytes";
+    let title = "Sync rate, compared with a bare loop of write + fdatasync with as many bytes";
     let mut table =
         Table::new(title, ["", "syncs/s", "growing file", "ours of it", "file written ahead", "ours of it"]);
     for case in cases {
@@ -66,13 +66,13 @@ pub(super) fn sync_rates(cases: &[Case]) -> Table {
             percent(case.ratio(Done::syncs_per_second, Bare::ahead_rate)),
         ]);
     }
-    table.note("a growing file must also put down its new length; one written full of zeros before need not");
+    table.note("a growing file must also store its new length; a file that was filled with zeros before need not");
     table.note("the engine writes zeros ahead of small appends, so it can be faster than the growing loop");
     table
 }
 
 pub(super) fn bandwidths(cases: &[Case]) -> Table {
-    let title = "Bandwidth, beside bare sequential writing";
+    let title = "Bandwidth, compared with bare sequential writing";
     let mut table = Table::new(
         title,
         ["", "disk MiB/s", "synced raw", "disk of it", "text of it", "unsynced raw", "disk of it", "text of it"],
